@@ -3,7 +3,7 @@
 use std::{future::Future, hint::black_box, pin::Pin, sync::LazyLock};
 
 use toolhub::{
-    View,
+    StatusScope,
     ids::{Tenant, ThreadId},
     prelude::*,
 };
@@ -70,7 +70,7 @@ pub(crate) async fn hub(others: usize) -> ToolHub {
         .tool(tool("add_up", add_up))
         .tools(others)
         // Ended calls are forgotten soon, or a run of the bench would fill the memory with records.
-        .keep_calls(std::time::Duration::ZERO)
+        .call_retention(std::time::Duration::ZERO)
         .build()
         .await
         .expect("the tools are in order")
@@ -116,7 +116,7 @@ pub(crate) async fn hub_with_many_threads() -> (ToolHub, Tenant, ThreadId) {
         last = ThreadId::new(format!("thread-{n}")).expect("a good name");
         let failed = Err(ToolError::new("once"));
         let tool = format!("tool_{}", n % 100);
-        hub.report_result(&tool, View::Thread(&tenant, &last), failed).await.expect("the store answers");
+        hub.report_result(&tool, StatusScope::Thread(&tenant, &last), failed).await.expect("the store answers");
     }
     (hub, tenant, last)
 }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use toolhub_core::{
-    CallError, CancellationToken, Offer, Restored, ToolError, ToolHub, ToolStatusInfo, View,
+    CallError, CancellationToken, Offer, Restored, StatusScope, ToolError, ToolHub, ToolStatusInfo,
     events::Event,
     ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::ToolStatus,
@@ -142,7 +142,7 @@ impl Agent {
     /// When the store does not answer.
     pub async fn initialize(&self) -> Result<(), AgentError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
-        self.service.hub().use_thread(tenant, thread).await?;
+        self.service.hub().touch_thread(tenant, thread).await?;
         self.service.resume_thread(&self.thread_key).await?;
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Agent {
         call: CallId,
         result: Result<serde_json::Value, ToolError>,
     ) -> Result<(), toolhub_core::ReportError> {
-        self.service.hub().report_call(&self.thread_key.tenant, call, result).await
+        self.service.hub().report_external_result(&self.thread_key.tenant, call, result).await
     }
 
     /// The tools it is offered from now on.
@@ -209,8 +209,8 @@ impl Agent {
     pub async fn tool_status_details(&self) -> Result<Vec<ToolStatusInfo>, CallError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
         let toolset = self.service.thread_toolset(tenant, thread).await?;
-        let mut statuses = self.service.hub().tool_statuses(View::Thread(tenant, thread)).await?;
-        statuses.retain(|info| toolset.has(&info.tool_name));
+        let mut statuses = self.service.hub().tool_statuses(StatusScope::Thread(tenant, thread)).await?;
+        statuses.retain(|info| toolset.contains(&info.tool_name));
         Ok(statuses)
     }
 
@@ -220,7 +220,7 @@ impl Agent {
     /// When there is no such tool, or the store does not answer.
     pub async fn reset_tool_status(&self, tool: &str) -> Result<ToolStatusInfo, CallError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
-        self.service.hub().reset_tool_status(tool, View::Thread(tenant, thread)).await
+        self.service.hub().reset_tool_status(tool, StatusScope::Thread(tenant, thread)).await
     }
 
     /// Says how a tool stands in this thread.
@@ -234,7 +234,7 @@ impl Agent {
         reason: Option<String>,
     ) -> Result<ToolStatusInfo, CallError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
-        self.service.hub().set_tool_status(tool, status, reason, None, View::Thread(tenant, thread)).await
+        self.service.hub().set_tool_status(tool, status, reason, None, StatusScope::Thread(tenant, thread)).await
     }
 
     /// One line about its tools.

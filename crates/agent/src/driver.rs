@@ -257,7 +257,7 @@ impl Driver {
                 StreamPart::Text(text) => (text.to_owned(), false),
                 StreamPart::Restart => (String::new(), true),
             };
-            to.announce(&whose.tenant, &whose.thread, News::MessageDelta { run_id, text, again });
+            to.publish(&whose.tenant, &whose.thread, News::MessageDelta { run_id, text, again });
         };
         let time = left.map_or(plan.request_timeout, |left| left.min(plan.request_timeout));
         let prompt = Prompt {
@@ -265,7 +265,7 @@ impl Driver {
             messages: &messages,
             tools: &tools,
             may_call,
-            stream: hub.is_heard(),
+            stream: hub.has_subscribers(),
             timeout: time,
             trace: self.checkout.open_run.trace.as_ref(),
         };
@@ -284,7 +284,8 @@ impl Driver {
     fn system_prompt(&self) -> String {
         let all = self.hub.tools();
         let tools = all.list(&Default::default());
-        let rules = dependency_prompt::render(tools.iter().filter(|tool| self.plan.toolset.has(&tool.definition.name)));
+        let rules =
+            dependency_prompt::render(tools.iter().filter(|tool| self.plan.toolset.contains(&tool.definition.name)));
         let parts = [self.plan.system_prompt.as_str(), rules.as_str()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
@@ -314,7 +315,7 @@ impl Driver {
                 }
             }
         };
-        if self.hub.is_leaving() && !self.cancel.is_cancelled() {
+        if self.hub.is_shutting_down() && !self.cancel.is_cancelled() {
             return Ok(None);
         }
         let run = &mut self.checkout.open_run.run;
@@ -329,7 +330,7 @@ impl Driver {
     }
 
     fn emit(&self, news: News) {
-        self.hub.announce(&self.thread_key.tenant, &self.thread_key.thread, news);
+        self.hub.publish(&self.thread_key.tenant, &self.thread_key.thread, news);
     }
 
     fn emit_message(&self, said: Option<&Message>) {

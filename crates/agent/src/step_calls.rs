@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 use toolhub_core::{
-    CallRequest, Cancel, CancellationToken, Content, ErrorKind, Outcome, Status, ToolHub, Tools, Waiting,
+    CallRequest, Cancellation, CancellationToken, Content, ErrorKind, Outcome, Status, ToolHub, Tools, Waiting,
     backend::StoreError,
     events::{MessageCall, News},
     ids::ThreadKey,
@@ -57,7 +57,7 @@ pub(crate) async fn execute_calls(
         }
     }
     // Whether a tool may be used now is decided at the doors, with a reason; one outside the toolset does not exist for the agent.
-    let among = Arc::new(step.hub.tools().within(&step.plan.toolset));
+    let among = Arc::new(step.hub.tools().in_toolset(&step.plan.toolset));
     let missing: Vec<usize> = (0..planned.len()).filter(|at| ends[*at].is_none()).collect();
     let requests: Vec<CallRequest<'_>> =
         missing.iter().map(|at| request(step, &planned[*at], &among, unwanted)).collect();
@@ -65,7 +65,7 @@ pub(crate) async fn execute_calls(
     let outcomes = step
         .hub
         .batch(requests)
-        .when_waiting(move |id, waiting| {
+        .on_wait(move |id, waiting| {
             let asked = external.iter().find(|call| call.id == id).map(|call| &call.asked.arguments);
             mark_waiting(&told, |record| record_waiting(record, id, &waiting, asked));
         })
@@ -95,7 +95,7 @@ fn request<'hub>(
         .thread(thread_key.thread.as_str())
         .run(open.run.id)
         .model_call(call.asked.id.clone())
-        .among(among)
+        .from_offer(among)
         .cancel_on(unwanted)
         .detached();
     let request = match &open.trace {
@@ -124,12 +124,12 @@ async fn recover_call(
             }
         });
     }
-    let ended = hub.wait(&thread_key.tenant, call.id);
+    let ended = hub.wait_for_call(&thread_key.tenant, call.id);
     tokio::pin!(ended);
     let record = tokio::select! {
         record = &mut ended => record?,
-        () = unwanted.cancelled() => match hub.cancel(&thread_key.tenant, call.id).await? {
-            Cancel::Elsewhere | Cancel::NotFound => None,
+        () = unwanted.cancelled() => match hub.cancel_call(&thread_key.tenant, call.id).await? {
+            Cancellation::OnOtherNode | Cancellation::NotFound => None,
             _ => ended.await?,
         },
     };
@@ -142,7 +142,7 @@ async fn recover_concurrent_call(
     call: &PlannedCall,
     unwanted: &CancellationToken,
 ) -> Result<Option<CompletedCall>, StoreError> {
-    let ended = step.hub.wait(&step.thread_key.tenant, call.id);
+    let ended = step.hub.wait_for_call(&step.thread_key.tenant, call.id);
     if let Some(record) = unwanted.run_until_cancelled(ended).await {
         record?;
     }
@@ -213,7 +213,7 @@ fn emit_tool_calls(step: Step<'_>, planned: &[PlannedCall]) {
         arguments: call.asked.arguments.clone(),
     });
     let (run_id, content) = (step.open_run.run.id, step.open_run.run.assistant_text().to_owned());
-    step.hub.announce(
+    step.hub.publish(
         &step.thread_key.tenant,
         &step.thread_key.thread,
         News::MessageCompleted { run_id, role: "assistant".into(), content, calls: calls.collect() },

@@ -156,7 +156,7 @@ impl Command {
     /// A tool that starts the program anew for each call: `{"arguments": …}` on its input, JSON on its output.
     pub fn tool(self, name: &str) -> ToolBuilder {
         let config = self.config();
-        ToolBuilder::new(name, Kind::Stateless).config(config).run_by(Arc::new(one_shot::OneShot(self)))
+        ToolBuilder::new(name, Kind::Stateless).config(config).executor(Arc::new(one_shot::OneShot(self)))
     }
 
     /// A tool whose program lives as long as its thread needs it and is asked once for each call, with one line of JSON. What it

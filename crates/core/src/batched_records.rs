@@ -252,7 +252,7 @@ fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallR
             trace_id,
             queued,
             duration,
-            started_at: head.arrived,
+            started_at: head.arrived_at,
             ended_at,
         };
         let record = CallRecord {
@@ -267,7 +267,7 @@ fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallR
             approval: None,
             external_until: None,
             trace_id,
-            opened_at: head.arrived,
+            opened_at: head.arrived_at,
             outcome: Some(outcome),
             opening: None,
         };

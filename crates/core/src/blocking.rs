@@ -19,28 +19,28 @@ const RETURNED: u8 = 2;
 
 /// A bounded number of places for blocking functions.
 pub(crate) struct BlockingPool {
-    places: Arc<Semaphore>,
-    stuck: Stuck,
+    permits: Arc<Semaphore>,
+    stuck: StuckCounter,
 }
 
 /// How many functions run on although nobody waits for them.
 #[derive(Clone, Default)]
-pub(crate) struct Stuck(Arc<AtomicUsize>);
+pub(crate) struct StuckCounter(Arc<AtomicUsize>);
 
-impl Stuck {
-    pub(crate) fn many(&self) -> usize {
+impl StuckCounter {
+    pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl BlockingPool {
     pub(crate) fn new(places: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(places)), stuck: Stuck::default() }
+        Self { permits: Arc::new(Semaphore::new(places)), stuck: StuckCounter::default() }
     }
 
     /// How many functions run on although nobody waits for them.
-    pub(crate) fn stuck(&self) -> usize {
-        self.stuck.many()
+    pub(crate) fn stuck_count(&self) -> usize {
+        self.stuck.count()
     }
 
     /// Runs a function; `stuck` counts it beside the pool's own count, for its tool.
@@ -48,10 +48,10 @@ impl BlockingPool {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
-        stuck: Stuck,
+        stuck: StuckCounter,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ToolError> {
-        let place = tokio::time::timeout_at(deadline, self.places.clone().acquire_owned()).await;
+        let place = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
             return Err(ToolError::of(ErrorKind::Overloaded, "no place for a blocking tool became free in time")
                 .effect(toolhub_types::effect::Effect::None));
@@ -78,18 +78,18 @@ impl BlockingPool {
 /// Held by the function. Its end settles whether the function was stuck.
 struct Worker {
     phase: Arc<AtomicU8>,
-    counts: [Stuck; 2],
+    counts: [StuckCounter; 2],
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         if self.phase.swap(RETURNED, Ordering::AcqRel) == ABANDONED {
-            less(&self.counts);
+            decrement(&self.counts);
         }
     }
 }
 
-fn less(counts: &[Stuck]) {
+fn decrement(counts: &[StuckCounter]) {
     for stuck in counts {
         stuck.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ fn less(counts: &[Stuck]) {
 /// Held by the one who waits. Dropped before the function returned, it makes the function a stuck one.
 struct Waiter {
     phase: Arc<AtomicU8>,
-    counts: [Stuck; 2],
+    counts: [StuckCounter; 2],
 }
 
 impl Drop for Waiter {
@@ -108,7 +108,7 @@ impl Drop for Waiter {
             stuck.0.fetch_add(1, Ordering::Relaxed);
         }
         if self.phase.compare_exchange(RUNNING, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            less(&self.counts);
+            decrement(&self.counts);
         }
     }
 }

@@ -4,14 +4,14 @@
 
 mod head;
 mod progress;
-mod reached;
-mod reported;
+mod receipt;
+mod report_error;
 mod request;
 mod wait;
 
 pub(crate) use head::CallHead;
 pub(crate) use progress::ProgressSink;
-pub use reached::Reached;
-pub use reported::ReportError;
+pub use receipt::CallReceipt;
+pub use report_error::ReportError;
 pub(crate) use request::Call;
 pub(crate) use wait::CallerWait;

@@ -6,7 +6,7 @@ use crate::{
     events::Subscription,
     execution::{CallContext, Job, Tool},
     handler::{JsonState, State},
-    hub::{BatchRequest, CallRequest, HubBuilder, Running, ToolHub},
+    hub::{BatchRequest, CallHandle, CallRequest, HubBuilder, ToolHub},
     registry::{Registry, ToolBuilder, Tools},
     state::{ContextState, StateManager, ToolState},
     threads::{ThreadContext, Threads},
@@ -32,7 +32,7 @@ brief! {
     "ToolBuilder" tool: ToolBuilder { "name": tool.name().ok() }
     "CallRequest" call: CallRequest<'_> { "id": call.id() }
     "BatchRequest" _batch: BatchRequest<'_> {}
-    "Running" call: Running { "id": call.id(), "tool": call.tool() }
+    "Running" call: CallHandle { "id": call.id(), "tool": call.tool() }
     "CallContext" cx: CallContext { "call": cx.call_id(), "tool": cx.tool() }
     "Job" job: Job<'_> { "tool": job.tool.name }
     "Subscription" _events: Subscription {}

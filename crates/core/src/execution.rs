@@ -13,6 +13,6 @@ pub(crate) use context::Times;
 pub use context::{CallContext, HeldSlot};
 pub(crate) use envelope::{CallEnvelope, Extras};
 pub use executor::{BoxFuture, Executor, Job, Reply};
-pub(crate) use slot::{Slot, WeakSlot};
-pub(crate) use tool::Base;
+pub(crate) use slot::{CallSlot, WeakSlot};
+pub(crate) use tool::EvidenceDemand;
 pub use tool::Tool;

@@ -18,7 +18,7 @@ pub(crate) struct Extensions(ArcSwap<Values>);
 
 impl Extensions {
     /// Adds a value; it takes the place of another one of its type.
-    pub(crate) fn add<T: Send + Sync + 'static>(&self, value: T) {
+    pub(crate) fn insert<T: Send + Sync + 'static>(&self, value: T) {
         let value = Arc::new(value);
         self.0.rcu(|values| {
             let mut values = Values::clone(values);
@@ -56,13 +56,13 @@ mod tests {
     fn there_is_one_value_of_each_type_and_a_default_does_not_replace_it() {
         let values = Extensions::default();
         assert_eq!(values.get::<u32>(), None);
-        values.add(7_u32);
-        values.add("seven");
+        values.insert(7_u32);
+        values.insert("seven");
         assert_eq!((values.get::<u32>().as_deref(), values.get::<&str>().as_deref()), (Some(&7), Some(&"seven")));
         assert_eq!(*values.get_or_default::<u32>(), 7);
         let made = values.get_or_default::<String>();
         assert!(Arc::ptr_eq(&made, &values.get_or_default::<String>()));
-        values.add(8_u32);
+        values.insert(8_u32);
         assert_eq!(*values.get_or_default::<u32>(), 8);
     }
 }

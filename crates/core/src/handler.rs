@@ -4,13 +4,13 @@
 //! `Executor`, the schema of its arguments and whether it needs a thread. Nobody behind this room knows which it was.
 
 mod blocking;
+mod checkout;
 mod extract;
 mod function;
 mod instance;
 mod json;
 mod json_state;
-mod shared;
-mod state;
+mod shared_instance;
 mod stateful;
 mod typed_state;
 
@@ -26,7 +26,7 @@ pub use function::{Handler, Parameters, tool};
 pub use instance::{Instance, instance};
 pub use json::{JsonReply, dynamic, dynamic_stateful, legacy_stateful};
 pub use json_state::JsonState;
-pub use shared::{SharedInstance, shared_instance};
+pub use shared_instance::{SharedInstance, shared_instance};
 pub use stateful::{StatefulTool, stateful};
 pub use typed_state::State;
 
@@ -51,13 +51,13 @@ pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Arguments for T {}
 
 /// A builder for a tool that this executor runs.
-fn built<A: Arguments>(name: &str, states: &[&'static str], executor: impl Executor) -> ToolBuilder {
+fn tool_builder<A: Arguments>(name: &str, states: &[&'static str], executor: impl Executor) -> ToolBuilder {
     let kind = if executor.needs_thread() { Kind::Stateful } else { Kind::Stateless };
-    ToolBuilder::new(name, kind).inferred(schema::infer::<A>()).states(states).run_by(Arc::new(executor))
+    ToolBuilder::new(name, kind).inferred_schema(schema::infer::<A>()).states(states).executor(Arc::new(executor))
 }
 
 /// Reads the arguments into the tool's own type. They fit the schema, but a type may refuse more than its schema says.
-fn read<A: Arguments>(arguments: &Value) -> Result<A, ToolError> {
+fn parse_arguments<A: Arguments>(arguments: &Value) -> Result<A, ToolError> {
     A::deserialize(arguments).map_err(|_| {
         let problems = schema::explain_decode::<A>(arguments);
         ToolError::invalid(problems).effect(Effect::None)
@@ -65,7 +65,7 @@ fn read<A: Arguments>(arguments: &Value) -> Result<A, ToolError> {
 }
 
 /// Turns what the author's function returned into a reply.
-fn reply<T: Serialize>(output: T) -> Result<Reply, ToolError> {
+fn to_reply<T: Serialize>(output: T) -> Result<Reply, ToolError> {
     match serde_json::to_value(output) {
         Ok(output) => Ok(Reply::from(output)),
         // The work is done; only its description failed.

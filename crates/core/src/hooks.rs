@@ -21,9 +21,9 @@ use toolhub_types::{
 /// they are written.
 pub trait Hook: Send + Sync + 'static {
     /// Before the arguments are validated. Changed arguments are validated like any others.
-    fn before<'a>(&'a self, call: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+    fn before<'a>(&'a self, call: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
         let _ = call;
-        Box::pin(ready(Ok(Before::Pass)))
+        Box::pin(ready(Ok(BeforeDecision::Pass)))
     }
 
     /// After the tool has run, and before anybody sees what it returned.
@@ -31,9 +31,9 @@ pub trait Hook: Send + Sync + 'static {
         &'a self,
         call: &'a HookedCall<'a>,
         result: Result<&'a Value, &'a ToolError>,
-    ) -> BoxFuture<'a, Result<After, ToolError>> {
+    ) -> BoxFuture<'a, Result<AfterDecision, ToolError>> {
         let _ = (call, result);
-        Box::pin(ready(Ok(After::Pass)))
+        Box::pin(ready(Ok(AfterDecision::Pass)))
     }
 }
 
@@ -60,7 +60,7 @@ pub struct HookedCall<'a> {
 /// What a hook says before a call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Before {
+pub enum BeforeDecision {
     /// Go on.
     Pass,
     /// The call is not made; the model is told this.
@@ -68,13 +68,13 @@ pub enum Before {
     /// Go on with these arguments.
     Rewrite(Value),
     /// Go on, and tell the model this beside the result.
-    Say(String),
+    AddNote(String),
 }
 
 /// What a hook says after a call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum After {
+pub enum AfterDecision {
     /// Go on.
     Pass,
     /// Nobody sees the result; the model is told this. What the tool did stays done.
@@ -82,5 +82,5 @@ pub enum After {
     /// This is the result. Of a tool that failed, nothing can be rewritten.
     Rewrite(Value),
     /// Go on, and tell the model this beside the result.
-    Say(String),
+    AddNote(String),
 }

@@ -3,23 +3,23 @@
 //! In: requests of the program around it. Out: outcomes and events. It owns the rooms and leaves every decision to them.
 
 mod approvals;
+mod availability;
 mod background;
 mod batch;
 mod builder;
 mod change;
-mod checks;
 mod events;
 mod explain;
+mod external_calls;
+mod health_checks;
 mod journal;
 mod monitor;
 mod offer;
-mod outside;
 mod recovery;
 mod request;
 mod sessions;
 mod snapshot;
 mod status;
-mod survey;
 mod thread_removal;
 mod threads;
 
@@ -30,20 +30,20 @@ use smol_str::SmolStr;
 
 pub use batch::BatchRequest;
 pub use builder::{BuildError, HubBuilder};
-pub use change::{Change, Changed};
+pub use change::{ChangeSummary, HubChange};
 pub use explain::{Explanation, RateLeft};
-pub use journal::Cancel;
+pub use journal::Cancellation;
 pub use offer::Offer;
-pub use request::{CallRequest, Running};
+pub use request::{CallHandle, CallRequest};
 pub use snapshot::Restored;
-pub use status::{ToolStatusInfo, View};
+pub use status::{StatusScope, ToolStatusInfo};
 pub use threads::ThreadError;
 
 use crate::{
     artifact::{self, Artifact},
     engine::Engine,
     execution::Tool,
-    registry::{Filter, Registry, RegistryError, ToolBuilder, Tools, Workshop},
+    registry::{BuildContext, Registry, RegistryError, ToolBuilder, ToolFilter, Tools},
     state::StateManager,
 };
 use toolhub_schema::export;
@@ -57,7 +57,7 @@ use toolhub_types::{
 };
 
 /// How soon calls are cancelled that were made after a hub cancelled all others.
-const CANCEL_AGAIN: Duration = Duration::from_millis(100);
+const CANCEL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The one place through which tool calls pass. Cheap to clone; all clones are the same hub.
 ///
@@ -110,12 +110,12 @@ impl ToolHub {
     /// # Errors
     /// When one of them cannot be registered.
     pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
-        let new = self.build(tools)?;
+        let new = self.build_tools(tools)?;
         let names: Vec<_> = new.iter().map(|tool| tool.definition.name.clone()).collect();
         self.engine.registry.add(new, self.engine.services.state.homes())?;
         self.engine.services.stirred.notify_one();
         for tool_name in names {
-            self.tell(News::ToolRegistered { tool_name });
+            self.emit(News::ToolRegistered { tool_name });
         }
         Ok(())
     }
@@ -147,18 +147,18 @@ impl ToolHub {
     /// Takes a tool away and closes its instances. Calls that run go on. Tools that depend on it wait for it.
     pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
         let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;
-        self.gone(&tool).await;
+        self.finish_removal(&tool).await;
         Some(tool)
     }
 
     /// Takes all tools away; says how many there were.
     pub async fn clear(&self) -> usize {
         let before = self.engine.registry.clear();
-        for tool in before.list(&Filter::default()) {
-            self.gone(&tool).await;
+        for tool in before.list(&ToolFilter::default()) {
+            self.finish_removal(&tool).await;
         }
         let removed = before.len();
-        self.tell(News::HubCleared { removed });
+        self.emit(News::HubCleared { removed });
         removed
     }
 
@@ -170,7 +170,7 @@ impl ToolHub {
 
     /// The tools that pass the filter, by name.
     #[must_use]
-    pub fn list(&self, filter: &Filter) -> Vec<Arc<Tool>> {
+    pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
         self.tools().list(filter)
     }
 
@@ -216,10 +216,10 @@ impl ToolHub {
     /// The definitions of all tools as a model provider wants them, by name.
     #[must_use]
     pub fn export(&self, format: Format) -> Vec<Value> {
-        let tools = self.list(&Filter::default());
+        let tools = self.list(&ToolFilter::default());
         let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
         let exported = export::export(format, definitions);
-        self.tell(News::ExecutorExported { format, count: exported.len() });
+        self.emit(News::ExecutorExported { format, count: exported.len() });
         exported
     }
 
@@ -233,14 +233,14 @@ impl ToolHub {
 
     /// How many calls run on tasks of their own.
     #[must_use]
-    pub fn running(&self) -> usize {
-        self.engine.live.len()
+    pub fn running_calls(&self) -> usize {
+        self.engine.live_calls.len()
     }
 
     /// How many blocking functions run on although nobody waits for them.
     #[must_use]
-    pub fn stuck(&self) -> usize {
-        self.engine.services.blocking.stuck()
+    pub fn stuck_calls(&self) -> usize {
+        self.engine.services.blocking.stuck_count()
     }
 
     /// Takes no new calls from here on (`shutting_down`), lets running ones finish for this long, cancels the rest, closes all instances, and writes down which threads were
@@ -248,13 +248,22 @@ impl ToolHub {
     /// the next start. What the hub does by itself has ended then, so that its store is free as
     /// soon as the last clone of the hub is dropped.
     pub async fn shutdown(&self, grace: Duration) {
-        let Engine { tasks, live, services, book, own, gone, leaving, .. } = &*self.engine;
-        leaving.say();
+        let Engine {
+            call_tasks: tasks,
+            live_calls: live,
+            services,
+            thread_store: book,
+            background_tasks: own,
+            stopped: gone,
+            shutdown: leaving,
+            ..
+        } = &*self.engine;
+        leaving.request();
         tasks.close();
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
             live.cut_all_off();
             // Somebody may go on making calls, and nobody must wait for those either.
-            while tokio::time::timeout(CANCEL_AGAIN, tasks.wait()).await.is_err() {
+            while tokio::time::timeout(CANCEL_RETRY_INTERVAL, tasks.wait()).await.is_err() {
                 live.cut_all_off();
             }
         }
@@ -262,7 +271,7 @@ impl ToolHub {
         if let Err(error) = book.close().await {
             tracing::warn!(%error, "which threads were active lately could not be written down");
         }
-        self.flush_plain().await;
+        self.flush_batched_records().await;
         self.flush_events().await;
         gone.cancel();
         own.close();
@@ -270,14 +279,14 @@ impl ToolHub {
     }
 
     /// Waits until the hub is [shut down](Self::shutdown); from then on it takes no new calls.
-    pub async fn leaving(&self) {
-        self.engine.leaving.heard().await;
+    pub async fn shutdown_requested(&self) {
+        self.engine.shutdown.requested().await;
     }
 
     /// Whether the hub is being [shut down](Self::shutdown), or has been.
     #[must_use]
-    pub fn is_leaving(&self) -> bool {
-        self.engine.is_leaving()
+    pub fn is_shutting_down(&self) -> bool {
+        self.engine.is_shutting_down()
     }
 
     fn register_kind(&self, tool: ToolBuilder, kind: &Kind) -> Result<(), RegistryError> {
@@ -289,15 +298,15 @@ impl ToolHub {
         Err(RegistryError::Refused { tool: tool_name, reason })
     }
 
-    fn build(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
+    fn build_tools(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
         let Engine { executors, hooks, scheduler, services, .. } = &*self.engine;
-        let workshop = Workshop { executors, hooks, scheduler, services };
+        let workshop = BuildContext { executors, hooks, scheduler, services };
         tools.into_iter().map(|tool| tool.build(&workshop)).collect()
     }
 
-    async fn gone(&self, tool: &Arc<Tool>) {
+    async fn finish_removal(&self, tool: &Arc<Tool>) {
         let name = &tool.definition.name;
-        self.tell(News::ToolUnregistered { tool_name: name.clone() });
+        self.emit(News::ToolUnregistered { tool_name: name.clone() });
         self.engine.services.stirred.notify_one();
         self.engine.scheduler.result_cache.forget_tool(name);
         self.close_instances(tool).await;
@@ -307,7 +316,7 @@ impl ToolHub {
         self.engine.services.rooms.clear_tool(&tool.registration, "the tool was removed").await;
     }
 
-    fn tell(&self, news: News) {
+    fn emit(&self, news: News) {
         self.engine.services.events.tell(self.now(), news);
     }
 }

@@ -41,7 +41,7 @@ mod threads;
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
 pub use batched_records::JournalStats;
-pub use call::{Reached, ReportError};
+pub use call::{CallReceipt, ReportError};
 pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, Job, Reply, Tool};
 pub use futures_core::Stream;
 pub use guard::RunLimits;
@@ -50,14 +50,14 @@ pub use handler::{
     SharedInstance, State, StatefulTool, blocking, dynamic, dynamic_stateful, instance, legacy_stateful,
     shared_instance, stateful, tool,
 };
-pub use hooks::{After, Before, Hook, HookedCall};
+pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
-    BatchRequest, BuildError, CallRequest, Cancel, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
-    Running, ThreadError, ToolHub, ToolStatusInfo, View,
+    BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, Explanation, HubBuilder, HubChange,
+    Offer, RateLeft, Restored, StatusScope, ThreadError, ToolHub, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, StatusChanges, ToolStats};
-pub use registry::{Filter, Registry, RegistryError, ToolBuilder, Tools, Toolset};
+pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use state::{
     ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState, Happened, HistoryEntry,
     KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry, StateError, StateKind,

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::registry::{Filter, Tools, Toolset};
+use crate::registry::{ToolFilter, Tools, Toolset};
 use toolhub_storage::clock::Instant;
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
@@ -16,22 +16,22 @@ use toolhub_types::{
 
 /// A list that somebody holds for a thread.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct BoundOffer {
     pub(crate) tenant: Tenant,
     pub(crate) thread: ThreadId,
     /// Which tools the thread is meant to have; the list is those of them that may be used.
     pub(crate) toolset: Toolset,
     pub(crate) tools: Arc<Tools>,
-    pub(crate) news: Mutex<Heard>,
+    pub(crate) holder_state: Mutex<HolderState>,
 }
 
 /// What the holder of a list knows of its changes.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct HolderState {
     /// The difference listeners were told of last.
-    pub(crate) told: Difference,
+    pub(crate) notified: Difference,
     /// Since when tools of the list may no longer be used, of which listeners were not told yet.
-    pub(crate) gone: BTreeMap<ToolName, Instant>,
+    pub(crate) unavailable_since: BTreeMap<ToolName, Instant>,
 }
 
 /// What has changed since a list was bound.
@@ -43,21 +43,21 @@ pub(crate) struct Difference {
 
 /// The offers somebody holds, by thread: every question about a thread asks for its own, and there may be many threads.
 #[derive(Default)]
-pub(crate) struct Offers(Mutex<Held>);
+pub(crate) struct Offers(Mutex<OfferMap>);
 
 #[derive(Default)]
-struct Held {
-    by_thread: HashMap<ThreadKey, Vec<Weak<Bound>>>,
+struct OfferMap {
+    by_thread: HashMap<ThreadKey, Vec<Weak<BoundOffer>>>,
     /// How many threads there may be before those that hold nothing any more are looked for.
-    room: usize,
+    prune_at: usize,
 }
 
 impl Offers {
-    pub(crate) fn add(&self, bound: &Arc<Bound>) {
+    pub(crate) fn add(&self, bound: &Arc<BoundOffer>) {
         let mut held = self.lock();
-        if held.by_thread.len() >= held.room {
+        if held.by_thread.len() >= held.prune_at {
             held.by_thread.retain(|_, offers| offers.iter().any(|offer| offer.strong_count() > 0));
-            held.room = 2 * held.by_thread.len() + 1;
+            held.prune_at = 2 * held.by_thread.len() + 1;
         }
         let offers = held.by_thread.entry(ThreadKey::new(&bound.tenant, &bound.thread)).or_default();
         offers.retain(|other| other.strong_count() > 0);
@@ -65,7 +65,7 @@ impl Offers {
     }
 
     /// Those held for one thread.
-    pub(crate) fn of(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<Arc<Bound>> {
+    pub(crate) fn for_thread(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<Arc<BoundOffer>> {
         let held = self.lock();
         if held.by_thread.is_empty() {
             return Vec::new();
@@ -75,26 +75,26 @@ impl Offers {
     }
 
     /// The one of a toolset that was bound last for a thread.
-    pub(crate) fn last(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Arc<Bound>> {
-        self.of(tenant, thread).into_iter().rfind(|bound| bound.toolset == *toolset)
+    pub(crate) fn latest(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Arc<BoundOffer>> {
+        self.for_thread(tenant, thread).into_iter().rfind(|bound| bound.toolset == *toolset)
     }
 
-    pub(crate) fn all(&self) -> Vec<Weak<Bound>> {
+    pub(crate) fn all(&self) -> Vec<Weak<BoundOffer>> {
         self.lock().by_thread.values().flatten().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, OfferMap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bound {
+impl BoundOffer {
     /// Whether the list has a tool that may not be used, or lacks one that may be and is meant for it.
-    pub(crate) fn is_wrong_about(&self, tool: &ToolName, usable: bool) -> bool {
-        self.tools.get(tool).is_some() != (usable && self.toolset.has(tool))
+    pub(crate) fn is_stale_for(&self, tool: &ToolName, usable: bool) -> bool {
+        self.tools.get(tool).is_some() != (usable && self.toolset.contains(tool))
     }
 
     pub(crate) fn names(&self) -> BTreeSet<ToolName> {
-        self.tools.list(&Filter::default()).iter().map(|tool| tool.definition.name.clone()).collect()
+        self.tools.list(&ToolFilter::default()).iter().map(|tool| tool.definition.name.clone()).collect()
     }
 }

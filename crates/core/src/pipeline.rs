@@ -7,22 +7,22 @@
 //! A refusal (`CallError`) is possible up to the opening record; from then on every end is a `Done` and is closed.
 
 mod admission;
-mod again;
 mod attempts;
 mod batch;
 mod cache;
 mod close;
 mod dependencies;
+mod external;
 mod hooks;
-mod interrupted;
+mod interruption;
 mod launch;
 mod open;
 mod output;
-mod outside;
 mod policy;
 mod prepare;
 mod replay;
 mod report;
+mod rerun;
 mod resolve;
 mod state_locks;
 mod status;
@@ -34,18 +34,20 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     call::Call,
     engine::Engine,
-    execution::{Base, CallContext, CallEnvelope, Reply, Slot},
+    execution::{CallContext, CallEnvelope, CallSlot, EvidenceDemand, Reply},
     journal::OpenCall,
     registry::Tools,
     statuses::Standing,
     step::Member,
 };
-pub(crate) use again::run_again;
 pub(crate) use batch::run_batch;
-pub(crate) use interrupted::{close as close_open, outcome as interrupted, tell as tell_interrupted};
-use launch::enter;
-pub(crate) use launch::{Pending, run, run_until_asked, start};
+pub(crate) use interruption::{
+    close_open_call as close_open, emit_interrupted as tell_interrupted, interrupted_outcome as interrupted,
+};
+use launch::resolve_call;
+pub(crate) use launch::{PendingOutcome, run, run_until_approval, start};
 pub(crate) use prepare::prepare;
+pub(crate) use rerun::spawn_rerun;
 use ticket::Ticket;
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
@@ -64,9 +66,9 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     // asked again. Not told by a branch here, because every call would carry its size.
 
     //  2. replay: was this very call made before?
-    let found = match replay::look(journal, services, found).await? {
-        replay::Seen::Before(outcome) => return Ok(ticket.replayed(*outcome)),
-        replay::Seen::Never(found) => found,
+    let found = match replay::lookup(journal, services, found).await? {
+        replay::ReplayLookup::Hit(outcome) => return Ok(ticket.replayed_outcome(*outcome)),
+        replay::ReplayLookup::Miss(found) => found,
     };
     //  3. status pre-check: is the tool withheld?
     status::pre_check(statuses, &found)?;
@@ -79,29 +81,29 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     //  7. policy: deny, ask, allow. `Valid → Allowed`
     let allowed = policy::decide(engine, valid).await?;
     //  8. cache: is the answer known?
-    let allowed = match cache::look(engine, allowed, ticket).await? {
-        cache::Known::Yes(outcome) => return Ok(*outcome),
-        cache::Known::No(allowed) => allowed,
+    let allowed = match cache::lookup(engine, allowed, ticket).await? {
+        cache::CacheLookup::Hit(outcome) => return Ok(*outcome),
+        cache::CacheLookup::Miss(allowed) => allowed,
     };
     //     An asynchronous call is written down before it waits for its turn: nobody waits with it.
     let allowed = if allowed.0.call.wait.is_detached() {
-        Box::pin(open::ahead_of_its_turn(engine, allowed)).await?
+        Box::pin(open::preopen_for_queue(engine, allowed)).await?
     } else {
         allowed
     };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
-    let mut placed = match admission::place(services, allowed)? {
-        admission::Placing::Now(placed) if placed.envelope.permit().is_none() => placed,
+    let mut placed = match admission::admit(services, allowed)? {
+        admission::Placement::Ready(placed) if placed.envelope.approval().is_none() => placed,
         //  Whatever has waited, for a person or for its turn, is denied by rules that came meanwhile too.
-        admission::Placing::Now(placed) => policy::look_again(engine, placed)?,
-        admission::Placing::Later(turn) => policy::look_again(engine, turn.await?)?,
+        admission::Placement::Ready(placed) => policy::recheck_rules(engine, placed)?,
+        admission::Placement::Pending(turn) => policy::recheck_rules(engine, turn.await?)?,
     };
     // 10. status gate: may it still run, now that it is its turn?
     if let Some(looking) = status::gate(statuses, services, &mut placed) {
         looking.await?;
     }
     // 11. open: what must not be forgotten. `Placed → Opened`; from here on nothing is refused
-    let record = match open::record(engine, &placed)? {
+    let record = match open::write_record(engine, &placed)? {
         Some(writing) => Some(writing.await?),
         None => None,
     };
@@ -112,7 +114,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let outcome = loop {
         let result = attempts::run(services, &mut trying, ticket).await;
         let mut done = trying.done(result);
-        cache::keep(engine, &done);
+        cache::store_result(engine, &done);
         // 13. after-hooks, and no more text than a model can bear
         if let Some(asking) = hooks::after(&mut done) {
             asking.await;
@@ -123,23 +125,23 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         verdict = status::verdict(statuses, &mut done);
         // 14. close: state, record and outcome in one transaction. `Done → Outcome`, or back to door 12 when somebody else
         //     has changed the state and the tool may run once more
-        ticket.closes();
+        ticket.mark_counted();
         let end = match close::close(engine, done, ticket) {
             close::Closing::Closed(outcome) => break outcome,
             close::Closing::Committing(end) => end,
         };
         match *end.await {
-            close::End::Closed(outcome) => break outcome,
-            close::End::Again(again) => {
+            close::CloseResult::Closed(outcome) => break outcome,
+            close::CloseResult::Rerun(again) => {
                 let standing = verdict.map(|told| Box::new(told.0));
-                trying = attempts::Trying::once_more(services, again, standing);
+                trying = attempts::Executing::rerun(services, again, standing);
             }
         }
     };
     // 15. report to the tool's status; the report to listeners stands in `walk`, because a refusal is an end like any other
     match verdict {
         None => Ok(outcome),
-        Some(verdict) => Ok(*status::tell(&engine.runtime, verdict, Box::new(outcome)).await),
+        Some(verdict) => Ok(*status::report_verdict(&engine.runtime, verdict, Box::new(outcome)).await),
     }
 }
 
@@ -149,12 +151,12 @@ pub(crate) struct Submission {
     /// The list the caller was offered; the hub's present one where absent.
     pub(crate) offer: Option<Arc<Tools>>,
     /// Its place among the calls of one step.
-    pub(crate) member: Option<Member>,
+    pub(crate) step_call: Option<Member>,
 }
 
 impl From<Box<Call>> for Submission {
     fn from(call: Box<Call>) -> Self {
-        Self { call, offer: None, member: None }
+        Self { call, offer: None, step_call: None }
     }
 }
 
@@ -167,38 +169,38 @@ struct Allowed(CallEnvelope);
 /// It is the call's turn.
 struct Placed {
     envelope: CallEnvelope,
-    slot: Slot,
-    token: admission::Unspent,
+    slot: CallSlot,
+    rate_permit: admission::RefundOnDrop,
     /// How the call stands with the records of its tool; none while no tool has a record.
-    standing: Option<Box<Standing>>,
+    probe_guard: Option<Box<Standing>>,
 }
 /// What must not be forgotten about the call is written down.
 struct Opened {
     envelope: CallEnvelope,
-    slot: Slot,
-    token: admission::Unspent,
-    standing: Option<Box<Standing>>,
+    slot: CallSlot,
+    rate_permit: admission::RefundOnDrop,
+    probe_guard: Option<Box<Standing>>,
     record: Option<Box<OpenCall>>,
 }
 /// The tool has run, or was stopped.
 struct Done {
     /// Holds the way: a tool may keep its context, so the call lives there from here on.
     context: CallContext,
-    standing: Option<Box<Standing>>,
+    probe_guard: Option<Box<Standing>>,
     record: Option<Box<OpenCall>>,
     result: Result<Reply, ToolError>,
     effect: Effect,
     /// Why nobody sees the result.
-    withheld: Option<Box<CallError>>,
+    hook_error: Option<Box<CallError>>,
 }
 
 impl Found {
     /// Plain read-only calls run in the caller's own task: they have nothing to commit, so being dropped halfway harms
     /// nothing, and a task of their own would cost more than the call. All others run on a task.
     fn runs_in_place(&self) -> bool {
-        let CallEnvelope { call, tool, base, .. } = &self.0;
-        let proves = *base != Base::No && call.thread.is_some();
-        let known = call.key.is_some() || call.own_id || call.external.is_some();
+        let CallEnvelope { call, tool, evidence_demand: base, .. } = &self.0;
+        let proves = *base != EvidenceDemand::None && call.thread.is_some();
+        let known = call.idempotency_key.is_some() || call.caller_minted_id || call.external.is_some();
         let plain = !known && !call.wait.is_detached() && !tool.stateful && !proves;
         tool.definition.annotations.read_only && plain && !tool.gate.may_ask()
     }

@@ -31,7 +31,7 @@ impl PartialEq for Registration {
 
 /// A tool under its name, as it was registered.
 #[derive(Clone, Copy)]
-pub(crate) struct Registered<'a> {
+pub(crate) struct RegisteredTool<'a> {
     pub(crate) name: &'a ToolName,
     pub(crate) registration: &'a Registration,
 }

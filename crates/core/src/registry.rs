@@ -4,7 +4,7 @@
 //! and whoever holds the old one keeps what it was offered.
 
 mod builder;
-mod depends;
+mod dependencies;
 mod error;
 mod tools;
 mod toolset;
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
+pub(crate) use builder::BuildContext;
 pub use builder::ToolBuilder;
-pub(crate) use builder::Workshop;
 pub use error::RegistryError;
-pub use tools::{Filter, Tools};
+pub use tools::{ToolFilter, Tools};
 pub use toolset::Toolset;
 
 use crate::{
-    execution::{Base, Tool},
+    execution::{EvidenceDemand, Tool},
     state::Homes,
 };
 use toolhub_types::{policy::PolicyBook, tool::ToolName};
@@ -31,13 +31,13 @@ pub struct Registry {
     current: ArcSwap<Tools>,
     /// What was said about tools. Held by whoever makes the next list, so that no change is lost between reading and
     /// swapping, and every tool of a list is held to the same.
-    book: Mutex<Arc<PolicyBook>>,
+    policies: Mutex<Arc<PolicyBook>>,
 }
 
 impl Registry {
     /// A registry without tools; those that come are held to this.
-    pub(crate) fn held_to(book: PolicyBook) -> Self {
-        Self { current: ArcSwap::default(), book: Mutex::new(Arc::new(book)) }
+    pub(crate) fn with_policies(book: PolicyBook) -> Self {
+        Self { current: ArcSwap::default(), policies: Mutex::new(Arc::new(book)) }
     }
 
     /// The tools as they are now. The list stays as it is for as long as it is held.
@@ -47,15 +47,15 @@ impl Registry {
     }
 
     /// The tool of this name, and whether others wait for it.
-    pub(crate) fn find(&self, name: &str) -> Option<(Arc<Tool>, Base)> {
+    pub(crate) fn find(&self, name: &str) -> Option<(Arc<Tool>, EvidenceDemand)> {
         let tools = self.current.load();
-        tools.get(name).map(|tool| (tool.clone(), tools.base(name)))
+        tools.get(name).map(|tool| (tool.clone(), tools.evidence_demand(name)))
     }
 
     /// Adds tools, all or none. Before anybody can call them, `homes` learns who keeps their states.
     pub(crate) fn add(&self, new: Vec<Tool>, homes: &Homes) -> Result<(), RegistryError> {
-        let book = self.book();
-        self.current.store(Arc::new(settled(self.current.load().with(new, &book)?, homes)?));
+        let book = self.lock_policies();
+        self.current.store(Arc::new(register_managers(self.current.load().with_added(new, &book)?, homes)?));
         Ok(())
     }
 
@@ -68,12 +68,12 @@ impl Registry {
         homes: &Homes,
         with_it: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
-        let mut held = self.book();
+        let mut held = self.lock_policies();
         let next_book = book.map_or_else(|| held.clone(), Arc::new);
         let before = self.snapshot();
         let replaced: Vec<ToolName> = new.iter().map(|tool| tool.definition.name.clone()).collect();
-        let kept = before.kept(without.iter().chain(&replaced), &next_book);
-        let after = Arc::new(settled(kept.with(new, &next_book)?, homes)?);
+        let kept = before.retained(without.iter().chain(&replaced), &next_book);
+        let after = Arc::new(register_managers(kept.with_added(new, &next_book)?, homes)?);
         self.current.store(after.clone());
         *held = next_book;
         with_it();
@@ -82,26 +82,26 @@ impl Registry {
 
     /// Takes all tools away; answers them.
     pub(crate) fn clear(&self) -> Arc<Tools> {
-        let _book = self.book();
+        let _book = self.lock_policies();
         let before = self.snapshot();
-        self.current.store(Arc::new(before.emptied()));
+        self.current.store(Arc::new(before.cleared()));
         before
     }
 
     /// Takes a tool away. Tools that depend on it stay, and wait for it.
     pub(crate) fn remove(&self, name: &ToolName) -> Option<Arc<Tool>> {
-        let _book = self.book();
+        let _book = self.lock_policies();
         let (rest, gone) = self.current.load().without(name);
         self.current.store(Arc::new(rest));
         gone
     }
 
-    fn book(&self) -> MutexGuard<'_, Arc<PolicyBook>> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_policies(&self) -> MutexGuard<'_, Arc<PolicyBook>> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn settled(tools: Tools, homes: &Homes) -> Result<Tools, RegistryError> {
-    homes.settle(&tools.managers()?);
+fn register_managers(tools: Tools, homes: &Homes) -> Result<Tools, RegistryError> {
+    homes.settle(&tools.manager_types()?);
     Ok(tools)
 }

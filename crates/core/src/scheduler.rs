@@ -4,24 +4,26 @@
 //! In: who asks, what the tool's owner allows, and the time. Out: a slot, a turn, a yes or a no. Nothing here knows an
 //! outcome or a clock; the pipeline asks in its own order and turns a no into an error.
 
-mod budget;
-mod desk;
 mod limiter;
 mod queue;
+mod retry_budget;
+mod tool_runtime;
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-pub(crate) use budget::Budget;
-pub(crate) use desk::Desk;
-pub(crate) use limiter::{Asker, Excess, Granted, Left, Limiter, Token};
-pub(crate) use queue::{Bound, Bounds, Full, Lane, Party, Place, Queue, RETRY, Slot, Waiting};
+pub(crate) use limiter::{Limiter, Quota, RateExceeded, RatePermit, Reservation, Subject};
+pub(crate) use queue::{
+    FairnessKey, Queue, QueueFull, QueueLimit, QueueLimits, RETRY_AFTER, Slot, SlotOrWaiter, SlotWaiter, ToolQueue,
+};
+pub(crate) use retry_budget::RetryBudget;
+pub(crate) use tool_runtime::ToolRuntime;
 
 use crate::result_cache::ResultCache;
 use crate::{
-    blocking::Stuck,
+    blocking::StuckCounter,
     guard::{Guard, RunLimits},
     monitor::Meter,
     statuses::LastSuccess,
@@ -29,26 +31,26 @@ use crate::{
 use toolhub_types::tool::ToolName;
 
 /// How many answers are kept, and how many bytes of them.
-const ANSWERS: usize = 10_000;
-const ANSWER_BYTES: usize = 64 * 1024 * 1024;
+const CACHE_MAX_ENTRIES: usize = 10_000;
+const CACHE_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// What all calls of a hub share on their way to a tool.
 pub(crate) struct Scheduler {
     queue: Queue,
-    pub(crate) guard: Guard,
+    pub(crate) runaway_guard: Guard,
     pub(crate) result_cache: ResultCache,
-    desks: Mutex<HashMap<ToolName, Weak<Desk>>>,
+    tool_runtimes: Mutex<HashMap<ToolName, Weak<ToolRuntime>>>,
 }
 
 impl Scheduler {
-    pub(crate) fn new(all: Option<usize>, bounds: Bounds, runs: RunLimits) -> Self {
-        let (guard, result_cache) = (Guard::new(runs), ResultCache::new(ANSWERS, ANSWER_BYTES));
-        Self { queue: Queue::new(all, bounds), guard, result_cache, desks: Mutex::default() }
+    pub(crate) fn new(all: Option<usize>, bounds: QueueLimits, runs: RunLimits) -> Self {
+        let (guard, result_cache) = (Guard::new(runs), ResultCache::new(CACHE_MAX_ENTRIES, CACHE_MAX_BYTES));
+        Self { queue: Queue::new(all, bounds), runaway_guard: guard, result_cache, tool_runtimes: Mutex::default() }
     }
 
     /// How many calls may wait in all.
-    pub(crate) fn most_waiting(&self) -> usize {
-        self.queue.most()
+    pub(crate) fn max_queued(&self) -> usize {
+        self.queue.max_queued()
     }
 
     /// How many calls wait for their turn.
@@ -57,8 +59,8 @@ impl Scheduler {
     }
 
     /// The desk of a tool. One that takes the place of another under the same name finds what that one left.
-    pub(crate) fn desk(&self, tool: &ToolName) -> Arc<Desk> {
-        let mut desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn tool_runtime(&self, tool: &ToolName) -> Arc<ToolRuntime> {
+        let mut desks = self.tool_runtimes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(desk) = desks.get(tool).and_then(Weak::upgrade) {
             return desk;
         }
@@ -66,13 +68,13 @@ impl Scheduler {
         if desks.len() == desks.capacity() {
             desks.retain(|_, desk| desk.strong_count() > 0);
         }
-        let desk = Arc::new(Desk {
-            lane: self.queue.lane(),
+        let desk = Arc::new(ToolRuntime {
+            queue: self.queue.tool_queue(),
             limiter: Limiter::default(),
-            budget: Budget::default(),
+            retry_budget: RetryBudget::default(),
             meter: Meter::default(),
-            succeeded: LastSuccess::default(),
-            stuck: Stuck::default(),
+            last_success: LastSuccess::default(),
+            stuck: StuckCounter::default(),
         });
         desks.insert(tool.clone(), Arc::downgrade(&desk));
         desk

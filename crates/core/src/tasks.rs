@@ -9,24 +9,24 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 /// How soon a task is started again after its first panic; twice as long after each further one.
-const FIRST_RESTART: Duration = Duration::from_secs(1);
+const INITIAL_RESTART_DELAY: Duration = Duration::from_secs(1);
 /// How long it is left alone at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// Makes a background task: once at first, and once more after each panic.
-pub type MakeTask = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
+pub type TaskFactory = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
 /// Runs a background task. If it panics, that is logged with its name, and it is started again after a pause; not any more
 /// once `stop` was given. A task that must end with `stop` watches it itself.
-pub async fn supervise(name: &'static str, stop: CancellationToken, mut make: MakeTask) {
-    let mut pause = FIRST_RESTART;
+pub async fn supervise(name: &'static str, stop: CancellationToken, mut make: TaskFactory) {
+    let mut pause = INITIAL_RESTART_DELAY;
     while let Err(panic) = AssertUnwindSafe(async { make().await }).catch_unwind().await {
         let panic = panic_text(&*panic).unwrap_or("no message");
         tracing::error!(task = name, %panic, restart_in = ?pause, "background task panicked; restarting");
         if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
-        pause = (2 * pause).min(LONGEST_PAUSE);
+        pause = (2 * pause).min(MAX_RESTART_DELAY);
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     /// A task that panics so often, and then ends.
-    fn panics(times: u32) -> (Arc<AtomicU32>, MakeTask) {
+    fn panics(times: u32) -> (Arc<AtomicU32>, TaskFactory) {
         let runs = Arc::new(AtomicU32::new(0));
         let counted = runs.clone();
         let make = move || {

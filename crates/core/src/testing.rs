@@ -7,6 +7,6 @@ mod recorder;
 mod scripted;
 
 pub use assert::AssertOutcome;
-pub use recorder::Recorder;
-pub use scripted::{Scripted, Step, scripted};
+pub use recorder::EventRecorder;
+pub use scripted::{ScriptStep, ScriptedTool, scripted};
 pub use toolhub_storage::testing::{TestClock, contract};

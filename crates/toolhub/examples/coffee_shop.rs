@@ -159,7 +159,7 @@ async fn grants(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
 
     println!("\nNow an order asks again. This caller cannot wait for a person, and is told so at once.");
     let arguments = line_item("tea", 3);
-    let asked = hub.call("order", arguments.clone()).thread("ann").cannot_wait().await;
+    let asked = hub.call("order", arguments.clone()).thread("ann").no_wait().await;
     println!("  order {arguments}: {}", asked.model_text());
     let question = asked.error.as_ref().and_then(CallError::approval).ok_or("nobody was asked")?;
 

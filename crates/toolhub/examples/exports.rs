@@ -96,7 +96,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     let awkward: Vec<Value> = serde_json::from_str(include_str!("../../../checks/exports/awkward.json"))?;
     let mut definitions: Vec<_> = awkward.iter().map(parse_definition).collect::<Result<_, _>>()?;
-    definitions.extend(hub.list(&Filter::default()).iter().map(|tool| tool.definition.clone()));
+    definitions.extend(hub.list(&ToolFilter::default()).iter().map(|tool| tool.definition.clone()));
     let list = |format: &Format| (format.to_string(), Value::from(export::export(*format, &definitions)));
     println!("{}", Format::ALL.iter().map(list).collect::<Value>());
     Ok(())

@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    View,
+    StatusScope,
     events::{News, Subscription},
     ids::{Tenant, ThreadId},
     prelude::*,
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let probe = hub.call("weather", json!({})).thread("monday").await;
     println!("the probe: {}", probe.output);
     assert_eq!(probe.output, json!("sunny, 21 °C"));
-    let info = hub.tool_status("weather", View::Shared).await.map_err(|error| error.operator)?;
+    let info = hub.tool_status("weather", StatusScope::Shared).await.map_err(|error| error.operator)?;
     println!("status: {:?}, {}, {} failures in a row", info.status, info.reason, info.consecutive_failures);
     assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
     Ok(())

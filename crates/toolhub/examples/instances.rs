@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok(Connection { number, variables: Vec::new() })
     };
     // Half an hour unless said otherwise; nobody wants to watch an example for so long.
-    let builder = ToolHub::builder().instance_idle(Duration::from_secs(2));
+    let builder = ToolHub::builder().instance_idle_timeout(Duration::from_secs(2));
     let hub = builder.tool(instance("session", connect)).build().await?;
     let mut events = hub.subscribe();
     let set = async |thread: &str, variable: &str| {

@@ -73,13 +73,14 @@ pub mod prelude {
     pub use serde_json::{Value, json};
     // Tools, calls and their ends.
     pub use toolhub_core::{
-        CallContext, CallError, Content, Effect, ErrorKind, Filter, Instance, NoArguments, Outcome, Shared,
-        SharedInstance, State, StateKind, StatefulTool, ToolBuilder, ToolError, ToolHub, ToolState, blocking,
+        CallContext, CallError, Content, Effect, ErrorKind, Instance, NoArguments, Outcome, Shared, SharedInstance,
+        State, StateKind, StatefulTool, ToolBuilder, ToolError, ToolFilter, ToolHub, ToolState, blocking,
         export::Format, instance, shared_instance, stateful, tool,
     };
     // What may be said about calls, and who says it.
     pub use toolhub_core::{
-        After, Answer, ApprovalOutcome, Before, BoxFuture, Hook, HookedCall, Policy, RateLimit, Retry, Rule,
+        AfterDecision, Answer, ApprovalOutcome, BeforeDecision, BoxFuture, Hook, HookedCall, Policy, RateLimit, Retry,
+        Rule,
         ids::{Caller, StateName, Tenant, ThreadId},
     };
 }

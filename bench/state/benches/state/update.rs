@@ -126,7 +126,7 @@ impl HubFixture {
             .tool(tool("work", work))
             .business_state(business)
             .state_manager(manager)
-            .keep_calls(Duration::ZERO)
+            .call_retention(Duration::ZERO)
             .build()
             .await
             .unwrap();

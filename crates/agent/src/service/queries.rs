@@ -147,7 +147,7 @@ impl AgentService {
         for kept in &mut messages {
             if let Message::Assistant { calls, .. } = &mut kept.message {
                 for call in calls {
-                    self.0.hub.hide_secrets(&mut call.arguments);
+                    self.0.hub.redact(&mut call.arguments);
                     // That is between the model and its server.
                     call.extra = None;
                 }
@@ -210,7 +210,7 @@ impl AgentService {
             }
         }
         let handed_out = runs.iter_mut().flat_map(|run| &mut run.calls).filter_map(|call| call.arguments.as_mut());
-        handed_out.for_each(|arguments| hub.hide_secrets(arguments));
+        handed_out.for_each(|arguments| hub.redact(arguments));
         let tool_states = hub.serialize_tool_states(tenant, thread).await;
         let tool_states = tool_states.map_err(|error| StoreError::Unavailable(error.operator))?;
         let states = hub.state().export(tenant, Some(thread)).await.map_err(|error| match error {
@@ -233,7 +233,7 @@ impl AgentService {
             if let Some(now) = self.0.hub.call_record(tenant, call.id).await? {
                 (call.status, call.approval) = (now.status, now.approval.filter(|_| !now.status.is_end()));
             }
-            call.arguments = self.0.hub.handed_out(tenant, call.id);
+            call.arguments = self.0.hub.external_arguments(tenant, call.id);
             waits |= call.status == Status::AwaitingApproval || call.arguments.is_some();
         }
         record.status = if waits { RunStatus::Waiting } else { RunStatus::Running };

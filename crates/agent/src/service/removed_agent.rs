@@ -12,7 +12,8 @@ use crate::{
 
 /// An agent that is no longer defined: its run can only end. Which tools it had is not known, so it has none.
 pub(super) fn removed_agent_plan(name: &SmolStr) -> Arc<AgentPlan> {
-    let none = Toolset::of::<SmolStr>([]).unwrap_or_else(|_| unreachable!("there is no pattern that could be wrong"));
+    let none = Toolset::from_patterns::<SmolStr>([])
+        .unwrap_or_else(|_| unreachable!("there is no pattern that could be wrong"));
     let plan = AgentPlan::new(Arc::new(RemovedAgentModel(name.clone()))).toolset(none);
     Arc::new(AgentPlan { is_removed: true, ..plan })
 }

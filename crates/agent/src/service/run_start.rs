@@ -33,7 +33,7 @@ impl AgentService {
         said: UserMessage,
         cancel: CancellationToken,
     ) -> Result<RunHandle, AgentError> {
-        if self.0.stopping.is_cancelled() || self.0.hub.is_leaving() {
+        if self.0.stopping.is_cancelled() || self.0.hub.is_shutting_down() {
             return Err(AgentError::Stopping);
         }
         if said.content.trim().is_empty() {
@@ -44,7 +44,7 @@ impl AgentService {
             // What was answered once is answered again, whoever is still there.
             Err(refused) => return self.replay(thread_key, &said).await?.ok_or(refused),
         };
-        self.0.hub.use_thread(&thread_key.tenant, &thread_key.thread).await?;
+        self.0.hub.touch_thread(&thread_key.tenant, &thread_key.thread).await?;
         let place = loop {
             match self.0.active_runs.try_acquire(thread_key) {
                 Some(place) => break place,
@@ -200,7 +200,7 @@ impl AgentService {
                 biased;
                 end = driver.drive() => end,
                 () = stopping.cancelled() => None,
-                () = hub.leaving() => None,
+                () = hub.shutdown_requested() => None,
             };
             drop(place);
             if let Some(record) = end {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolhub::{Filter, events::News, prelude::*, status::StatusSettings};
+use toolhub::{ToolFilter, events::News, prelude::*, status::StatusSettings};
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn hub(failure_duration: Duration) -> ToolHub {
 #[tokio::test]
 async fn each_says_about_itself_what_it_is() {
     let hub = hub(Duration::from_secs(20)).await;
-    let tools = hub.list(&Filter::default());
+    let tools = hub.list(&ToolFilter::default());
     assert_eq!(tools.len(), ALL.len());
     for (tool, builtin) in tools.iter().zip(&ALL) {
         let definition = &tool.definition;

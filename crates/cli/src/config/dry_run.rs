@@ -22,7 +22,7 @@ use super::{
 /// # Errors
 /// What the hub says, each at the place it is about.
 pub(crate) async fn dry_run(loaded: &LoadedConfig) -> Result<(), Problems> {
-    match loaded.config.base_builder().managers(memory_store).build().await {
+    match loaded.config.base_builder().state_store_factory(memory_store).build().await {
         Ok(hub) => {
             hub.shutdown(Duration::ZERO).await;
             Ok(())
@@ -38,7 +38,7 @@ pub(crate) async fn dry_run(loaded: &LoadedConfig) -> Result<(), Problems> {
 /// What is wrong with each tool by itself: a hub ends at the first that it cannot take.
 async fn register_each_tool(loaded: &LoadedConfig) -> Vec<BuildError> {
     let bare = Config { tools: Tools::new(), ..loaded.config.clone() };
-    let Ok(hub) = bare.base_builder().managers(memory_store).build().await else { return Vec::new() };
+    let Ok(hub) = bare.base_builder().state_store_factory(memory_store).build().await else { return Vec::new() };
     let tools = loaded.config.tool_builders().into_iter();
     let wrong = tools.filter_map(|tool| match hub.register(tool) {
         // Whether those it waits for are there was looked at before.

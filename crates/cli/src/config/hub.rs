@@ -35,19 +35,19 @@ impl Config {
         let (scheduler, threads) = (&self.scheduler, &self.threads);
         let mut builder = ToolHub::builder()
             .tools(self.tool_builders())
-            .defaults(self.policies.defaults.clone())
+            .default_policy(self.policies.defaults.clone())
             .status(self.status.clone())
             .state_manager(self.state.manager.clone())
             .business_state(self.state.business.clone())
-            .managers(toolhub::open_store)
-            .queue_bounds(scheduler.max_queued_per_tool, scheduler.max_queued)
+            .state_store_factory(toolhub::open_store)
+            .queue_limits(scheduler.max_queued_per_tool, scheduler.max_queued)
             .run_limits(scheduler.run_limits.clone())
-            .blocking_places(scheduler.max_blocking_threads)
-            .instance_idle(threads.instance_idle)
-            .instance_caps(threads.instances_per_thread, threads.max_instances)
-            .keep_calls(self.store.call_retention)
-            .keep_events(self.store.event_retention)
-            .idle_threads(self.store.idle_threads);
+            .max_blocking_threads(scheduler.max_blocking_threads)
+            .instance_idle_timeout(threads.instance_idle)
+            .instance_limits(threads.instances_per_thread, threads.max_instances)
+            .call_retention(self.store.call_retention)
+            .event_retention(self.store.event_retention)
+            .idle_thread_retention(self.store.idle_threads);
         if let Some(calls) = scheduler.max_concurrency {
             builder = builder.max_concurrency(calls);
         }

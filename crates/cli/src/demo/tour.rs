@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, error::Error, time::Duration};
 use anstream::println;
 use tokio::time::Instant;
 use toolhub::{
-    Filter, ToolHub,
+    ToolFilter, ToolHub,
     events::{News, Subscription},
     export::Format,
     ids::{Tenant, ThreadId},
@@ -56,7 +56,7 @@ async fn call(hub: &ToolHub, tool: &str, arguments: Value, thread: Option<&str>)
 
 fn show_tools(hub: &ToolHub) {
     print::heading(1, "The hub knows its tools");
-    for tool in hub.list(&Filter::default()) {
+    for tool in hub.list(&ToolFilter::default()) {
         let definition = &tool.definition;
         println!("   {:<11} {:<10} {}", definition.name, definition.kind, definition.description);
     }

@@ -44,7 +44,7 @@ pub(super) fn define(service: &AgentService, plans: AgentPlans) {
 
 fn build_plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result<AgentPlan, String> {
     let tools = match &agent.tools {
-        Some(globs) => Toolset::of(globs.iter().map(String::as_str))?,
+        Some(globs) => Toolset::from_patterns(globs.iter().map(String::as_str))?,
         None => Toolset::all(),
     };
     let mut plan = AgentPlan::new(model)

@@ -1,7 +1,7 @@
 //! The first words of a server: where it is, and what to do with it.
 
 use serde_json::json;
-use toolhub::Filter;
+use toolhub::ToolFilter;
 
 use super::daemon::Daemon;
 use crate::output::Printer;
@@ -11,7 +11,7 @@ pub(super) fn print_serve(show: &Printer, url: &str, daemon: &Daemon) {
     if show.json {
         return show.print_json(&json!({ "url": url }).to_string());
     }
-    let tools = daemon.hub.list(&Filter::default()).len();
+    let tools = daemon.hub.list(&ToolFilter::default()).len();
     let from = daemon.files();
     let from = from.last().map_or_else(|| "no config file: defaults".to_owned(), |file| file.display().to_string());
     show.print(&format!("toolhub {} · {tools} tools · {from}", env!("CARGO_PKG_VERSION")));
@@ -27,7 +27,7 @@ pub(super) fn print_demo(show: &Printer, url: &str, flags: &str, service: &str, 
     if show.json {
         return show.print_json(&json!({ "url": url, "service": service }).to_string());
     }
-    let tools = daemon.hub.list(&Filter::default());
+    let tools = daemon.hub.list(&ToolFilter::default());
     let names: Vec<&str> = tools.iter().map(|tool| tool.definition.name.as_str()).collect();
     let me = std::env::args().next().unwrap_or_else(|| "toolhub".into());
     let version = env!("CARGO_PKG_VERSION");

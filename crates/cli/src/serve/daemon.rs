@@ -13,7 +13,7 @@ use axum::Router;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use toolhub::{
-    BoxFuture, Change, ToolBuilder, ToolHub,
+    BoxFuture, HubChange, ToolBuilder, ToolHub,
     agent::AgentService,
     backend::Backend,
     clock::{Clock, SystemClock},
@@ -144,7 +144,7 @@ impl Daemon {
         }
         let tool = self.tool_builder(name, asked)?;
         let before = self.stored_tool(name).await?;
-        self.apply_change(Change::of_tools().put(tool)).await?;
+        self.apply_change(HubChange::tools_only().put(tool)).await?;
         self.persist_tool(name, Some(asked), before).await
     }
 
@@ -159,7 +159,7 @@ impl Daemon {
         api_tools::load_one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
     }
 
-    async fn apply_change(&self, change: Change) -> Result<(), ToolChangeError> {
+    async fn apply_change(&self, change: HubChange) -> Result<(), ToolChangeError> {
         let changed = self.hub.apply(change).await;
         changed.map(drop).map_err(|error| ToolChangeError::Refused(error.to_string()))
     }
@@ -174,8 +174,8 @@ impl Daemon {
         let Err(error) = api_tools::save(&self.backend(), name, asked).await else { return Ok(()) };
         let back = before.map(|before| self.tool_builder(name, &before)).transpose();
         let undone = match back {
-            Ok(Some(tool)) => self.apply_change(Change::of_tools().put(tool)).await,
-            Ok(None) => self.apply_change(Change::of_tools().remove(name)).await,
+            Ok(Some(tool)) => self.apply_change(HubChange::tools_only().put(tool)).await,
+            Ok(None) => self.apply_change(HubChange::tools_only().remove(name)).await,
             Err(error) => Err(error),
         };
         if let Err(error) = undone {
@@ -190,7 +190,7 @@ impl Daemon {
             return Err(ToolChangeError::Configured);
         }
         let before = self.stored_tool(name).await?;
-        self.apply_change(Change::of_tools().remove(name)).await?;
+        self.apply_change(HubChange::tools_only().remove(name)).await?;
         self.persist_tool(name, None, before).await
     }
 
@@ -202,8 +202,8 @@ impl Daemon {
         plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
         let plans = agents::build_plans(&next.config.agents).map_err(|error| HostControlError::Failed(error.into()))?;
         let pieces = next.config.hub_update(&plan);
-        let change = Change::new().defaults(pieces.defaults).status(pieces.status);
-        let change = pieces.put.into_iter().fold(change, Change::put);
+        let change = HubChange::replacing_policies().default_policy(pieces.defaults).status(pieces.status);
+        let change = pieces.put.into_iter().fold(change, HubChange::put);
         // What the config stood in the way of comes back, as it would after a restart.
         let made =
             api_tools::load_all(&self.backend()).await.map_err(|error| HostControlError::Failed(error.into()))?;
@@ -218,10 +218,10 @@ impl Daemon {
         if *hosts != self.loaded().config.server.tool_hosts {
             let there =
                 made.keys().filter(|name| !next.config.tools.contains_key(*name) && !pieces.remove.contains(name));
-            change = there.filter_map(again).fold(change, Change::put);
+            change = there.filter_map(again).fold(change, HubChange::put);
         }
         let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
-        let change = pieces.rules.into_iter().fold(change, Change::rule);
+        let change = pieces.rules.into_iter().fold(change, HubChange::rule);
         let changed = self.hub.apply(change).await.map_err(|error| HostControlError::Failed(error.into()))?;
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
             let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
@@ -231,7 +231,7 @@ impl Daemon {
         if plan.agents {
             agents::define(&self.agents, plans);
         }
-        self.hub.tell_reloaded(&changed, plan.needs_restart.clone());
+        self.hub.emit_config_reloaded(&changed, plan.needs_restart.clone());
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         Ok(Reloaded {
             added: plan.added,

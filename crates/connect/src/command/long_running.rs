@@ -58,7 +58,7 @@ impl Instance for LongRunning {
     const STOPS_WHEN_DROPPED: bool = false;
 
     async fn call(&mut self, arguments: Value, cx: &CallContext) -> Result<Value, ToolError> {
-        let state = JsonState::of(cx).await?;
+        let state = JsonState::from_context(cx).await?;
         let name = state.parameter().unwrap_or("state");
         request::check_state_name(name)?;
         let handed = state.parameter().map(|name| (name, state.value()));

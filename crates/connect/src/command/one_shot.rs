@@ -34,7 +34,7 @@ impl Executor for OneShot {
         self.0.limits.grace.is_zero()
     }
 
-    fn accept(&self, _: &Definition) -> Result<(), String> {
+    fn validate_definition(&self, _: &Definition) -> Result<(), String> {
         self.0.validate().map_err(|error| error.to_string())
     }
 }

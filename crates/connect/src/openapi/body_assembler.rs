@@ -53,11 +53,11 @@ impl Executor for BodyAssembler {
         self.inner.stops_when_dropped()
     }
 
-    fn check<'a>(&'a self, definition: &'a Definition) -> Option<BoxFuture<'a, bool>> {
-        self.inner.check(definition)
+    fn health_check<'a>(&'a self, definition: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+        self.inner.health_check(definition)
     }
 
-    fn accept(&self, definition: &Definition) -> Result<(), String> {
-        self.inner.accept(definition)
+    fn validate_definition(&self, definition: &Definition) -> Result<(), String> {
+        self.inner.validate_definition(definition)
     }
 }

@@ -115,7 +115,7 @@ impl Plan {
             tool = tool.tag(tag);
         }
         if let Some(gather) = gather {
-            tool = tool.run_by(gather);
+            tool = tool.executor(gather);
         }
         if self.trusted { tool.trusted() } else { tool }
     }

@@ -53,11 +53,11 @@ impl Executor for RestExecutor {
         self.plan.as_ref().is_ok_and(|plan| plan.session.is_some())
     }
 
-    fn accept(&self, _: &Definition) -> Result<(), String> {
+    fn validate_definition(&self, _: &Definition) -> Result<(), String> {
         self.plan.as_ref().map(|_| ()).map_err(|problems| join_problems(problems))
     }
 
-    fn check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+    fn health_check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
         let plan = self.plan.as_ref().ok()?;
         let (origin, target) = plan.health.as_ref()?;
         Some(Box::pin(is_healthy(plan, origin, target)))
@@ -177,11 +177,11 @@ impl CallExchange<'_> {
             // Before the permit: whoever gives out tokens may be slow, and others need none.
             let (began, unsigned) = (Instant::now(), outgoing.clone());
             let signing = tokio::time::timeout(time, self.sign(shown, &mut outgoing));
-            let secret = call.before_it_begins(signing).await.map_err(tool_error)?.unwrap_or_else(|_| Err(late()))?;
+            let secret = call.wait_before_start(signing).await.map_err(tool_error)?.unwrap_or_else(|_| Err(late()))?;
             time = time.saturating_sub(began.elapsed());
             signed = Some(SignedRequest { shown, secret, unsigned });
         }
-        let permit = call.before_it_begins(plan.pool.permit()).await.map_err(tool_error)?;
+        let permit = call.wait_before_start(plan.pool.permit()).await.map_err(tool_error)?;
         let permit = permit.map_err(|busy| RequestError::Busy(busy.0))?;
         let done = tokio::time::timeout(time, self.send_and_read(outgoing, signed, permit)).await;
         done.unwrap_or_else(|_| Err(late()))

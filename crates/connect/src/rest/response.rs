@@ -120,7 +120,7 @@ async fn store_artifact(call: &CallContext, headers: &HeaderMap, body: Vec<u8>) 
     let kind = kind.unwrap_or_else(|| "application/octet-stream".into());
     let bytes = body.len();
     let lost = || tool_error(ToolError::new("The answer could not be kept.").uncounted().effect(Effect::Done));
-    let kept = call.keep_artifact(&kind, body).await.ok_or_else(lost)?;
+    let kept = call.store_artifact(&kind, body).await.ok_or_else(lost)?;
     let Content::Artifact { id, .. } = &kept else { return Err(lost()) };
     let output = json!({"artifactId": id, "mimeType": kind, "bytes": bytes});
     Ok(Reply { content: vec![Content::text(output.to_string()), kept], output })

@@ -77,7 +77,7 @@ impl SendOptions<'_> {
     /// Waits for a connection. If the time is up before anything has left, nothing has happened.
     async fn connect(&self, lease: impl Future<Output = Result<Lease, DialError>>) -> Result<Lease, RequestError> {
         let lease = match self.call.filter(|_| !self.sent.load(Ordering::Relaxed)) {
-            Some(call) => call.before_it_begins(lease).await.map_err(|error| RequestError::Tool(Box::new(error)))?,
+            Some(call) => call.wait_before_start(lease).await.map_err(|error| RequestError::Tool(Box::new(error)))?,
             None => lease.await,
         };
         lease.map_err(|error| SendError::Dial(error).into())

@@ -342,7 +342,7 @@ impl Rest {
         let mut tool = ToolBuilder::new(name, "rest")
             .parameters(parameters)
             .config(config)
-            .run_by(Arc::new(RestExecutor::new(plan)));
+            .executor(Arc::new(RestExecutor::new(plan)));
         // Only what was said is said of the tool: it would weigh more than what is said about tools by name.
         if self.connection.retry() != Retry::default() {
             tool = tool.retry(self.connection.retry());

@@ -17,7 +17,7 @@ pub(crate) struct CallHead {
     /// This call, for ever.
     pub(crate) id: CallId,
     /// Whether its caller minted the id, and may have made a call with it before.
-    pub(crate) own_id: bool,
+    pub(crate) caller_minted_id: bool,
     /// The tool's name as the caller wrote it.
     pub(crate) tool: SmolStr,
     /// Whose call it is.
@@ -29,15 +29,15 @@ pub(crate) struct CallHead {
     /// The agent run it belongs to.
     pub(crate) run: Option<RunId>,
     /// The caller's word that a repetition is the same call.
-    pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) idempotency_key: Option<IdempotencyKey>,
     /// The id the model gave its request; unique only inside one batch.
     pub(crate) model_call: Option<SmolStr>,
     /// Where it stands in a trace that began elsewhere.
     pub(crate) trace: Option<Box<TraceContext>>,
     /// When it arrived, by the wall.
-    pub(crate) arrived: Timestamp,
+    pub(crate) arrived_at: Timestamp,
     /// When it arrived, for measuring.
-    pub(crate) since: Instant,
+    pub(crate) arrived_instant: Instant,
 }
 
 impl CallHead {
@@ -45,7 +45,20 @@ impl CallHead {
     pub(crate) fn new(id: CallId, tool: SmolStr, arrived: Timestamp, since: Instant) -> Self {
         let (tenant, caller) = (Tenant::default(), Caller::default());
         let (thread, run, key, model_call, trace) = (None, None, None, None, None);
-        Self { id, own_id: false, tool, tenant, caller, thread, run, key, model_call, trace, arrived, since }
+        Self {
+            id,
+            caller_minted_id: false,
+            tool,
+            tenant,
+            caller,
+            thread,
+            run,
+            idempotency_key: key,
+            model_call,
+            trace,
+            arrived_at: arrived,
+            arrived_instant: since,
+        }
     }
 
     /// The trace it belongs to.

@@ -24,7 +24,7 @@ pub(crate) struct Call {
     /// Whether its tool was looked up in a list the caller was offered, and not in the hub's present one.
     pub(crate) from_offer: bool,
     /// What is wrong with the request itself.
-    pub(crate) flaw: Option<Box<IdError>>,
+    pub(crate) id_error: Option<Box<IdError>>,
     /// How its caller waits for it.
     pub(crate) wait: CallerWait,
     /// Cancels the call.
@@ -46,7 +46,7 @@ impl Call {
     pub(crate) fn new(head: CallHead, arguments: Value) -> Self {
         let (timeout, retries, external, flaw, cancel, progress) = (None, None, None, None, None, None);
         let (head, wait) = (Arc::new(head), CallerWait::default());
-        Self { head, arguments, timeout, retries, external, from_offer: false, flaw, wait, cancel, progress }
+        Self { head, arguments, timeout, retries, external, from_offer: false, id_error: flaw, wait, cancel, progress }
     }
 
     /// Who it is, to be completed before anybody else knows the call.
@@ -55,8 +55,8 @@ impl Call {
     }
 
     /// Whether the call goes on when nobody waits for it any more. A caller with a key means to ask again.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.wait.is_detached() || self.key.is_some()
+    pub(crate) fn outlives_caller(&self) -> bool {
+        self.wait.is_detached() || self.idempotency_key.is_some()
     }
 
     /// Whether the caller has given up on it.

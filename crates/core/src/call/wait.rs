@@ -20,7 +20,7 @@ impl CallerWait {
     /// The same, for a call that goes on without its caller.
     #[must_use]
     pub(crate) fn detached(self) -> Self {
-        if self.for_approval() { Self::Detached } else { Self::DetachedNoApproval }
+        if self.waits_for_approval() { Self::Detached } else { Self::DetachedNoApproval }
     }
 
     /// The same, for a caller that does not wait for a person.
@@ -41,12 +41,12 @@ impl CallerWait {
     }
 
     /// Whether the call may wait for a person.
-    pub(crate) fn for_approval(self) -> bool {
+    pub(crate) fn waits_for_approval(self) -> bool {
         !matches!(self, Self::NoApproval | Self::DetachedNoApproval)
     }
 
     /// Whether the call may wait for a person when its caller is gone: then it is recorded before the question is asked.
-    pub(crate) fn outlives_question(self) -> bool {
+    pub(crate) fn outlives_approval(self) -> bool {
         matches!(self, Self::UntilApproval | Self::Detached)
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     #[track_caller]
     fn check(wait: CallerWait, expected: CallerWait, facts: [bool; 3]) {
         assert_eq!(wait, expected);
-        assert_eq!([wait.is_detached(), wait.for_approval(), wait.outlives_question()], facts);
+        assert_eq!([wait.is_detached(), wait.waits_for_approval(), wait.outlives_approval()], facts);
     }
 
     #[test]

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     artifact,
-    blocking::Stuck,
+    blocking::StuckCounter,
     call::Call,
-    execution::{CallEnvelope, Slot, WeakSlot},
+    execution::{CallEnvelope, CallSlot, WeakSlot},
     services::Services,
     state::{ContextState, Desk, StateError},
 };
@@ -36,7 +36,7 @@ use toolhub_types::{
 };
 
 /// The right of a call to run, held by work that outlasts the call; see [`CallContext::hold_slot`].
-pub struct HeldSlot(#[expect(dead_code, reason = "it is held, and given back when dropped")] Slot);
+pub struct HeldSlot(#[expect(dead_code, reason = "it is held, and given back when dropped")] CallSlot);
 
 impl std::fmt::Debug for HeldSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,19 +52,19 @@ struct Inner {
     envelope: CallEnvelope,
     times: Times,
     cancel: OnceLock<CancellationToken>,
-    heard: Mutex<Option<Instant>>,
-    attached: Mutex<Vec<Content>>,
+    last_progress: Mutex<Option<Instant>>,
+    attachments: Mutex<Vec<Content>>,
     /// Whether anything was attached; most tools attach nothing.
-    attaches: AtomicBool,
-    desk: Desk,
+    has_attachments: AtomicBool,
+    checkouts: Desk,
     slot: WeakSlot,
-    waits: AtomicBool,
+    is_waiting_to_start: AtomicBool,
 }
 
 /// The times of one attempt.
 pub(crate) struct Times {
     /// When it began.
-    pub(crate) began: Instant,
+    pub(crate) started_at: Instant,
     /// When the call must be done, all attempts included.
     pub(crate) deadline: Instant,
 }
@@ -80,12 +80,12 @@ impl CallContext {
             envelope,
             times,
             cancel,
-            heard: Mutex::default(),
-            attached: Mutex::default(),
-            attaches: AtomicBool::new(false),
-            desk: Desk::default(),
+            last_progress: Mutex::default(),
+            attachments: Mutex::default(),
+            has_attachments: AtomicBool::new(false),
+            checkouts: Desk::default(),
             slot,
-            waits: AtomicBool::new(false),
+            is_waiting_to_start: AtomicBool::new(false),
         }))
     }
 
@@ -134,7 +134,7 @@ impl CallContext {
     /// The caller's word that a repetition is the same call. Pass it on to services that understand such keys.
     #[must_use]
     pub fn idempotency_key(&self) -> Option<&IdempotencyKey> {
-        self.call().key.as_ref()
+        self.call().idempotency_key.as_ref()
     }
 
     /// When the call must be done.
@@ -144,8 +144,8 @@ impl CallContext {
     }
 
     /// When this attempt began.
-    pub(crate) fn began(&self) -> Instant {
-        self.0.times.began
+    pub(crate) fn started_at(&self) -> Instant {
+        self.0.times.started_at
     }
 
     /// How long there is.
@@ -163,34 +163,34 @@ impl CallContext {
     /// Waits until nobody wants the result any more: the call was cancelled or its time is up. An async tool is simply
     /// dropped then; this is for work it handed to somebody else.
     pub async fn cancelled(&self) {
-        self.signal().clone().cancelled_owned().await;
+        self.cancel_token().clone().cancelled_owned().await;
     }
 
     /// Whether nobody wants the result any more. A blocking function asks this between two steps.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.signal().is_cancelled()
+        self.cancel_token().is_cancelled()
     }
 
     /// Says how far the tool is.
     pub fn progress(&self, message: impl Into<String>) {
-        self.tell_progress(message.into(), None);
+        self.emit_progress(message.into(), None);
     }
 
     /// Says how far the tool is, from 0 to 1.
     pub fn progress_at(&self, fraction: f64, message: impl Into<String>) {
-        self.tell_progress(message.into(), Some(fraction.clamp(0.0, 1.0)));
+        self.emit_progress(message.into(), Some(fraction.clamp(0.0, 1.0)));
     }
 
     /// Adds a picture, sound or text to what the model is shown, beside the tool's output.
     pub fn attach(&self, content: Content) {
-        self.0.attached.lock().unwrap_or_else(PoisonError::into_inner).push(content);
-        self.0.attaches.store(true, Ordering::Release);
+        self.0.attachments.lock().unwrap_or_else(PoisonError::into_inner).push(content);
+        self.0.has_attachments.store(true, Ordering::Release);
     }
 
     /// Keeps bytes that no model is shown, to be fetched by whoever is told of them. What it answers belongs among the content
     /// of the tool's reply; `None` when the store does not answer.
-    pub async fn keep_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
+    pub async fn store_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
         let services = self.services();
         artifact::keep(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
     }
@@ -207,9 +207,9 @@ impl CallContext {
         })
     }
 
-    fn tell_progress(&self, message: String, fraction: Option<f64>) {
+    fn emit_progress(&self, message: String, fraction: Option<f64>) {
         let services = self.services();
-        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
+        *self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
         let at = services.clock.now();
         if services.events.heard() {
             let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
@@ -221,30 +221,30 @@ impl CallContext {
         }
     }
 
-    fn signal(&self) -> &CancellationToken {
+    fn cancel_token(&self) -> &CancellationToken {
         self.0.cancel.get_or_init(CancellationToken::new)
     }
 
     /// Tells the tool, and whatever it started, that nobody waits any more.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn cancel_tool(&self) {
         // Made even where nobody has asked yet: a blocking function may ask later.
-        self.signal().cancel();
+        self.cancel_token().cancel();
     }
 
     /// When the tool last said something.
-    pub(crate) fn last_heard(&self) -> Option<Instant> {
-        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn last_progress_at(&self) -> Option<Instant> {
+        *self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn take_attached(&self) -> Vec<Content> {
-        if !self.0.attaches.load(Ordering::Acquire) {
+    pub(crate) fn take_attachments(&self) -> Vec<Content> {
+        if !self.0.has_attachments.load(Ordering::Acquire) {
             return Vec::new();
         }
-        std::mem::take(&mut self.0.attached.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.attachments.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
-        &self.0.desk
+    pub(crate) fn checkouts(&self) -> &Desk {
+        &self.0.checkouts
     }
 
     /// Waits for something without which the tool cannot begin: its turn, its state, a connection. A call that is cut off here
@@ -252,10 +252,10 @@ impl CallContext {
     ///
     /// # Errors
     /// When the call was cancelled at the moment it came to its turn: then its tool does not begin.
-    pub async fn before_it_begins<T>(&self, turn: impl Future<Output = T>) -> Result<T, ToolError> {
-        self.0.waits.store(true, Ordering::Release);
+    pub async fn wait_before_start<T>(&self, turn: impl Future<Output = T>) -> Result<T, ToolError> {
+        self.0.is_waiting_to_start.store(true, Ordering::Release);
         let turn = turn.await;
-        self.0.waits.store(false, Ordering::Release);
+        self.0.is_waiting_to_start.store(false, Ordering::Release);
         if self.call().is_cancelled() {
             return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
         }
@@ -263,8 +263,8 @@ impl CallContext {
     }
 
     /// Whether the tool has not begun, because it waits for something or was cut off there.
-    pub(crate) fn waits(&self) -> bool {
-        self.0.waits.load(Ordering::Acquire)
+    pub(crate) fn is_waiting_to_start(&self) -> bool {
+        self.0.is_waiting_to_start.load(Ordering::Acquire)
     }
 
     /// The call's slot, for work that goes on when the call is cut off: until this is dropped, the work counts among what runs at once.
@@ -272,17 +272,17 @@ impl CallContext {
     /// ([`Executor::stops_when_dropped`](crate::Executor::stops_when_dropped)), and while the call runs.
     #[must_use = "dropped at once, it holds nothing"]
     pub fn hold_slot(&self) -> HeldSlot {
-        HeldSlot(self.slot())
+        HeldSlot(self.share_slot())
     }
 
     /// A share of the call's slot, for work that cannot be stopped.
-    pub(crate) fn slot(&self) -> Slot {
-        self.0.slot.share()
+    pub(crate) fn share_slot(&self) -> CallSlot {
+        self.0.slot.upgrade()
     }
 
     /// Where work that cannot be stopped is counted when nobody waits for it any more.
-    pub(crate) fn stuck(&self) -> Stuck {
-        self.envelope().tool.desk.stuck.clone()
+    pub(crate) fn stuck_counter(&self) -> StuckCounter {
+        self.envelope().tool.runtime.stuck.clone()
     }
 
     pub(crate) fn services(&self) -> &Services {

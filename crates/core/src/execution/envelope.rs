@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Tool};
+use super::{EvidenceDemand, Tool};
 use crate::{
     approvals::Permit,
     call::Call,
@@ -20,7 +20,7 @@ pub(crate) struct CallEnvelope {
     pub(crate) call: Box<Call>,
     pub(crate) tool: Arc<Tool>,
     /// Whether others wait for this tool.
-    pub(crate) base: Base,
+    pub(crate) evidence_demand: EvidenceDemand,
     /// Where others see how far it is, if it runs on a task of its own.
     pub(crate) tracker: Option<Arc<CallTracker>>,
     /// What few calls carry along. Apart, because a value that is moved from door to door is copied at each.
@@ -35,41 +35,41 @@ pub(crate) struct Extras {
     /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
     pub(crate) digest: Option<String>,
     /// A person's yes to exactly this call.
-    pub(crate) permit: Option<Permit>,
+    pub(crate) approval: Option<Permit>,
     /// Its place among the calls of one step.
-    pub(crate) member: Option<Member>,
+    pub(crate) step_call: Option<Member>,
     /// What the model is told beside the result.
     pub(crate) notes: Vec<String>,
     /// What the answer is kept as.
-    pub(crate) keep_as: Option<Fingerprint>,
+    pub(crate) cache_key: Option<Fingerprint>,
     /// The record that was written before the call came to its turn, or by a process that died.
-    pub(crate) left_open: Option<Box<OpenCall>>,
+    pub(crate) open_record: Option<Box<OpenCall>>,
 }
 
 impl CallEnvelope {
     /// A call and its tool.
-    pub(crate) fn new(call: Box<Call>, (tool, base): (Arc<Tool>, Base), member: Option<Member>) -> Self {
-        let extras = member.map(|member| Box::new(Extras { member: Some(member), ..Extras::default() }));
-        Self { call, tool, base, tracker: None, extras }
+    pub(crate) fn new(call: Box<Call>, (tool, base): (Arc<Tool>, EvidenceDemand), member: Option<Member>) -> Self {
+        let extras = member.map(|member| Box::new(Extras { step_call: Some(member), ..Extras::default() }));
+        Self { call, tool, evidence_demand: base, tracker: None, extras }
     }
 
     /// The call has come so far.
-    pub(crate) fn at(&self, status: Status) {
+    pub(crate) fn set_status(&self, status: Status) {
         if let Some(tracker) = &self.tracker {
             tracker.at(status);
         }
     }
 
     /// The call waits, for its turn or for a person.
-    pub(crate) fn waits(&self, status: Status, asked: Option<ApprovalId>) {
+    pub(crate) fn set_waiting(&self, status: Status, asked: Option<ApprovalId>) {
         if let Some(tracker) = &self.tracker {
             tracker.waits(status, asked, &self.call.arguments);
         }
     }
 
     /// Its place among the calls of one step.
-    pub(crate) fn member(&self) -> Option<&Member> {
-        self.extras.as_ref()?.member.as_ref()
+    pub(crate) fn step_call(&self) -> Option<&Member> {
+        self.extras.as_ref()?.step_call.as_ref()
     }
 
     /// What it carries along, to be added to.
@@ -78,23 +78,23 @@ impl CallEnvelope {
     }
 
     /// A person's yes to exactly this call.
-    pub(crate) fn permit(&self) -> Option<&Permit> {
-        self.extras.as_ref()?.permit.as_ref()
+    pub(crate) fn approval(&self) -> Option<&Permit> {
+        self.extras.as_ref()?.approval.as_ref()
     }
 
     /// The record of the call, if it was written before it came to its turn, or by a process that died.
-    pub(crate) fn left_open(&self) -> Option<&OpenCall> {
-        self.extras.as_ref()?.left_open.as_deref()
+    pub(crate) fn open_record(&self) -> Option<&OpenCall> {
+        self.extras.as_ref()?.open_record.as_deref()
     }
 
     /// Whether it has passed the doors up to 8 before: it is run again, or goes on, because its process died.
-    pub(crate) fn runs_again(&self) -> bool {
-        self.left_open().is_some()
+    pub(crate) fn is_rerun(&self) -> bool {
+        self.open_record().is_some()
     }
 
     /// The question it waits for, or did when its process died.
-    pub(crate) fn asked(&self) -> Option<ApprovalId> {
-        self.left_open().filter(|left| left.waits()).and_then(|left| left.record.approval)
+    pub(crate) fn pending_approval(&self) -> Option<ApprovalId> {
+        self.open_record().filter(|left| left.waits()).and_then(|left| left.record.approval)
     }
 
     /// What the model is told beside the result.

@@ -38,7 +38,7 @@ pub trait Executor: Send + Sync + 'static {
     /// Finds out, without a call, whether a tool works; `None` where there is no way to. Asked now and then while the tool is
     /// withheld for all threads, and `true` brings it back. Cheap, without an effect, and done within seconds: whoever asks does not
     /// wait longer than ten.
-    fn check<'a>(&'a self, tool: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+    fn health_check<'a>(&'a self, tool: &'a Definition) -> Option<BoxFuture<'a, bool>> {
         let _ = tool;
         None
     }
@@ -47,7 +47,7 @@ pub trait Executor: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the definition cannot work, such as a missing address in its `config`.
-    fn accept(&self, definition: &Definition) -> Result<(), String> {
+    fn validate_definition(&self, definition: &Definition) -> Result<(), String> {
         let _ = definition;
         Ok(())
     }

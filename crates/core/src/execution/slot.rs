@@ -7,7 +7,7 @@ use crate::scheduler;
 
 /// The right to run, for as long as it or a share of it is held.
 #[derive(Default)]
-pub(crate) enum Slot {
+pub(crate) enum CallSlot {
     /// Nothing is limited, or it was given back.
     #[default]
     Free,
@@ -17,18 +17,18 @@ pub(crate) enum Slot {
     Shared(Arc<scheduler::Slot>),
 }
 
-impl Slot {
+impl CallSlot {
     /// Gives it back: the tool has stopped. A blocking function that runs on holds a share of its own.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release(&mut self) {
         *self = Self::Free;
     }
 
     /// What a blocking function can make a share of, without holding one.
-    pub(crate) fn watch(&self) -> WeakSlot {
+    pub(crate) fn downgrade(&self) -> WeakSlot {
         WeakSlot(if let Self::Shared(slot) = self { Some(Arc::downgrade(slot)) } else { None })
     }
 
-    pub(crate) fn of(tool: &Tool, slot: scheduler::Slot) -> Self {
+    pub(crate) fn new(tool: &Tool, slot: scheduler::Slot) -> Self {
         if tool.executor.stops_when_dropped() { Self::Own(slot) } else { Self::Shared(Arc::new(slot)) }
     }
 }
@@ -38,7 +38,7 @@ pub(crate) struct WeakSlot(Option<Weak<scheduler::Slot>>);
 
 impl WeakSlot {
     /// A share of the slot, if somebody still holds one.
-    pub(crate) fn share(&self) -> Slot {
-        self.0.as_ref().and_then(Weak::upgrade).map_or(Slot::Free, Slot::Shared)
+    pub(crate) fn upgrade(&self) -> CallSlot {
+        self.0.as_ref().and_then(Weak::upgrade).map_or(CallSlot::Free, CallSlot::Shared)
     }
 }

@@ -8,8 +8,8 @@ use super::Executor;
 use crate::{
     approvals::ToolVersion,
     hooks::Hook,
-    registration::{Registered, Registration},
-    scheduler::Desk,
+    registration::{RegisteredTool, Registration},
+    scheduler::ToolRuntime,
     services::Services,
     state::StateRules,
 };
@@ -34,7 +34,7 @@ pub struct Tool {
     /// Whether its calls are denied, asked about or allowed.
     pub(crate) gate: Gate,
     /// Its place in the scheduler. A tool that takes its place under the same name takes this over.
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) runtime: Arc<ToolRuntime>,
     /// The owner's own code around its calls.
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     /// Of its definition: another one means that the tool is another.
@@ -82,8 +82,8 @@ impl Tool {
     }
 
     /// Which tool it is for those who keep its instances.
-    pub(crate) fn registered(&self) -> Registered<'_> {
-        Registered { name: &self.definition.name, registration: &self.registration }
+    pub(crate) fn as_registered(&self) -> RegisteredTool<'_> {
+        RegisteredTool { name: &self.definition.name, registration: &self.registration }
     }
 
     /// What approvals and grants about it are bound to.
@@ -92,12 +92,12 @@ impl Tool {
     }
 
     /// What else is known of it, if it is not simply there.
-    pub(crate) fn presence(&self) -> Option<Presence> {
+    pub(crate) fn presence_override(&self) -> Option<Presence> {
         self.disabled.as_ref().map(|why| Presence::Disabled { words: Some(why.to_string()) })
     }
 
     /// What was said about tools holds for it from now on; says whether that changes anything.
-    pub(crate) fn hold_to(&mut self, book: &PolicyBook) -> bool {
+    pub(crate) fn apply_policies(&mut self, book: &PolicyBook) -> bool {
         let mut limits = book.limits(&self.definition, &self.policy);
         // An instance remembers things nobody else sees, so nobody can tell when its answer would be another.
         limits.cache = limits.cache.filter(|_| !self.stateful || !self.state.names.is_empty());
@@ -114,11 +114,11 @@ impl Tool {
 /// door, which costs a call about as much as looking its tool up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
-pub(crate) enum Base {
+pub(crate) enum EvidenceDemand {
     /// Nobody waits for it.
-    No,
+    None,
     /// Somebody wants to know that it has succeeded.
     Once,
     /// Somebody wants to know when it last did.
-    Lately,
+    Latest,
 }

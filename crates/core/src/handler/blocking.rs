@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use serde::Serialize;
 
-use super::{Arguments, built, read, reply};
+use super::{Arguments, parse_arguments, to_reply, tool_builder};
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
@@ -40,7 +40,7 @@ where
     type Arguments = A;
 
     fn run(&self, arguments: A, _: CallContext) -> Result<Reply, ToolError> {
-        reply(self(arguments).map_err(Into::into)?)
+        to_reply(self(arguments).map_err(Into::into)?)
     }
 }
 
@@ -54,7 +54,7 @@ where
     type Arguments = A;
 
     fn run(&self, arguments: A, cx: CallContext) -> Result<Reply, ToolError> {
-        reply(self(arguments, cx).map_err(Into::into)?)
+        to_reply(self(arguments, cx).map_err(Into::into)?)
     }
 }
 
@@ -68,22 +68,22 @@ where
     P: 'static,
 {
     let parameters = std::marker::PhantomData::<fn() -> P>;
-    built::<H::Arguments>(name, &[], Blocking { handler: Arc::new(handler), parameters })
+    tool_builder::<H::Arguments>(name, &[], BlockingExecutor { handler: Arc::new(handler), parameters })
 }
 
-struct Blocking<H, P> {
+struct BlockingExecutor<H, P> {
     handler: Arc<H>,
     parameters: std::marker::PhantomData<fn() -> P>,
 }
 
-impl<H: BlockingHandler<P>, P: 'static> Executor for Blocking<H, P> {
+impl<H: BlockingHandler<P>, P: 'static> Executor for BlockingExecutor<H, P> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let arguments = read(job.arguments)?;
+            let arguments = parse_arguments(job.arguments)?;
             let (handler, cx) = (self.handler.clone(), job.context.clone());
             let pool = &job.context.services().blocking;
             // The function keeps the call's slot until it returns: what cannot be stopped still takes up room.
-            let (slot, stuck) = (job.context.slot(), job.context.stuck());
+            let (slot, stuck) = (job.context.share_slot(), job.context.stuck_counter());
             let work = move || {
                 let _held = slot;
                 handler.run(arguments, cx)

@@ -5,7 +5,7 @@ use std::{future::Future, marker::PhantomData};
 use futures_core::future::BoxFuture;
 use serde::Serialize;
 
-use super::{Arguments, FromCall, built, read, reply};
+use super::{Arguments, FromCall, parse_arguments, to_reply, tool_builder};
 use crate::{
     execution::{Executor, Job, Reply},
     registry::ToolBuilder,
@@ -52,7 +52,7 @@ pub trait Parameters: Sized + Send + 'static {
 }
 
 /// Whatever went wrong while the parameters were got together: the tool has not run.
-fn not_begun(error: ToolError) -> ToolError {
+fn not_started(error: ToolError) -> ToolError {
     error.effect(Effect::None)
 }
 
@@ -67,7 +67,7 @@ macro_rules! parameters {
             }
 
             async fn from_job(job: Job<'_>) -> Result<Self, ToolError> {
-                Ok((read(job.arguments)?, $($part::from_call(job.context).await.map_err(not_begun)?,)*))
+                Ok((parse_arguments(job.arguments)?, $($part::from_call(job.context).await.map_err(not_started)?,)*))
             }
         }
 
@@ -104,23 +104,27 @@ where
     P: Parameters,
 {
     let states = P::states();
-    built::<P::Arguments>(name, &states, Function { handler, stateful: !states.is_empty(), parameters: PhantomData })
+    tool_builder::<P::Arguments>(
+        name,
+        &states,
+        FunctionExecutor { handler, stateful: !states.is_empty(), parameters: PhantomData },
+    )
 }
 
-struct Function<H, P> {
+struct FunctionExecutor<H, P> {
     handler: H,
     stateful: bool,
     parameters: PhantomData<fn() -> P>,
 }
 
-impl<H: Handler<P>, P: Parameters> Executor for Function<H, P> {
+impl<H: Handler<P>, P: Parameters> Executor for FunctionExecutor<H, P> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let getting = P::from_job(job);
             // A state comes from the store, which may take its time.
             let parameters =
-                if self.stateful { job.context.before_it_begins(getting).await?? } else { getting.await? };
-            reply(self.handler.call(parameters).await.map_err(Into::into)?)
+                if self.stateful { job.context.wait_before_start(getting).await?? } else { getting.await? };
+            to_reply(self.handler.call(parameters).await.map_err(Into::into)?)
         })
     }
 

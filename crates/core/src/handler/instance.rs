@@ -8,7 +8,7 @@ use std::{future::Future, marker::PhantomData};
 use futures_core::future::BoxFuture;
 use serde::Serialize;
 
-use super::{Arguments, built, read, reply};
+use super::{Arguments, parse_arguments, to_reply, tool_builder};
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
@@ -64,16 +64,16 @@ where
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
     I: Instance,
 {
-    built::<I::Arguments>(name, &[], Instances { factory, makes: PhantomData })
+    tool_builder::<I::Arguments>(name, &[], InstanceExecutor { factory, instance_type: PhantomData })
 }
 
-struct Instances<F, I> {
+struct InstanceExecutor<F, I> {
     factory: F,
-    makes: PhantomData<fn() -> I>,
+    instance_type: PhantomData<fn() -> I>,
 }
 
 /// Enters the room of the call's tool in its thread.
-pub(super) fn enter<T: Send + 'static>(
+pub(super) fn acquire_cell<T: Send + 'static>(
     context: &CallContext,
     close: fn(T) -> BoxFuture<'static, ()>,
 ) -> Result<(Use, std::sync::Arc<Chair<T>>), ToolError> {
@@ -81,18 +81,19 @@ pub(super) fn enter<T: Send + 'static>(
     let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
     let owner = ThreadKey::new(context.tenant(), thread);
     let envelope = context.envelope();
-    let place = context
-        .services()
-        .rooms
-        .enter(&owner, (envelope.tool.registered(), envelope.call.from_offer), || Chair::new(close));
+    let place =
+        context
+            .services()
+            .rooms
+            .enter(&owner, (envelope.tool.as_registered(), envelope.call.from_offer), || Chair::new(close));
     let chair = place.chair().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
     Ok((place, chair))
 }
 
 /// What is known of an instance while it works: if the call is cut off here, or panics, it is lost.
-struct AtWork<'a>(Option<&'a Use>);
+struct DiscardOnDrop<'a>(Option<&'a Use>);
 
-impl Drop for AtWork<'_> {
+impl Drop for DiscardOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
             place.lost(if std::thread::panicking() { CRASHED } else { "its call was cut off" });
@@ -103,13 +104,13 @@ impl Drop for AtWork<'_> {
 /// Why a crashed instance is gone.
 pub(super) const CRASHED: &str = "it crashed";
 
-impl<F, Fut, I> Instances<F, I>
+impl<F, Fut, I> InstanceExecutor<F, I>
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
     I: Instance,
 {
-    async fn live(&self, place: &Use, chair: &Chair<I>, context: &CallContext) -> Result<I, ToolError> {
+    async fn get_or_create(&self, place: &Use, chair: &Chair<I>, context: &CallContext) -> Result<I, ToolError> {
         if let Some(live) = chair.take() {
             return Ok(live);
         }
@@ -118,17 +119,17 @@ where
         Ok(live)
     }
 
-    async fn work(
+    async fn call_instance(
         &self,
         place: &Use,
         chair: &Chair<I>,
         arguments: I::Arguments,
         context: &CallContext,
     ) -> Result<I::Output, ToolError> {
-        let mut live = self.live(place, chair, context).await?;
+        let mut live = self.get_or_create(place, chair, context).await?;
         // The instance is out of its place while it works. If it panics, or the call is cut off here, it is not put back:
         // the next call gets a new one.
-        let mut at_work = AtWork(Some(place));
+        let mut at_work = DiscardOnDrop(Some(place));
         let result = live.call(arguments, context).await;
         at_work.0 = None;
         if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
@@ -141,7 +142,7 @@ where
     }
 }
 
-impl<F, Fut, I> Executor for Instances<F, I>
+impl<F, Fut, I> Executor for InstanceExecutor<F, I>
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
@@ -149,22 +150,22 @@ where
 {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let arguments = read(job.arguments)?;
-            let (place, chair) = enter(job.context, |live: I| Box::pin(live.close()))?;
+            let arguments = parse_arguments(job.arguments)?;
+            let (place, chair) = acquire_cell(job.context, |live: I| Box::pin(live.close()))?;
             let alone = async {
-                let _turn = job.context.before_it_begins(chair.turn()).await?;
-                self.work(&place, &chair, arguments, job.context).await
+                let _turn = job.context.wait_before_start(chair.turn()).await?;
+                self.call_instance(&place, &chair, arguments, job.context).await
             };
-            reply(alone_in(&place, alone).await??)
+            to_reply(alone_in(&place, alone).await??)
         })
     }
 
     fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
         Box::pin(async move {
-            let (place, chair) = enter(context, |live: I| Box::pin(live.close()))?;
+            let (place, chair) = acquire_cell(context, |live: I| Box::pin(live.close()))?;
             let alone = async {
                 let _turn = chair.turn().await;
-                let live = self.live(&place, &chair, context).await?;
+                let live = self.get_or_create(&place, &chair, context).await?;
                 chair.put(live);
                 Ok(())
             };

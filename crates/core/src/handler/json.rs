@@ -55,8 +55,8 @@ where
     F: Fn(Value, CallContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Value, ToolError>> + Send + 'static,
 {
-    let run = move |arguments, cx| -> Running { Box::pin(into_reply(handler(arguments, cx))) };
-    ToolBuilder::new(name, Kind::Stateless).parameters(schema).run_by(Arc::new(Json { run, remembers: false }))
+    let run = move |arguments, cx| -> ReplyFuture { Box::pin(into_reply(handler(arguments, cx))) };
+    ToolBuilder::new(name, Kind::Stateless).parameters(schema).executor(Arc::new(JsonExecutor { run, stateful: false }))
 }
 
 /// Begins a tool that is an async function of JSON and remembers something, by the name of its state.
@@ -70,19 +70,19 @@ where
     Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
     T: Into<JsonReply> + 'static,
 {
-    let run = move |arguments, cx| -> Running { Box::pin(into_reply(handler(arguments, cx))) };
-    let executor = Json { run, remembers: true };
-    ToolBuilder::new(name, Kind::Stateful).parameters(schema).run_by(Arc::new(executor)).json_state(state)
+    let run = move |arguments, cx| -> ReplyFuture { Box::pin(into_reply(handler(arguments, cx))) };
+    let executor = JsonExecutor { run, stateful: true };
+    ToolBuilder::new(name, Kind::Stateful).parameters(schema).executor(Arc::new(executor)).json_state(state)
 }
 
 /// Begins a tool that was written for an older system: a blocking function of the parameters and the state, in JSON. A
 /// member `state` of its result is remembered and taken out of the result. The state has the tool's name.
 pub fn legacy_stateful(name: &str, function: impl Fn(Value, Value) -> Value + Send + Sync + 'static) -> ToolBuilder {
-    let executor = Legacy { function: Arc::new(function) };
-    ToolBuilder::new(name, Kind::Stateful).states(&[name]).run_by(Arc::new(executor))
+    let executor = LegacyExecutor { function: Arc::new(function) };
+    ToolBuilder::new(name, Kind::Stateful).states(&[name]).executor(Arc::new(executor))
 }
 
-type Running = BoxFuture<'static, Result<JsonReply, ToolError>>;
+type ReplyFuture = BoxFuture<'static, Result<JsonReply, ToolError>>;
 
 async fn into_reply<T: Into<JsonReply>>(
     run: impl Future<Output = Result<T, ToolError>>,
@@ -90,19 +90,19 @@ async fn into_reply<T: Into<JsonReply>>(
     run.await.map(Into::into)
 }
 
-struct Json<F> {
+struct JsonExecutor<F> {
     run: F,
-    remembers: bool,
+    stateful: bool,
 }
 
-impl<F: Fn(Value, CallContext) -> Running + Send + Sync + 'static> Executor for Json<F> {
+impl<F: Fn(Value, CallContext) -> ReplyFuture + Send + Sync + 'static> Executor for JsonExecutor<F> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let mut arguments = job.arguments.clone();
-            if !self.remembers {
+            if !self.stateful {
                 return Ok((self.run)(arguments, job.context.clone()).await?.output.into());
             }
-            let state = JsonState::of(job.context).await?;
+            let state = JsonState::from_context(job.context).await?;
             if let (Some(parameter), Value::Object(members)) = (state.parameter(), &mut arguments) {
                 members.insert(parameter.to_owned(), state.value.clone());
             }
@@ -115,20 +115,20 @@ impl<F: Fn(Value, CallContext) -> Running + Send + Sync + 'static> Executor for 
     }
 
     fn needs_thread(&self) -> bool {
-        self.remembers
+        self.stateful
     }
 }
 
-struct Legacy<F> {
+struct LegacyExecutor<F> {
     function: Arc<F>,
 }
 
-impl<F: Fn(Value, Value) -> Value + Send + Sync + 'static> Executor for Legacy<F> {
+impl<F: Fn(Value, Value) -> Value + Send + Sync + 'static> Executor for LegacyExecutor<F> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let state = JsonState::of(job.context).await?;
+            let state = JsonState::from_context(job.context).await?;
             let (function, arguments, before) = (self.function.clone(), job.arguments.clone(), state.value.clone());
-            let (slot, stuck) = (job.context.slot(), job.context.stuck());
+            let (slot, stuck) = (job.context.share_slot(), job.context.stuck_counter());
             let work = move || {
                 let _held = slot;
                 function(arguments, before)

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value};
 use smol_str::SmolStr;
 
-use super::state;
+use super::checkout;
 use crate::{
     execution::CallContext,
     state::{Parked, Sheet, StateKind, data, entry, merge},
@@ -27,11 +27,11 @@ const LAYOUT: u32 = 1;
 pub struct JsonState {
     pub(crate) value: Value,
     parameter: Option<SmolStr>,
-    slip: Arc<Slip>,
+    pending: Arc<JsonPendingState>,
 }
 
 /// What is to be remembered instead.
-struct Slip {
+struct JsonPendingState {
     next: Mutex<Option<Vec<u8>>>,
     layout: u32,
     /// What was loaded, to tell a change from a repetition.
@@ -43,10 +43,10 @@ impl JsonState {
     ///
     /// # Errors
     /// When the tool has none, when it cannot be read, and when it was taken out before by the same call.
-    pub async fn of(cx: &CallContext) -> Result<Self, ToolError> {
+    pub async fn from_context(cx: &CallContext) -> Result<Self, ToolError> {
         let name = cx.envelope().tool.state.names.first();
         let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool has no state"))?;
-        cx.before_it_begins(Self::take(cx, name)).await?
+        cx.wait_before_start(Self::check_out(cx, name)).await?
     }
 
     /// What is remembered; an empty object where nothing is.
@@ -61,12 +61,12 @@ impl JsonState {
         self.parameter.as_deref()
     }
 
-    async fn take(cx: &CallContext, name: &StateName) -> Result<Self, ToolError> {
+    async fn check_out(cx: &CallContext, name: &StateName) -> Result<Self, ToolError> {
         let hidden = |kind, text| ToolError::hidden(kind, text).effect(Effect::None);
         let thread = cx.thread().ok_or_else(|| hidden(ErrorKind::Internal, format!("`{name}` needs a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(name, thread);
-        let found = state::take_out(cx, &context).await.map_err(|error| error.effect(Effect::None))?;
+        let found = checkout::check_out(cx, &context).await.map_err(|error| error.effect(Effect::None))?;
         let value = match &found.business {
             None => Value::Object(Map::new()),
             Some(row) => entry::read(&context, StateKind::Business, row)
@@ -74,10 +74,10 @@ impl JsonState {
         };
         let layout = found.business.as_ref().map_or(LAYOUT, |row| row.schema);
         let loaded = found.business.as_ref().map(|row| row.value.clone());
-        let slip = Arc::new(Slip { next: Mutex::default(), layout, loaded });
-        cx.desk().put(Sheet { context, found, parked: slip.clone() })?;
+        let slip = Arc::new(JsonPendingState { next: Mutex::default(), layout, loaded });
+        cx.checkouts().put(Sheet { context, found, parked: slip.clone() })?;
         let parameter = cx.envelope().tool.state.parameter.clone();
-        Ok(Self { value, parameter, slip })
+        Ok(Self { value, parameter, pending: slip })
     }
 
     /// Remembers this instead, if the call ends well.
@@ -88,18 +88,18 @@ impl JsonState {
         let members = data::members(next);
         let text = members.and_then(|members| data::text(StateKind::Business, &members, usize::MAX));
         let text = text.map_err(|error| ToolError::hidden(ErrorKind::ToolError, error.to_string()))?;
-        *self.slip.lock() = Some(text.to_vec());
+        *self.pending.lock() = Some(text.to_vec());
         Ok(())
     }
 }
 
-impl Slip {
+impl JsonPendingState {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Parked for Slip {
+impl Parked for JsonPendingState {
     fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
         Ok(self.lock().take().filter(|next| self.loaded.as_deref() != Some(next)))
     }

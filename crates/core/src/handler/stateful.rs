@@ -5,7 +5,7 @@ use std::future::Future;
 use futures_core::future::BoxFuture;
 use serde::Serialize;
 
-use super::{Arguments, FromCall, built, read, reply};
+use super::{Arguments, FromCall, parse_arguments, to_reply, tool_builder};
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
     handler::State,
@@ -41,18 +41,18 @@ pub trait StatefulTool: Send + Sync + 'static {
 
 /// Begins a tool that is a [`StatefulTool`].
 pub fn stateful<T: StatefulTool>(name: &str, tool: T) -> ToolBuilder {
-    built::<T::Arguments>(name, &[T::State::NAME], Object(tool))
+    tool_builder::<T::Arguments>(name, &[T::State::NAME], StatefulExecutor(tool))
 }
 
-struct Object<T>(T);
+struct StatefulExecutor<T>(T);
 
-impl<T: StatefulTool> Executor for Object<T> {
+impl<T: StatefulTool> Executor for StatefulExecutor<T> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let arguments = read(job.arguments)?;
-            let mut state = job.context.before_it_begins(State::<T::State>::from_call(job.context)).await??;
+            let arguments = parse_arguments(job.arguments)?;
+            let mut state = job.context.wait_before_start(State::<T::State>::from_call(job.context)).await??;
             let output = self.0.call(arguments, &mut state, job.context).await?;
-            reply(output)
+            to_reply(output)
         })
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{FromCall, state};
+use super::{FromCall, checkout};
 use crate::{
     execution::CallContext,
     state::{Found, Parked, Sheet, ToolState, data},
@@ -28,48 +28,48 @@ use toolhub_types::{
 pub struct State<S: ToolState> {
     /// Present until this is dropped.
     value: Option<S>,
-    touched: bool,
-    changes: Vec<Change<S>>,
-    saved: Option<Saved>,
+    dirty: bool,
+    updates: Vec<UpdateFn<S>>,
+    explicit_save: Option<ExplicitSave>,
     version: u64,
-    home: Arc<Home<S>>,
+    pending: Arc<TypedPendingState<S>>,
 }
 
-type Change<S> = Box<dyn Fn(&mut S) + Send>;
+type UpdateFn<S> = Box<dyn Fn(&mut S) + Send>;
 
 /// Where the value waits after the tool has let go of it.
-struct Home<S> {
-    parked: Mutex<Parking<S>>,
+struct TypedPendingState<S> {
+    phase: Mutex<StatePhase<S>>,
     /// What was loaded, to tell a change from a look through `&mut`; `None` where it has another layout now.
     loaded: Option<Arc<[u8]>>,
     /// Whether a change is committed without being saved on purpose.
     auto_save: bool,
 }
 
-enum Parking<S> {
+enum StatePhase<S> {
     /// The tool still has the value.
-    Away,
-    Parked(Left<S>),
+    InUse,
+    Returned(ReturnedState<S>),
     /// What can be done once more, after the value was written down.
-    Written(Vec<Change<S>>),
+    Serialized(Vec<UpdateFn<S>>),
 }
 
 /// What the tool left.
-struct Left<S> {
+struct ReturnedState<S> {
     value: S,
     /// Whether it was changed otherwise than by `update`.
-    touched: bool,
-    changes: Vec<Change<S>>,
-    saved: Option<Saved>,
+    dirty: bool,
+    updates: Vec<UpdateFn<S>>,
+    explicit_save: Option<ExplicitSave>,
 }
 
 /// What was saved on purpose.
-struct Saved {
+struct ExplicitSave {
     text: Vec<u8>,
     /// How many of the changes are in it.
-    changes: usize,
+    update_count: usize,
     /// Whether it was changed otherwise, too.
-    touched: bool,
+    dirty: bool,
 }
 
 impl<S: ToolState> State<S> {
@@ -85,7 +85,7 @@ impl<S: ToolState> State<S> {
     pub fn update<R>(&mut self, change: impl Fn(&mut S) -> R + Send + 'static) -> R {
         let value = self.value.as_mut().expect("the value leaves only when this is dropped");
         let result = change(value);
-        self.changes.push(Box::new(move |value| {
+        self.updates.push(Box::new(move |value| {
             change(value);
         }));
         result
@@ -98,29 +98,34 @@ impl<S: ToolState> State<S> {
     /// When the state cannot be written as JSON.
     pub fn save(&mut self) -> Result<(), ToolError> {
         let value = self.value.as_ref().expect("the value leaves only when this is dropped");
-        self.saved = Some(Saved { text: text(value)?, changes: self.changes.len(), touched: self.touched });
+        self.explicit_save =
+            Some(ExplicitSave { text: encode(value)?, update_count: self.updates.len(), dirty: self.dirty });
         Ok(())
     }
 
-    pub(crate) async fn take(cx: &CallContext) -> Result<Self, ToolError> {
+    pub(crate) async fn check_out(cx: &CallContext) -> Result<Self, ToolError> {
         let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
         let name = StateName::new(S::NAME).map_err(|error| wrong(error.to_string()))?;
         let thread = cx.thread().ok_or_else(|| wrong(format!("the state `{name}` was asked for without a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(&name, thread);
-        let found = state::take_out(cx, &context).await?;
-        let value = read::<S>(found.business.as_ref())?;
+        let found = checkout::check_out(cx, &context).await?;
+        let value = decode::<S>(found.business.as_ref())?;
         let Found { business, .. } = &found;
         let loaded = business.as_ref().filter(|row| row.schema == S::VERSION).map(|row| row.value.clone());
         let version = business.as_ref().map_or(0, |row| row.seen.version);
-        let home = Arc::new(Home { parked: Mutex::new(Parking::Away), loaded, auto_save: manager.auto_save() });
-        cx.desk().put(Sheet { context, found, parked: home.clone() })?;
-        Ok(Self { value: Some(value), touched: false, changes: Vec::new(), saved: None, version, home })
+        let home = Arc::new(TypedPendingState {
+            phase: Mutex::new(StatePhase::InUse),
+            loaded,
+            auto_save: manager.auto_save(),
+        });
+        cx.checkouts().put(Sheet { context, found, parked: home.clone() })?;
+        Ok(Self { value: Some(value), dirty: false, updates: Vec::new(), explicit_save: None, version, pending: home })
     }
 }
 
 /// What a row holds, or what a thread has that has nothing yet.
-fn read<S: ToolState>(row: Option<&Row>) -> Result<S, ToolError> {
+fn decode<S: ToolState>(row: Option<&Row>) -> Result<S, ToolError> {
     let Some(row) = row else { return Ok(S::default()) };
     let wrong = |error: serde_json::Error| unreadable::<S>(&error.to_string());
     if row.schema == S::VERSION {
@@ -134,7 +139,7 @@ fn unreadable<S: ToolState>(reason: &str) -> ToolError {
 }
 
 /// The text of a value. What could not be read again, such as something nested too deeply, must not be written.
-fn text<S: ToolState>(value: &S) -> Result<Vec<u8>, ToolError> {
+fn encode<S: ToolState>(value: &S) -> Result<Vec<u8>, ToolError> {
     let failed = |text| ToolError::hidden(ErrorKind::ToolError, text);
     let bytes = serde_json::to_vec(value)
         .map_err(|error| failed(format!("the state `{}` cannot be written as JSON: {error}", S::NAME)))?;
@@ -150,41 +155,41 @@ impl<S: ToolState> FromCall for State<S> {
 
     async fn from_call(cx: &CallContext) -> Result<Self, ToolError> {
         // Nothing has run yet, whatever went wrong here.
-        Self::take(cx).await.map_err(|error| error.effect(Effect::None))
+        Self::check_out(cx).await.map_err(|error| error.effect(Effect::None))
     }
 }
 
-impl<S: ToolState> Home<S> {
-    fn park(&self, parking: Parking<S>) -> Parking<S> {
-        std::mem::replace(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner), parking)
+impl<S: ToolState> TypedPendingState<S> {
+    fn replace_phase(&self, parking: StatePhase<S>) -> StatePhase<S> {
+        std::mem::replace(&mut *self.phase.lock().unwrap_or_else(PoisonError::into_inner), parking)
     }
 }
 
-impl<S> Drop for Home<S> {
+impl<S> Drop for TypedPendingState<S> {
     /// The value is the author's, and may panic when it goes. Its call has an end by then, which must stay as it is.
     fn drop(&mut self) {
-        let parked = self.parked.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let parking = std::mem::replace(parked, Parking::Away);
+        let parked = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let parking = std::mem::replace(parked, StatePhase::InUse);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(parking))) {
             std::mem::forget(panic);
         }
     }
 }
 
-impl<S: ToolState> Parked for Home<S> {
+impl<S: ToolState> Parked for TypedPendingState<S> {
     fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
-        let Parking::Parked(left) = self.park(Parking::Away) else {
+        let StatePhase::Returned(left) = self.replace_phase(StatePhase::InUse) else {
             let text = "the tool returned while something it started still held the state";
             return Err(ToolError::hidden(ErrorKind::ToolError, format!("{text} `{}`; it was not saved", S::NAME)));
         };
-        let Left { value, mut touched, mut changes, saved } = left;
+        let ReturnedState { value, dirty: mut touched, updates: mut changes, explicit_save: saved } = left;
         let bytes = match saved {
             _ if self.auto_save && !touched && changes.is_empty() => return Ok(None),
-            _ if self.auto_save => text(&value)?,
+            _ if self.auto_save => encode(&value)?,
             None => return Ok(None),
             Some(saved) => {
-                changes.truncate(saved.changes);
-                touched = saved.touched;
+                changes.truncate(saved.update_count);
+                touched = saved.dirty;
                 saved.text
             }
         };
@@ -192,7 +197,7 @@ impl<S: ToolState> Parked for Home<S> {
             return Ok(None);
         }
         if !touched {
-            self.park(Parking::Written(changes));
+            self.replace_phase(StatePhase::Serialized(changes));
         }
         Ok(Some(bytes))
     }
@@ -202,18 +207,18 @@ impl<S: ToolState> Parked for Home<S> {
     }
 
     fn again(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
-        let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        let Parking::Written(changes) = &*parked else { return Ok(None) };
-        let mut value = read::<S>(now)?;
+        let parked = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let StatePhase::Serialized(changes) = &*parked else { return Ok(None) };
+        let mut value = decode::<S>(now)?;
         changes.iter().for_each(|change| change(&mut value));
-        text(&value).map(Some)
+        encode(&value).map(Some)
     }
 
     fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
         let told = |error: ToolError| error.to_string();
         let mine = serde_json::from_slice(mine).map_err(|error| error.to_string())?;
-        let merged = S::merge(read(base).map_err(told)?, mine, read(Some(theirs)).map_err(told)?)?;
-        text(&merged).map_err(told)
+        let merged = S::merge(decode(base).map_err(told)?, mine, decode(Some(theirs)).map_err(told)?)?;
+        encode(&merged).map_err(told)
     }
 }
 
@@ -226,7 +231,7 @@ impl<S: ToolState> Deref for State<S> {
 
 impl<S: ToolState> DerefMut for State<S> {
     fn deref_mut(&mut self) -> &mut S {
-        self.touched = true;
+        self.dirty = true;
         self.value.as_mut().expect("the value leaves only when this is dropped")
     }
 }
@@ -234,7 +239,12 @@ impl<S: ToolState> DerefMut for State<S> {
 impl<S: ToolState> Drop for State<S> {
     fn drop(&mut self) {
         let Some(value) = self.value.take() else { return };
-        let (changes, saved) = (std::mem::take(&mut self.changes), self.saved.take());
-        self.home.park(Parking::Parked(Left { value, touched: self.touched, changes, saved }));
+        let (changes, saved) = (std::mem::take(&mut self.updates), self.explicit_save.take());
+        self.pending.replace_phase(StatePhase::Returned(ReturnedState {
+            value,
+            dirty: self.dirty,
+            updates: changes,
+            explicit_save: saved,
+        }));
     }
 }

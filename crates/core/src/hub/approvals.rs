@@ -9,7 +9,7 @@ use crate::{
     approvals::{Answer, Approval, ApprovalError, Covers, Grant, binding_now},
     execution::Tool,
     redact::Redactor,
-    registry::Filter,
+    registry::ToolFilter,
 };
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
@@ -26,7 +26,7 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn approvals(&self, tenant: &Tenant, state: Option<ApprovalState>) -> Result<Vec<Approval>, StoreError> {
         let all = self.engine.approvals.of_tenant(tenant).await?;
-        let all = all.into_iter().map(|permit| self.as_it_stands(permit.approval));
+        let all = all.into_iter().map(|permit| self.with_current_state(permit.approval));
         Ok(all.filter(|approval| state.is_none_or(|wanted| approval.state == wanted)).collect())
     }
 
@@ -45,7 +45,7 @@ impl ToolHub {
         let now = self.now();
         let wanted = |approval: &Approval| state.is_none_or(|wanted| approval.state_at(now) == wanted);
         let found = self.engine.approvals.newest(tenant, before, limit, wanted).await?;
-        Ok(found.into_iter().map(|permit| self.as_it_stands(permit.approval)).collect())
+        Ok(found.into_iter().map(|permit| self.with_current_state(permit.approval)).collect())
     }
 
     /// One question.
@@ -54,7 +54,7 @@ impl ToolHub {
     /// When the store does not answer, or the record cannot be read.
     pub async fn approval(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
         let found = self.engine.approvals.find(tenant, id).await?;
-        Ok(found.map(|permit| self.as_it_stands(permit.approval)))
+        Ok(found.map(|permit| self.with_current_state(permit.approval)))
     }
 
     /// Answers a question. The call that waits goes on; one that could not wait goes on when it is made again.
@@ -86,13 +86,13 @@ impl ToolHub {
             None
         } else {
             approval.state = ApprovalState::Approved;
-            let tool = self.as_asked_about(&approval)?;
-            let was = self.as_written(tenant, &approval).await?;
-            fits(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
+            let tool = self.find_unchanged_tool(&approval)?;
+            let was = self.original_arguments(tenant, &approval).await?;
+            check_answer(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
             let covers = Covers::by(answer.outcome, &approval, &tool.definition).map_err(ApprovalError::Answer)?;
             covers.map(|covers| {
                 let key = covers.key(tenant, &approval.rule);
-                let tools = self.covered(&covers, &tool);
+                let tools = self.tools_in_scope(&covers, &tool);
                 let tools: Vec<_> = tools.iter().map(|tool| tool.version()).collect();
                 let grant = Grant::given(&key, covers, &approval, &answer, &tools);
                 (key, grant)
@@ -101,7 +101,7 @@ impl ToolHub {
         // A yes must be used within the time there was to give it.
         approval.expires_at = now + approval.expires_at.since(approval.asked_at);
         approval.answer = Some(answer);
-        approvals.answer(asked, approval, grant).await.map(|approval| self.as_it_stands(approval))
+        approvals.answer(asked, approval, grant).await.map(|approval| self.with_current_state(approval))
     }
 
     /// What people have allowed for good.
@@ -126,12 +126,12 @@ impl ToolHub {
 
     /// The arguments as the caller wrote them, for rules, and for a person who edits them without having seen what is secret. Known
     /// while the call is open; a question itself has no secrets.
-    async fn as_written(&self, tenant: &Tenant, approval: &Approval) -> Result<Option<Value>, StoreError> {
-        let record = self.whole_record(tenant, approval.call_id).await?;
+    async fn original_arguments(&self, tenant: &Tenant, approval: &Approval) -> Result<Option<Value>, StoreError> {
+        let record = self.unredacted_record(tenant, approval.call_id).await?;
         Ok(record.filter(|record| record.outcome.is_none()).map(|record| record.arguments))
     }
 
-    fn as_it_stands(&self, mut approval: Approval) -> Approval {
+    fn with_current_state(&self, mut approval: Approval) -> Approval {
         approval.state = approval.state_at(self.now());
         approval.binding.clear();
         approval.digest.clear();
@@ -139,21 +139,21 @@ impl ToolHub {
     }
 
     /// The tool, if it is still the one the question was about.
-    fn as_asked_about(&self, approval: &Approval) -> Result<Arc<Tool>, ApprovalError> {
+    fn find_unchanged_tool(&self, approval: &Approval) -> Result<Arc<Tool>, ApprovalError> {
         let same = self.get(&approval.tool).filter(|tool| binding_now(approval, tool.version()) == approval.binding);
         same.ok_or_else(|| ApprovalError::ToolChanged(approval.tool.clone()))
     }
 
     /// The tools a standing yes holds for.
-    fn covered(&self, covers: &Covers, tool: &Arc<Tool>) -> Vec<Arc<Tool>> {
+    fn tools_in_scope(&self, covers: &Covers, tool: &Arc<Tool>) -> Vec<Arc<Tool>> {
         let Covers::Server { server } = covers else { return vec![tool.clone()] };
         let from_there = |tool: &Arc<Tool>| tool.definition.origin.as_ref().is_some_and(|it| it.source == *server);
-        self.list(&Filter::default()).into_iter().filter(from_there).collect()
+        self.list(&ToolFilter::default()).into_iter().filter(from_there).collect()
     }
 }
 
 /// Whether edited arguments fit the tool, and no rule that holds now forbids the call. `was` is what was asked about.
-fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Result<(), ApprovalError> {
+fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Result<(), ApprovalError> {
     let redactor = &tool.services.redactor;
     let mut edited = answer.arguments.clone();
     if let Some(edited) = &mut edited {
@@ -164,7 +164,7 @@ fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Resul
         }
         let written = answer.arguments.as_ref().unwrap_or(&Value::Null);
         let found = tool.schema.check(edited).err().unwrap_or_default();
-        let problems = told(redactor, (written, edited), found);
+        let problems = redact_problems(redactor, (written, edited), found);
         if !problems.is_empty() {
             return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
         }
@@ -180,7 +180,11 @@ fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Resul
 
 /// What is wrong with arguments, as a person wrote them and with what is secret put back, for that person, who was not shown it. What
 /// could not be put back cannot be judged here: the door looks at it once more when the call comes.
-fn told(redactor: &Redactor, (written, arguments): (&Value, &Value), problems: Vec<Problem>) -> Vec<Problem> {
+fn redact_problems(
+    redactor: &Redactor,
+    (written, arguments): (&Value, &Value),
+    problems: Vec<Problem>,
+) -> Vec<Problem> {
     let tell = |mut problem: Problem| {
         let names = problem.pointer.split('/').skip(1);
         let under_secret =

@@ -27,21 +27,21 @@ use crate::{
 use toolhub_storage::backend::{Changed, StoreError, Table, Watcher};
 
 /// How many expired rows are removed at a time.
-const SWEEP_AT_ONCE: usize = 1000;
+const SWEEP_BATCH_SIZE: usize = 1000;
 /// How many open calls are closed before a hub is ready; the others follow.
-const AT_START: usize = 2_000;
+const MAX_STARTUP_RECOVERIES: usize = 2_000;
 /// How soon a store that did not answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reads what the store knows of tools, and begins everything that goes on until the hub is `gone`. Threads that are idle
 /// for longer than `idle_threads` are swept, and every `cleanup` what has expired; neither where nothing is said.
-pub(super) async fn begin(
+pub(super) async fn start_tasks(
     engine: &Arc<Engine>,
-    gone: &CancellationToken,
+    stopped: &CancellationToken,
     idle_threads: Option<Duration>,
     cleanup: Option<Duration>,
 ) -> Result<(), StoreError> {
-    let Engine { services, journal, statuses, approvals, book, .. } = &**engine;
+    let Engine { services, journal, statuses, approvals, thread_store: book, .. } = &**engine;
     // Watched before it is read, so that no change falls in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
@@ -49,23 +49,27 @@ pub(super) async fn begin(
     statuses.follow(Told::Already).await?;
     // Whoever has the store alone knows at once that what others left open is of the dead.
     let mut recovery = Recovery::default();
-    let looked = if journal.alone { Some(recovery.look(engine, AT_START).await) } else { None };
+    let looked = if journal.alone { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
     let nodes = (!journal.alone).then(|| services.store.watch(Table::Nodes));
-    let tasks = Tasks { engine, gone };
+    let tasks = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
-    if let Some(kept) = engine.kept_events.clone() {
-        tasks.spawn_to_end("event log", move |gone| Box::pin(events::keep(kept.clone(), gone)));
+    if let Some(kept) = engine.event_log.clone() {
+        tasks.spawn_graceful("event log", move |gone| Box::pin(events::keep(kept.clone(), gone)));
     }
     let (hub, mut first, statuses) = (weak(), Some(changes), Arc::downgrade(statuses));
-    tasks.spawn("status watch", move || Box::pin(listen(watched(&hub, &mut first, Table::Statuses), statuses.clone())));
+    tasks.spawn("status watch", move || {
+        Box::pin(sync_statuses(take_or_watch(&hub, &mut first, Table::Statuses), statuses.clone()))
+    });
     let (hub, mut first, approvals) = (weak(), Some(answers), Arc::downgrade(approvals));
     tasks.spawn("approval watch", move || {
-        Box::pin(hear(watched(&hub, &mut first, Table::Approvals), approvals.clone()))
+        Box::pin(watch_approvals(take_or_watch(&hub, &mut first, Table::Approvals), approvals.clone()))
     });
     let (hub, mut first, stirred) = (weak(), Some(evidence), services.stirred.clone());
-    tasks.spawn("evidence watch", move || Box::pin(stir(watched(&hub, &mut first, Table::Evidence), stirred.clone())));
+    tasks.spawn("evidence watch", move || {
+        Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), stirred.clone()))
+    });
     let (hub, stirred) = (weak(), services.stirred.clone());
-    tasks.spawn("offer watch", move || Box::pin(super::offer::watch(hub.clone(), stirred.clone())));
+    tasks.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), stirred.clone())));
     let rooms = Arc::downgrade(&services.rooms);
     tasks.spawn("idle instances", move || Box::pin(threads::drop_idle(rooms.clone())));
     let book = Arc::downgrade(book);
@@ -85,63 +89,63 @@ pub(super) async fn begin(
         })
     });
     let hub = weak();
-    tasks.spawn("health checks", move || Box::pin(super::checks::ask(hub.clone())));
+    tasks.spawn("health checks", move || Box::pin(super::health_checks::run(hub.clone())));
     if !journal.alone {
-        let (journal, clock, live) = (journal.clone(), services.clock.clone(), engine.live.clone());
-        tasks.spawn_to_end("node lease", move |gone| {
+        let (journal, clock, live) = (journal.clone(), services.clock.clone(), engine.live_calls.clone());
+        tasks.spawn_graceful("node lease", move |gone| {
             Box::pin(keep_lease(journal.clone(), clock.clone(), live.clone(), gone))
         });
     }
     if let Some(records) = engine.batched_records.clone() {
-        tasks.spawn_to_end("read-only call records", move |gone| Box::pin(write_batched(records.clone(), gone)));
+        tasks.spawn_graceful("read-only call records", move |gone| Box::pin(write_batched(records.clone(), gone)));
     }
     if let Some(idle) = idle_threads {
         let hub = weak();
-        tasks.spawn("idle threads", move || Box::pin(super::threads::sweep(hub.clone(), idle)));
+        tasks.spawn("idle threads", move || Box::pin(super::threads::sweep_idle_threads(hub.clone(), idle)));
     }
     if let Some(rest) = services.state.session_rest() {
         let hub = weak();
-        tasks.spawn("state sessions", move || Box::pin(super::sessions::end(hub.clone(), rest)));
+        tasks.spawn("state sessions", move || Box::pin(super::sessions::run_expiry(hub.clone(), rest)));
     }
     if let Some(every) = cleanup {
         let hub = weak();
-        tasks.spawn("expired rows", move || Box::pin(sweep(hub.clone(), every)));
+        tasks.spawn("expired rows", move || Box::pin(sweep_expired(hub.clone(), every)));
     }
     Ok(())
 }
 
 /// Starts the tasks of a hub. Each has a name, and is started again if it panics.
-struct Tasks<'a> {
+struct TaskSpawner<'a> {
     engine: &'a Engine,
-    gone: &'a CancellationToken,
+    stopped: &'a CancellationToken,
 }
 
-impl Tasks<'_> {
+impl TaskSpawner<'_> {
     /// A task that is cut off when the hub is gone.
     fn spawn(&self, name: &'static str, mut make: impl FnMut() -> BoxFuture<'static, ()> + Send + 'static) {
-        self.spawn_to_end(name, move |gone| Box::pin(gone.run_until_cancelled_owned(make()).map(drop)));
+        self.spawn_graceful(name, move |gone| Box::pin(gone.run_until_cancelled_owned(make()).map(drop)));
     }
 
     /// A task that has something left to do when the hub is gone, and ends by itself then.
-    fn spawn_to_end(
+    fn spawn_graceful(
         &self,
         name: &'static str,
         mut make: impl FnMut(CancellationToken) -> BoxFuture<'static, ()> + Send + 'static,
     ) {
-        let (gone, stop) = (self.gone.clone(), self.gone.clone());
+        let (gone, stop) = (self.stopped.clone(), self.stopped.clone());
         let task = supervise(name, stop, Box::new(move || make(gone.clone())));
-        self.engine.own.spawn_on(task, &self.engine.runtime);
+        self.engine.background_tasks.spawn_on(task, &self.engine.runtime);
     }
 }
 
 /// The changes of a table: as they were watched from the beginning, or, for a task that is started again, from now on.
-fn watched(hub: &Weak<Engine>, first: &mut Option<Watcher>, table: Table) -> Watcher {
+fn take_or_watch(hub: &Weak<Engine>, first: &mut Option<Watcher>, table: Table) -> Watcher {
     let again = || hub.upgrade().map(|engine| engine.services.store.watch(table));
     first.take().or_else(again).unwrap_or_else(|| Box::pin(futures_util::stream::empty()))
 }
 
 /// Learns what other nodes write about tools, for as long as the hub lives.
-async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
+async fn sync_statuses(mut changes: Watcher, statuses: Weak<Statuses>) {
     while let Some(change) = changes.next().await {
         let Some(statuses) = statuses.upgrade() else { return };
         let mut read = match change {
@@ -150,21 +154,21 @@ async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
         };
         // A change that was missed would be missed for ever. Until the store answers, this node goes by what it knows.
         while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(STORE_RETRY_DELAY).await;
             read = statuses.follow(Told::NotYet).await;
         }
     }
 }
 
 /// Wakes whoever tells the holders of offers when a thread has achieved something on another node.
-async fn stir(mut evidence: Watcher, stirred: Arc<Notify>) {
+async fn watch_evidence(mut evidence: Watcher, stirred: Arc<Notify>) {
     while evidence.next().await.is_some() {
         stirred.notify_one();
     }
 }
 
 /// Wakes calls that wait for a person when somebody answered on another node, for as long as the hub lives.
-async fn hear(mut answers: Watcher, approvals: Weak<Approvals>) {
+async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>) {
     if let Some(approvals) = approvals.upgrade()
         && let Err(error) = approvals.count_old().await
     {
@@ -183,7 +187,7 @@ async fn hear(mut answers: Watcher, approvals: Weak<Approvals>) {
 }
 
 /// Removes expired rows now and then, in small steps, for as long as the hub lives.
-async fn sweep(hub: Weak<Engine>, every: Duration) {
+async fn sweep_expired(hub: Weak<Engine>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
         let Some(engine) = hub.upgrade() else { return };
@@ -191,7 +195,7 @@ async fn sweep(hub: Weak<Engine>, every: Duration) {
         let mut stores = engine.services.state.homes().elsewhere();
         stores.push(engine.services.store.clone());
         for store in stores {
-            while let Ok(SWEEP_AT_ONCE) = store.sweep(SWEEP_AT_ONCE, now).await {
+            while let Ok(SWEEP_BATCH_SIZE) = store.sweep(SWEEP_BATCH_SIZE, now).await {
                 tokio::task::yield_now().await;
             }
         }

@@ -20,7 +20,7 @@ use toolhub_types::{
 pub struct BatchRequest<'hub> {
     engine: &'hub Arc<Engine>,
     calls: Vec<CallRequest<'hub>>,
-    hear: Option<Hear>,
+    on_wait: Option<Hear>,
 }
 
 impl ToolHub {
@@ -39,15 +39,15 @@ impl ToolHub {
     /// # Ok(()) }
     /// ```
     pub fn batch<'hub>(&'hub self, calls: impl IntoIterator<Item = CallRequest<'hub>>) -> BatchRequest<'hub> {
-        BatchRequest { engine: &self.engine, calls: calls.into_iter().collect(), hear: None }
+        BatchRequest { engine: &self.engine, calls: calls.into_iter().collect(), on_wait: None }
     }
 }
 
 impl BatchRequest<'_> {
     /// Tells when a call of the step begins to wait for something that may take long, so that whoever waits for the step need not:
     /// each time it does, in the middle of the call. What hears it must be quick.
-    pub fn when_waiting(mut self, hear: impl Fn(CallId, Waiting) + Send + Sync + 'static) -> Self {
-        self.hear = Some(Box::new(hear));
+    pub fn on_wait(mut self, hear: impl Fn(CallId, Waiting) + Send + Sync + 'static) -> Self {
+        self.on_wait = Some(Box::new(hear));
         self
     }
 }
@@ -63,9 +63,10 @@ impl<'hub> IntoFuture for BatchRequest<'hub> {
             let twice = |id: &_| before.iter().any(|other| other.call.model_call.as_ref() == Some(id));
             // The answer could not be told apart from the other one's.
             if let Some(id) = call[0].call.model_call.clone().filter(twice) {
-                call[0].call.flaw = Some(Box::new(IdError::new("model call id", "it is used twice in one batch", &id)));
+                call[0].call.id_error =
+                    Some(Box::new(IdError::new("model call id", "it is used twice in one batch", &id)));
             }
         }
-        Box::pin(pipeline::run_batch(self.engine, calls, self.hear))
+        Box::pin(pipeline::run_batch(self.engine, calls, self.on_wait))
     }
 }

@@ -1,6 +1,6 @@
 //! Puts a hub together. What was said is checked by `check.rs` before anything is begun.
 
-mod check;
+mod validation;
 
 use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     hooks::Hook,
     journal::Journal,
     registry::{Registry, RegistryError, ToolBuilder},
-    scheduler::{Bounds, Scheduler},
+    scheduler::{QueueLimits, Scheduler},
     services::Services,
     state::{Homes, OpenStore, StateManager},
     statuses::Statuses,
@@ -40,7 +40,7 @@ use toolhub_types::{
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// How old the last activity of a thread may grow in the store while the thread is active here.
-const ACTIVITY_LAGS: Duration = Duration::from_secs(60);
+const MAX_ACTIVITY_LAG: Duration = Duration::from_secs(60);
 
 /// A hub in the making.
 #[must_use = "a hub exists only after `build`"]
@@ -48,30 +48,30 @@ pub struct HubBuilder {
     tools: Vec<ToolBuilder>,
     executors: HashMap<Kind, Arc<dyn Executor>>,
     /// A kind that was given two executors.
-    twice: Option<Kind>,
+    duplicate_executor: Option<Kind>,
     resources: Extensions,
     store: Option<Arc<dyn Backend>>,
     /// Whether somebody else may use the store.
-    shared: bool,
+    store_is_shared: bool,
     clock: Arc<dyn Clock>,
     status: StatusSettings,
     business_state: BusinessStateConfig,
     state_manager: StateManagerConfig,
-    managers: Option<Arc<OpenStore>>,
+    state_store_factory: Option<Arc<OpenStore>>,
     events: Events,
-    defaults: Policy,
+    default_policy: Policy,
     policies: Vec<(String, Policy)>,
     rules: Vec<Rule>,
     hooks: Vec<(String, Arc<dyn Hook>)>,
     max_concurrency: Option<usize>,
-    queue: Bounds,
+    queue_limits: QueueLimits,
     run_limits: RunLimits,
-    blocking_places: usize,
-    keep_calls: Duration,
-    keep_events: Duration,
-    instance_idle: Duration,
-    instance_caps: Caps,
-    idle_threads: Option<Duration>,
+    max_blocking_threads: usize,
+    call_retention: Duration,
+    event_retention: Duration,
+    instance_idle_timeout: Duration,
+    instance_limits: Caps,
+    idle_thread_retention: Option<Duration>,
     secret_names: Vec<String>,
 }
 
@@ -90,10 +90,10 @@ pub enum BuildError {
     Policy(Vec<PolicyError>),
     /// The store that `manager_type` asks for cannot be opened.
     #[error("the store that `manager_type` asks for cannot be opened: {0}")]
-    Manager(String),
+    StateStore(String),
     /// A kind was given two executors.
     #[error("there are two executors for tools of kind `{0}`; give the hub one")]
-    TwoExecutors(Kind),
+    DuplicateExecutor(Kind),
     /// There is no tokio runtime to run calls on.
     #[error("a hub must be built inside a tokio runtime: calls run on its tasks")]
     NoRuntime,
@@ -104,29 +104,29 @@ impl HubBuilder {
         Self {
             tools: Vec::new(),
             executors: HashMap::new(),
-            twice: None,
+            duplicate_executor: None,
             resources: Extensions::default(),
             store: None,
-            shared: false,
+            store_is_shared: false,
             clock: Arc::new(SystemClock),
             status: StatusSettings::default(),
             business_state: BusinessStateConfig::default(),
             state_manager: StateManagerConfig::default(),
-            managers: None,
+            state_store_factory: None,
             events: Events::new(),
-            defaults: Policy::default(),
+            default_policy: Policy::default(),
             policies: Vec::new(),
             rules: Vec::new(),
             hooks: Vec::new(),
             max_concurrency: None,
-            queue: Bounds::default(),
+            queue_limits: QueueLimits::default(),
             run_limits: RunLimits::default(),
-            blocking_places: 64,
-            keep_calls: 30 * DAY,
-            keep_events: 7 * DAY,
-            instance_idle: Duration::from_secs(30 * 60),
-            instance_caps: Caps { per_thread: 32, in_all: 10_000 },
-            idle_threads: Some(14 * DAY),
+            max_blocking_threads: 64,
+            call_retention: 30 * DAY,
+            event_retention: 7 * DAY,
+            instance_idle_timeout: Duration::from_secs(30 * 60),
+            instance_limits: Caps { per_thread: 32, in_all: 10_000 },
+            idle_thread_retention: Some(14 * DAY),
             secret_names: Vec::new(),
         }
     }
@@ -147,27 +147,27 @@ impl HubBuilder {
     pub fn executor(mut self, kind: impl Into<Kind>, executor: impl Executor) -> Self {
         let kind = kind.into();
         if self.executors.insert(kind.clone(), Arc::new(executor)).is_some() {
-            self.twice = Some(kind);
+            self.duplicate_executor = Some(kind);
         }
         self
     }
 
     /// Shares a thing with all tools; they ask for it with `Shared<T>`.
     pub fn resource<T: Send + Sync + 'static>(self, resource: T) -> Self {
-        self.resources.add(resource);
+        self.resources.insert(resource);
         self
     }
 
     /// Where records and state are kept; in memory where nothing is said.
     pub fn store(mut self, store: impl Backend) -> Self {
         self = self.shared_store(Arc::new(store));
-        self.shared = false;
+        self.store_is_shared = false;
         self
     }
 
     /// The same, for a store that is used elsewhere too, such as by a second hub.
     pub fn shared_store(mut self, store: Arc<dyn Backend>) -> Self {
-        (self.store, self.shared) = (Some(store), true);
+        (self.store, self.store_is_shared) = (Some(store), true);
         self
     }
 
@@ -178,8 +178,8 @@ impl HubBuilder {
     }
 
     /// What holds for tools of which nothing else is said.
-    pub fn defaults(mut self, policy: Policy) -> Self {
-        self.defaults = policy;
+    pub fn default_policy(mut self, policy: Policy) -> Self {
+        self.default_policy = policy;
         self
     }
 
@@ -211,8 +211,8 @@ impl HubBuilder {
 
     /// How many calls may wait for their turn: of one tool, and in all. 1,000 and 10,000 where nothing is said. As many as in
     /// all may wait for people besides.
-    pub fn queue_bounds(mut self, per_tool: usize, in_all: usize) -> Self {
-        self.queue = Bounds { per_tool, in_all };
+    pub fn queue_limits(mut self, per_tool: usize, in_all: usize) -> Self {
+        self.queue_limits = QueueLimits { per_tool, total: in_all };
         self
     }
 
@@ -241,49 +241,49 @@ impl HubBuilder {
     }
 
     /// What opens the stores that `manager_type` asks for; `toolhub::open_store` knows all there are.
-    pub fn managers<E: Into<Box<dyn Error + Send + Sync>>>(
+    pub fn state_store_factory<E: Into<Box<dyn Error + Send + Sync>>>(
         mut self,
         open: impl Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, E> + Send + Sync + 'static,
     ) -> Self {
-        self.managers = Some(Arc::new(move |manager, business| open(manager, business).map_err(Into::into)));
+        self.state_store_factory = Some(Arc::new(move |manager, business| open(manager, business).map_err(Into::into)));
         self
     }
 
     /// How many blocking functions may run at once; 64 where nothing is said.
-    pub fn blocking_places(mut self, places: usize) -> Self {
-        self.blocking_places = places;
+    pub fn max_blocking_threads(mut self, places: usize) -> Self {
+        self.max_blocking_threads = places;
         self
     }
 
     /// How long ended calls stay in the journal; 30 days where nothing is said.
-    pub fn keep_calls(mut self, time: Duration) -> Self {
-        self.keep_calls = time;
+    pub fn call_retention(mut self, time: Duration) -> Self {
+        self.call_retention = time;
         self
     }
 
     /// How long events about statuses and questions to people can be heard later; 7 days where nothing is said.
-    pub fn keep_events(mut self, time: Duration) -> Self {
-        self.keep_events = time;
+    pub fn event_retention(mut self, time: Duration) -> Self {
+        self.event_retention = time;
         self
     }
 
     /// How long a live instance is kept while nobody uses it; 30 minutes where nothing is said.
-    pub fn instance_idle(mut self, time: Duration) -> Self {
-        self.instance_idle = time;
+    pub fn instance_idle_timeout(mut self, time: Duration) -> Self {
+        self.instance_idle_timeout = time;
         self
     }
 
     /// How many live instances are kept: in one thread, and in all. 32 and 10,000 where nothing is said. The least recently
     /// used goes first, and one that is in use never goes: while more are in use at once, there are more.
-    pub fn instance_caps(mut self, per_thread: usize, in_all: usize) -> Self {
-        self.instance_caps = Caps { per_thread, in_all };
+    pub fn instance_limits(mut self, per_thread: usize, in_all: usize) -> Self {
+        self.instance_limits = Caps { per_thread, in_all };
         self
     }
 
     /// How long a thread is kept that nobody uses; 14 days where nothing is said, for ever with `None`. Then it is swept
     /// with its state and all its records, unless a question to a person or a call is open in it.
-    pub fn idle_threads(mut self, time: impl Into<Option<Duration>>) -> Self {
-        self.idle_threads = time.into();
+    pub fn idle_thread_retention(mut self, time: impl Into<Option<Duration>>) -> Self {
+        self.idle_thread_retention = time.into();
         self
     }
 
@@ -307,17 +307,18 @@ impl HubBuilder {
     /// When a tool cannot be registered; the error says which and why.
     pub async fn build(mut self) -> Result<ToolHub, BuildError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let (said, hooks, redactor) = self.checked()?;
+        let (said, hooks, redactor) = self.validate()?;
         let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let meters = Arc::new(StoreMeters::default());
         let store: Arc<dyn Backend> = Arc::new(Bounded::new(store, &meters));
-        let alone = !self.shared && store.alone();
-        let journal = Journal::new(store.clone(), self.keep_calls, alone);
-        let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.keep_calls));
+        let alone = !self.store_is_shared && store.alone();
+        let journal = Journal::new(store.clone(), self.call_retention, alone);
+        let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
         let batched_records = given.then(batched);
-        let kept_events = given
-            .then(|| Arc::new(Kept::new(store.clone(), self.clock.clone(), journal.node.clone(), self.keep_events)));
+        let kept_events = given.then(|| {
+            Arc::new(Kept::new(store.clone(), self.clock.clone(), journal.node.clone(), self.event_retention))
+        });
         if let Some(kept) = &kept_events {
             self.events.keep(kept, kept.last().await?);
         }
@@ -335,21 +336,26 @@ impl HubBuilder {
             store.clone(),
             self.clock.clone(),
             self.events.clone(),
-            self.keep_calls,
+            self.call_retention,
             redactor.clone(),
         ));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
-        let homes =
-            Homes::new((store.clone(), given), meters.clone(), self.managers, manager.clone(), business.clone());
-        let homes = homes.map_err(BuildError::Manager)?;
+        let homes = Homes::new(
+            (store.clone(), given),
+            meters.clone(),
+            self.state_store_factory,
+            manager.clone(),
+            business.clone(),
+        );
+        let homes = homes.map_err(BuildError::StateStore)?;
         let state = StateManager::new(homes, self.clock.clone(), business, manager);
-        let lag = self.idle_threads.map_or(ACTIVITY_LAGS, |idle| ACTIVITY_LAGS.min(idle / 4));
+        let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
         let known = Arc::new(Known::new(lag));
         let book = Arc::new(Book::new(known.clone(), store.clone(), self.clock.clone()));
         let rooms = Arc::new(Rooms::new(
-            self.instance_caps,
-            self.instance_idle,
+            self.instance_limits,
+            self.instance_idle_timeout,
             self.events.clone(),
             self.clock.clone(),
             runtime.clone(),
@@ -363,7 +369,7 @@ impl HubBuilder {
             store_meters: meters,
             rooms: rooms.clone(),
             known,
-            blocking: BlockingPool::new(self.blocking_places.min(tokio::sync::Semaphore::MAX_PERMITS)),
+            blocking: BlockingPool::new(self.max_blocking_threads.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
             redactor,
             stirred: stirred.clone(),
@@ -371,30 +377,30 @@ impl HubBuilder {
         let hub = ToolHub {
             engine: Arc::new(Engine {
                 batched_records,
-                registry: Registry::held_to(said),
+                registry: Registry::with_policies(said),
                 journal,
-                kept_events,
+                event_log: kept_events,
                 approvals: approvals.clone(),
-                scheduler: Scheduler::new(self.max_concurrency, self.queue, self.run_limits),
+                scheduler: Scheduler::new(self.max_concurrency, self.queue_limits, self.run_limits),
                 statuses: statuses.clone(),
-                book: book.clone(),
+                thread_store: book.clone(),
                 services,
                 executors: self.executors,
                 hooks,
-                live: crate::journal::LiveCalls::default(),
+                live_calls: crate::journal::LiveCalls::default(),
                 offers: crate::offers::Offers::default(),
                 extensions: Extensions::default(),
-                leaving: crate::engine::Leaving::default(),
-                own: tokio_util::task::TaskTracker::new(),
-                gone: gone.clone(),
-                _gone: gone.clone().drop_guard(),
-                tasks: tokio_util::task::TaskTracker::new(),
+                shutdown: crate::engine::Shutdown::default(),
+                background_tasks: tokio_util::task::TaskTracker::new(),
+                stopped: gone.clone(),
+                _stop_guard: gone.clone().drop_guard(),
+                call_tasks: tokio_util::task::TaskTracker::new(),
                 runtime: runtime.clone(),
             }),
         };
         hub.register_all(self.tools)?;
-        background::begin(&hub.engine, &gone, self.idle_threads, cleanup).await?;
-        hub.tell(News::HubInitialized { tools: hub.tools().len() });
+        background::start_tasks(&hub.engine, &gone, self.idle_thread_retention, cleanup).await?;
+        hub.emit(News::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{BuildError, ToolHub, View};
+use super::{BuildError, StatusScope, ToolHub};
 use crate::{
     execution::Tool,
-    registry::{Filter, ToolBuilder, Tools},
+    registry::{ToolBuilder, ToolFilter, Tools},
 };
 use toolhub_types::{
     event_kind::News,
@@ -23,17 +23,17 @@ use toolhub_types::{
 /// What is to be otherwise, to be [applied](ToolHub::apply) as a whole.
 #[must_use = "a change does nothing until it is applied"]
 #[derive(Debug, Default)]
-pub struct Change {
+pub struct HubChange {
     put: Vec<ToolBuilder>,
     remove: Vec<String>,
     /// What is said about tools; none where what was said before still holds.
-    said: Option<Said>,
+    policy_change: Option<PolicyChange>,
     status: Option<StatusSettings>,
 }
 
 #[derive(Debug, Default)]
-struct Said {
-    defaults: Policy,
+struct PolicyChange {
+    default_policy: Policy,
     policies: Vec<(String, Policy)>,
     rules: Vec<Rule>,
 }
@@ -43,7 +43,7 @@ struct Said {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 #[schemars(rename = "ConfigChange")]
-pub struct Changed {
+pub struct ChangeSummary {
     /// Those that came.
     pub added: Vec<ToolName>,
     /// Those that took the place of others under the same name.
@@ -54,15 +54,15 @@ pub struct Changed {
     pub adjusted: Vec<ToolName>,
 }
 
-impl Change {
+impl HubChange {
     /// Everything is said anew: the policies, rules and defaults of this change take the place of all earlier ones, also
     /// where it has none.
-    pub fn new() -> Self {
-        Self { said: Some(Said::default()), ..Self::default() }
+    pub fn replacing_policies() -> Self {
+        Self { policy_change: Some(PolicyChange::default()), ..Self::default() }
     }
 
     /// Only tools come and go; the policies, rules and defaults stay, until one is said.
-    pub fn of_tools() -> Self {
+    pub fn tools_only() -> Self {
         Self::default()
     }
 
@@ -79,20 +79,20 @@ impl Change {
     }
 
     /// What holds for tools of which nothing else is said.
-    pub fn defaults(mut self, policy: Policy) -> Self {
-        self.said().defaults = policy;
+    pub fn default_policy(mut self, policy: Policy) -> Self {
+        self.policy_change_mut().default_policy = policy;
         self
     }
 
     /// What holds for the tools whose names fit the glob; of two that fit, the later one weighs more.
     pub fn policy(mut self, tools: impl Into<String>, policy: Policy) -> Self {
-        self.said().policies.push((tools.into(), policy));
+        self.policy_change_mut().policies.push((tools.into(), policy));
         self
     }
 
     /// A rule that denies, asks or allows.
     pub fn rule(mut self, rule: Rule) -> Self {
-        self.said().rules.push(rule);
+        self.policy_change_mut().rules.push(rule);
         self
     }
 
@@ -103,15 +103,15 @@ impl Change {
         self
     }
 
-    fn said(&mut self) -> &mut Said {
-        self.said.get_or_insert_default()
+    fn policy_change_mut(&mut self) -> &mut PolicyChange {
+        self.policy_change.get_or_insert_default()
     }
 }
 
-impl Changed {
+impl ChangeSummary {
     fn between(before: &Tools, after: &Tools) -> Self {
         let mut changed = Self::default();
-        for tool in after.list(&Filter::default()) {
+        for tool in after.list(&ToolFilter::default()) {
             let name = tool.definition.name.clone();
             match before.get(&name) {
                 None => changed.added.push(name),
@@ -120,7 +120,7 @@ impl Changed {
                 Some(_) => {}
             }
         }
-        let gone = before.list(&Filter::default()).into_iter().map(|tool| tool.definition.name.clone());
+        let gone = before.list(&ToolFilter::default()).into_iter().map(|tool| tool.definition.name.clone());
         changed.removed = gone.filter(|name| after.get(name).is_none()).collect();
         changed
     }
@@ -143,11 +143,13 @@ impl ToolHub {
     ///
     /// # Errors
     /// When a tool cannot be registered, or a policy or rule makes no sense. Everything is as it was then.
-    pub async fn apply(&self, change: Change) -> Result<Changed, BuildError> {
-        let Change { put, remove, said, status } = change;
-        let said = said.map(|Said { defaults, policies, rules }| PolicyBook::new(defaults, policies, rules));
+    pub async fn apply(&self, change: HubChange) -> Result<ChangeSummary, BuildError> {
+        let HubChange { put, remove, policy_change: said, status } = change;
+        let said = said.map(|PolicyChange { default_policy: defaults, policies, rules }| {
+            PolicyBook::new(defaults, policies, rules)
+        });
         let book = said.transpose().map_err(BuildError::Policy)?;
-        let new = self.build(put)?;
+        let new = self.build_tools(put)?;
         // What cannot be a name is nobody's.
         let remove: Vec<ToolName> = remove.into_iter().filter_map(|name| ToolName::new(name).ok()).collect();
         let engine = &self.engine;
@@ -157,20 +159,20 @@ impl ToolHub {
             }
         })?;
         engine.services.stirred.notify_one();
-        let changed = Changed::between(&before, &after);
+        let changed = ChangeSummary::between(&before, &after);
         let mut leaving = Vec::new();
         for name in changed.removed.iter().chain(&changed.replaced) {
             engine.scheduler.result_cache.forget_tool(name);
             leaving.extend(before.get(name));
         }
         for tool_name in &changed.removed {
-            self.tell(News::ToolUnregistered { tool_name: tool_name.clone() });
+            self.emit(News::ToolUnregistered { tool_name: tool_name.clone() });
         }
         for tool_name in &changed.added {
-            self.tell(News::ToolRegistered { tool_name: tool_name.clone() });
+            self.emit(News::ToolRegistered { tool_name: tool_name.clone() });
         }
         for (old, new) in changed.replaced.iter().filter_map(|name| before.get(name).zip(after.get(name))) {
-            self.tell_presence(old, new);
+            self.emit_presence_change(old, new);
         }
         // All of them are told before the first is waited for: a caller that goes away leaves none open.
         futures_util::future::join_all(leaving.into_iter().map(|tool| self.close_instances(tool))).await;
@@ -178,32 +180,33 @@ impl ToolHub {
     }
 
     /// Tells listeners if a tool that takes the place of another is switched off, or no longer.
-    fn tell_presence(&self, old: &Arc<Tool>, new: &Arc<Tool>) {
+    fn emit_presence_change(&self, old: &Arc<Tool>, new: &Arc<Tool>) {
         if old.disabled == new.disabled {
             return;
         }
-        let read =
-            |tool: &Arc<Tool>| self.seen(vec![tool.clone()], View::Shared, &Evidence::default(), self.now()).pop();
+        let read = |tool: &Arc<Tool>| {
+            self.snapshot_tools_with(vec![tool.clone()], StatusScope::Shared, &Evidence::default(), self.now()).pop()
+        };
         let (Some(before), Some(after)) = (read(old), read(new)) else { return };
         let (before, after) = (before.info(), after.info());
         if before.status != after.status {
             let (tool_name, reason) = (after.tool_name, after.reason);
             let (old_status, new_status) = (Some(before.status), after.status);
-            self.tell(News::StatusChanged {
+            self.emit(News::StatusChanged {
                 tool_name: tool_name.clone(),
                 old_status,
                 new_status,
                 reason: reason.clone(),
             });
             let available = new_status == ToolStatus::Available;
-            self.tell(News::AvailabilityChanged { tool_name, available, reason });
+            self.emit(News::AvailabilityChanged { tool_name, available, reason });
         }
     }
 
     /// Tells listeners, also later ones, that other settings hold: what a change has done, and what has changed and holds only
     /// after a restart. Not told by [`apply`](Self::apply), because not every change comes from a config.
-    pub fn tell_reloaded(&self, changed: &Changed, needs_restart: Vec<String>) {
-        let Changed { added, replaced, removed, adjusted } = changed.clone();
-        self.tell(News::ConfigReloaded { added, replaced, removed, adjusted, needs_restart });
+    pub fn emit_config_reloaded(&self, changed: &ChangeSummary, needs_restart: Vec<String>) {
+        let ChangeSummary { added, replaced, removed, adjusted } = changed.clone();
+        self.emit(News::ConfigReloaded { added, replaced, removed, adjusted, needs_restart });
     }
 }

@@ -22,24 +22,24 @@ impl ToolHub {
 
     /// Whether anybody listens. Whoever has much to tell need not put it into words where nobody does.
     #[must_use]
-    pub fn is_heard(&self) -> bool {
+    pub fn has_subscribers(&self) -> bool {
         self.engine.services.events.heard()
     }
 
     /// Tells whoever listens what happened in a thread; for rooms beside the hub. What sounds secret in arguments is taken out.
-    pub fn announce(&self, tenant: &Tenant, thread: &ThreadId, mut news: News) {
-        if !self.is_heard() {
+    pub fn publish(&self, tenant: &Tenant, thread: &ThreadId, mut news: News) {
+        if !self.has_subscribers() {
             return;
         }
         if let News::MessageCompleted { calls, .. } = &mut news {
-            calls.iter_mut().for_each(|call| self.hide_secrets(&mut call.arguments));
+            calls.iter_mut().for_each(|call| self.redact(&mut call.arguments));
         }
         self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news);
     }
 
     /// Takes what sounds secret out of a value before it is shown, as it is taken out of the hub's own records; for rooms beside
     /// the hub.
-    pub fn hide_secrets(&self, value: &mut Value) {
+    pub fn redact(&self, value: &mut Value) {
         self.engine.services.redactor.hide(value);
     }
 
@@ -51,7 +51,7 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn events_since(&self, tenant: &Tenant, id: u64) -> Result<EventPage, StoreError> {
         self.flush_events().await;
-        match &self.engine.kept_events {
+        match &self.engine.event_log {
             Some(kept) => kept.since(tenant, id).await,
             None => Ok(EventPage::default()),
         }
@@ -59,7 +59,7 @@ impl ToolHub {
 
     /// Writes down the events that are to be kept.
     pub(super) async fn flush_events(&self) {
-        if let Some(kept) = &self.engine.kept_events {
+        if let Some(kept) = &self.engine.event_log {
             kept.flush(&self.engine.runtime).await;
         }
     }

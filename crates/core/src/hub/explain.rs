@@ -7,11 +7,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ToolHub, View, survey::Seen};
+use super::{StatusScope, ToolHub, availability::ToolSnapshot};
 use crate::{
     execution::Tool,
-    registry::{Filter, Toolset},
-    scheduler::{Asker, Left},
+    registry::{ToolFilter, Toolset},
+    scheduler::{Quota, Subject},
 };
 use toolhub_types::{
     error::CallError,
@@ -71,7 +71,7 @@ pub struct Explanation {
     #[serde(skip)]
     reading: Reading,
     #[serde(skip)]
-    waits: Vec<Missing>,
+    unmet_dependencies: Vec<Missing>,
 }
 
 /// What is left of a rate.
@@ -118,7 +118,7 @@ impl Explanation {
                 format!("That changes by itself in {time:?}.")
             });
         }
-        lines.extend(Some(next_step(&self.waits, language)).filter(|text| !text.is_empty()));
+        lines.extend(Some(next_step(&self.unmet_dependencies, language)).filter(|text| !text.is_empty()));
         if let Some(failure) = &self.last_failure {
             let Failure { at, kind, text } = failure;
             lines.push(if chinese {
@@ -140,8 +140,8 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn available_tools(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<ToolName>, CallError> {
-        let seen = self.survey(self.list(&Filter::default()), View::Thread(tenant, thread)).await?;
-        Ok(seen.iter().filter(|seen| seen.offered()).map(|seen| seen.tool.definition.name.clone()).collect())
+        let seen = self.snapshot_tools(self.list(&ToolFilter::default()), StatusScope::Thread(tenant, thread)).await?;
+        Ok(seen.iter().filter(|seen| seen.is_offered()).map(|seen| seen.tool.definition.name.clone()).collect())
     }
 
     /// Why a tool is, or is not, offered to a thread, and what would change that.
@@ -149,15 +149,15 @@ impl ToolHub {
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
     pub async fn explain(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<Explanation, CallError> {
-        let (tool, view) = (self.known(tool)?, View::Thread(tenant, thread));
-        self.recall(view).await;
-        let seen = self.see(tool, view).await?;
+        let (tool, view) = (self.require_tool(tool)?, StatusScope::Thread(tenant, thread));
+        self.load_past_successes(view).await;
+        let seen = self.snapshot_tool(tool, view).await?;
         let info = seen.info();
-        let missing = helpful(&seen.waits);
+        let missing = helpful(&seen.unmet_dependencies);
         let gate = &seen.tool.gate;
         Ok(Explanation {
             tool_name: info.tool_name,
-            offered: seen.offered(),
+            offered: seen.is_offered(),
             status: info.status,
             reason: info.reason,
             probation: seen.reading.probation,
@@ -171,32 +171,38 @@ impl ToolHub {
             rules: gate.in_words(Language::English),
             gate: gate.clone(),
             policy: seen.tool.limits.clone(),
-            rates: self.rates(&seen.tool, tenant, thread),
+            rates: self.shared_rate_quotas(&seen.tool, tenant, thread),
             reading: seen.reading,
-            waits: seen.waits,
+            unmet_dependencies: seen.unmet_dependencies,
         })
     }
 
     /// What is left of each of a tool's rates for this caller, in this thread if one is named; nothing for a tool that is not
     /// limited, or not there. Costs nothing of it.
     #[must_use]
-    pub fn rates_left(&self, tool: &str, tenant: &Tenant, thread: Option<&ThreadId>, caller: &Caller) -> Vec<RateLeft> {
-        self.get(tool).map(|tool| self.left(&tool, Asker { tenant, thread, caller })).unwrap_or_default()
+    pub fn rate_quotas(
+        &self,
+        tool: &str,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+        caller: &Caller,
+    ) -> Vec<RateLeft> {
+        self.get(tool).map(|tool| self.quotas(&tool, Subject { tenant, thread, caller })).unwrap_or_default()
     }
 
-    fn rates(&self, tool: &Tool, tenant: &Tenant, thread: &ThreadId) -> Vec<RateLeft> {
-        let mut left = self.left(tool, Asker { tenant, thread: Some(thread), caller: &Caller::default() });
+    fn shared_rate_quotas(&self, tool: &Tool, tenant: &Tenant, thread: &ThreadId) -> Vec<RateLeft> {
+        let mut left = self.quotas(tool, Subject { tenant, thread: Some(thread), caller: &Caller::default() });
         left.retain(|left| left.limit.scope != RateScope::Caller);
         left
     }
 
-    fn left(&self, tool: &Tool, asker: Asker<'_>) -> Vec<RateLeft> {
+    fn quotas(&self, tool: &Tool, asker: Subject<'_>) -> Vec<RateLeft> {
         let limits = &tool.limits.rate_limits;
         if limits.is_empty() {
             return Vec::new();
         }
-        let left = tool.desk.limiter.left(limits, asker, self.engine.services.clock.instant());
-        let told = |Left { limit, remaining, resets_in }| {
+        let left = tool.runtime.limiter.quotas(limits, asker, self.engine.services.clock.instant());
+        let told = |Quota { limit_index: limit, remaining, resets_in }| {
             let name = rate_name(&tool.definition.name, limits, limit);
             RateLeft { name, limit: limits[limit].clone(), remaining, resets_in }
         };
@@ -207,7 +213,12 @@ impl ToolHub {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn summary(&self, tenant: &Tenant, thread: &ThreadId, language: Language) -> Result<String, CallError> {
+    pub async fn status_summary(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        language: Language,
+    ) -> Result<String, CallError> {
         self.summary_of(tenant, thread, &Toolset::all(), language).await
     }
 
@@ -222,21 +233,21 @@ impl ToolHub {
         toolset: &Toolset,
         language: Language,
     ) -> Result<String, CallError> {
-        let seen = self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await?;
-        Ok(summary(&seen, language))
+        let seen = self.snapshot_tools(self.list_toolset(toolset), StatusScope::Thread(tenant, thread)).await?;
+        Ok(summary_line(&seen, language))
     }
 }
 
 /// One line about tools as a thread sees them.
-pub(super) fn summary(seen: &[Seen], language: Language) -> String {
-    let names = |which: &dyn Fn(&Seen) -> bool| -> Vec<String> {
+pub(super) fn summary_line(seen: &[ToolSnapshot], language: Language) -> String {
+    let names = |which: &dyn Fn(&ToolSnapshot) -> bool| -> Vec<String> {
         seen.iter().filter(|seen| which(seen)).map(|seen| seen.tool.definition.name.to_string()).collect()
     };
-    let available = names(&Seen::offered);
+    let available = names(&ToolSnapshot::is_offered);
     let failed = names(&|seen| seen.reading.status == ToolStatus::Failed);
     let roots = seen.iter().filter(|seen| seen.tool.definition.depends_on.is_empty()).count();
-    let waits = seen.iter().filter(|seen| !seen.waits.is_empty());
-    let waiting: Vec<String> = waits.map(|seen| waiting(seen, language)).collect();
+    let waits = seen.iter().filter(|seen| !seen.unmet_dependencies.is_empty());
+    let waiting: Vec<String> = waits.map(|seen| waiting_text(seen, language)).collect();
     let (all, many, failures, list) = (seen.len(), available.len(), failed.len(), available.join(", "));
     let (mut line, failed_word, waiting_word) = match language {
         Language::English => {
@@ -268,9 +279,9 @@ fn rate_name(tool: &ToolName, limits: &[RateLimit], at: usize) -> String {
     }
 }
 
-fn waiting(seen: &Seen, language: Language) -> String {
+fn waiting_text(seen: &ToolSnapshot, language: Language) -> String {
     let name = &seen.tool.definition.name;
-    let bases: Vec<String> = helpful(&seen.waits).iter().map(ToString::to_string).collect();
+    let bases: Vec<String> = helpful(&seen.unmet_dependencies).iter().map(ToString::to_string).collect();
     match (bases.is_empty(), language) {
         (false, _) => format!("{name} ← {}", bases.join(" + ")),
         // What it waits for has come in the wrong order, and no call helps.

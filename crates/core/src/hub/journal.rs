@@ -19,13 +19,13 @@ use toolhub_types::{
 /// What became of the wish to cancel a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cancel {
+pub enum Cancellation {
     /// It was asked to stop, and will end soon.
-    Asked,
+    Requested,
     /// It had ended before, like this.
-    Ended(Status),
+    AlreadyEnded(Status),
     /// It is open, and not run by this hub.
-    Elsewhere,
+    OnOtherNode,
     /// The tenant has no such call.
     NotFound,
 }
@@ -36,8 +36,8 @@ impl ToolHub {
     /// # Errors
     /// When the cursor is not one of the journal's, or the store does not answer.
     pub async fn calls(&self, tenant: &Tenant, query: &CallQuery) -> Result<CallPage, CallQueryError> {
-        self.flush_plain().await;
-        let here = self.engine.live.of_tenant(tenant);
+        self.flush_batched_records().await;
+        let here = self.engine.live_calls.of_tenant(tenant);
         let mut page = self.engine.journal.calls(tenant, query, &here, self.now()).await?;
         page.calls.iter_mut().for_each(|record| self.engine.services.redactor.hide(&mut record.arguments));
         Ok(page)
@@ -49,18 +49,22 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer, or the record cannot be read.
     pub async fn call_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
-        Ok(self.whole_record(tenant, call).await?.map(|mut record| {
+        Ok(self.unredacted_record(tenant, call).await?.map(|mut record| {
             self.engine.services.redactor.hide(&mut record.arguments);
             record
         }))
     }
 
     /// The same with all that is secret, as long as the call is open.
-    pub(super) async fn whole_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
-        self.flush_plain().await;
+    pub(super) async fn unredacted_record(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+    ) -> Result<Option<CallRecord>, StoreError> {
+        self.flush_batched_records().await;
         // Before the journal is asked: one that ends in between is found there.
-        let here = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant);
-        let written = self.written_record(tenant, call).await?;
+        let here = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant);
+        let written = self.stored_record(tenant, call).await?;
         Ok(match (written, here) {
             (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
             (None, here) => here.and_then(|here| here.record()),
@@ -72,19 +76,19 @@ impl ToolHub {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn cancel(&self, tenant: &Tenant, call: CallId) -> Result<Cancel, StoreError> {
-        if let Some(here) = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant) {
+    pub async fn cancel_call(&self, tenant: &Tenant, call: CallId) -> Result<Cancellation, StoreError> {
+        if let Some(here) = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant) {
             here.cancel.cancel();
-            return Ok(Cancel::Asked);
+            return Ok(Cancellation::Requested);
         }
         Ok(match self.call_record(tenant, call).await? {
-            None => Cancel::NotFound,
-            Some(CallRecord { outcome: Some(outcome), .. }) => Cancel::Ended(outcome.status),
-            Some(_) => Cancel::Elsewhere,
+            None => Cancellation::NotFound,
+            Some(CallRecord { outcome: Some(outcome), .. }) => Cancellation::AlreadyEnded(outcome.status),
+            Some(_) => Cancellation::OnOtherNode,
         })
     }
 
-    async fn written_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
+    async fn stored_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         let now = self.now();
         // The open ones first: a call that is closed in between is not missed.
         for table in [Table::Open, Table::Calls] {
@@ -104,13 +108,13 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn recent_stats(&self, tool: &str, window: Duration) -> Result<Option<RecentStats>, StoreError> {
         let Some(tool) = self.get(tool) else { return Ok(None) };
-        self.flush_plain().await;
+        self.flush_batched_records().await;
         self.engine.journal.recent(&tool.definition.name, window, self.now()).await.map(Some)
     }
 
     /// How long the journal keeps calls that have ended.
     #[must_use]
-    pub fn calls_kept(&self) -> Duration {
+    pub fn call_retention(&self) -> Duration {
         self.engine.journal.keep
     }
 
@@ -121,7 +125,7 @@ impl ToolHub {
     }
 
     /// Writes down what is noted of read-only calls.
-    pub(super) async fn flush_plain(&self) {
+    pub(super) async fn flush_batched_records(&self) {
         if let Some(plain) = &self.engine.batched_records {
             plain.flush(&self.engine.runtime).await;
         }

@@ -6,7 +6,7 @@ use super::ToolHub;
 use crate::{
     execution::Tool,
     monitor::{ApprovalStats, StatusChanges, ToolStats},
-    registry::Filter,
+    registry::ToolFilter,
 };
 use toolhub_storage::backend::StoreStats;
 
@@ -14,18 +14,18 @@ impl ToolHub {
     /// What one tool has done since the hub began; `None` where nobody knows it.
     #[must_use]
     pub fn tool_stats(&self, tool: &str) -> Option<ToolStats> {
-        self.get(tool).map(|tool| counted(&tool))
+        self.get(tool).map(|tool| stats_of(&tool))
     }
 
     /// What every tool has done since the hub began, by name.
     #[must_use]
     pub fn stats(&self) -> Vec<ToolStats> {
-        self.list(&Filter::default()).iter().map(|tool| counted(tool)).collect()
+        self.list(&ToolFilter::default()).iter().map(|tool| stats_of(tool)).collect()
     }
 
     /// How many calls wait for their turn, of all tools together.
     #[must_use]
-    pub fn queued(&self) -> usize {
+    pub fn queued_calls(&self) -> usize {
         self.engine.scheduler.queued()
     }
 
@@ -60,6 +60,6 @@ impl ToolHub {
     }
 }
 
-fn counted(tool: &Tool) -> ToolStats {
-    tool.desk.meter.stats(tool.definition.name.clone(), tool.desk.lane.queued(), tool.desk.stuck.many())
+fn stats_of(tool: &Tool) -> ToolStats {
+    tool.runtime.meter.stats(tool.definition.name.clone(), tool.runtime.queue.queued(), tool.runtime.stuck.count())
 }

@@ -12,12 +12,12 @@ use std::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{ToolHub, View, explain::summary, survey::Seen};
+use super::{StatusScope, ToolHub, availability::ToolSnapshot, explain::summary_line};
 use crate::{
     engine::Engine,
     execution::Tool,
-    offers::{Bound, Difference, Heard},
-    registry::{Filter, Tools, Toolset},
+    offers::{BoundOffer, Difference, HolderState},
+    registry::{ToolFilter, Tools, Toolset},
 };
 use toolhub_schema::export;
 use toolhub_storage::clock::{self, Instant};
@@ -32,11 +32,11 @@ use toolhub_types::{
 };
 
 /// How soon a store that did not answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The tools a thread is offered for one step. Make its calls [among](super::CallRequest::among) these.
 #[derive(Debug, Clone)]
-pub struct Offer(Arc<Bound>);
+pub struct Offer(Arc<BoundOffer>);
 
 impl Offer {
     /// The tools, as a list to make calls among.
@@ -48,8 +48,8 @@ impl Offer {
     /// Whether a model is shown the same list: the same tools with the same definitions. Whoever shows it again then shows what it
     /// has shown before, to the letter, and a provider that remembers the beginning of a conversation need not read it anew.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        let list = |offer: &Self| offer.0.tools.list(&Filter::default());
+    pub fn has_same_definitions(&self, other: &Self) -> bool {
+        let list = |offer: &Self| offer.0.tools.list(&ToolFilter::default());
         let alike = |(mine, theirs): (Arc<Tool>, Arc<Tool>)| {
             Arc::ptr_eq(&mine, &theirs) || mine.definition == theirs.definition
         };
@@ -66,7 +66,7 @@ impl Offer {
     /// Their definitions, as a model provider wants them.
     #[must_use]
     pub fn export(&self, format: Format) -> Vec<Value> {
-        let tools = self.0.tools.list(&Filter::default());
+        let tools = self.0.tools.list(&ToolFilter::default());
         let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
         export::export(format, definitions)
     }
@@ -87,7 +87,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn offer_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
-        match self.pinned(tenant, thread, toolset) {
+        match self.pinned_offer(tenant, thread, toolset) {
             Some(offer) => Ok(offer),
             None => self.rebind_of(tenant, thread, toolset).await,
         }
@@ -105,16 +105,16 @@ impl ToolHub {
         language: Language,
     ) -> Result<(Offer, String), CallError> {
         let all = self.tools();
-        let seen = self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await?;
-        let line = summary(&seen, language);
-        let offer = self.pinned(tenant, thread, toolset);
-        Ok((offer.unwrap_or_else(|| self.bind(&all, tenant, thread, toolset, usable(seen))), line))
+        let seen = self.snapshot_tools(self.list_toolset(toolset), StatusScope::Thread(tenant, thread)).await?;
+        let line = summary_line(&seen, language);
+        let offer = self.pinned_offer(tenant, thread, toolset);
+        Ok((offer.unwrap_or_else(|| self.bind(&all, tenant, thread, toolset, usable_names(seen))), line))
     }
 
     /// The list that stays until it is bound again, where the owner wants that and somebody holds one.
-    fn pinned(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Offer> {
+    fn pinned_offer(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Offer> {
         let stays = !self.engine.statuses.settings().auto_rebind;
-        stays.then(|| self.engine.offers.last(tenant, thread, toolset)).flatten().map(Offer)
+        stays.then(|| self.engine.offers.latest(tenant, thread, toolset)).flatten().map(Offer)
     }
 
     /// What a model is offered in this thread from now on, whatever somebody holds for it.
@@ -131,7 +131,7 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn rebind_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
         let all = self.tools();
-        let usable = self.usable(tenant, thread, toolset).await?;
+        let usable = self.find_usable(tenant, thread, toolset).await?;
         Ok(self.bind(&all, tenant, thread, toolset, usable))
     }
 
@@ -142,14 +142,14 @@ impl ToolHub {
         tenant: &Tenant,
         thread: &ThreadId,
         toolset: &Toolset,
-        (names, grows_old): Usable,
+        (names, grows_old): UsableTools,
     ) -> Offer {
         let names: Vec<ToolName> = names.into_iter().collect();
-        let tools = Arc::new(all.only(&names));
-        let held = self.engine.offers.last(tenant, thread, toolset).filter(|held| held.tools.is_alike(&tools));
+        let tools = Arc::new(all.subset(&names));
+        let held = self.engine.offers.latest(tenant, thread, toolset).filter(|held| held.tools.is_equivalent(&tools));
         let bound = held.unwrap_or_else(|| {
             let (tenant, thread, toolset) = (tenant.clone(), thread.clone(), toolset.clone());
-            let bound = Arc::new(Bound { tenant, thread, toolset, tools, news: Mutex::default() });
+            let bound = Arc::new(BoundOffer { tenant, thread, toolset, tools, holder_state: Mutex::default() });
             self.engine.offers.add(&bound);
             bound
         });
@@ -165,24 +165,29 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn should_rebind(&self, offer: &Offer) -> Result<bool, CallError> {
-        Ok(self.difference(&offer.0).await?.0 != Difference::default())
+        Ok(self.diff_offer(&offer.0).await?.0 != Difference::default())
     }
 
     /// The tools of a toolset that a thread may use now, and when one of them begins to wait again by itself.
-    async fn usable(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Usable, CallError> {
-        self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await.map(usable)
+    async fn find_usable(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        toolset: &Toolset,
+    ) -> Result<UsableTools, CallError> {
+        self.snapshot_tools(self.list_toolset(toolset), StatusScope::Thread(tenant, thread)).await.map(usable_names)
     }
 
     /// The tools of a toolset, usable or not, by name.
-    pub(super) fn of_toolset(&self, toolset: &Toolset) -> Vec<Arc<Tool>> {
-        let mut tools = self.list(&Filter::default());
-        tools.retain(|tool| toolset.has(&tool.definition.name));
+    pub(super) fn list_toolset(&self, toolset: &Toolset) -> Vec<Arc<Tool>> {
+        let mut tools = self.list(&ToolFilter::default());
+        tools.retain(|tool| toolset.contains(&tool.definition.name));
         tools
     }
 
     /// What has changed, and when more does by itself.
-    async fn difference(&self, bound: &Bound) -> Result<(Difference, Option<Timestamp>), CallError> {
-        let (now, grows_old) = self.usable(&bound.tenant, &bound.thread, &bound.toolset).await?;
+    async fn diff_offer(&self, bound: &BoundOffer) -> Result<(Difference, Option<Timestamp>), CallError> {
+        let (now, grows_old) = self.find_usable(&bound.tenant, &bound.thread, &bound.toolset).await?;
         let then = bound.names();
         let less = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
         Ok((Difference { added: less(&now, &then), removed: less(&then, &now) }, grows_old))
@@ -190,11 +195,11 @@ impl ToolHub {
 
     /// Tells the holder of one list what is new; a removal only if it has lasted. Answers when to look again: when one will
     /// have, or when there will be one.
-    async fn tell_holder(&self, bound: &Bound, now: Instant) -> Result<Option<Instant>, CallError> {
-        let (Difference { added, removed }, grows_old) = self.difference(bound).await?;
+    async fn notify_holder(&self, bound: &BoundOffer, now: Instant) -> Result<Option<Instant>, CallError> {
+        let (Difference { added, removed }, grows_old) = self.diff_offer(bound).await?;
         let delay = self.engine.statuses.settings().rebind_delay;
-        let mut heard = bound.news.lock().unwrap_or_else(PoisonError::into_inner);
-        let Heard { told, gone } = &mut *heard;
+        let mut heard = bound.holder_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let HolderState { notified: told, unavailable_since: gone } = &mut *heard;
         gone.retain(|tool, _| removed.contains(tool));
         let mut next = grows_old.map(|at| clock::after(now, at.since(self.now())));
         let lasts = |tool: &ToolName| {
@@ -220,12 +225,13 @@ impl ToolHub {
     }
 
     /// Tells all holders; answers when to look again, even if nothing changes until then.
-    async fn tell_holders(&self) -> Option<Instant> {
+    async fn notify_holders(&self) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for bound in self.engine.offers.all() {
             let Some(bound) = bound.upgrade() else { continue };
             let now = self.engine.services.clock.instant();
-            let due = self.tell_holder(&bound, now).await.unwrap_or_else(|_| Some(clock::after(now, ASK_AGAIN)));
+            let due =
+                self.notify_holder(&bound, now).await.unwrap_or_else(|_| Some(clock::after(now, STORE_RETRY_DELAY)));
             next = next.into_iter().chain(due).min();
             // There may be thousands of them, and calls want to go on meanwhile. An offer must not seem to be held by this.
             drop(bound);
@@ -236,17 +242,17 @@ impl ToolHub {
 }
 
 /// Which tools may be used, and when one of them begins to wait again by itself.
-type Usable = (BTreeSet<ToolName>, Option<Timestamp>);
+type UsableTools = (BTreeSet<ToolName>, Option<Timestamp>);
 
-fn usable(mut seen: Vec<Seen>) -> Usable {
-    seen.retain(Seen::offered);
+fn usable_names(mut seen: Vec<ToolSnapshot>) -> UsableTools {
+    seen.retain(ToolSnapshot::is_offered);
     let grows_old = seen.iter().filter_map(|seen| seen.reading.next_change).min();
     (seen.iter().map(|seen| seen.tool.definition.name.clone()).collect(), grows_old)
 }
 
 /// Tells holders of offers about changes, for as long as the hub lives. A tool that is gone for a moment and back again is
 /// no news: removals are told after a delay, if they still hold then.
-pub(super) async fn watch(hub: Weak<Engine>, stirred: Arc<Notify>) {
+pub(super) async fn watch_offers(hub: Weak<Engine>, stirred: Arc<Notify>) {
     let mut due: Option<Instant> = None;
     loop {
         match due {
@@ -255,6 +261,6 @@ pub(super) async fn watch(hub: Weak<Engine>, stirred: Arc<Notify>) {
             Some(at) => drop(tokio::time::timeout_at(at, stirred.notified()).await),
         }
         let Some(engine) = hub.upgrade() else { return };
-        due = ToolHub { engine }.tell_holders().await;
+        due = ToolHub { engine }.notify_holders().await;
     }
 }

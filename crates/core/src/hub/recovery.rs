@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     engine::Engine,
-    execution::{Base, Tool},
+    execution::{EvidenceDemand, Tool},
     journal::{Journal, OpenCall, RENEW, Watched},
     pipeline,
 };
@@ -35,63 +35,68 @@ use toolhub_types::{
 };
 
 /// How often a call is started at most. One that kills its process must not do so for ever.
-const STARTS: u32 = 3;
+const MAX_STARTS: u32 = 3;
 /// How many open calls are read and closed at a time.
-const AT_ONCE: usize = 100;
+const BATCH_SIZE: usize = 100;
 /// How many calls are run again at a time.
-const PLACES: usize = 16;
+const RERUN_CONCURRENCY: usize = 16;
 /// Of how many records that cannot be read is told.
-const TOLD_OF: usize = 1_000;
+const MAX_UNREADABLE_WARNINGS: usize = 1_000;
 /// How long nobody looks while nothing is open elsewhere and no other node says anything.
-const REST: Duration = Duration::from_secs(600);
+const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// What was seen of the open calls so far.
 pub(super) struct Recovery {
-    watched: Watched,
+    liveness: Watched,
     /// Records that cannot be read, which was said once.
     unreadable: HashSet<SmolStr>,
-    places: Arc<Semaphore>,
+    rerun_permits: Arc<Semaphore>,
 }
 
 impl Default for Recovery {
     fn default() -> Self {
-        Self { watched: Watched::default(), unreadable: HashSet::new(), places: Arc::new(Semaphore::new(PLACES)) }
+        Self {
+            liveness: Watched::default(),
+            unreadable: HashSet::new(),
+            rerun_permits: Arc::new(Semaphore::new(RERUN_CONCURRENCY)),
+        }
     }
 }
 
 /// Whether to look again soon: a call of somebody else is open, or one could not be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Looked {
-    AllIsWell,
-    LookAgain,
+pub(super) enum ScanResult {
+    Clean,
+    RescanSoon,
 }
 
 /// Looks after open calls for as long as the hub lives. `looked` is what was found when it began, if it was looked.
 pub(super) async fn recover(
     (hub, journal): (Weak<Engine>, Journal),
     mut recovery: Recovery,
-    mut looked: Option<Looked>,
+    mut looked: Option<ScanResult>,
     mut nodes: Option<Watcher>,
 ) {
     loop {
         match looked {
             None => {}
-            Some(Looked::LookAgain) => tokio::time::sleep(RENEW).await,
-            Some(Looked::AllIsWell) => {
-                let (here, there) = (pin!(journal.left_open.notified()), pin!(another(&mut nodes, &journal.node)));
-                if let Ok(Either::Right(_)) = tokio::time::timeout(REST, select(here, there)).await {
+            Some(ScanResult::RescanSoon) => tokio::time::sleep(RENEW).await,
+            Some(ScanResult::Clean) => {
+                let (here, there) =
+                    (pin!(journal.left_open.notified()), pin!(wait_for_other_node(&mut nodes, &journal.node)));
+                if let Ok(Either::Right(_)) = tokio::time::timeout(IDLE_INTERVAL, select(here, there)).await {
                     tokio::time::sleep(RENEW).await;
                 }
             }
         }
         let Some(engine) = hub.upgrade() else { return };
-        looked = Some(recovery.look(&engine, usize::MAX).await);
+        looked = Some(recovery.scan(&engine, usize::MAX).await);
         drop(engine);
     }
 }
 
 /// Waits until another node says that it runs calls.
-async fn another(nodes: &mut Option<Watcher>, own: &SmolStr) {
+async fn wait_for_other_node(nodes: &mut Option<Watcher>, own: &SmolStr) {
     let Some(news) = nodes else { return std::future::pending().await };
     loop {
         match news.next().await {
@@ -107,66 +112,66 @@ async fn another(nodes: &mut Option<Watcher>, own: &SmolStr) {
 
 impl Recovery {
     /// Looks at the open calls, and ends those of the dead; about `most` of them.
-    pub(super) async fn look(&mut self, engine: &Arc<Engine>, most: usize) -> Looked {
+    pub(super) async fn scan(&mut self, engine: &Arc<Engine>, most: usize) -> ScanResult {
         let mut unwritten = engine.journal.unwritten();
-        let looked = self.try_look(engine, most, &mut unwritten).await;
-        if looked != Ok(Looked::AllIsWell) {
+        let looked = self.try_scan(engine, most, &mut unwritten).await;
+        if looked != Ok(ScanResult::Clean) {
             engine.journal.remember(unwritten);
         }
         looked.unwrap_or_else(|error| {
             tracing::warn!(%error, "the calls that are open could not be looked at; they are looked at again");
-            Looked::LookAgain
+            ScanResult::RescanSoon
         })
     }
 
     /// The same; what it closes is taken out of `unwritten`.
-    async fn try_look(
+    async fn try_scan(
         &mut self,
         engine: &Arc<Engine>,
         most: usize,
         unwritten: &mut HashMap<CallId, Outcome>,
-    ) -> Result<Looked, StoreError> {
+    ) -> Result<ScanResult, StoreError> {
         let Engine { journal, services, .. } = &**engine;
         // Before they are read: what is said while all these calls are looked at is news the next time.
         let asked_at = services.clock.instant();
         let leases = if journal.alone { Default::default() } else { journal.leases(services.clock.now()).await? };
-        let mut looked = Looked::AllIsWell;
+        let mut looked = ScanResult::Clean;
         let (mut seen, mut closed) = (HashSet::new(), 0);
-        let mut scan = Scan::of(Table::Open, Scope::All).limit(AT_ONCE);
+        let mut scan = Scan::of(Table::Open, Scope::All).limit(BATCH_SIZE);
         loop {
             let page = services.store.scan(scan.clone(), services.clock.now()).await?;
             let mut closing = FuturesUnordered::new();
             for (key, row) in &page.rows {
                 let Some(open) = self.read(&key.id, row) else {
                     if services.clock.now().since(row.created) > journal.longest() {
-                        forget(engine, key, row).await;
+                        remove_unreadable(engine, key, row).await;
                     }
                     continue;
                 };
                 seen.insert(key.id.clone());
                 // Looked up after the row was read: a call of this hub is running before it is opened.
-                if engine.live.has(open.record.id) {
+                if engine.live_calls.has(open.record.id) {
                     // One that waits to be run again may still be refused.
                     if open.node() != journal.node {
-                        looked = Looked::LookAgain;
+                        looked = ScanResult::RescanSoon;
                     }
                     continue;
                 }
                 let dead = open.node() == journal.node
                     || journal.alone
-                    || self.watched.is_dead(&key.id, &open, &leases, asked_at);
+                    || self.liveness.is_dead(&key.id, &open, &leases, asked_at);
                 let tenant = key.partition.tenant.clone();
-                match may_run_again(engine, &open) {
-                    _ if !dead => looked = Looked::LookAgain,
+                match find_rerun_tool(engine, &open) {
+                    _ if !dead => looked = ScanResult::RescanSoon,
                     Some(tool) => {
-                        pipeline::run_again(engine, tenant, open, tool, self.places.clone());
-                        looked = Looked::LookAgain;
+                        pipeline::spawn_rerun(engine, tenant, open, tool, self.rerun_permits.clone());
+                        looked = ScanResult::RescanSoon;
                     }
                     // A hub that goes down leaves those that wait to the next start.
-                    None if open.waits() && engine.is_leaving() && !unwritten.contains_key(&open.record.id) => {}
+                    None if open.waits() && engine.is_shutting_down() && !unwritten.contains_key(&open.record.id) => {}
                     None => {
                         let ended = unwritten.get(&open.record.id).cloned();
-                        closing.push(close(engine, tenant, open, ended));
+                        closing.push(close_call(engine, tenant, open, ended));
                     }
                 }
             }
@@ -175,17 +180,17 @@ impl Recovery {
                 if done {
                     unwritten.remove(&call);
                 } else {
-                    looked = Looked::LookAgain;
+                    looked = ScanResult::RescanSoon;
                 }
             }
             match page.next {
                 None => break,
-                Some(_) if closed >= most => return Ok(Looked::LookAgain),
+                Some(_) if closed >= most => return Ok(ScanResult::RescanSoon),
                 Some(next) => scan.after = Some(next),
             }
             tokio::task::yield_now().await;
         }
-        self.watched.only(&seen);
+        self.liveness.only(&seen);
         // The others are closed: their ends were written down after all.
         unwritten.retain(|call, _| seen.contains(&SmolStr::from(*call)));
         Ok(looked)
@@ -197,7 +202,7 @@ impl Recovery {
         match OpenCall::read(id, row) {
             Ok(open) => Some(open),
             Err(error) => {
-                if self.unreadable.len() < TOLD_OF && self.unreadable.insert(id.clone()) {
+                if self.unreadable.len() < MAX_UNREADABLE_WARNINGS && self.unreadable.insert(id.clone()) {
                     error.passed_over();
                 }
                 None
@@ -207,7 +212,7 @@ impl Recovery {
 }
 
 /// The tool, if it may run the call once more.
-fn may_run_again(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Base)> {
+fn find_rerun_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, EvidenceDemand)> {
     let elsewhere = open.node() != engine.journal.node;
     let found = engine.registry.find(&open.record.tool)?;
     if open.waits() {
@@ -216,11 +221,11 @@ fn may_run_again(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Base)> 
     // Somebody outside may be at it still, and would do it beside the other.
     let inside = open.record.external_until.is_none();
     let fits = |tool: &Tool| inside && tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
-    (elsewhere && open.starts() < STARTS && fits(&found.0)).then_some(found)
+    (elsewhere && open.starts() < MAX_STARTS && fits(&found.0)).then_some(found)
 }
 
 /// Takes an open call away that nobody can read and whose record, had it been closed, would be gone by now.
-async fn forget(engine: &Engine, key: &Key, row: &Row) {
+async fn remove_unreadable(engine: &Engine, key: &Key, row: &Row) {
     let (expect, durability) = (Expect::Same(row.seen), Durability::KillSafe);
     let gone = Write { table: key.table, id: key.id.clone(), expect, change: Change::Remove, durability };
     let batch = Batch::on(key.partition.clone()).with(gone);
@@ -234,7 +239,7 @@ async fn forget(engine: &Engine, key: &Key, row: &Row) {
 }
 
 /// Closes a call as it ended, or as interrupted where nobody knows; says whether nothing is to be tried again soon.
-async fn close(engine: &Engine, tenant: Tenant, open: OpenCall, ended: Option<Outcome>) -> (CallId, bool) {
+async fn close_call(engine: &Engine, tenant: Tenant, open: OpenCall, ended: Option<Outcome>) -> (CallId, bool) {
     let own = open.node() == engine.journal.node;
     let why = match open.starts() {
         _ if own => "the end of the call could not be written down".into(),

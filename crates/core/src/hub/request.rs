@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    call::{Call, CallHead, ProgressSink, Reached},
+    call::{Call, CallHead, CallReceipt, ProgressSink},
     engine::Engine,
     pipeline::{self, Submission},
     registry::Tools,
@@ -25,7 +25,7 @@ use toolhub_types::{
 #[must_use = "a call is made only when it is awaited or started"]
 pub struct CallRequest<'hub> {
     engine: &'hub Arc<Engine>,
-    call: Submission,
+    submission: Submission,
 }
 
 impl<'hub> CallRequest<'hub> {
@@ -34,13 +34,13 @@ impl<'hub> CallRequest<'hub> {
         let arrived = clock.now();
         let head = CallHead::new(CallId::mint(arrived), tool, arrived, clock.instant());
         let call = Submission::from(Box::new(Call::new(head, arguments)));
-        Self { engine, call }
+        Self { engine, submission: call }
     }
 
     /// The call's id, known before it is made.
     #[must_use]
     pub fn id(&self) -> CallId {
-        self.call.call.id
+        self.submission.call.id
     }
 
     /// The id the caller has [minted](CallId::mint) for it, to find the call again after a crash of its own. Such a call is in the
@@ -49,13 +49,13 @@ impl<'hub> CallRequest<'hub> {
     /// refused before it came to its turn is in no journal, and may be made again.
     pub fn with_id(mut self, id: CallId) -> Self {
         let head = self.head();
-        (head.id, head.own_id) = (id, true);
+        (head.id, head.caller_minted_id) = (id, true);
         self
     }
 
     /// The conversation it belongs to. A text that is no thread id makes the call fail.
     pub fn thread(mut self, thread: impl Into<SmolStr>) -> Self {
-        let thread = self.checked(ThreadId::new(thread));
+        let thread = self.note_id_error(ThreadId::new(thread));
         self.head().thread = thread;
         self
     }
@@ -95,21 +95,21 @@ impl<'hub> CallRequest<'hub> {
     /// belongs to a tenant and a tool, and is remembered for a day.
     /// A text that is no key makes the call fail.
     pub fn idempotency_key(mut self, key: impl Into<SmolStr>) -> Self {
-        let key = self.checked(IdempotencyKey::new(key));
-        self.head().key = key;
+        let key = self.note_id_error(IdempotencyKey::new(key));
+        self.head().idempotency_key = key;
         self
     }
 
     /// A shorter time than the tool's own. A longer one changes nothing.
     pub fn timeout(mut self, time: Duration) -> Self {
-        self.call.call.timeout = Some(time);
+        self.submission.call.timeout = Some(time);
         self
     }
 
     /// How often the tool is tried again after the first time, whatever its own settings say; zero is never. All else about
     /// it stays: only what may be repeated is, inside the call's time and the tool's budget for that.
     pub fn retries(mut self, again: u32) -> Self {
-        self.call.call.retries = Some(again);
+        self.submission.call.retries = Some(again);
         self
     }
 
@@ -118,65 +118,65 @@ impl<'hub> CallRequest<'hub> {
     /// the place of the tool's own. It counts as if the tool had run here, but is tried once, answers nobody else's call, and
     /// what the tool remembers is neither read nor written. Such a call has a record before it waits.
     pub fn external(mut self, deadline: Duration) -> Self {
-        self.call.call.external = Some(deadline);
+        self.submission.call.external = Some(deadline);
         self
     }
 
     /// Cancels the call when this signal is given. The signal itself is never given by the call.
     pub fn cancel_on(mut self, signal: &CancellationToken) -> Self {
-        self.call.call.cancel = Some(signal.child_token());
+        self.submission.call.cancel = Some(signal.child_token());
         self
     }
 
     /// Looks for the tool in the list the caller was offered, whatever has changed since.
-    pub fn among(mut self, tools: &Arc<Tools>) -> Self {
-        self.call.offer = Some(tools.clone());
+    pub fn from_offer(mut self, tools: &Arc<Tools>) -> Self {
+        self.submission.offer = Some(tools.clone());
         self
     }
 
     /// Lets the call go on when nobody waits for it any more, also after a restart: it is written down before it waits for a
     /// person or for its turn.
     pub fn detached(mut self) -> Self {
-        self.call.call.wait = self.call.call.wait.detached();
+        self.submission.call.wait = self.submission.call.wait.detached();
         self
     }
 
     /// Does not wait for a person: where one must be asked, the call ends with `approval_required`, and the same call made
     /// again after the answer goes on from there.
-    pub fn cannot_wait(mut self) -> Self {
-        self.call.call.wait = self.call.call.wait.no_approval();
+    pub fn no_wait(mut self) -> Self {
+        self.submission.call.wait = self.submission.call.wait.no_approval();
         self
     }
 
     /// Starts the call on a task of its own.
-    pub fn start(mut self) -> Running {
-        let cancel = self.call.call.cancel.get_or_insert_default().clone();
+    pub fn start(mut self) -> CallHandle {
+        let cancel = self.submission.call.cancel.get_or_insert_default().clone();
         let (sink, progress) = ProgressSink::new();
-        self.call.call.progress = Some(sink);
-        let (id, tool) = (self.call.call.id, self.call.call.tool.clone());
-        let goes_on = self.call.call.goes_on();
-        let pending = pipeline::start(self.engine, self.call);
-        Running { id, tool, cancel, progress, pending, goes_on }
+        self.submission.call.progress = Some(sink);
+        let (id, tool) = (self.submission.call.id, self.submission.call.tool.clone());
+        let goes_on = self.submission.call.outlives_caller();
+        let pending = pipeline::start(self.engine, self.submission);
+        CallHandle { id, tool, cancel, progress, pending, disarmed: goes_on }
     }
 
     /// Makes the call and waits for its end, or until a person is asked. Then the call goes on without its caller, also after a
     /// restart, and can be found by its id. A caller that goes away before that cancels it, as with any other call.
     ///
     /// For callers that cannot be kept waiting for a person, such as those over HTTP.
-    pub fn until_asked(self) -> BoxFuture<'hub, Reached> {
-        pipeline::run_until_asked(self.engine, self.call)
+    pub fn until_approval(self) -> BoxFuture<'hub, CallReceipt> {
+        pipeline::run_until_approval(self.engine, self.submission)
     }
 
     pub(super) fn into_submission(self) -> Submission {
-        self.call
+        self.submission
     }
 
     fn head(&mut self) -> &mut CallHead {
-        self.call.call.head_mut()
+        self.submission.call.head_mut()
     }
 
-    fn checked<T>(&mut self, id: Result<T, IdError>) -> Option<T> {
-        id.inspect_err(|flaw| self.call.call.flaw = Some(Box::new(flaw.clone()))).ok()
+    fn note_id_error<T>(&mut self, id: Result<T, IdError>) -> Option<T> {
+        id.inspect_err(|flaw| self.submission.call.id_error = Some(Box::new(flaw.clone()))).ok()
     }
 }
 
@@ -185,23 +185,23 @@ impl<'hub> IntoFuture for CallRequest<'hub> {
     type IntoFuture = BoxFuture<'hub, Outcome>;
 
     fn into_future(self) -> Self::IntoFuture {
-        pipeline::run(self.engine, self.call)
+        pipeline::run(self.engine, self.submission)
     }
 }
 
 /// A call that runs. Await it for its outcome; dropped before that, it cancels the call, unless the call was detached
 /// or has an idempotency key.
 #[must_use = "dropping a running call cancels it"]
-pub struct Running {
+pub struct CallHandle {
     id: CallId,
     tool: SmolStr,
     cancel: CancellationToken,
     progress: broadcast::Receiver<Progress>,
-    pending: pipeline::Pending,
-    goes_on: bool,
+    pending: pipeline::PendingOutcome,
+    disarmed: bool,
 }
 
-impl Running {
+impl CallHandle {
     /// The call.
     #[must_use]
     pub fn id(&self) -> CallId {
@@ -223,15 +223,15 @@ impl Running {
     pub async fn outcome(&mut self) -> Outcome {
         let outcome = self.pending.outcome().await;
         // What the tool may still be doing with its context is its own affair now.
-        self.goes_on = true;
+        self.disarmed = true;
         outcome
     }
 
     /// Waits until the call has ended, or is [detached](CallRequest::detached) and in the journal, so that its caller can be told
     /// to come back: a person was asked, or it waits for its turn, or it runs.
-    pub async fn accepted(&mut self) -> Reached {
+    pub async fn accepted(&mut self) -> CallReceipt {
         let reached = self.pending.accepted().await;
-        self.goes_on |= matches!(reached, Reached::Ended(_));
+        self.disarmed |= matches!(reached, CallReceipt::Ended(_));
         reached
     }
 
@@ -251,7 +251,7 @@ impl Running {
     }
 }
 
-impl IntoFuture for Running {
+impl IntoFuture for CallHandle {
     type Output = Outcome;
     type IntoFuture = BoxFuture<'static, Outcome>;
 
@@ -263,9 +263,9 @@ impl IntoFuture for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for CallHandle {
     fn drop(&mut self) {
-        if !self.goes_on {
+        if !self.disarmed {
             self.cancel.cancel();
         }
     }

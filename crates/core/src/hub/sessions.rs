@@ -14,10 +14,10 @@ use crate::engine::Engine;
 use toolhub_types::ids::ThreadKey;
 
 /// How many are ended beside each other: one whose instance is in use takes its time.
-const TOGETHER: usize = 16;
+const CONCURRENCY: usize = 16;
 
 /// Ends sessions for as long as the hub lives.
-pub(super) async fn end(hub: Weak<Engine>, rest: Duration) {
+pub(super) async fn run_expiry(hub: Weak<Engine>, rest: Duration) {
     loop {
         let Some(engine) = hub.upgrade() else { return };
         let state = engine.services.state.clone();
@@ -26,12 +26,14 @@ pub(super) async fn end(hub: Weak<Engine>, rest: Duration) {
         let Some(engine) = hub.upgrade() else { return };
         // A store that does not answer is asked again the next time.
         if let Ok(over) = state.sessions_over().await {
-            futures_util::stream::iter(over).for_each_concurrent(TOGETHER, |owner| end_one(&engine, owner)).await;
+            futures_util::stream::iter(over)
+                .for_each_concurrent(CONCURRENCY, |owner| expire_session(&engine, owner))
+                .await;
         }
     }
 }
 
-async fn end_one(engine: &Arc<Engine>, owner: ThreadKey) {
+async fn expire_session(engine: &Arc<Engine>, owner: ThreadKey) {
     let services = &engine.services;
     if let Ok(true) = services.state.end_session(&owner).await {
         services.rooms.clear(&owner, None, "its session is over").await;

@@ -7,8 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ToolHub, View, survey::Seen};
-use crate::{artifact, registry::Filter, statuses::Whose};
+use super::{StatusScope, ToolHub, availability::ToolSnapshot};
+use crate::{artifact, registry::ToolFilter, statuses::Whose};
 use toolhub_storage::backend::{Batch, Partition, StoreError};
 use toolhub_types::{
     content::Content,
@@ -21,8 +21,8 @@ use toolhub_types::{
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
-    states: Vec<State>,
+struct SerializedSnapshot<'a> {
+    states: Vec<SavedToolState>,
     config: &'a StatusSettings,
     timestamp: Timestamp,
     evidence: Evidence,
@@ -31,15 +31,15 @@ struct Written<'a> {
 /// What is read back. The config is not among it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Read {
-    states: Vec<State>,
+struct ParsedSnapshot {
+    states: Vec<SavedToolState>,
     #[serde(default)]
     evidence: Evidence,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "the state of a tool")]
-struct State {
+struct SavedToolState {
     tool_name: ToolName,
     status: ToolStatus,
     #[serde(default)]
@@ -84,10 +84,15 @@ impl ToolHub {
     pub async fn serialize_tool_states(&self, tenant: &Tenant, thread: &ThreadId) -> Result<String, CallError> {
         let now = self.now();
         let (evidence, _) = self.engine.journal.evidence(tenant, thread, now).await?;
-        let seen = self.seen(self.list(&Filter::default()), View::Thread(tenant, thread), &evidence, now);
-        let states = seen.iter().map(State::of);
+        let seen = self.snapshot_tools_with(
+            self.list(&ToolFilter::default()),
+            StatusScope::Thread(tenant, thread),
+            &evidence,
+            now,
+        );
+        let states = seen.iter().map(SavedToolState::from_snapshot);
         let config = &*self.engine.statuses.settings();
-        let written = Written { states: states.collect(), config, timestamp: now, evidence };
+        let written = SerializedSnapshot { states: states.collect(), config, timestamp: now, evidence };
         serde_json::to_string(&written)
             .map_err(|error| CallError::new(toolhub_types::error::ErrorKind::Internal).operator(error.to_string()))
     }
@@ -103,9 +108,9 @@ impl ToolHub {
         thread: &ThreadId,
         text: &str,
     ) -> Result<Restored, CallError> {
-        let read: Read = match serde_json::from_str(text) {
+        let read: ParsedSnapshot = match serde_json::from_str(text) {
             Ok(read) => read,
-            Err(error) => return Ok(self.keep_aside(tenant, text, &error).await),
+            Err(error) => return Ok(self.quarantine(tenant, text, &error).await),
         };
         let mut restored = Restored::default();
         for state in read.states {
@@ -115,11 +120,11 @@ impl ToolHub {
             };
             let name = state.tool_name.clone();
             let whose = Whose::thread(&name, tenant, thread);
-            if let Some(at) = state.succeeded() {
+            if let Some(at) = state.last_success() {
                 self.engine.statuses.successes.note(whose.clone(), at);
             }
             let waits = !tool.definition.depends_on.is_empty();
-            if let Some(facts) = state.facts(waits, &self.engine.statuses.settings(), self.now()) {
+            if let Some(facts) = state.into_facts(waits, &self.engine.statuses.settings(), self.now()) {
                 self.engine.statuses.apply(&whose, &Event::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
             }
@@ -128,7 +133,7 @@ impl ToolHub {
         Ok(restored)
     }
 
-    async fn keep_aside(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> Restored {
+    async fn quarantine(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> Restored {
         let services = &self.engine.services;
         let bytes = text.as_bytes().to_vec();
         let kept = artifact::keep(&*services.store, tenant, "text/plain", bytes, services.clock.now()).await;
@@ -160,8 +165,8 @@ impl ToolHub {
     }
 }
 
-impl State {
-    fn of(seen: &Seen) -> Self {
+impl SavedToolState {
+    fn from_snapshot(seen: &ToolSnapshot) -> Self {
         let info = seen.info();
         Self {
             tool_name: info.tool_name,
@@ -172,18 +177,18 @@ impl State {
             last_success_time: info.last_success_time,
             last_failure_time: info.last_failure_time,
             should_rebind: info.should_rebind,
-            facts: Some((*seen.own).clone()),
+            facts: Some((*seen.own_facts).clone()),
         }
     }
 
     /// When the tool last succeeded in the thread.
-    fn succeeded(&self) -> Option<Timestamp> {
+    fn last_success(&self) -> Option<Timestamp> {
         self.facts.as_ref().map_or(self.last_success_time, |facts| facts.last_success)
     }
 
     /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand. Of a
     /// tool that `waits` for others, `unavailable` meant just that: it is read from the evidence, and no record.
-    fn facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
+    fn into_facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
         if let Some(facts) = self.facts {
             // A tool that never made trouble has no record, and gets none by being saved. Its success is remembered apart.
             let untroubled = Facts { last_success: facts.last_success, ..Facts::default() };

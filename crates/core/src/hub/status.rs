@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::ToolHub;
 use crate::{
     execution::Tool,
-    registry::Filter,
+    registry::ToolFilter,
     statuses::{Standing, Verdict, Whose},
 };
 use toolhub_storage::backend::{Batch, Partition, StoreError};
@@ -24,7 +24,7 @@ use toolhub_types::{
 
 /// Whose view of a tool is meant.
 #[derive(Debug, Clone, Copy)]
-pub enum View<'a> {
+pub enum StatusScope<'a> {
     /// What all threads share.
     Shared,
     /// What one thread sees: the worse of its own record and the shared one.
@@ -61,17 +61,17 @@ impl ToolHub {
     ///
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
-    pub async fn tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
-        let tool = self.known(tool)?;
-        self.recall(view).await;
-        Ok(self.see(tool, view).await?.info())
+    pub async fn tool_status(&self, tool: &str, view: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
+        let tool = self.require_tool(tool)?;
+        self.load_past_successes(view).await;
+        Ok(self.snapshot_tool(tool, view).await?.info())
     }
 
     /// The status of every tool, by name.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn tool_statuses(&self, view: View<'_>) -> Result<Vec<ToolStatusInfo>, CallError> {
+    pub async fn tool_statuses(&self, view: StatusScope<'_>) -> Result<Vec<ToolStatusInfo>, CallError> {
         self.tool_statuses_in(view, Language::English).await
     }
 
@@ -79,10 +79,14 @@ impl ToolHub {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn tool_statuses_in(&self, view: View<'_>, language: Language) -> Result<Vec<ToolStatusInfo>, CallError> {
-        self.recall(view).await;
-        let seen = self.survey(self.list(&Filter::default()), view).await?;
-        Ok(seen.iter().map(|seen| seen.info_in(language)).collect())
+    pub async fn tool_statuses_in(
+        &self,
+        view: StatusScope<'_>,
+        language: Language,
+    ) -> Result<Vec<ToolStatusInfo>, CallError> {
+        self.load_past_successes(view).await;
+        let seen = self.snapshot_tools(self.list(&ToolFilter::default()), view).await?;
+        Ok(seen.iter().map(|seen| seen.info_with_language(language)).collect())
     }
 
     /// Says by hand what a tool's status is. `Maintenance` and `Unavailable` hold until they are lifted, reset, or `until`
@@ -97,12 +101,12 @@ impl ToolHub {
         status: ToolStatus,
         reason: Option<String>,
         until: Option<Timestamp>,
-        view: View<'_>,
+        view: StatusScope<'_>,
     ) -> Result<ToolStatusInfo, CallError> {
-        let tool = self.known(tool)?;
+        let tool = self.require_tool(tool)?;
         let event = Event::by_hand(status, reason, until);
-        self.engine.statuses.apply(&whose(&tool, view), &event).await?;
-        Ok(self.see(tool, view).await?.info())
+        self.engine.statuses.apply(&status_key(&tool, view), &event).await?;
+        Ok(self.snapshot_tool(tool, view).await?.info())
     }
 
     /// Disables a tool for everybody, until it is enabled again, or enables it. Nothing else about it changes: what an operator
@@ -111,16 +115,16 @@ impl ToolHub {
     ///
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
-    pub async fn set_enabled(
+    pub async fn set_tool_enabled(
         &self,
         tool: &str,
         enabled: bool,
         reason: Option<String>,
     ) -> Result<ToolStatusInfo, CallError> {
-        let tool = self.known(tool)?;
+        let tool = self.require_tool(tool)?;
         let event = if enabled { Event::Enabled } else { Event::Disabled(Disabled { reason }) };
-        self.engine.statuses.apply(&whose(&tool, View::Shared), &event).await?;
-        Ok(self.see(tool, View::Shared).await?.info())
+        self.engine.statuses.apply(&status_key(&tool, StatusScope::Shared), &event).await?;
+        Ok(self.snapshot_tool(tool, StatusScope::Shared).await?.info())
     }
 
     /// Forgets the record of a tool. A thread's reset clears its own record and lets a shared breaker be tried
@@ -128,21 +132,21 @@ impl ToolHub {
     ///
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
-    pub async fn reset_tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
-        let tool = self.known(tool)?;
+    pub async fn reset_tool_status(&self, tool: &str, view: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
+        let tool = self.require_tool(tool)?;
         let statuses = &self.engine.statuses;
-        let whose = whose(&tool, view);
+        let whose = status_key(&tool, view);
         // What is forgotten must not be brought back by the next who asks.
-        self.recall(view).await;
+        self.load_past_successes(view).await;
         statuses.apply(&whose, &Event::Reset).await?;
         match view {
-            View::Shared => tool.desk.succeeded.forget(),
-            View::Thread(..) => statuses.successes.forget(&whose),
+            StatusScope::Shared => tool.runtime.last_success.forget(),
+            StatusScope::Thread(..) => statuses.successes.forget(&whose),
         }
-        if matches!(view, View::Thread(..)) {
+        if matches!(view, StatusScope::Thread(..)) {
             statuses.apply(&Whose::everybody(&tool.definition.name), &Event::CoolDownEnded).await?;
         }
-        Ok(self.see(tool, view).await?.info())
+        Ok(self.snapshot_tool(tool, view).await?.info())
     }
 
     /// Forgets that a tool has succeeded in a thread, so that whatever waits for it waits again; says whether it had. A
@@ -151,7 +155,7 @@ impl ToolHub {
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
     pub async fn reset_tool_evidence(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<bool, CallError> {
-        let tool = self.known(tool)?;
+        let tool = self.require_tool(tool)?;
         let journal = &self.engine.journal;
         loop {
             let now = self.now();
@@ -178,21 +182,21 @@ impl ToolHub {
     pub async fn report_result(
         &self,
         tool: &str,
-        view: View<'_>,
+        view: StatusScope<'_>,
         result: Result<(), ToolError>,
     ) -> Result<ToolStatusInfo, CallError> {
-        let known = self.known(tool)?;
+        let known = self.require_tool(tool)?;
         let statuses = &self.engine.statuses;
         let thread = match view {
-            View::Shared => None,
-            View::Thread(tenant, thread) => Some((tenant, thread)),
+            StatusScope::Shared => None,
+            StatusScope::Thread(tenant, thread) => Some((tenant, thread)),
         };
         let verdict = Verdict::of(&result, statuses);
         Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
-            known.desk.succeeded.note(self.now());
+            known.runtime.last_success.note(self.now());
             if thread.is_some() {
-                statuses.successes.note(whose(&known, view), self.now());
+                statuses.successes.note(status_key(&known, view), self.now());
             }
         }
         let tool_name = known.definition.name.clone();
@@ -204,27 +208,27 @@ impl ToolHub {
             }
         };
         match thread {
-            None => self.tell(news),
+            None => self.emit(news),
             Some((tenant, thread)) => self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news),
         }
-        Ok(self.see(known, view).await?.info())
+        Ok(self.snapshot_tool(known, view).await?.info())
     }
 
-    pub(super) fn known(&self, name: &str) -> Result<Arc<Tool>, CallError> {
-        self.get(name).ok_or_else(|| self.unknown(name))
+    pub(super) fn require_tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {
+        self.get(name).ok_or_else(|| self.tool_not_found(name))
     }
 
-    pub(super) fn unknown(&self, name: &str) -> CallError {
+    pub(super) fn tool_not_found(&self, name: &str) -> CallError {
         CallError::new(ErrorKind::ToolNotFound)
             .operator(format!("no tool is named `{name}`"))
             .detail(Detail::Suggestions(self.tools().suggest(name)))
     }
 }
 
-fn whose(tool: &Tool, view: View<'_>) -> Whose {
+fn status_key(tool: &Tool, view: StatusScope<'_>) -> Whose {
     let name = &tool.definition.name;
     match view {
-        View::Shared => Whose::everybody(name),
-        View::Thread(tenant, thread) => Whose::thread(name, tenant, thread),
+        StatusScope::Shared => Whose::everybody(name),
+        StatusScope::Thread(tenant, thread) => Whose::thread(name, tenant, thread),
     }
 }

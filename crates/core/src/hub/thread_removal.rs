@@ -22,19 +22,19 @@ use toolhub_types::{
 };
 
 /// How many rows go in one batch.
-const AT_ONCE: usize = 100;
+const BATCH_SIZE: usize = 100;
 
 /// How the taking away of a thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removed {
+pub(crate) enum RemovalResult {
     /// It is gone, with so many rows.
     Rows(usize),
     /// Somebody was active in it meanwhile.
-    Awake,
+    StillActive,
 }
 
 /// Whether something in the thread waits for a person, or has begun and not ended: a call, or a run.
-pub(crate) async fn is_held(store: &dyn Backend, owner: &ThreadKey, now: Timestamp) -> Result<bool, StoreError> {
+pub(crate) async fn has_open_work(store: &dyn Backend, owner: &ThreadKey, now: Timestamp) -> Result<bool, StoreError> {
     let partition = || Partition::from(owner);
     let any = async |table, holds: fn(&toolhub_storage::backend::Row, Timestamp) -> bool, prefix: &str| {
         let mut scan = Scan::of(table, Scope::Partition(partition())).prefix(prefix);
@@ -67,19 +67,19 @@ pub(crate) async fn remove(
     owner: &ThreadKey,
     kept: &[StateName],
     now: Timestamp,
-) -> Result<Removed, StoreError> {
+) -> Result<RemovalResult, StoreError> {
     let own = threads::key(owner);
     let seen = book.stored(owner).await?.map(|(_, seen)| seen);
     let partition = Partition::from(owner);
-    let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(AT_ONCE);
+    let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
     if store.scan(open, now).await?.rows.iter().any(is_open) {
-        return Ok(Removed::Awake);
+        return Ok(RemovalResult::StillActive);
     }
     let mut gone = 0;
     for store in other {
         match remove_states(&**store, (book, seen), owner, kept, now).await? {
-            Removed::Rows(rows) => gone += rows,
-            Removed::Awake => return Ok(Removed::Awake),
+            RemovalResult::Rows(rows) => gone += rows,
+            RemovalResult::StillActive => return Ok(RemovalResult::StillActive),
         }
     }
     let expect = seen.map_or(Expect::Absent, Expect::Same);
@@ -91,20 +91,20 @@ pub(crate) async fn remove(
     };
     let others = Table::ALL.into_iter().filter(|table| !matches!(table, Table::Threads | Table::Runs));
     for table in std::iter::once(Table::Runs).chain(others) {
-        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
+        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
         loop {
             let page = store.scan(scan.clone(), now).await?;
             if table == Table::Open && page.rows.iter().any(is_open) {
-                return Ok(Removed::Awake);
+                return Ok(RemovalResult::StillActive);
             }
-            let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept)).collect();
+            let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !outlives_thread(key, kept)).collect();
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
             // What the thread's calls have left behind lies elsewhere; this is the last that points to it.
             let left: Vec<Content> = rows.iter().flat_map(|(key, row)| CallRecord::content(key, row)).collect();
-            batch.writes.extend(rows.into_iter().map(|(key, row)| removal(table, key, row.seen)));
+            batch.writes.extend(rows.into_iter().map(|(key, row)| removal_write(table, key, row.seen)));
             if batch.writes.len() > 1 && (book.knows(owner) || !commit(batch).await?) {
-                return Ok(Removed::Awake);
+                return Ok(RemovalResult::StillActive);
             }
             artifact::forget(store, &owner.tenant, &left, now).await?;
             tokio::task::yield_now().await;
@@ -115,7 +115,7 @@ pub(crate) async fn remove(
         }
     }
     let last = commit(Batch::on(partition).with(own(Change::Remove))).await?;
-    Ok(if last { Removed::Rows(gone) } else { Removed::Awake })
+    Ok(if last { RemovalResult::Rows(gone) } else { RemovalResult::StillActive })
 }
 
 /// Takes a thread's states out of a store that does not keep the thread's own row. That one can only be looked at before
@@ -126,24 +126,24 @@ async fn remove_states(
     owner: &ThreadKey,
     kept: &[StateName],
     now: Timestamp,
-) -> Result<Removed, StoreError> {
+) -> Result<RemovalResult, StoreError> {
     let partition = Partition::from(owner);
     let mut gone = 0;
     for table in [Table::History, Table::Versions, Table::State] {
-        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
+        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
         loop {
             let page = store.scan(scan.clone(), now).await?;
-            let rows = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept));
+            let rows = page.rows.into_iter().filter(|(key, _)| !outlives_thread(key, kept));
             let mut batch = Batch::on(partition.clone());
-            batch.writes.extend(rows.map(|(key, row)| removal(table, key, row.seen)));
+            batch.writes.extend(rows.map(|(key, row)| removal_write(table, key, row.seen)));
             gone += batch.writes.len();
             if !batch.writes.is_empty() {
                 if book.stored(owner).await?.map(|(_, seen)| seen) != seen || book.knows(owner) {
-                    return Ok(Removed::Awake);
+                    return Ok(RemovalResult::StillActive);
                 }
                 match store.commit(batch, now).await {
                     Ok(_) => {}
-                    Err(StoreError::Conflict { .. }) => return Ok(Removed::Awake),
+                    Err(StoreError::Conflict { .. }) => return Ok(RemovalResult::StillActive),
                     Err(error) => return Err(error),
                 }
             }
@@ -153,7 +153,7 @@ async fn remove_states(
             }
         }
     }
-    Ok(Removed::Rows(gone))
+    Ok(RemovalResult::Rows(gone))
 }
 
 /// Whether this is a call that runs, here or on another node, or that somebody will close. Nobody ends one that cannot be
@@ -163,13 +163,13 @@ fn is_open((key, row): &(Key, Row)) -> bool {
 }
 
 /// Takes a row away as it was seen: what somebody has written since is not lost.
-fn removal(table: Table, key: Key, seen: Seen) -> Write {
+fn removal_write(table: Table, key: Key, seen: Seen) -> Write {
     let (expect, durability) = (Expect::Same(seen), Durability::KillSafe);
     Write { table, id: key.id, expect, change: Change::Remove, durability }
 }
 
 /// Whether a row belongs to a state that outlives its thread.
-fn is_kept(key: &Key, kept: &[StateName]) -> bool {
+fn outlives_thread(key: &Key, kept: &[StateName]) -> bool {
     matches!(key.table, Table::State | Table::Versions | Table::History)
         && key.id.split_once('/').is_some_and(|(state, _)| kept.iter().any(|name| name.as_str() == state))
 }

@@ -12,12 +12,12 @@ use smol_str::SmolStr;
 
 use super::{
     ToolHub,
-    thread_removal::{self, Removed},
+    thread_removal::{self, RemovalResult},
 };
 use crate::{
     engine::Engine,
     pipeline,
-    registry::Filter,
+    registry::ToolFilter,
     state::StateCleanup,
     statuses::Whose,
     threads::{ThreadContext, ThreadInfo, ThreadPage, Threads},
@@ -31,9 +31,9 @@ use toolhub_types::{
 };
 
 /// How long the sweeper rests at most.
-const SWEEP_AT_LEAST_EVERY: Duration = Duration::from_secs(6 * 3600);
+const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 /// How often a deletion begins again because the thread was written to meanwhile.
-const DELETE_TRIES: usize = 5;
+const MAX_DELETE_ATTEMPTS: usize = 5;
 
 /// Why a thread was not deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,8 +80,8 @@ impl ToolHub {
         let mut call = self.call(tool, serde_json::Value::Null).tenant(tenant.clone()).into_submission();
         call.call.head_mut().thread = Some(thread.clone());
         let known = &self.engine.services.known;
-        known.come_back(tenant, thread, call.call.arrived);
-        let _here = Here { engine: &self.engine, owner: ThreadKey::new(tenant, thread) };
+        known.come_back(tenant, thread, call.call.arrived_at);
+        let _here = ThreadActivityGuard { engine: &self.engine, owner: ThreadKey::new(tenant, thread) };
         Box::pin(pipeline::prepare(&self.engine, call)).await
     }
 
@@ -90,7 +90,10 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn create_thread(&self, tenant: &Tenant, id: Option<ThreadId>) -> Result<ThreadInfo, StoreError> {
-        self.engine.book.create(ThreadKey { tenant: tenant.clone(), thread: id.unwrap_or_else(ThreadId::mint) }).await
+        self.engine
+            .thread_store
+            .create(ThreadKey { tenant: tenant.clone(), thread: id.unwrap_or_else(ThreadId::mint) })
+            .await
     }
 
     /// Notes that somebody uses a thread without a call in it, such as by writing a state. One that is not there is made,
@@ -98,10 +101,10 @@ impl ToolHub {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn use_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<(), StoreError> {
+    pub async fn touch_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<(), StoreError> {
         let owner = ThreadKey::new(tenant, id);
-        if !self.engine.book.is_written(&owner) {
-            self.engine.book.create(owner).await?;
+        if !self.engine.thread_store.is_written(&owner) {
+            self.engine.thread_store.create(owner).await?;
         }
         self.engine.services.known.used(tenant, id, self.now());
         Ok(())
@@ -112,7 +115,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
-        self.engine.book.find(&ThreadKey::new(tenant, id)).await
+        self.engine.thread_store.find(&ThreadKey::new(tenant, id)).await
     }
 
     /// A tenant's threads by id, a page at a time; the first page without a cursor.
@@ -120,7 +123,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn threads(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
-        self.engine.book.list(tenant, after).await
+        self.engine.thread_store.list(tenant, after).await
     }
 
     /// Takes a thread away at once: its instances, its state, and every record of it. Says whether there was one. Questions
@@ -132,16 +135,16 @@ impl ToolHub {
     pub async fn delete_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<bool, ThreadError> {
         let owner = ThreadKey::new(tenant, id);
         let engine = &self.engine;
-        if engine.book.find(&owner).await?.is_none() {
+        if engine.thread_store.find(&owner).await?.is_none() {
             return Ok(false);
         }
-        for _ in 0..DELETE_TRIES {
+        for _ in 0..MAX_DELETE_ATTEMPTS {
             // Forgotten first: what is not known is not written down behind our back.
             if !engine.services.known.forget(&owner, Timestamp::from_millis(i64::MAX)) {
                 return Err(ThreadError::Busy(id.clone()));
             }
-            if let Removed::Rows(rows) = take_away(engine, &owner).await? {
-                gone(engine, &owner, "it was deleted", rows);
+            if let RemovalResult::Rows(rows) = remove_thread(engine, &owner).await? {
+                finish_removal(engine, &owner, "it was deleted", rows);
                 return Ok(true);
             }
         }
@@ -150,28 +153,28 @@ impl ToolHub {
 }
 
 /// Counts a visitor who is no call among those that run in a thread.
-struct Here<'a> {
+struct ThreadActivityGuard<'a> {
     engine: &'a Engine,
     owner: ThreadKey,
 }
 
-impl Drop for Here<'_> {
+impl Drop for ThreadActivityGuard<'_> {
     fn drop(&mut self) {
         self.engine.services.known.leave(&self.owner.tenant, &self.owner.thread);
     }
 }
 
 /// Sweeps threads that nobody has used for so long, for as long as the hub lives.
-pub(super) async fn sweep(hub: Weak<Engine>, idle: Duration) {
-    let rest = (idle / 8).clamp(Duration::from_millis(100), SWEEP_AT_LEAST_EVERY);
+pub(super) async fn sweep_idle_threads(hub: Weak<Engine>, idle: Duration) {
+    let rest = (idle / 8).clamp(Duration::from_millis(100), MAX_SWEEP_INTERVAL);
     loop {
         tokio::time::sleep(rest).await;
         let Some(engine) = hub.upgrade() else { return };
         let mut after = None;
         // A store that does not answer is asked again the next time.
-        while let Ok((old, next)) = engine.book.idle(after.take(), idle, engine.services.clock.now()).await {
+        while let Ok((old, next)) = engine.thread_store.idle(after.take(), idle, engine.services.clock.now()).await {
             for owner in old {
-                let _ = sweep_one(&engine, &owner, idle).await;
+                let _ = sweep_if_idle(&engine, &owner, idle).await;
                 tokio::task::yield_now().await;
             }
             match next {
@@ -183,40 +186,40 @@ pub(super) async fn sweep(hub: Weak<Engine>, idle: Duration) {
 }
 
 /// Sweeps a thread that the store takes for idle, unless this node knows better or something in it still waits.
-async fn sweep_one(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) -> Result<(), StoreError> {
+async fn sweep_if_idle(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) -> Result<(), StoreError> {
     let services = &engine.services;
     let now = services.clock.now();
     if services.rooms.in_use(owner) || services.known.is_running(owner) {
         return Ok(());
     }
-    if thread_removal::is_held(&*services.store, owner, now).await? || !services.known.forget(owner, now - idle) {
+    if thread_removal::has_open_work(&*services.store, owner, now).await? || !services.known.forget(owner, now - idle) {
         return Ok(());
     }
     let reason = "it was idle";
-    if let Removed::Rows(rows) = take_away(engine, owner).await? {
-        gone(engine, owner, reason, rows);
+    if let RemovalResult::Rows(rows) = remove_thread(engine, owner).await? {
+        finish_removal(engine, owner, reason, rows);
     }
     Ok(())
 }
 
-async fn take_away(engine: &Engine, owner: &ThreadKey) -> Result<Removed, StoreError> {
+async fn remove_thread(engine: &Engine, owner: &ThreadKey) -> Result<RemovalResult, StoreError> {
     let services = &engine.services;
     services.rooms.clear(owner, None, "the thread was swept").await;
     if let Some(plain) = &engine.batched_records {
         // Otherwise they would be written after the thread is gone.
         plain.flush(&engine.runtime).await;
     }
-    let tools = engine.registry.snapshot().list(&Filter::default());
+    let tools = engine.registry.snapshot().list(&ToolFilter::default());
     let kept = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
     let kept: Vec<StateName> = kept.flat_map(|tool| tool.state.names.clone()).collect();
     let other = services.state.homes().elsewhere();
-    thread_removal::remove(&engine.book, (&*services.store, &other), owner, &kept, services.clock.now()).await
+    thread_removal::remove(&engine.thread_store, (&*services.store, &other), owner, &kept, services.clock.now()).await
 }
 
 /// What this node remembers of the thread goes too, and listeners are told.
-fn gone(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows: usize) {
+fn finish_removal(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows: usize) {
     let ThreadKey { tenant, thread } = owner;
-    for tool in engine.registry.snapshot().list(&Filter::default()) {
+    for tool in engine.registry.snapshot().list(&ToolFilter::default()) {
         engine.statuses.forget(&Whose::thread(&tool.definition.name, tenant, thread));
     }
     engine.services.state.forget_connections(owner);

@@ -121,7 +121,7 @@ impl CallRecord {
             caller: head.caller.clone(),
             thread: head.thread.clone(),
             run: head.run,
-            key: head.key.clone(),
+            key: head.idempotency_key.clone(),
             arguments,
             status: Status::Executing,
             approval: None,

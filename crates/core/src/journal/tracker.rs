@@ -233,7 +233,7 @@ impl CallTracker {
             status: stage.status,
             approval: stage.asked,
             external_until: stage.external_until,
-            ..CallRecord::opened(&self.head, tool, stage.arguments.clone(), self.head.arrived)
+            ..CallRecord::opened(&self.head, tool, stage.arguments.clone(), self.head.arrived_at)
         })
     }
 

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Done, Opened, Slot, admission, deadline, output, outside, state_locks, ticket::Ticket};
+use super::{CallSlot, Done, Opened, admission, deadline, external, output, state_locks, ticket::Ticket};
 use crate::{
     execution::{CallContext, CallEnvelope, Job, Reply, Times},
     journal::OpenCall,
@@ -29,97 +29,102 @@ use toolhub_types::{
 };
 
 /// A call whose tool is being tried. Lent to the waiting, not given: what is given away is copied on the way.
-pub(super) struct Trying {
+pub(super) struct Executing {
     context: CallContext,
-    slot: Slot,
-    standing: Option<Box<Standing>>,
+    slot: CallSlot,
+    probe_guard: Option<Box<Standing>>,
     record: Option<Box<OpenCall>>,
 }
 
 /// A call whose tool must run once more, because the states it changed were changed by somebody else.
-pub(super) struct Again {
+pub(super) struct Rerun {
     pub(super) context: CallContext,
-    pub(super) slot: Slot,
+    pub(super) slot: CallSlot,
     pub(super) record: Option<Box<OpenCall>>,
 }
 
 /// The tool's time begins.
-pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Trying {
-    let Opened { envelope, slot, token, standing, record } = opened;
+pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Executing {
+    let Opened { envelope, slot, rate_permit: token, probe_guard: standing, record } = opened;
     let taken = token.spend().filter(|_| record.is_none() && standing.is_none());
     // Where nothing could wait since the rate was asked, the clock was read a moment ago.
     let now = taken.unwrap_or_else(|| services.clock.instant());
-    ticket.begin(now);
-    let times = Times { began: now, deadline: deadline(&envelope, now) };
-    let context = CallContext::new(envelope, times, slot.watch());
-    Trying { context, slot, standing, record }
+    ticket.mark_started(now);
+    let times = Times { started_at: now, deadline: deadline(&envelope, now) };
+    let context = CallContext::new(envelope, times, slot.downgrade());
+    Executing { context, slot, probe_guard: standing, record }
 }
 
 /// Runs the tool, and again where that is safe and may help.
-pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
+pub(super) async fn run(
+    services: &Services,
+    trying: &mut Executing,
+    ticket: &mut Ticket<'_>,
+) -> Result<Reply, ToolError> {
     if trying.context.envelope().call.external.is_some() {
-        let result = Box::pin(outside::wait(&trying.context, ticket)).await;
-        trying.slot.give_back();
+        let result = Box::pin(external::wait_for_report(&trying.context, ticket)).await;
+        trying.slot.release();
         return result;
     }
     let result = attempt(&trying.context, ticket).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
-    trying.slot.give_back();
+    trying.slot.release();
     // A probe is one try: a tool that may be broken is not asked three times whether it is.
-    let probes = trying.standing.as_ref().is_some_and(|standing| standing.probes());
+    let probes = trying.probe_guard.as_ref().is_some_and(|standing| standing.probes());
     match result {
-        Err(failed) if !probes && may_try_again(trying.context.envelope(), &failed) => {
-            Box::pin(try_again(services, trying, failed, ticket)).await
+        Err(failed) if !probes && is_retryable(trying.context.envelope(), &failed) => {
+            Box::pin(run_retries(services, trying, failed, ticket)).await
         }
         result => result,
     }
 }
 
-impl Trying {
+impl Executing {
     /// Once more, with the states as they are now. The call has its slot again.
-    pub(super) fn once_more(services: &Services, again: Again, standing: Option<Box<Standing>>) -> Self {
-        let Again { context, slot, record } = again;
-        let times = Times { began: services.clock.instant(), deadline: context.deadline() };
-        let context = CallContext::new(context.envelope().clone(), times, slot.watch());
-        Self { context, slot, standing, record }
+    pub(super) fn rerun(services: &Services, again: Rerun, standing: Option<Box<Standing>>) -> Self {
+        let Rerun { context, slot, record } = again;
+        let times = Times { started_at: services.clock.instant(), deadline: context.deadline() };
+        let context = CallContext::new(context.envelope().clone(), times, slot.downgrade());
+        Self { context, slot, probe_guard: standing, record }
     }
 
     /// The tool has stopped.
     pub(super) fn done(self, result: Result<Reply, ToolError>) -> Done {
-        let Self { context, standing, record, .. } = self;
-        let effect = effect(context.envelope().tool.definition.annotations.read_only, &result);
-        Done { context, standing, record, result, effect, withheld: None }
+        let Self { context, probe_guard: standing, record, .. } = self;
+        let effect = effect_of(context.envelope().tool.definition.annotations.read_only, &result);
+        Done { context, probe_guard: standing, record, result, effect, hook_error: None }
     }
 }
 
 /// Whether a failure is of the sort that is tried again at all; most are not.
-fn may_try_again(envelope: &CallEnvelope, failed: &ToolError) -> bool {
+fn is_retryable(envelope: &CallEnvelope, failed: &ToolError) -> bool {
     let limits = &envelope.tool.limits;
     let retryable = failed.retryable.unwrap_or(failed.kind.row().retryable);
     // Without a time of its own for each attempt, a timeout means that there is no time left, unless whoever raised it says
     // that it was another one. And what cannot be stopped may still be at work: a second one beside it would be two.
     let over = failed.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none() && failed.retryable.is_none();
     let still_at_it = failed.kind == ErrorKind::Timeout && !envelope.tool.executor.stops_when_dropped();
-    tries(envelope) > 1 && retryable && !over && !still_at_it && !envelope.call.is_cancelled()
+    max_attempts(envelope) > 1 && retryable && !over && !still_at_it && !envelope.call.is_cancelled()
 }
 
 /// How often the tool is tried at most, counting the first time.
-fn tries(envelope: &CallEnvelope) -> u32 {
+fn max_attempts(envelope: &CallEnvelope) -> u32 {
     envelope.call.retries.map_or(envelope.tool.limits.retry.attempts, |again| again.saturating_add(1))
 }
 
 /// Tries again until it works, time or patience is over, or the budget is used up. No slot is held while it waits.
-async fn try_again(
+async fn run_retries(
     services: &Services,
-    trying: &mut Trying,
+    trying: &mut Executing,
     mut failed: ToolError,
     ticket: &mut Ticket<'_>,
 ) -> Result<Reply, ToolError> {
     loop {
         let (envelope, deadline) = (trying.context.envelope(), trying.context.deadline());
-        let desk = &envelope.tool.desk;
-        let Some(wait) = wait_for_next(services, envelope, &failed, deadline, ticket) else { return Err(failed) };
-        if !may_try_again(envelope, &failed) || !desk.budget.may_retry(services.clock.instant(), desk.meter.calls() + 1)
+        let desk = &envelope.tool.runtime;
+        let Some(wait) = retry_delay(services, envelope, &failed, deadline, ticket) else { return Err(failed) };
+        if !is_retryable(envelope, &failed)
+            || !desk.retry_budget.try_withdraw(services.clock.instant(), desk.meter.calls() + 1)
         {
             return Err(failed);
         }
@@ -132,18 +137,18 @@ async fn try_again(
             }
         };
         if cancelled {
-            return Err(cancelled_between(&failed));
+            return Err(cancelled_between_attempts(&failed));
         }
-        let Ok(slot) = admission::place_again(services, envelope, deadline).await else {
+        let Ok(slot) = admission::reacquire_slot(services, envelope, deadline).await else {
             // Refused a slot, the call ends with the failure it had: that says more than "busy".
-            return Err(if envelope.call.is_cancelled() { cancelled_between(&failed) } else { failed });
+            return Err(if envelope.call.is_cancelled() { cancelled_between_attempts(&failed) } else { failed });
         };
         desk.meter.retried();
-        let times = Times { began: services.clock.instant(), deadline };
-        trying.context = CallContext::new(envelope.clone(), times, slot.watch());
+        let times = Times { started_at: services.clock.instant(), deadline };
+        trying.context = CallContext::new(envelope.clone(), times, slot.downgrade());
         trying.slot = slot;
         let result = attempt(&trying.context, ticket).await;
-        trying.slot.give_back();
+        trying.slot.release();
         match result {
             Err(mut again) => {
                 // Nothing done this time does not undo what an earlier attempt may have done.
@@ -157,12 +162,12 @@ async fn try_again(
     }
 }
 
-fn cancelled_between(failed: &ToolError) -> ToolError {
+fn cancelled_between_attempts(failed: &ToolError) -> ToolError {
     let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
     ToolError { effect: failed.effect, ..end }
 }
 
-fn wait_for_next(
+fn retry_delay(
     services: &Services,
     envelope: &CallEnvelope,
     failed: &ToolError,
@@ -177,26 +182,26 @@ fn wait_for_next(
     };
     let left = deadline.saturating_duration_since(services.clock.instant());
     let may_repeat = annotations.read_only || annotations.idempotent;
-    let retry = Retry { attempts: tries(envelope), ..envelope.tool.limits.retry.clone() };
+    let retry = Retry { attempts: max_attempts(envelope), ..envelope.tool.limits.retry.clone() };
     next_try(&retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
 }
 
 /// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
 async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
-    ticket.attempt();
+    ticket.count_attempt();
     let result = {
         let work = pin!(execute(context));
-        caught(work).await
+        catch_panic(work).await
     };
     let result = result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
     if result.is_err() {
-        context.desk().release();
+        context.checkouts().release();
     }
     result
 }
 
 /// Waits for work that may panic. It is not moved: what travels here is large, and would be copied.
-pub(super) async fn caught<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
+pub(super) async fn catch_panic<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),
@@ -210,17 +215,19 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
         return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
     }
     let job = Job { tool: &envelope.tool.definition, arguments: &envelope.call.arguments, context };
-    let unwanted = Unwanted(Some(context));
+    let unwanted = CancelToolOnDrop(Some(context));
     let work = envelope.tool.executor.execute(job);
     let writes = !envelope.tool.state.names.is_empty() && !envelope.tool.definition.annotations.read_only;
-    let work = if writes { state_locks::alone(context, work) } else { work };
-    let result = within(work, context).await.map_err(|cut| if context.waits() { not_begun(cut) } else { cut })?;
+    let work = if writes { state_locks::with_write_locks(context, work) } else { work };
+    let result = with_deadline(work, context)
+        .await
+        .map_err(|cut| if context.is_waiting_to_start() { not_started(cut) } else { cut })?;
     unwanted.disarm();
-    result.map(|reply| with_attached(reply, context))
+    result.map(|reply| with_attachments(reply, context))
 }
 
 /// A call that was cut off while it waited for its turn or its state: its tool has not begun.
-fn not_begun(cut: ToolError) -> ToolError {
+fn not_started(cut: ToolError) -> ToolError {
     let error = match cut.kind {
         ErrorKind::Timeout => ToolError::of(cut.kind, "the time was up before the tool could begin"),
         _ => cut,
@@ -230,21 +237,24 @@ fn not_begun(cut: ToolError) -> ToolError {
 
 /// Waits for the work, the caller's cancel or the end of time, whichever is first. Work that is done at the same
 /// moment wins.
-async fn within<T>(work: impl Future<Output = T>, context: &CallContext) -> Result<T, ToolError> {
+async fn with_deadline<T>(work: impl Future<Output = T>, context: &CallContext) -> Result<T, ToolError> {
     let mut work = pin!(work);
     // Most tools are done at once. They need neither a timer nor a place in anybody's list.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return Ok(done);
     }
-    Box::pin(wait(work, context)).await
+    Box::pin(wait_until_deadline(work, context)).await
 }
 
 /// The same for work that takes its time.
-async fn wait<T>(mut work: Pin<&mut impl Future<Output = T>>, context: &CallContext) -> Result<T, ToolError> {
-    let (envelope, began) = (context.envelope(), context.began());
+async fn wait_until_deadline<T>(
+    mut work: Pin<&mut impl Future<Output = T>>,
+    context: &CallContext,
+) -> Result<T, ToolError> {
+    let (envelope, began) = (context.envelope(), context.started_at());
     let own = envelope.tool.limits.attempt_timeout.map(|time| clock::after(began, time));
     let deadline = own.map_or(context.deadline(), |own| own.min(context.deadline()));
-    let _with_the_tool = InFlight::begin(&envelope.tool.desk.meter);
+    let _with_the_tool = InFlight::begin(&envelope.tool.runtime.meter);
     let idle = envelope.tool.limits.idle_timeout;
     let due = |since: Instant| idle.map_or(deadline, |idle| clock::after(since, idle).min(deadline));
     let mut timer = pin!(tokio::time::sleep_until(due(began)));
@@ -264,10 +274,10 @@ async fn wait<T>(mut work: Pin<&mut impl Future<Output = T>>, context: &CallCont
         }
         while timer.as_mut().poll(cx).is_ready() {
             let at = timer.deadline();
-            let next = due(context.last_heard().unwrap_or(began));
+            let next = due(context.last_progress_at().unwrap_or(began));
             if next <= at {
                 let absolute = at >= deadline;
-                return Poll::Ready(Err(late(envelope, absolute, deadline.saturating_duration_since(began))));
+                return Poll::Ready(Err(timeout_error(envelope, absolute, deadline.saturating_duration_since(began))));
             }
             // The tool has said something meanwhile.
             timer.as_mut().reset(next);
@@ -277,7 +287,7 @@ async fn wait<T>(mut work: Pin<&mut impl Future<Output = T>>, context: &CallCont
     .await
 }
 
-fn late(envelope: &CallEnvelope, absolute: bool, time: Duration) -> ToolError {
+fn timeout_error(envelope: &CallEnvelope, absolute: bool, time: Duration) -> ToolError {
     let limits = &envelope.tool.limits;
     let text = match limits.idle_timeout {
         Some(idle) if !absolute => format!("the tool said nothing for {idle:?}"),
@@ -290,13 +300,13 @@ fn late(envelope: &CallEnvelope, absolute: bool, time: Duration) -> ToolError {
     if by_caller { late.uncounted() } else { late }
 }
 
-fn with_attached(mut reply: Reply, context: &CallContext) -> Reply {
-    output::add(&mut reply, context.take_attached());
+fn with_attachments(mut reply: Reply, context: &CallContext) -> Reply {
+    output::append_content(&mut reply, context.take_attachments());
     reply
 }
 
 /// What an execution did to the world, as far as its end tells.
-fn effect(read_only: bool, result: &Result<Reply, ToolError>) -> Effect {
+fn effect_of(read_only: bool, result: &Result<Reply, ToolError>) -> Effect {
     match result {
         _ if read_only => Effect::None,
         Ok(_) => Effect::Done,
@@ -316,18 +326,18 @@ pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
 
 /// Tells the tool that nobody waits any more, however the waiting ended: the time is up, the call was cancelled, or
 /// the caller dropped everything. Work it gave to others can listen for that.
-struct Unwanted<'a>(Option<&'a CallContext>);
+struct CancelToolOnDrop<'a>(Option<&'a CallContext>);
 
-impl Unwanted<'_> {
+impl CancelToolOnDrop<'_> {
     fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unwanted<'_> {
+impl Drop for CancelToolOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(context) = self.0 {
-            context.stop();
+            context.cancel_tool();
         }
     }
 }

@@ -18,20 +18,20 @@ use toolhub_types::{ids::ThreadId, outcome::Outcome, tool::DependsOn};
 
 /// Runs the calls of one step. The outcomes are in the order of the calls.
 pub(crate) async fn run_batch(engine: &Arc<Engine>, mut calls: Vec<Submission>, hear: Option<Hear>) -> Vec<Outcome> {
-    let tools: Vec<Option<Arc<Tool>>> = calls.iter().map(|call| find(&engine.registry.snapshot(), call)).collect();
-    share_a_thread(&mut calls, &tools);
+    let tools: Vec<Option<Arc<Tool>>> = calls.iter().map(|call| find_tool(&engine.registry.snapshot(), call)).collect();
+    assign_shared_thread(&mut calls, &tools);
     let step = Step::new(plan(&calls, &tools), hear);
     let mut waiting: Vec<Option<Submission>> = calls.into_iter().map(Some).collect();
     let mut outcomes: Vec<Option<Outcome>> = waiting.iter().map(|_| None).collect();
     // Before the calls, so that it is dropped after them: those that are cancelled with the step know it by then.
-    let _order = Order(&step);
+    let _order = StepGuard(&step);
     let mut running = FuturesUnordered::new();
     loop {
         let mut changed = pin!(step.changed.notified());
         changed.as_mut().enable();
         for at in step.begin_ready() {
             if let Some(mut call) = waiting[at].take() {
-                call.member = Some(Member { at, step: step.clone() });
+                call.step_call = Some(Member { at, step: step.clone() });
                 running.push(async move { (at, launch::run(engine, call).await) });
             }
         }
@@ -47,9 +47,9 @@ pub(crate) async fn run_batch(engine: &Arc<Engine>, mut calls: Vec<Submission>, 
 }
 
 /// Keeps the order of a step for as long as somebody waits for it.
-struct Order<'a>(&'a Step);
+struct StepGuard<'a>(&'a Step);
 
-impl Drop for Order<'_> {
+impl Drop for StepGuard<'_> {
     /// A call that goes on without its caller would wait for ever for its turn: nobody hears any more that others end.
     fn drop(&mut self) {
         self.0.with(Plan::give_up);
@@ -57,7 +57,7 @@ impl Drop for Order<'_> {
     }
 }
 
-fn find(now: &Tools, submission: &Submission) -> Option<Arc<Tool>> {
+fn find_tool(now: &Tools, submission: &Submission) -> Option<Arc<Tool>> {
     submission.offer.as_deref().unwrap_or(now).get(&submission.call.tool).cloned()
 }
 
@@ -79,7 +79,7 @@ fn plan(calls: &[Submission], tools: &[Option<Arc<Tool>>]) -> Plan {
 }
 
 /// Calls of one step that name no thread belong to the same conversation, if any of them needs one.
-fn share_a_thread(calls: &mut [Submission], tools: &[Option<Arc<Tool>>]) {
+fn assign_shared_thread(calls: &mut [Submission], tools: &[Option<Arc<Tool>>]) {
     let needs = calls
         .iter()
         .zip(tools)

@@ -13,62 +13,63 @@ use crate::result_cache::Answer;
 use crate::result_cache::Fingerprint;
 use crate::{
     engine::Engine,
-    execution::{Base, CallContext, CallEnvelope, Reply, Slot, Times},
+    execution::{CallContext, CallEnvelope, CallSlot, EvidenceDemand, Reply, Times},
     services::Services,
 };
 use toolhub_types::{content::Content, effect::Effect, error::CallError, outcome::Outcome};
 
 /// Whether the answer is known.
-pub(super) enum Known {
+pub(super) enum CacheLookup {
     /// It is.
-    Yes(Box<Outcome>),
+    Hit(Box<Outcome>),
     /// It is not.
-    No(Allowed),
+    Miss(Allowed),
 }
 
-pub(super) async fn look(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<Known, CallError> {
+pub(super) async fn lookup(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<CacheLookup, CallError> {
     if allowed.0.tool.limits.cache.is_none() {
-        return Ok(Known::No(allowed));
+        return Ok(CacheLookup::Miss(allowed));
     }
-    Box::pin(look_up(engine, allowed, ticket)).await
+    Box::pin(search(engine, allowed, ticket)).await
 }
 
 /// Gives an answer again.
-async fn give(services: &Services, envelope: CallEnvelope, answer: &Answer, ticket: &Ticket<'_>) -> Outcome {
+async fn serve_cached(services: &Services, envelope: CallEnvelope, answer: &Answer, ticket: &Ticket<'_>) -> Outcome {
     let reply = Reply { output: answer.output.clone(), content: answer.content.clone() };
     let now = services.clock.instant();
-    let context = CallContext::new(envelope, Times { began: now, deadline: now }, Slot::default().watch());
+    let context = CallContext::new(envelope, Times { started_at: now, deadline: now }, CallSlot::default().downgrade());
     let (effect, result) = (Effect::None, Ok(reply));
-    let mut done = Done { context, standing: None, record: None, result, effect, withheld: None };
+    let mut done = Done { context, probe_guard: None, record: None, result, effect, hook_error: None };
     if let Some(asking) = hooks::after(&mut done) {
         asking.await;
     }
     if let Some(cutting) = output::limit(services, &mut done) {
         cutting.await;
     }
-    let reply = done.result.ok().filter(|_| done.withheld.is_none()).unwrap_or_default();
-    let error = done.withheld.map(|why| *why);
+    let reply = done.result.ok().filter(|_| done.hook_error.is_none()).unwrap_or_default();
+    let error = done.hook_error.map(|why| *why);
     if let Some(error) = &error {
-        done.context.envelope().tool.desk.meter.refused(error.kind);
+        done.context.envelope().tool.runtime.meter.refused(error.kind);
     }
-    Outcome { cached: true, ..ticket.ended(Effect::None, reply.output, reply.content, error) }
+    Outcome { cached: true, ..ticket.outcome(Effect::None, reply.output, reply.content, error) }
 }
 
-async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<Known, CallError> {
+async fn search(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<CacheLookup, CallError> {
     let Allowed(mut envelope) = allowed;
     // What somebody outside says is said to this call alone.
     let outside = envelope.call.external.is_some();
-    let keyed = envelope.call.key.is_some() || envelope.permit().is_some() || envelope.runs_again() || outside;
-    if keyed || (envelope.base != Base::No && envelope.call.thread.is_some()) {
-        return Ok(Known::No(Allowed(envelope)));
+    let keyed =
+        envelope.call.idempotency_key.is_some() || envelope.approval().is_some() || envelope.is_rerun() || outside;
+    if keyed || (envelope.evidence_demand != EvidenceDemand::None && envelope.call.thread.is_some()) {
+        return Ok(CacheLookup::Miss(Allowed(envelope)));
     }
     let fingerprint = fingerprint(&engine.services, &envelope).await?;
     let now = engine.services.clock.instant();
     if let Some(answer) = engine.scheduler.result_cache.get(&fingerprint, now) {
-        return Ok(Known::Yes(Box::new(give(&engine.services, envelope, &answer, ticket).await)));
+        return Ok(CacheLookup::Hit(Box::new(serve_cached(&engine.services, envelope, &answer, ticket).await)));
     }
-    envelope.extras_mut().keep_as = Some(fingerprint);
-    Ok(Known::No(Allowed(envelope)))
+    envelope.extras_mut().cache_key = Some(fingerprint);
+    Ok(CacheLookup::Miss(Allowed(envelope)))
 }
 
 /// What tells one answer from another: for a tool that remembers, also what it remembers.
@@ -84,10 +85,10 @@ async fn fingerprint(services: &Services, envelope: &CallEnvelope) -> Result<Fin
 }
 
 /// Keeps a good answer.
-pub(super) fn keep(engine: &Engine, done: &Done) {
+pub(super) fn store_result(engine: &Engine, done: &Done) {
     let Engine { registry, scheduler, services, .. } = engine;
     let envelope = done.context.envelope();
-    let keep_as = envelope.extras.as_ref().and_then(|extras| extras.keep_as.as_ref());
+    let keep_as = envelope.extras.as_ref().and_then(|extras| extras.cache_key.as_ref());
     let (Some(fingerprint), Some(time), Ok(reply)) = (keep_as, envelope.tool.limits.cache, &done.result) else {
         return;
     };
@@ -97,7 +98,7 @@ pub(super) fn keep(engine: &Engine, done: &Done) {
         .find(&envelope.tool.definition.name)
         .is_some_and(|(tool, _)| tool.registration == envelope.tool.registration);
     let points = reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. }));
-    if replaced || points || !output::fits(reply, &envelope.tool.limits) {
+    if replaced || points || !output::is_within_limits(reply, &envelope.tool.limits) {
         return;
     }
     let answer = Answer { output: reply.output.clone(), content: reply.content.clone() };

@@ -3,7 +3,7 @@
 //! In: what the tool did. Out: the outcome, committed where it must be. The tool's result is kept even when its state
 //! could not be: the world has changed, and the caller must know.
 
-mod book;
+mod commit_plan;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,18 +11,18 @@ use futures_core::future::BoxFuture;
 
 use super::{
     Done, admission,
-    attempts::{Again, panic_text},
+    attempts::{Rerun, panic_text},
     ticket::Ticket,
     validate,
 };
 use crate::{
     engine::Engine,
-    execution::{Base, CallContext, CallEnvelope, Reply},
+    execution::{CallContext, CallEnvelope, EvidenceDemand, Reply},
     journal::OpenCall,
     state::Drafts,
     statuses::Whose,
 };
-use book::{Book, Unsettled};
+use commit_plan::{CommitError, CommitPlan};
 use toolhub_types::{
     error::{CallError, ErrorKind, ToolError},
     outcome::Outcome,
@@ -33,23 +33,23 @@ use toolhub_types::{
 #[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
 pub(super) enum Closing<'a> {
     Closed(Outcome),
-    Committing(BoxFuture<'a, Box<End>>),
+    Committing(BoxFuture<'a, Box<CloseResult>>),
 }
 
 /// What came of the closing.
 #[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
-pub(super) enum End {
+pub(super) enum CloseResult {
     Closed(Outcome),
     /// Nothing was committed: somebody else changed the states, and the tool may run once more.
-    Again(Again),
+    Rerun(Rerun),
 }
 
 pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) -> Closing<'a> {
-    let Done { context, record, result, effect, withheld, .. } = done;
+    let Done { context, record, result, effect, hook_error: withheld, .. } = done;
     let envelope = context.envelope();
     let (reply, error, drafts) = match (result, withheld) {
         // What the tool did stays done, and what it remembers of it too; only nobody sees what it said.
-        (Ok(_), Some(why)) => match drafts(&context) {
+        (Ok(_), Some(why)) => match collect_drafts(&context) {
             (drafts, None) => (Reply::default(), Some(*why), drafts),
             (drafts, Some(unsaved)) => {
                 let both = format!("{}; {}", why.operator, unsaved.operator);
@@ -57,34 +57,34 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
             }
         },
         (Ok(reply), None) => {
-            let (drafts, unsaved) = drafts(&context);
-            (reply, unsaved.map(|unsaved| explained(envelope, unsaved)), drafts)
+            let (drafts, unsaved) = collect_drafts(&context);
+            (reply, unsaved.map(|unsaved| to_call_error(envelope, unsaved)), drafts)
         }
         // A failure may tell as much as a result. That the caller cancelled tells nothing.
         (Err(failed), Some(mut why)) if failed.kind != ErrorKind::Cancelled => {
-            why.counts = explained(envelope, failed).counts;
-            (Reply::default(), Some(*why), context.desk().unchanged())
+            why.counts = to_call_error(envelope, failed).counts;
+            (Reply::default(), Some(*why), context.checkouts().unchanged())
         }
-        (Err(failed), _) => (Reply::default(), Some(explained(envelope, failed)), context.desk().unchanged()),
+        (Err(failed), _) => (Reply::default(), Some(to_call_error(envelope, failed)), context.checkouts().unchanged()),
     };
-    let outcome = ticket.ended(effect, reply.output, reply.content, error);
-    let proves = outcome.is_success() && envelope.base != Base::No;
+    let outcome = ticket.outcome(effect, reply.output, reply.content, error);
+    let proves = outcome.is_success() && envelope.evidence_demand != EvidenceDemand::None;
     if record.is_none() && drafts.list.iter().all(|draft| draft.text.is_none()) && !proves {
-        count(engine, envelope, &outcome);
+        count_end(engine, envelope, &outcome);
         if let Some(plain) = &engine.batched_records {
             plain.note(context, &outcome);
         }
         return Closing::Closed(outcome);
     }
-    Closing::Committing(Box::pin(settle(engine, context, record, (outcome, drafts), ticket)))
+    Closing::Committing(Box::pin(commit_end(engine, context, record, (outcome, drafts), ticket)))
 }
 
 /// Counts a call that has ended, and remembers that the tool did well for those who ask about its status.
-fn count(engine: &Engine, envelope: &CallEnvelope, outcome: &Outcome) {
-    let desk = &envelope.tool.desk;
+fn count_end(engine: &Engine, envelope: &CallEnvelope, outcome: &Outcome) {
+    let desk = &envelope.tool.runtime;
     desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
     if outcome.is_success() {
-        desk.succeeded.note(outcome.ended_at);
+        desk.last_success.note(outcome.ended_at);
         if let Some(thread) = &envelope.call.thread {
             let whose = Whose::thread(&envelope.tool.definition.name, &envelope.call.tenant, thread);
             engine.statuses.successes.note(whose, outcome.ended_at);
@@ -93,40 +93,40 @@ fn count(engine: &Engine, envelope: &CallEnvelope, outcome: &Outcome) {
 }
 
 /// Commits the end of a call that has something to commit.
-async fn settle(
+async fn commit_end(
     engine: &Engine,
     context: CallContext,
     record: Option<Box<OpenCall>>,
     (mut outcome, mut drafts): (Outcome, Drafts),
     ticket: &Ticket<'_>,
-) -> Box<End> {
+) -> Box<CloseResult> {
     let (envelope, services) = (context.envelope(), &engine.services);
     // Kept with the answer, and told again with it.
     let changed = drafts.list.iter().filter(|draft| draft.text.is_some());
     outcome.durability = changed.map(|draft| services.state.durability(&draft.context)).max().unwrap_or_default();
-    let book = Book::of(engine, envelope, record.as_deref());
+    let book = CommitPlan::new(engine, envelope, record.as_deref());
     let mut recorded = true;
-    let outcome = match book.settle(&outcome, &mut drafts).await {
+    let outcome = match book.commit_all(&outcome, &mut drafts).await {
         Ok(has_record) => {
             recorded = has_record;
             outcome
         }
-        Err(Unsettled::Because(error)) if error.kind == ErrorKind::Interrupted => {
-            book.as_recorded(outcome, error, ticket).await
+        Err(CommitError::Failed(error)) if error.kind == ErrorKind::Interrupted => {
+            book.recorded_outcome(outcome, error, ticket).await
         }
-        Err(Unsettled::Because(error)) => book.without_state(outcome, error, &mut drafts, ticket).await,
-        Err(Unsettled::RunAgain) => {
+        Err(CommitError::Failed(error)) => book.close_without_state(outcome, error, &mut drafts, ticket).await,
+        Err(CommitError::Rerun) => {
             // Others may write meanwhile; who comes first is whose turn it is.
             drafts.release();
-            let slot = admission::place_again(services, envelope, context.deadline()).await;
+            let slot = admission::reacquire_slot(services, envelope, context.deadline()).await;
             // A tool that never waits would never find out that its time is up.
             let in_time = !envelope.call.is_cancelled() && services.clock.instant() < context.deadline();
             match slot {
-                Ok(slot) if in_time => return Box::new(End::Again(Again { context, slot, record })),
+                Ok(slot) if in_time => return Box::new(CloseResult::Rerun(Rerun { context, slot, record })),
                 _ => {
                     let error = CallError::new(ErrorKind::StateConflict)
                         .operator("others wrote the state until there was no time left to run once more");
-                    book.without_state(outcome, error, &mut drafts, ticket).await
+                    book.close_without_state(outcome, error, &mut drafts, ticket).await
                 }
             }
         }
@@ -134,20 +134,20 @@ async fn settle(
     for draft in &drafts.list {
         services.state.settled(&envelope.call.tenant, &draft.context, &envelope.tool.state).await;
     }
-    count(engine, envelope, &outcome);
+    count_end(engine, envelope, &outcome);
     if let (false, Some(plain)) = (recorded, &engine.batched_records) {
         plain.note(context, &outcome);
     }
-    Box::new(End::Closed(outcome))
+    Box::new(CloseResult::Closed(outcome))
 }
 
 /// The states the tool has changed, and why they cannot be committed. Writing them down is the author's code, and may panic.
-fn drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
-    if context.desk().is_untouched() {
+fn collect_drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
+    if context.checkouts().is_untouched() {
         return (Drafts::default(), None);
     }
     let mut unsaved = None;
-    let mut drafts = context.desk().cleared(|parked| {
+    let mut drafts = context.checkouts().cleared(|parked| {
         let written = catch_unwind(AssertUnwindSafe(|| parked.changed()))
             .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
         written.unwrap_or_else(|error| {
@@ -166,11 +166,11 @@ fn drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
 }
 
 /// The failure of a tool as its caller sees it.
-pub(super) fn explained(envelope: &CallEnvelope, failed: ToolError) -> CallError {
+pub(super) fn to_call_error(envelope: &CallEnvelope, failed: ToolError) -> CallError {
     let error = if failed.problems.is_empty() {
         CallError::from(failed)
     } else {
-        validate::invalid(&envelope.tool.definition.name, failed.problems)
+        validate::invalid_arguments(&envelope.tool.definition.name, failed.problems)
     };
     error.shortened(envelope.tool.limits.text)
 }

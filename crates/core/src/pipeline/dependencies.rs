@@ -7,7 +7,7 @@
 use super::Found;
 use crate::{
     engine::Engine,
-    execution::{Base, CallEnvelope},
+    execution::{CallEnvelope, EvidenceDemand},
     journal::Journal,
     services::Services,
 };
@@ -21,22 +21,22 @@ use toolhub_types::{
 };
 
 pub(super) async fn check(journal: &Journal, services: &Services, found: &Found) -> Result<(), CallError> {
-    if found.0.tool.definition.depends_on.is_empty() || found.0.runs_again() {
+    if found.0.tool.definition.depends_on.is_empty() || found.0.is_rerun() {
         return Ok(());
     }
-    Box::pin(look(journal, services, &found.0)).await
+    Box::pin(check_evidence(journal, services, &found.0)).await
 }
 
-async fn look(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
+async fn check_evidence(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
     // Door 1 has given every dependent call a thread.
     let Some(thread) = &envelope.call.thread else { return Ok(()) };
     let now = services.clock.now();
     let (evidence, _) = journal.evidence(&envelope.call.tenant, thread, now).await?;
     let missing = missing(&envelope.tool.definition.depends_on, &evidence, now);
-    if missing.is_empty() { Ok(()) } else { Err(not_yet(envelope, &missing)) }
+    if missing.is_empty() { Ok(()) } else { Err(not_met(envelope, &missing)) }
 }
 
-fn not_yet(envelope: &CallEnvelope, missing: &[Missing]) -> CallError {
+fn not_met(envelope: &CallEnvelope, missing: &[Missing]) -> CallError {
     let (tool, next) = (&envelope.tool.definition.name, next_step(missing, Language::English));
     let names = helpful(missing).iter().map(ToString::to_string).collect();
     CallError::new(ErrorKind::DependencyNotMet)
@@ -47,7 +47,7 @@ fn not_yet(envelope: &CallEnvelope, missing: &[Missing]) -> CallError {
 
 /// What a success proves to its thread.
 #[derive(Default)]
-pub(super) struct Proof {
+pub(super) struct EvidenceUpdate {
     /// The write that keeps it; none where nobody wants to know of it.
     pub(super) write: Option<Write>,
     before: Evidence,
@@ -55,22 +55,24 @@ pub(super) struct Proof {
 }
 
 /// What the success of this call proves.
-pub(super) async fn prove(engine: &Engine, envelope: &CallEnvelope) -> Result<Proof, StoreError> {
-    let (Some(thread), true) = (&envelope.call.thread, envelope.base != Base::No) else { return Ok(Proof::default()) };
+pub(super) async fn evidence_update(engine: &Engine, envelope: &CallEnvelope) -> Result<EvidenceUpdate, StoreError> {
+    let (Some(thread), true) = (&envelope.call.thread, envelope.evidence_demand != EvidenceDemand::None) else {
+        return Ok(EvidenceUpdate::default());
+    };
     let now = engine.services.clock.now();
     let (before, seen) = engine.journal.evidence(&envelope.call.tenant, thread, now).await?;
     let name = &envelope.tool.definition.name;
-    if envelope.base == Base::Once && before.of(name).is_some() {
-        return Ok(Proof::default());
+    if envelope.evidence_demand == EvidenceDemand::Once && before.of(name).is_some() {
+        return Ok(EvidenceUpdate::default());
     }
     let mut after = before.clone();
     after.add(name, now);
     let write = engine.journal.prove(&after, seen)?;
-    Ok(Proof { write: Some(write), before, after })
+    Ok(EvidenceUpdate { write: Some(write), before, after })
 }
 
 /// Tells which tools the thread may use now, because of what was proved.
-pub(super) fn tell(engine: &Engine, envelope: &CallEnvelope, proof: &Proof) {
+pub(super) fn emit_newly_available(engine: &Engine, envelope: &CallEnvelope, proof: &EvidenceUpdate) {
     let Engine { services, registry, statuses, .. } = engine;
     let (Some(_), Some(thread)) = (&proof.write, &envelope.call.thread) else { return };
     services.stirred.notify_one();
@@ -78,7 +80,7 @@ pub(super) fn tell(engine: &Engine, envelope: &CallEnvelope, proof: &Proof) {
         return;
     }
     let (tenant, now) = (&envelope.call.tenant, services.clock.now());
-    for tool in registry.snapshot().waiting_for(&envelope.tool.definition.name) {
+    for tool in registry.snapshot().dependents_of(&envelope.tool.definition.name) {
         let Definition { name, depends_on, .. } = &tool.definition;
         let waits = |evidence: &Evidence| !missing(depends_on, evidence, now).is_empty();
         let usable = || !matches!(statuses.admit(name, tenant, Some(thread)), Admission::Refuse { .. });

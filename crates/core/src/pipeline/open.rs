@@ -6,7 +6,7 @@
 
 use futures_core::future::BoxFuture;
 
-use super::{Allowed, Opened, Placed, interrupted, policy, replay, ticket::Ticket, time_limit};
+use super::{Allowed, Opened, Placed, interruption, policy, replay, ticket::Ticket, time_limit};
 use crate::{
     engine::Engine,
     execution::{CallEnvelope, Extras},
@@ -24,7 +24,7 @@ use toolhub_types::{
 };
 
 /// The opening record, as soon as it is written; none for a call that may be forgotten.
-pub(super) fn record<'a>(
+pub(super) fn write_record<'a>(
     engine: &'a Engine,
     placed: &'a Placed,
 ) -> Result<Option<BoxFuture<'a, Result<OpenCall, CallError>>>, CallError> {
@@ -32,22 +32,22 @@ pub(super) fn record<'a>(
     if envelope.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    if let Some(permit) = envelope.permit().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
-        let error = policy::too_late(&permit.approval, "was not used in time");
+    if let Some(permit) = envelope.approval().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
+        let error = policy::approval_expired(&permit.approval, "was not used in time");
         return Err(error.model("The approval of this call ran out before the call could start."));
     }
-    if let Some(left) = envelope.left_open() {
+    if let Some(left) = envelope.open_record() {
         return Ok(Some(Box::pin(take_over(engine, envelope, left))));
     }
-    let now = Stage { status: Status::Executing, approval: envelope.permit().map(|permit| permit.approval.id) };
-    Ok(if must_open(envelope) { Some(Box::pin(write(engine, envelope, now))) } else { None })
+    let now = OpenStage { status: Status::Executing, approval: envelope.approval().map(|permit| permit.approval.id) };
+    Ok(if needs_record(envelope) { Some(Box::pin(write_opening(engine, envelope, now))) } else { None })
 }
 
 /// From here on the call runs, and listeners know it.
 pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>, ticket: &mut Ticket<'_>) -> Opened {
-    let Placed { envelope, slot, token, standing } = placed;
+    let Placed { envelope, slot, rate_permit: token, probe_guard: standing } = placed;
     if let Some(approval) = record.as_ref().and_then(|open| open.record.approval) {
-        ticket.approved(approval);
+        ticket.set_approval(approval);
     }
     if let Some(tracker) = &envelope.tracker {
         // What was written ahead of it is this record now.
@@ -62,35 +62,35 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
         let news = News::ExecutionStarted { call_id, run_id, tool_name };
         services.events.tell_tenant(services.clock.now(), &envelope.call.tenant, envelope.call.thread.as_ref(), news);
     }
-    Opened { envelope, slot, token, standing, record: record.map(Box::new) }
+    Opened { envelope, slot, rate_permit: token, probe_guard: standing, record: record.map(Box::new) }
 }
 
 /// Writes a call down that waits for a person: nobody may be there when the answer comes, and the process may not be the same.
-pub(super) async fn ahead_of_the_answer(
+pub(super) async fn preopen_for_approval(
     engine: &Engine,
     envelope: CallEnvelope,
     approval: ApprovalId,
 ) -> Result<CallEnvelope, CallError> {
-    ahead(engine, envelope, Stage { status: Status::AwaitingApproval, approval: Some(approval) }).await
+    preopen(engine, envelope, OpenStage { status: Status::AwaitingApproval, approval: Some(approval) }).await
 }
 
 /// Writes a call down before it waits for its turn, unless that has been done.
-pub(super) async fn ahead_of_its_turn(engine: &Engine, allowed: Allowed) -> Result<Allowed, CallError> {
+pub(super) async fn preopen_for_queue(engine: &Engine, allowed: Allowed) -> Result<Allowed, CallError> {
     let Allowed(envelope) = allowed;
-    if envelope.left_open().is_some() {
+    if envelope.open_record().is_some() {
         return Ok(Allowed(envelope));
     }
     if envelope.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    let envelope = ahead(engine, envelope, Stage { status: Status::Scheduled, approval: None }).await?;
-    envelope.waits(Status::Scheduled, None);
+    let envelope = preopen(engine, envelope, OpenStage { status: Status::Scheduled, approval: None }).await?;
+    envelope.set_waiting(Status::Scheduled, None);
     Ok(Allowed(envelope))
 }
 
-async fn ahead(engine: &Engine, mut envelope: CallEnvelope, now: Stage) -> Result<CallEnvelope, CallError> {
-    let open = match envelope.left_open() {
-        None => write(engine, &envelope, now).await?,
+async fn preopen(engine: &Engine, mut envelope: CallEnvelope, now: OpenStage) -> Result<CallEnvelope, CallError> {
+    let open = match envelope.open_record() {
+        None => write_opening(engine, &envelope, now).await?,
         Some(left) => {
             let mut call = left.clone();
             (call.record.status, call.record.approval) = (now.status, now.approval);
@@ -100,27 +100,27 @@ async fn ahead(engine: &Engine, mut envelope: CallEnvelope, now: Stage) -> Resul
     if let Some(tracker) = &envelope.tracker {
         tracker.written(&open);
     }
-    envelope.extras_mut().left_open = Some(Box::new(open));
+    envelope.extras_mut().open_record = Some(Box::new(open));
     Ok(envelope)
 }
 
 /// How far a call is when it is written down.
 #[derive(Clone, Copy)]
-struct Stage {
+struct OpenStage {
     status: Status,
     approval: Option<ApprovalId>,
 }
 
-fn must_open(envelope: &CallEnvelope) -> bool {
+fn needs_record(envelope: &CallEnvelope) -> bool {
     let call = &envelope.call;
     !envelope.tool.definition.annotations.read_only
-        || call.key.is_some()
-        || call.own_id
+        || call.idempotency_key.is_some()
+        || call.caller_minted_id
         || call.external.is_some()
-        || envelope.permit().is_some()
+        || envelope.approval().is_some()
 }
 
-async fn write(engine: &Engine, envelope: &CallEnvelope, stage: Stage) -> Result<OpenCall, CallError> {
+async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStage) -> Result<OpenCall, CallError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
     let runs = stage.status == Status::Executing;
@@ -136,21 +136,21 @@ async fn write(engine: &Engine, envelope: &CallEnvelope, stage: Stage) -> Result
     };
     let record =
         CallRecord::opened(&envelope.call, envelope.tool.definition.name.clone(), envelope.call.arguments.clone(), now);
-    let Stage { status, approval } = stage;
+    let OpenStage { status, approval } = stage;
     let external_until = envelope.call.external.filter(|_| runs).map(|_| now + time_limit(envelope));
     let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
     let partition = Partition::of_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
-    if envelope.call.own_id {
+    if envelope.call.caller_minted_id {
         batch.writes.push(journal.never_ended(envelope.call.id));
     }
-    let batch = if runs { using_up(engine, envelope, batch).await? } else { batch };
+    let batch = if runs { with_approval_consumed(engine, envelope, batch).await? } else { batch };
     let mut open = OpenCall { record, seen: Seen { version: 1, stamp: batch.stamp } };
     commit(engine, envelope, batch, &mut open).await?;
-    if let Err(refused) = claim(journal, services, envelope).await {
+    if let Err(refused) = claim_key(journal, services, envelope).await {
         let unopen = Batch::on(partition).with(journal.unopen(open.record.id, open.seen));
         if journal.store.commit(unopen, now).await.is_err() {
-            never_ran(engine, &open);
+            mark_never_ran(engine, &open);
         }
         return Err(refused);
     }
@@ -158,8 +158,12 @@ async fn write(engine: &Engine, envelope: &CallEnvelope, stage: Stage) -> Result
 }
 
 /// The batch that opens a call, with what uses its approval up.
-async fn using_up(engine: &Engine, envelope: &CallEnvelope, mut batch: Batch) -> Result<Batch, CallError> {
-    let Some(permit) = envelope.permit() else { return Ok(batch) };
+async fn with_approval_consumed(
+    engine: &Engine,
+    envelope: &CallEnvelope,
+    mut batch: Batch,
+) -> Result<Batch, CallError> {
+    let Some(permit) = envelope.approval() else { return Ok(batch) };
     let used = engine.approvals.used(permit, envelope.call.id)?;
     if permit.partition == batch.partition {
         batch.writes.push(used);
@@ -168,7 +172,7 @@ async fn using_up(engine: &Engine, envelope: &CallEnvelope, mut batch: Batch) ->
         // second execution.
         let apart = Batch::on(permit.partition.clone()).with(used);
         let using = engine.journal.store.commit(apart, engine.services.clock.now()).await;
-        using.map_err(|error| refused(envelope, error))?;
+        using.map_err(|error| open_error(envelope, error))?;
     }
     Ok(batch)
 }
@@ -180,18 +184,18 @@ async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &m
     let committed = engine.journal.store.commit(batch, engine.services.clock.now()).await;
     let versions = committed.map_err(|error| {
         if matches!(error, StoreError::Unknown(_)) {
-            never_ran(engine, open);
+            mark_never_ran(engine, open);
         }
-        refused(envelope, error)
+        open_error(envelope, error)
     })?;
     open.seen.version = versions.first().copied().unwrap_or_default();
     Ok(())
 }
 
 /// The call is refused, and may be open in the journal. It will be closed as what it is: one that has changed nothing.
-fn never_ran(engine: &Engine, open: &OpenCall) {
+fn mark_never_ran(engine: &Engine, open: &OpenCall) {
     let why = "the call was refused, because the store did not answer when it was opened";
-    let outcome = interrupted::outcome(open, why, engine.services.clock.now());
+    let outcome = interruption::interrupted_outcome(open, why, engine.services.clock.now());
     engine.journal.not_written(&Outcome { effect: Effect::None, attempts: 0, ..outcome });
 }
 
@@ -202,7 +206,7 @@ async fn take_over(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) ->
     let mut call = left.clone();
     call.record.status = Status::Executing;
     call.record.arguments = envelope.call.arguments.clone();
-    if let Some(permit) = envelope.permit() {
+    if let Some(permit) = envelope.approval() {
         call.record.approval = Some(permit.approval.id);
     }
     rewrite(engine, envelope, call).await
@@ -210,10 +214,14 @@ async fn take_over(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) ->
 
 /// Whether an open call of a dead process has its key, if it has one. It may have died before it took it, and takes it now; or
 /// when another had it, and then it was never let in.
-pub(super) async fn has_its_key(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) -> Result<bool, CallError> {
+pub(super) async fn holds_idempotency_key(
+    engine: &Engine,
+    envelope: &CallEnvelope,
+    left: &OpenCall,
+) -> Result<bool, CallError> {
     let Engine { journal, services, .. } = engine;
     let (call, tool) = (&envelope.call, &envelope.tool.definition.name);
-    let Some(key) = &call.key else { return Ok(true) };
+    let Some(key) = &call.idempotency_key else { return Ok(true) };
     let now = services.clock.now();
     if let Some((claim, _)) = journal.claimed(&call.tenant, tool, key, now).await? {
         return Ok(claim.call == call.id);
@@ -262,21 +270,21 @@ async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -
     }
     let partition = Partition::of_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let batch = Batch::on(partition).with(journal.take_over(&call)?);
-    let batch = if runs { using_up(engine, envelope, batch).await? } else { batch };
+    let batch = if runs { with_approval_consumed(engine, envelope, batch).await? } else { batch };
     commit(engine, envelope, batch, &mut call).await?;
     Ok(call)
 }
 
 /// Why nothing was written. An identical call may have used the approval in the meantime, or one with the same id was faster.
-fn refused(envelope: &CallEnvelope, error: StoreError) -> CallError {
-    match (error, envelope.permit()) {
+fn open_error(envelope: &CallEnvelope, error: StoreError) -> CallError {
+    match (error, envelope.approval()) {
         (StoreError::Conflict { table: table @ (Table::Open | Table::Calls), .. }, _)
-            if envelope.call.own_id && envelope.left_open().is_none() =>
+            if envelope.call.caller_minted_id && envelope.open_record().is_none() =>
         {
-            replay::made_before(envelope.call.id, table == Table::Calls)
+            replay::duplicate_call_error(envelope.call.id, table == Table::Calls)
         }
         (StoreError::Conflict { table: Table::Approvals, .. }, Some(permit)) => {
-            policy::used_up(envelope, &permit.approval)
+            policy::approval_consumed(envelope, &permit.approval)
         }
         (other, _) => other.into(),
     }
@@ -284,10 +292,10 @@ fn refused(envelope: &CallEnvelope, error: StoreError) -> CallError {
 
 /// Takes the call's key, if it has one. A commit of its own, because a key is shared by all threads and a commit is not.
 /// It comes after the opening record: whoever holds the key has a record to be found by, and only a holder runs.
-async fn claim(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
+async fn claim_key(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
     let CallEnvelope { call, tool, extras, .. } = envelope;
     let Some(Extras { stale_claim, digest: Some(digest), .. }) = extras.as_deref() else { return Ok(()) };
-    let Some(key) = &call.key else { return Ok(()) };
+    let Some(key) = &call.idempotency_key else { return Ok(()) };
     let now = services.clock.now();
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest: digest.clone(), at: now };
     let batch = Batch::on(journal::claims(&call.tenant, &tool.definition.name, key));

@@ -16,37 +16,37 @@ use toolhub_types::{content::Content, policy::Limits};
 pub(super) fn limit<'a>(services: &'a Services, done: &'a mut Done) -> Option<BoxFuture<'a, ()>> {
     let Done { context, result, .. } = done;
     let (envelope, reply) = (context.envelope(), result.as_mut().ok()?);
-    let long = too_long(reply, &envelope.tool.limits)?;
-    Some(Box::pin(cut(services, envelope, reply, long)))
+    let long = find_oversized(reply, &envelope.tool.limits)?;
+    Some(Box::pin(truncate(services, envelope, reply, long)))
 }
 
 /// Whether nothing has to be cut.
-pub(super) fn fits(reply: &Reply, limits: &Limits) -> bool {
-    too_long(reply, limits).is_none()
+pub(super) fn is_within_limits(reply: &Reply, limits: &Limits) -> bool {
+    find_oversized(reply, limits).is_none()
 }
 
 /// What is too long, in full.
-struct Long {
+struct OversizedOutput {
     /// All text the model would be shown, if that is too much.
     text: Option<String>,
     /// The structured output as JSON, if that is too much.
     output: Option<String>,
 }
 
-fn too_long(reply: &Reply, limits: &Limits) -> Option<Long> {
+fn find_oversized(reply: &Reply, limits: &Limits) -> Option<OversizedOutput> {
     // The usual answer is small, and knowing so must be cheap: no text is made for it.
     let bound = json_bound(&reply.output);
     let texts: usize = reply.content.iter().map(|piece| text_of(piece).map_or(0, str::len)).sum();
-    let shallow = schema::depth_within(&reply.output, DEEPEST);
+    let shallow = schema::depth_within(&reply.output, MAX_DEPTH);
     if shallow && bound <= limits.output && bound.max(texts) <= limits.text {
         return None;
     }
     let output = Some(reply.output.to_string()).filter(|json| !shallow || json.len() > limits.output);
-    let text = Some(shown(reply)).filter(|text| text.chars().count() > limits.text);
-    (text.is_some() || output.is_some()).then_some(Long { text, output })
+    let text = Some(model_text(reply)).filter(|text| text.chars().count() > limits.text);
+    (text.is_some() || output.is_some()).then_some(OversizedOutput { text, output })
 }
 
-async fn cut(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, long: Long) {
+async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, long: OversizedOutput) {
     // Without pieces of its own, the text a model is shown is the output: one artifact holds both.
     let same = reply.content.is_empty() && long.output.is_some();
     let keep = async |kind: &str, text: String| {
@@ -56,7 +56,8 @@ async fn cut(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, lo
         let limit = envelope.tool.limits.text;
         let head: String = text.chars().take(limit).collect();
         let more = format!("{} more characters", text.chars().count() - limit);
-        let (kept, note) = noted(keep(if same { JSON } else { "text/plain" }, text).await, &more, "the whole text");
+        let (kept, note) =
+            artifact_note(keep(if same { JSON } else { "text/plain" }, text).await, &more, "the whole text");
         let others = reply.content.drain(..).filter(|piece| text_of(piece).is_none());
         reply.content = std::iter::once(Content::text(head + &note)).chain(others).chain(kept).collect();
     }
@@ -66,7 +67,7 @@ async fn cut(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, lo
         }
         reply.output = Value::Null;
         if !same || !reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. })) {
-            let (kept, note) = noted(keep(JSON, json).await, "the structured output is too large", "it");
+            let (kept, note) = artifact_note(keep(JSON, json).await, "the structured output is too large", "it");
             reply.content.push(Content::text(note.trim_start()));
             reply.content.extend(kept);
         }
@@ -75,10 +76,10 @@ async fn cut(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, lo
 
 const JSON: &str = "application/json";
 /// Deeper output is kept as text: what is nested deeper than this, many readers of JSON refuse, ours among them.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// What was kept, and the words that say so.
-fn noted(kept: Option<Content>, what: &str, whole: &str) -> (Option<Content>, String) {
+fn artifact_note(kept: Option<Content>, what: &str, whole: &str) -> (Option<Content>, String) {
     let note = match &kept {
         Some(Content::Artifact { id, .. }) => format!("\n\n[{what}; {whole} is kept as artifact {id}]"),
         _ => format!("\n\n[{what}; {whole} could not be kept]"),
@@ -87,7 +88,7 @@ fn noted(kept: Option<Content>, what: &str, whole: &str) -> (Option<Content>, St
 }
 
 /// All text a model would be shown.
-fn shown(reply: &Reply) -> String {
+fn model_text(reply: &Reply) -> String {
     let texts: Vec<&str> = reply.content.iter().filter_map(text_of).collect();
     match (texts.is_empty(), &reply.output) {
         (false, _) => texts.join("\n"),
@@ -101,7 +102,7 @@ fn text_of(piece: &Content) -> Option<&str> {
 }
 
 /// Adds pieces to what a model is shown, beside the output.
-pub(super) fn add(reply: &mut Reply, pieces: impl IntoIterator<Item = Content>) {
+pub(super) fn append_content(reply: &mut Reply, pieces: impl IntoIterator<Item = Content>) {
     for piece in pieces {
         if reply.content.is_empty() && !reply.output.is_null() {
             reply.content.push(as_content(&reply.output));

@@ -25,33 +25,33 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-use choice::{Choice, Earlier, Join, Standing};
+use choice::{Choice, EarlierApproval, EarlierState, Join};
 
 /// How many identical calls may wait for a person.
-const MOST_ALIKE: usize = 32;
+const MAX_IDENTICAL_PENDING: usize = 32;
 /// When to come back if too many others wait for people, who take their time.
-const COME_BACK: Duration = Duration::from_secs(60);
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(envelope) = valid;
-    if let Some(run) = envelope.call.run.filter(|_| !envelope.runs_again()) {
+    if let Some(run) = envelope.call.run.filter(|_| !envelope.is_rerun()) {
         let arguments = digest::canonical(&envelope.call.arguments);
         let now = engine.services.clock.instant();
-        let (guard, name) = (&engine.scheduler.guard, &envelope.tool.definition.name);
+        let (guard, name) = (&engine.scheduler.runaway_guard, &envelope.tool.definition.name);
         guard.call(run, name, &arguments, now).map_err(|found| {
             CallError::new(ErrorKind::Forbidden).operator(found.to_string()).model(found.model_text(name))
         })?;
     }
     let verdict = verdict(&envelope);
-    if envelope.asked().is_some() && !matches!(verdict, Verdict::Ask(_)) {
-        Box::pin(take_back(engine, &envelope)).await;
+    if envelope.pending_approval().is_some() && !matches!(verdict, Verdict::Ask(_)) {
+        Box::pin(withdraw_approval(engine, &envelope)).await;
     }
     match verdict {
         Verdict::Allow => Ok(Allowed(envelope)),
         Verdict::Deny(reason) => Err(forbidden(&envelope, &reason)),
         // A person was asked before it was started.
-        Verdict::Ask(_) if envelope.left_open().is_some_and(|left| !left.waits()) => Ok(Allowed(envelope)),
-        Verdict::Ask(asks) => Box::pin(ask(engine, envelope, asks)).await,
+        Verdict::Ask(_) if envelope.open_record().is_some_and(|left| !left.waits()) => Ok(Allowed(envelope)),
+        Verdict::Ask(asks) => Box::pin(ask_for_approval(engine, envelope, asks)).await,
     }
 }
 
@@ -61,7 +61,7 @@ fn verdict(envelope: &CallEnvelope) -> Verdict {
 
 /// Denies a call that has waited and not begun, if a rule forbids it that was not there when it was allowed. A yes that it has
 /// is not used up.
-pub(super) fn look_again(engine: &Engine, placed: Placed) -> Result<Placed, CallError> {
+pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, CallError> {
     let envelope = &placed.envelope;
     // A tool that is gone has no rules; its calls go on with what they began with.
     let Some((tool, _)) = engine.registry.find(&envelope.tool.definition.name) else { return Ok(placed) };
@@ -75,11 +75,11 @@ pub(super) fn look_again(engine: &Engine, placed: Placed) -> Result<Placed, Call
 }
 
 /// A standing yes, an answer that was given before, or a new question.
-async fn ask(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<Allowed, CallError> {
+async fn ask_for_approval(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
     let (tenant, thread) = (envelope.call.tenant.clone(), envelope.call.thread.clone());
     if approvals.granted(envelope.tool.version(), &tenant, thread.as_ref(), &asks.rule).await? {
-        take_back(engine, &envelope).await;
+        withdraw_approval(engine, &envelope).await;
         return Ok(Allowed(envelope));
     }
     let partition = approvals::partition(&tenant, thread.as_ref(), &envelope.tool.definition.name);
@@ -88,18 +88,18 @@ async fn ask(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<
     let now = engine.services.clock.now();
     let alike = found.len();
     let mut found: Vec<Option<Permit>> = found.into_iter().map(Some).collect();
-    let earlier: Vec<Earlier> =
-        found.iter().flatten().map(|permit| earlier(engine, &envelope, &permit.approval, now)).collect();
+    let earlier: Vec<EarlierApproval> =
+        found.iter().flatten().map(|permit| earlier_approval(engine, &envelope, &permit.approval, now)).collect();
     let mut joined = None;
-    match choice::choose(&earlier, envelope.call.wait.for_approval()) {
+    match choice::choose(&earlier, envelope.call.wait.waits_for_approval()) {
         Choice::Use(at) => {
             if let Some(permit) = found[at].take() {
-                return allowed(envelope, permit);
+                return allow_with_approval(envelope, permit);
             }
         }
         Choice::Deny(at) => {
             if let Some(permit) = &found[at] {
-                return Err(refused(approvals, &envelope, permit).await);
+                return Err(denied_error(approvals, &envelope, permit).await);
             }
         }
         Choice::JoinOrAsk(joins) => {
@@ -112,75 +112,75 @@ async fn ask(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<
             });
         }
     }
-    if let (None, Some(own)) = (&joined, envelope.asked()) {
-        answered_meanwhile(engine, &envelope, own, &binding).await?;
+    if let (None, Some(own)) = (&joined, envelope.pending_approval()) {
+        check_resolved(engine, &envelope, own, &binding).await?;
     }
     // Nobody reads the same question so often; a model that asks it so often has lost its way.
-    if joined.is_none() && alike >= MOST_ALIKE {
+    if joined.is_none() && alike >= MAX_IDENTICAL_PENDING {
         let text = format!("{alike} identical calls of `{}` wait for a person already", envelope.tool.definition.name);
         return Err(CallError::new(ErrorKind::Overloaded).operator(text));
     }
     // One that goes on after a restart was let in before.
-    let new = joined.is_none() && envelope.asked().is_none();
-    if new && envelope.call.wait.for_approval() && approvals.waiting() >= engine.scheduler.most_waiting() {
+    let new = joined.is_none() && envelope.pending_approval().is_none();
+    if new && envelope.call.wait.waits_for_approval() && approvals.waiting() >= engine.scheduler.max_queued() {
         let mut error = CallError::new(ErrorKind::Overloaded).operator("as many calls wait for a person as may");
-        error.retry_after = Some(COME_BACK);
+        error.retry_after = Some(RETRY_AFTER);
         return Err(error);
     }
-    let outlives = envelope.call.wait.outlives_question();
+    let outlives = envelope.call.wait.outlives_approval();
     loop {
         let (asked, _place) = match joined.take() {
             Some(earlier) => {
-                if outlives && envelope.asked() != Some(earlier.0.approval.id) {
-                    envelope = open::ahead_of_the_answer(engine, envelope, earlier.0.approval.id).await?;
+                if outlives && envelope.pending_approval() != Some(earlier.0.approval.id) {
+                    envelope = open::preopen_for_approval(engine, envelope, earlier.0.approval.id).await?;
                 }
                 earlier
             }
             None => {
-                let question = question(engine, &envelope, &asks, &binding);
+                let question = new_approval(engine, &envelope, &asks, &binding);
                 // Before anybody can see the question: it is not for an identical call to take.
-                let place = approvals.adopt(question.id).filter(|_| envelope.call.wait.for_approval());
+                let place = approvals.adopt(question.id).filter(|_| envelope.call.wait.waits_for_approval());
                 // Before the question too: whoever answers it finds the call.
                 if outlives {
-                    envelope = open::ahead_of_the_answer(engine, envelope, question.id).await?;
+                    envelope = open::preopen_for_approval(engine, envelope, question.id).await?;
                 }
                 (approvals.ask(partition.clone(), question).await?, place)
             }
         };
-        if !envelope.call.wait.for_approval() {
-            return Err(required(&envelope, asked.approval.id));
+        if !envelope.call.wait.waits_for_approval() {
+            return Err(approval_required(&envelope, asked.approval.id));
         }
-        let answered = wait(engine, &envelope, asked).await?;
+        let answered = wait_for_answer(engine, &envelope, asked).await?;
         // Another call waited for the same answer and took its question back. This one has a question of its own then.
         if answered.approval.state != ApprovalState::Withdrawn {
-            return heed(approvals, envelope, answered).await;
+            return apply_answer(approvals, envelope, answered).await;
         }
     }
 }
 
 /// What matters of an earlier question for this call.
-fn earlier(engine: &Engine, envelope: &CallEnvelope, approval: &Approval, now: Timestamp) -> Earlier {
+fn earlier_approval(engine: &Engine, envelope: &CallEnvelope, approval: &Approval, now: Timestamp) -> EarlierApproval {
     let call = &envelope.call;
-    let same_key = approval.key == call.key;
+    let same_key = approval.key == call.idempotency_key;
     let standing = if approval.is_usable(now) {
-        Standing::Usable
+        EarlierState::Usable
     } else if approval.is_unheard_no(now) {
-        Standing::Denied
+        EarlierState::Denied
     } else if approval.state_at(now) == ApprovalState::Pending {
-        Standing::Pending
+        EarlierState::Pending
     } else {
-        Standing::Over
+        EarlierState::Closed
     };
-    Earlier {
-        standing,
-        own: approval.call_id == call.id || (same_key && call.key.is_some()),
+    EarlierApproval {
+        state: standing,
+        is_same_call: approval.call_id == call.id || (same_key && call.idempotency_key.is_some()),
         same_key,
-        taken: engine.live.has(approval.call_id),
-        foreign: envelope.asked().is_some_and(|own| own != approval.id),
+        is_claimed: engine.live_calls.has(approval.call_id),
+        is_foreign: envelope.pending_approval().is_some_and(|own| own != approval.id),
     }
 }
 
-fn question(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: &str) -> Approval {
+fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: &str) -> Approval {
     let (call, now) = (&envelope.call, engine.services.clock.now());
     Approval {
         id: ApprovalId::mint(now),
@@ -189,7 +189,7 @@ fn question(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: &str
         caller: call.caller.clone(),
         thread: call.thread.clone(),
         run: call.run,
-        key: call.key.clone(),
+        key: call.idempotency_key.clone(),
         arguments: call.arguments.clone(),
         rule: asks.rule.clone(),
         reason: asks.reason.clone(),
@@ -204,11 +204,11 @@ fn question(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: &str
 }
 
 /// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
-async fn wait(engine: &Engine, envelope: &CallEnvelope, asked: Permit) -> Result<Permit, CallError> {
+async fn wait_for_answer(engine: &Engine, envelope: &CallEnvelope, asked: Permit) -> Result<Permit, CallError> {
     let approvals = &engine.approvals;
     let question = asked.clone();
-    envelope.waits(Status::AwaitingApproval, Some(question.approval.id));
-    if let Some(member) = envelope.member() {
+    envelope.set_waiting(Status::AwaitingApproval, Some(question.approval.id));
+    if let Some(member) = envelope.step_call() {
         member.asks(envelope.call.id, question.approval.id);
     }
     let answered = async {
@@ -219,23 +219,23 @@ async fn wait(engine: &Engine, envelope: &CallEnvelope, asked: Permit) -> Result
     };
     // A call that goes on after a restart need not hold the hub up that goes down.
     let left = async {
-        engine.leaving.heard().await;
+        engine.shutdown.requested().await;
         if !envelope.tracker.as_ref().is_some_and(|tracker| tracker.leave()) {
             std::future::pending::<()>().await;
         }
     };
     let answered = match select(pin!(answered), pin!(left)).await {
         Either::Left((answered, _)) => answered,
-        Either::Right(_) => return Err(left_waiting(&question.approval)),
+        Either::Right(_) => return Err(interrupted_by_shutdown(&question.approval)),
     };
     match answered {
         Some(answered) => {
-            envelope.at(Status::Validating);
+            envelope.set_status(Status::Validating);
             Ok(answered?)
         }
         // Cut off with the hub: the question stays, for the same call made again.
         None if envelope.tracker.as_ref().is_some_and(|tracker| tracker.is_cut_off()) => {
-            Err(left_waiting(&question.approval))
+            Err(interrupted_by_shutdown(&question.approval))
         }
         None => {
             // If this does not reach the store, the question times out by itself.
@@ -246,7 +246,7 @@ async fn wait(engine: &Engine, envelope: &CallEnvelope, asked: Permit) -> Result
 }
 
 /// The hub went down while the call waited. Nothing has happened.
-fn left_waiting(approval: &Approval) -> CallError {
+fn interrupted_by_shutdown(approval: &Approval) -> CallError {
     CallError::new(ErrorKind::Interrupted)
         .operator(format!("the hub was shut down while the call waited for approval {}", approval.id))
         .model("The call was interrupted before it began.")
@@ -254,7 +254,7 @@ fn left_waiting(approval: &Approval) -> CallError {
 }
 
 /// What became of the question of a call that goes on, where it is not open any more; `Ok` where it must be asked anew.
-async fn answered_meanwhile(
+async fn check_resolved(
     engine: &Engine,
     envelope: &CallEnvelope,
     own: ApprovalId,
@@ -264,26 +264,26 @@ async fn answered_meanwhile(
     let Some(found) = approvals.find(&envelope.call.tenant, own).await? else { return Ok(()) };
     // The tool is another one than the question was about: no answer to it counts.
     if found.approval.binding != binding {
-        take_back(engine, envelope).await;
+        withdraw_approval(engine, envelope).await;
         return Ok(());
     }
     match found.approval.state_at(engine.services.clock.now()) {
         ApprovalState::Pending => Ok(()),
         ApprovalState::TimedOut => {
             let closed = approvals.close(found, ApprovalState::TimedOut).await?;
-            Err(too_late(&closed.approval, "was not answered in time"))
+            Err(approval_expired(&closed.approval, "was not answered in time"))
         }
-        ApprovalState::Approved => Err(too_late(&found.approval, "was not used in time")),
-        ApprovalState::Denied => Err(refused(approvals, envelope, &found).await),
+        ApprovalState::Approved => Err(approval_expired(&found.approval, "was not used in time")),
+        ApprovalState::Denied => Err(denied_error(approvals, envelope, &found).await),
         ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
-        ApprovalState::Used => Err(used_up(envelope, &found.approval)),
+        ApprovalState::Used => Err(approval_consumed(envelope, &found.approval)),
     }
 }
 
 /// Takes back the question of a call that goes on and need not be asked any more. If this does not reach the store, the
 /// question times out by itself.
-async fn take_back(engine: &Engine, envelope: &CallEnvelope) {
-    let Some(own) = envelope.asked() else { return };
+async fn withdraw_approval(engine: &Engine, envelope: &CallEnvelope) {
+    let Some(own) = envelope.pending_approval() else { return };
     let found = engine.approvals.find(&envelope.call.tenant, own).await.ok().flatten();
     if let Some(found) = found.filter(|found| found.approval.state == ApprovalState::Pending) {
         let _ = engine.approvals.close(found, ApprovalState::Withdrawn).await;
@@ -291,27 +291,27 @@ async fn take_back(engine: &Engine, envelope: &CallEnvelope) {
 }
 
 /// Does what the person said.
-async fn heed(approvals: &Approvals, envelope: CallEnvelope, answered: Permit) -> Result<Allowed, CallError> {
+async fn apply_answer(approvals: &Approvals, envelope: CallEnvelope, answered: Permit) -> Result<Allowed, CallError> {
     match answered.approval.state {
         ApprovalState::Approved => {
-            if held(&envelope).await.is_none() {
+            if wait_for_step_turn(&envelope).await.is_none() {
                 // The yes stays, for the same call made again.
                 return Err(CallError::new(ErrorKind::Cancelled));
             }
-            allowed(envelope, answered)
+            allow_with_approval(envelope, answered)
         }
-        ApprovalState::Denied => Err(refused(approvals, &envelope, &answered).await),
+        ApprovalState::Denied => Err(denied_error(approvals, &envelope, &answered).await),
         ApprovalState::TimedOut | ApprovalState::Pending => {
-            Err(too_late(&answered.approval, "was not answered in time"))
+            Err(approval_expired(&answered.approval, "was not answered in time"))
         }
         ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
-        ApprovalState::Used => Err(used_up(&envelope, &answered.approval)),
+        ApprovalState::Used => Err(approval_consumed(&envelope, &answered.approval)),
     }
 }
 
 /// Waits until it is the call's turn among the calls of its step; `None` when the caller gives up before that.
-async fn held(envelope: &CallEnvelope) -> Option<()> {
-    match (envelope.member(), &envelope.call.cancel) {
+async fn wait_for_step_turn(envelope: &CallEnvelope) -> Option<()> {
+    match (envelope.step_call(), &envelope.call.cancel) {
         (None, _) => Some(()),
         (Some(member), None) => {
             member.goes_on().await;
@@ -322,7 +322,7 @@ async fn held(envelope: &CallEnvelope) -> Option<()> {
 }
 
 /// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
-fn allowed(mut envelope: CallEnvelope, permit: Permit) -> Result<Allowed, CallError> {
+fn allow_with_approval(mut envelope: CallEnvelope, permit: Permit) -> Result<Allowed, CallError> {
     if let Some(mut arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
         let mut told = arguments.clone();
         let redactor = &envelope.tool.services.redactor;
@@ -331,17 +331,17 @@ fn allowed(mut envelope: CallEnvelope, permit: Permit) -> Result<Allowed, CallEr
         redactor.put_back(&mut arguments, &envelope.call.arguments);
         envelope.extras_mut().notes.push(format!("A person changed the arguments of this call to {told}."));
         envelope.call.arguments = arguments;
-        let Valid(edited) = validate::check_again(Found(envelope)).map_err(|refused| refused.0)?;
+        let Valid(edited) = validate::check_schema(Found(envelope)).map_err(|refused| refused.0)?;
         envelope = edited;
         if let Verdict::Deny(reason) = verdict(&envelope) {
             return Err(forbidden(&envelope, &reason));
         }
     }
-    envelope.extras_mut().permit = Some(permit);
+    envelope.extras_mut().approval = Some(permit);
     Ok(Allowed(envelope))
 }
 
-async fn refused(approvals: &Approvals, envelope: &CallEnvelope, permit: &Permit) -> CallError {
+async fn denied_error(approvals: &Approvals, envelope: &CallEnvelope, permit: &Permit) -> CallError {
     // Heard once: the next identical call asks anew. If this is not written, it is told no once more.
     let _ = approvals.heard(permit, envelope.call.id).await;
     let error = CallError::new(ErrorKind::ApprovalDenied).detail(Detail::Approval(permit.approval.id));
@@ -354,7 +354,7 @@ async fn refused(approvals: &Approvals, envelope: &CallEnvelope, permit: &Permit
     }
 }
 
-fn required(envelope: &CallEnvelope, id: ApprovalId) -> CallError {
+fn approval_required(envelope: &CallEnvelope, id: ApprovalId) -> CallError {
     CallError::new(ErrorKind::ApprovalRequired)
         .operator(format!(
             "`{}` needs approval {id}; make the same call again once it is given",
@@ -367,17 +367,17 @@ fn required(envelope: &CallEnvelope, id: ApprovalId) -> CallError {
 }
 
 /// The time to answer is over, or the time to use the answer.
-pub(super) fn too_late(approval: &Approval, what: &str) -> CallError {
+pub(super) fn approval_expired(approval: &Approval, what: &str) -> CallError {
     let error = CallError::new(ErrorKind::ApprovalTimeout).operator(format!("approval {} {what}", approval.id));
     error.detail(Detail::Approval(approval.id))
 }
 
 /// An identical call was faster and has used the answer up. With the same key it is this very call, and will answer it.
-pub(super) fn used_up(envelope: &CallEnvelope, approval: &Approval) -> CallError {
-    if envelope.call.key.is_some() && envelope.call.key == approval.key {
+pub(super) fn approval_consumed(envelope: &CallEnvelope, approval: &Approval) -> CallError {
+    if envelope.call.idempotency_key.is_some() && envelope.call.idempotency_key == approval.key {
         return CallError::new(ErrorKind::IdempotencyInProgress);
     }
-    required(envelope, approval.id)
+    approval_required(envelope, approval.id)
         .operator("the approval was used by an identical call; make the call again to ask anew")
 }
 

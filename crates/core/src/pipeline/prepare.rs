@@ -8,7 +8,9 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
 
-use super::{Allowed, Done, Placed, Submission, admission, attempts::panic_text, close, deadline, enter, status};
+use super::{
+    Allowed, Done, Placed, Submission, admission, attempts::panic_text, close, deadline, resolve_call, status,
+};
 use crate::{
     engine::Engine,
     execution::{CallContext, Reply, Times, Tool},
@@ -20,22 +22,23 @@ use toolhub_types::{
 };
 
 pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<(), CallError> {
-    let found = enter(engine, call).map_err(|refused| refused.error)?;
+    let found = resolve_call(engine, call).map_err(|refused| refused.error)?;
     status::pre_check(&engine.statuses, &found)?;
     let tool = &found.0.tool;
     if let Some(rule) = tool.gate.denies_all(&tool.definition) {
         let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
         return Err(CallError::new(ErrorKind::Forbidden).operator(text));
     }
-    let Placed { envelope, slot, token, .. } = match admission::place(&engine.services, Allowed(found.0))? {
-        admission::Placing::Now(placed) => placed,
-        admission::Placing::Later(turn) => turn.await?,
+    let Placed { envelope, slot, rate_permit: token, .. } = match admission::admit(&engine.services, Allowed(found.0))?
+    {
+        admission::Placement::Ready(placed) => placed,
+        admission::Placement::Pending(turn) => turn.await?,
     };
     token.spend();
     let began = engine.services.clock.instant();
     let deadline = deadline(&envelope, began);
-    let context = CallContext::new(envelope, Times { began, deadline }, slot.watch());
-    let preparing = AssertUnwindSafe(make_ready(&context)).catch_unwind();
+    let context = CallContext::new(envelope, Times { started_at: began, deadline }, slot.downgrade());
+    let preparing = AssertUnwindSafe(prepare_tool(&context)).catch_unwind();
     let result = match tokio::time::timeout_at(deadline, preparing).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))),
@@ -43,11 +46,11 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<()
     };
     drop(slot);
     let Err(failed) = result else { return Ok(()) };
-    Err(tell(engine, context, failed).await)
+    Err(report_failure(engine, context, failed).await)
 }
 
 /// The contexts of its states, then what its executor keeps.
-async fn make_ready(context: &CallContext) -> Result<(), ToolError> {
+async fn prepare_tool(context: &CallContext) -> Result<(), ToolError> {
     let Tool { state, executor, .. } = &*context.envelope().tool;
     if let Some(thread) = context.thread() {
         for name in &state.names {
@@ -59,8 +62,8 @@ async fn make_ready(context: &CallContext) -> Result<(), ToolError> {
 }
 
 /// Tells the tool's status of the failure; answers what the caller sees of it.
-async fn tell(engine: &Engine, context: CallContext, failed: ToolError) -> CallError {
-    let error = close::explained(context.envelope(), failed.clone());
+async fn report_failure(engine: &Engine, context: CallContext, failed: ToolError) -> CallError {
+    let error = close::to_call_error(context.envelope(), failed.clone());
     let services = &engine.services;
     if services.events.heard() {
         let (tool_name, message) = (context.tool().clone(), error.operator.clone());
@@ -68,7 +71,7 @@ async fn tell(engine: &Engine, context: CallContext, failed: ToolError) -> CallE
         services.events.tell_tenant(services.clock.now(), context.tenant(), context.thread(), news);
     }
     let result = Err::<Reply, _>(failed);
-    let mut done = Done { context, standing: None, record: None, result, effect: Effect::None, withheld: None };
+    let mut done = Done { context, probe_guard: None, record: None, result, effect: Effect::None, hook_error: None };
     if let Some(verdict) = status::verdict(&engine.statuses, &mut done) {
         let (standing, verdict) = *verdict;
         // The failure stands. If the store does not answer, the tool keeps the status it has.

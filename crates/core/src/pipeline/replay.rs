@@ -12,40 +12,40 @@ use toolhub_types::{
 };
 
 /// Whether a call was made before.
-pub(super) enum Seen {
+pub(super) enum ReplayLookup {
     /// It was, and this is how it ended.
-    Before(Box<Outcome>),
+    Hit(Box<Outcome>),
     /// It was not.
-    Never(Found),
+    Miss(Found),
 }
 
-pub(super) async fn look(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
+pub(super) async fn lookup(journal: &Journal, services: &Services, found: Found) -> Result<ReplayLookup, CallError> {
     let call = &found.0.call;
-    if (call.key.is_none() && !call.own_id) || found.0.runs_again() {
-        return Ok(Seen::Never(found));
+    if (call.idempotency_key.is_none() && !call.caller_minted_id) || found.0.is_rerun() {
+        return Ok(ReplayLookup::Miss(found));
     }
     // In a box, like every part of the way that plain calls do not take: they would carry its size.
-    Box::pin(look_up(journal, services, found)).await
+    Box::pin(search(journal, services, found)).await
 }
 
-async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
+async fn search(journal: &Journal, services: &Services, found: Found) -> Result<ReplayLookup, CallError> {
     let Found(mut envelope) = found;
-    if envelope.call.own_id {
+    if envelope.call.caller_minted_id {
         let (call, now) = (&envelope.call, services.clock.now());
         if let Some(record) = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await? {
-            return Err(made_before(call.id, record.outcome.is_some()));
+            return Err(duplicate_call_error(call.id, record.outcome.is_some()));
         }
     }
-    if envelope.call.key.is_none() {
-        return Ok(Seen::Never(Found(envelope)));
+    if envelope.call.idempotency_key.is_none() {
+        return Ok(ReplayLookup::Miss(Found(envelope)));
     }
     let digest = digest::of_json(&envelope.call.arguments);
     envelope.extras_mut().digest = Some(digest.clone());
     let CallEnvelope { call, tool, .. } = &envelope;
-    let Some(key) = &call.key else { return Ok(Seen::Never(Found(envelope))) };
+    let Some(key) = &call.idempotency_key else { return Ok(ReplayLookup::Miss(Found(envelope))) };
     let now = services.clock.now();
     let Some((claim, seen)) = journal.claimed(&call.tenant, &tool.definition.name, key, now).await? else {
-        return Ok(Seen::Never(Found(envelope)));
+        return Ok(ReplayLookup::Miss(Found(envelope)));
     };
     if claim.digest != digest {
         return Err(CallError::new(ErrorKind::IdempotencyKeyReused));
@@ -57,17 +57,17 @@ async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result
         // A call is opened before it claims its key, so one that is not there was forgotten by the journal.
         None => None,
     };
-    Ok(match outcome.filter(|outcome| !died_harmless(outcome) && !turned_away(outcome)) {
-        Some(outcome) => Seen::Before(Box::new(outcome)),
+    Ok(match outcome.filter(|outcome| !interrupted_without_effect(outcome) && !refused_before_start(outcome)) {
+        Some(outcome) => ReplayLookup::Hit(Box::new(outcome)),
         None => {
             envelope.extras_mut().stale_claim = Some(seen);
-            Seen::Never(Found(envelope))
+            ReplayLookup::Miss(Found(envelope))
         }
     })
 }
 
 /// Why a call is not made whose caller has made one with the same id.
-pub(super) fn made_before(call: CallId, ended: bool) -> CallError {
+pub(super) fn duplicate_call_error(call: CallId, ended: bool) -> CallError {
     if ended {
         return CallError::new(ErrorKind::IdempotencyKeyReused)
             .operator(format!("{call} was made before and has ended; its record says how"))
@@ -79,13 +79,13 @@ pub(super) fn made_before(call: CallId, ended: bool) -> CallError {
 
 /// Whether a call died with its process and has changed nothing. Nobody was given its answer, and making it once more is
 /// what its caller wants.
-fn died_harmless(outcome: &Outcome) -> bool {
+fn interrupted_without_effect(outcome: &Outcome) -> bool {
     outcome.error_kind() == Some(ErrorKind::Interrupted) && outcome.effect == Effect::None
 }
 
 /// Whether a call was written down ahead of its turn and then not let in. Calls that are not written down leave no trace of
 /// that, and whoever was told to come again means to be let in. What a person said about it is an answer, and stays.
-fn turned_away(outcome: &Outcome) -> bool {
+fn refused_before_start(outcome: &Outcome) -> bool {
     let not_now = matches!(
         outcome.error_kind(),
         Some(

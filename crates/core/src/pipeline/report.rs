@@ -13,18 +13,18 @@ use toolhub_types::{
 
 /// Tells of the outcome, and settles the ticket.
 pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
-    tell(&ticket, outcome);
-    ticket.settle();
+    emit_outcome(&ticket, outcome);
+    ticket.complete();
 }
 
-pub(super) fn tell(ticket: &Ticket<'_>, outcome: &Outcome) {
-    if ticket.services().events.heard() && !ticket.is_a_second(outcome) {
-        tell_of(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.ran()), outcome);
+pub(super) fn emit_outcome(ticket: &Ticket<'_>, outcome: &Outcome) {
+    if ticket.services().events.heard() && !ticket.is_duplicate(outcome) {
+        emit_end(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.executed_tool()), outcome);
     }
 }
 
 /// The line for operators. What is wrong with arguments quotes them, and listeners need not know what is secret.
-fn told(services: &Services, error: &CallError) -> String {
+fn operator_text(services: &Services, error: &CallError) -> String {
     let Detail::Problems(problems) = &error.detail else { return error.operator.clone() };
     let secret = |problem: &Problem| problem.pointer.split('/').any(|name| services.redactor.is_secret(name));
     if !problems.iter().any(secret) {
@@ -35,7 +35,7 @@ fn told(services: &Services, error: &CallError) -> String {
 }
 
 /// Tells of the end of a call, and of the tool that ran, if one did.
-pub(super) fn tell_of(
+pub(super) fn emit_end(
     services: &Services,
     tenant: &Tenant,
     (call_id, run_id, ran): (CallId, Option<RunId>, Option<ToolName>),
@@ -49,7 +49,7 @@ pub(super) fn tell_of(
             (life, ran.map(|tool_name| News::ToolExecuted { tool_name }))
         }
         Some(error) => {
-            let (status, kind, message) = (outcome.status, error.kind, told(services, error));
+            let (status, kind, message) = (outcome.status, error.kind, operator_text(services, error));
             let (counts, error, text) = (error.counts, kind, message.clone());
             let life = News::ExecutionFailed { call_id, run_id, tool_name, status, effect, error, message: text };
             (life, ran.map(|tool_name| News::ToolFailed { tool_name, error: kind, counts, message }))

@@ -10,35 +10,35 @@ use toolhub_types::{
 };
 
 /// How much of a wrong name is shown; a right one is never longer.
-const NAME_SHOWN: usize = 64;
+const MAX_NAME_SHOWN: usize = 64;
 
 /// A call that asked for something that is not there.
-pub(super) struct Refused {
+pub(super) struct RefusedCall {
     pub(super) call: Box<Call>,
     pub(super) error: CallError,
 }
 
-pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found, Refused> {
-    let Submission { mut call, offer, member } = submission;
-    if let Some(flaw) = &call.flaw {
+pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found, RefusedCall> {
+    let Submission { mut call, offer, step_call: member } = submission;
+    if let Some(flaw) = &call.id_error {
         let model = format!("Nothing was done: {flaw}.");
         let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(flaw.to_string()).model(model);
-        return Err(Refused { call, error });
+        return Err(RefusedCall { call, error });
     }
     let tool = match &offer {
-        Some(pinned) => pinned.get(&call.tool).map(|tool| (tool.clone(), pinned.base(&call.tool))),
+        Some(pinned) => pinned.get(&call.tool).map(|tool| (tool.clone(), pinned.evidence_demand(&call.tool))),
         None => registry.find(&call.tool),
     };
     call.from_offer = offer.is_some();
     let Some(tool) = tool else {
         let suggestions = offer.as_ref().unwrap_or(&registry.snapshot()).suggest(&call.tool);
         let hint = suggestions.first().map_or_else(String::new, |name| format!(" Did you mean `{name}`?"));
-        let name: String = call.tool.chars().take(NAME_SHOWN).collect();
+        let name: String = call.tool.chars().take(MAX_NAME_SHOWN).collect();
         let error = CallError::new(ErrorKind::ToolNotFound)
             .operator(format!("no tool is named `{name}`"))
             .model(format!("There is no tool named `{name}`.{hint}"))
             .detail(Detail::Suggestions(suggestions));
-        return Err(Refused { call, error });
+        return Err(RefusedCall { call, error });
     };
     // A model that has nothing to say often sends `null` where an empty object is meant.
     if call.arguments.is_null() {

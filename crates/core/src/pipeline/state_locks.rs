@@ -17,7 +17,7 @@ use toolhub_types::{
 };
 
 /// Runs a tool alone with its states. They stay its own until the call's desk is cleared.
-pub(super) fn alone<'a>(
+pub(super) fn with_write_locks<'a>(
     context: &'a CallContext,
     work: BoxFuture<'a, Result<Reply, ToolError>>,
 ) -> BoxFuture<'a, Result<Reply, ToolError>> {
@@ -31,15 +31,15 @@ pub(super) fn alone<'a>(
         let things = places.iter().map(WritePlace::thing).collect();
         let alone = async {
             for place in places {
-                context.desk().keep(context.before_it_begins(place.turn()).await?);
+                context.checkouts().keep(context.wait_before_start(place.turn()).await?);
             }
             work.await
         };
-        held::holding(things, alone).await.unwrap_or_else(|held::Nested| Err(nested(context)))
+        held::holding(things, alone).await.unwrap_or_else(|held::Nested| Err(reentrancy_error(context)))
     })
 }
 
-fn nested(context: &CallContext) -> ToolError {
+fn reentrancy_error(context: &CallContext) -> ToolError {
     let states: Vec<&str> = context.envelope().tool.state.names.iter().map(StateName::as_str).collect();
     let text = format!(
         "a call around this one is writing the state `{}` of this thread; the two would wait for each other",

@@ -13,7 +13,7 @@ use super::{
     time_limit,
 };
 use crate::{
-    execution::{CallEnvelope, Slot},
+    execution::{CallEnvelope, CallSlot},
     services::Services,
     statuses::{Standing, Statuses, Verdict},
 };
@@ -26,15 +26,15 @@ use toolhub_types::{
 };
 
 /// How long a call waits for the answer of somebody else's probe.
-const WAIT_FOR_PROBE: Duration = Duration::from_secs(2);
+const PROBE_WAIT: Duration = Duration::from_secs(2);
 /// How much longer than the call a permit lasts: a prober that died blocks nobody for long.
 /// Three waits for a slow store fit into it.
-const LEASE_BEYOND: Duration = Duration::from_secs(45);
+const PROBE_LEASE_MARGIN: Duration = Duration::from_secs(45);
 
 /// Before anything else is looked at: is the tool withheld? Refused early, a call costs nothing.
 pub(super) fn pre_check(statuses: &Arc<Statuses>, found: &Found) -> Result<(), CallError> {
     match admit(statuses, &found.0) {
-        Admission::Refuse { kind, reason, retry_after } => Err(withheld(&found.0, kind, &reason, retry_after)),
+        Admission::Refuse { kind, reason, retry_after } => Err(withheld_error(&found.0, kind, &reason, retry_after)),
         Admission::Pass | Admission::Probe { .. } | Admission::WaitForProbe => Ok(()),
     }
 }
@@ -51,38 +51,38 @@ pub(super) fn gate<'a>(
     }
     Some(Box::pin(async move {
         let slot = std::mem::take(&mut placed.slot);
-        let (standing, slot) = stand(statuses, services, &placed.envelope, slot).await?;
-        (placed.slot, placed.standing) = (slot, Some(Box::new(standing)));
+        let (standing, slot) = acquire_probe_guard(statuses, services, &placed.envelope, slot).await?;
+        (placed.slot, placed.probe_guard) = (slot, Some(Box::new(standing)));
         Ok(())
     }))
 }
 
-async fn stand(
+async fn acquire_probe_guard(
     statuses: &Arc<Statuses>,
     services: &Services,
     envelope: &CallEnvelope,
-    slot: Slot,
-) -> Result<(Standing, Slot), CallError> {
-    let patience = clock::after(services.clock.instant(), WAIT_FOR_PROBE);
+    slot: CallSlot,
+) -> Result<(Standing, CallSlot), CallError> {
+    let patience = clock::after(services.clock.instant(), PROBE_WAIT);
     let mut slot = Some(slot);
     loop {
         let mut news = pin!(statuses.next_change());
         news.as_mut().enable();
-        let standing = standing(statuses, envelope);
+        let standing = probe_guard(statuses, envelope);
         let admission = admit(statuses, envelope);
         // To be turned away or to wait on takes no slot. Waiting for one takes time, and then it is looked again.
         if slot.is_none() && matches!(admission, Admission::Pass | Admission::Probe { .. }) {
             let in_time = clock::after(services.clock.instant(), envelope.tool.limits.queue_timeout);
-            slot = Some(admission::place_again(services, envelope, in_time).await?);
+            slot = Some(admission::reacquire_slot(services, envelope, in_time).await?);
             continue;
         }
         match admission {
             Admission::Pass => return Ok((standing, slot.unwrap_or_default())),
             Admission::Refuse { kind, reason, retry_after } => {
-                return Err(withheld(envelope, kind, &reason, retry_after));
+                return Err(withheld_error(envelope, kind, &reason, retry_after));
             }
             Admission::Probe { thread, shared } => {
-                let lease = time_limit(envelope).saturating_add(LEASE_BEYOND);
+                let lease = time_limit(envelope).saturating_add(PROBE_LEASE_MARGIN);
                 let event = Event::ProbeTaken { id: envelope.call.id, lease };
                 if let Some(standing) = standing.probe(event, thread, shared).await? {
                     return Ok((standing, slot.unwrap_or_default()));
@@ -93,16 +93,16 @@ async fn stand(
         let left = patience.saturating_duration_since(services.clock.instant());
         if left.is_zero() {
             let kind = ErrorKind::ToolFailedStatus;
-            return Err(withheld(envelope, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
+            return Err(withheld_error(envelope, kind, &Reason::OnProbation, Some(PROBE_WAIT)));
         }
         // Others can use the slot meanwhile; a broken tool must not slow down the rest.
         slot = None;
-        wait(tokio::time::timeout(left, news), envelope).await?;
+        wait_for_change(tokio::time::timeout(left, news), envelope).await?;
     }
 }
 
 /// Waits for news of the tool, or for the caller to give up.
-async fn wait<T>(news: impl Future<Output = T>, envelope: &CallEnvelope) -> Result<(), CallError> {
+async fn wait_for_change<T>(news: impl Future<Output = T>, envelope: &CallEnvelope) -> Result<(), CallError> {
     match &envelope.call.cancel {
         None => drop(news.await),
         Some(cancel) => {
@@ -116,13 +116,13 @@ async fn wait<T>(news: impl Future<Output = T>, envelope: &CallEnvelope) -> Resu
 
 fn admit(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Admission {
     let (name, whose) = (&envelope.tool.definition.name, (&envelope.call.tenant, envelope.call.thread.as_ref()));
-    match envelope.tool.presence() {
+    match envelope.tool.presence_override() {
         None => statuses.admit(name, whose.0, whose.1),
         Some(absent) => statuses.admit_as(name, whose, &absent),
     }
 }
 
-fn standing(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Standing {
+fn probe_guard(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Standing {
     Standing::new(
         statuses,
         envelope.call.id,
@@ -132,7 +132,12 @@ fn standing(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Standing {
     )
 }
 
-fn withheld(envelope: &CallEnvelope, kind: ErrorKind, reason: &Reason, retry_after: Option<Duration>) -> CallError {
+fn withheld_error(
+    envelope: &CallEnvelope,
+    kind: ErrorKind,
+    reason: &Reason,
+    retry_after: Option<Duration>,
+) -> CallError {
     let (name, why) = (&envelope.tool.definition.name, reason.text(Language::English));
     let mut error = CallError::new(kind).operator(format!("`{name}` is withheld: {why}"));
     error.retry_after = retry_after;
@@ -142,7 +147,7 @@ fn withheld(envelope: &CallEnvelope, kind: ErrorKind, reason: &Reason, retry_aft
 /// What there is to tell about the tool once the call is closed; nothing for most calls.
 pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(Standing, Verdict)>> {
     let verdict = Verdict::of(&done.result, statuses);
-    let standing = match done.standing.take() {
+    let standing = match done.probe_guard.take() {
         Some(standing) => standing,
         // Admitted when no tool had a record; meanwhile one may.
         None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || statuses.weighs() => {
@@ -156,7 +161,7 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
 }
 
 /// Tells the tool's records how the call went, on a task of its own: a caller that goes away now must not cut it short.
-pub(super) async fn tell(
+pub(super) async fn report_verdict(
     runtime: &tokio::runtime::Handle,
     verdict: Box<(Standing, Verdict)>,
     outcome: Box<Outcome>,

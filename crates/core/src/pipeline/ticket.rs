@@ -26,11 +26,11 @@ use toolhub_types::{
 pub(super) struct Ticket<'a> {
     services: &'a Services,
     head: Arc<CallHead>,
-    begun: Option<Instant>,
+    started: Option<Instant>,
     attempts: u32,
     in_place: bool,
     read_only: bool,
-    open: bool,
+    is_unreported: bool,
     /// Whether the end of the call is among the numbers of its tool.
     counted: bool,
     approval: Option<ApprovalId>,
@@ -43,11 +43,11 @@ impl<'a> Ticket<'a> {
         Self {
             services,
             head: call.head.clone(),
-            begun: None,
+            started: None,
             attempts: 0,
             in_place: false,
             read_only: false,
-            open: true,
+            is_unreported: true,
             counted: false,
             approval: None,
             registry: None,
@@ -55,42 +55,42 @@ impl<'a> Ticket<'a> {
     }
 
     /// Where the call runs, and what its tool may do to the world.
-    pub(super) fn runs(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
-        self.settled_in(in_place, tool, registry);
+    pub(super) fn mark_running(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
+        self.set_location(in_place, tool, registry);
         if let Some(thread) = &self.head.thread {
-            self.services.known.enter(&self.head.tenant, thread, self.head.arrived);
+            self.services.known.enter(&self.head.tenant, thread, self.head.arrived_at);
         }
     }
 
     /// A call that began in another process goes on here. Its thread has counted it.
-    pub(super) fn goes_on(&mut self, tool: &Tool, registry: &'a Registry) {
-        self.settled_in(false, tool, registry);
+    pub(super) fn mark_resumed(&mut self, tool: &Tool, registry: &'a Registry) {
+        self.set_location(false, tool, registry);
         if let Some(thread) = &self.head.thread {
-            self.services.known.come_back(&self.head.tenant, thread, self.head.arrived);
+            self.services.known.come_back(&self.head.tenant, thread, self.head.arrived_at);
         }
     }
 
-    fn settled_in(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
+    fn set_location(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
         (self.in_place, self.read_only) = (in_place, tool.definition.annotations.read_only);
         self.registry = Some(registry);
     }
 
     /// The closing counts the call: from here on its end is known, whoever waits for it.
-    pub(super) fn closes(&mut self) {
+    pub(super) fn mark_counted(&mut self) {
         self.counted = true;
     }
 
     /// Counts an end that no door has counted.
-    pub(super) fn count(&self, error: ErrorKind) {
+    pub(super) fn count_end(&self, error: ErrorKind) {
         if self.counted {
             return;
         }
         let Some((tool, _)) = self.registry.and_then(|registry| registry.find(&self.head.tool)) else { return };
-        match self.begun {
-            None => tool.desk.meter.refused(error),
+        match self.started {
+            None => tool.runtime.meter.refused(error),
             Some(begun) => {
                 let took = self.services.clock.instant().saturating_duration_since(begun);
-                tool.desk.meter.ended(took, Some(error));
+                tool.runtime.meter.ended(took, Some(error));
             }
         }
     }
@@ -101,17 +101,17 @@ impl<'a> Ticket<'a> {
     }
 
     /// The approval the call is made on.
-    pub(super) fn approved(&mut self, approval: ApprovalId) {
+    pub(super) fn set_approval(&mut self, approval: ApprovalId) {
         self.approval = Some(approval);
     }
 
     /// The tool starts.
-    pub(super) fn begin(&mut self, now: Instant) {
-        self.begun = Some(now);
+    pub(super) fn mark_started(&mut self, now: Instant) {
+        self.started = Some(now);
     }
 
     /// The tool is tried once more.
-    pub(super) fn attempt(&mut self) {
+    pub(super) fn count_attempt(&mut self) {
         self.attempts += 1;
     }
 
@@ -121,14 +121,14 @@ impl<'a> Ticket<'a> {
     }
 
     /// Whether this is no end of the call its id names: that one was made before, and has an end of its own.
-    pub(super) fn is_a_second(&self, outcome: &Outcome) -> bool {
+    pub(super) fn is_duplicate(&self, outcome: &Outcome) -> bool {
         let made_before =
             matches!(outcome.error_kind(), Some(ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused));
-        self.head.own_id && self.head.key.is_none() && made_before && self.attempts == 0
+        self.head.caller_minted_id && self.head.idempotency_key.is_none() && made_before && self.attempts == 0
     }
 
     /// The tool that ran, if one did.
-    pub(super) fn ran(&self) -> Option<ToolName> {
+    pub(super) fn executed_tool(&self) -> Option<ToolName> {
         (self.attempts > 0).then(|| ToolName::new(self.head.tool.clone()).ok()).flatten()
     }
 
@@ -146,7 +146,7 @@ impl<'a> Ticket<'a> {
     }
 
     /// The end of a call whose tool ran.
-    pub(super) fn ended(
+    pub(super) fn outcome(
         &self,
         effect: Effect,
         output: Value,
@@ -154,7 +154,7 @@ impl<'a> Ticket<'a> {
         error: Option<CallError>,
     ) -> Outcome {
         let now = self.services.clock.instant();
-        let begun = self.begun.unwrap_or(now);
+        let begun = self.started.unwrap_or(now);
         let duration = now.saturating_duration_since(begun);
         let status = match &error {
             None => Status::Success,
@@ -177,50 +177,50 @@ impl<'a> Ticket<'a> {
             durability: Acknowledged::Durable,
             approval: self.approval,
             trace_id: self.head.trace_id(),
-            queued: begun.saturating_duration_since(self.head.since),
+            queued: begun.saturating_duration_since(self.head.arrived_instant),
             duration,
-            started_at: self.head.arrived,
-            ended_at: self.head.arrived + now.saturating_duration_since(self.head.since),
+            started_at: self.head.arrived_at,
+            ended_at: self.head.arrived_at + now.saturating_duration_since(self.head.arrived_instant),
         }
     }
 
     /// The answer of an earlier call, given again to this one.
-    pub(super) fn replayed(&self, outcome: Outcome) -> Outcome {
+    pub(super) fn replayed_outcome(&self, outcome: Outcome) -> Outcome {
         // It is told in this trace, whatever trace it was made in.
         let trace_id = self.head.trace_id().or(outcome.trace_id);
         Outcome { replayed: true, model_call: self.head.model_call.clone(), trace_id, ..outcome }
     }
 
     /// The end of a call that did not reach its closing. If the tool had begun, nobody knows what it did.
-    pub(super) fn refused(&self, error: CallError) -> Outcome {
-        let harmless = self.begun.is_none() || self.read_only;
+    pub(super) fn refused_outcome(&self, error: CallError) -> Outcome {
+        let harmless = self.started.is_none() || self.read_only;
         let effect = if harmless { Effect::None } else { Effect::Unknown };
-        self.ended(effect, Value::Null, Vec::new(), Some(error))
+        self.outcome(effect, Value::Null, Vec::new(), Some(error))
     }
 
     /// What a caller is told when the task of its call vanished with the runtime. The journal tells the rest.
-    pub(super) fn lost(mut self) -> Outcome {
-        self.open = false;
-        self.ended(Effect::Unknown, Value::Null, Vec::new(), Some(vanished()))
+    pub(super) fn lost_outcome(mut self) -> Outcome {
+        self.is_unreported = false;
+        self.outcome(Effect::Unknown, Value::Null, Vec::new(), Some(runtime_stopped_error()))
     }
 
     /// The outcome is out; the promise is kept.
-    pub(super) fn settle(mut self) {
-        self.open = false;
+    pub(super) fn complete(mut self) {
+        self.is_unreported = false;
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        if self.open {
+        if self.is_unreported {
             let error = if self.in_place {
                 CallError::new(ErrorKind::Cancelled).operator("the caller went away before the call ended")
             } else {
                 // A task is dropped only with its runtime.
-                vanished()
+                runtime_stopped_error()
             };
-            self.count(error.kind);
-            super::report::tell(self, &self.refused(error));
+            self.count_end(error.kind);
+            super::report::emit_outcome(self, &self.refused_outcome(error));
         }
         // Only a call that runs was counted among those of its thread.
         if let (Some(_), Some(thread)) = (self.registry, &self.head.thread) {
@@ -229,6 +229,6 @@ impl Drop for Ticket<'_> {
     }
 }
 
-fn vanished() -> CallError {
+fn runtime_stopped_error() -> CallError {
     CallError::new(ErrorKind::Interrupted).operator("the runtime stopped while the call was running")
 }

@@ -14,23 +14,23 @@ use toolhub_types::{
 };
 
 pub(super) fn check(engine: &Engine, found: Found) -> Result<Valid, CallError> {
-    check_again(found).map_err(|refused| {
+    check_schema(found).map_err(|refused| {
         let (error, envelope) = *refused;
-        repeated(engine, &envelope, error)
+        note_mistake(engine, &envelope, error)
     })
 }
 
 /// The same for arguments that a person has edited: the model has made no mistake.
-pub(super) fn check_again(found: Found) -> Result<Valid, Box<(CallError, CallEnvelope)>> {
+pub(super) fn check_schema(found: Found) -> Result<Valid, Box<(CallError, CallEnvelope)>> {
     let Found(envelope) = found;
     match envelope.tool.schema.check(&envelope.call.arguments) {
         Ok(()) => Ok(Valid(envelope)),
-        Err(problems) => Err(Box::new((invalid(&envelope.tool.definition.name, problems), envelope))),
+        Err(problems) => Err(Box::new((invalid_arguments(&envelope.tool.definition.name, problems), envelope))),
     }
 }
 
 /// A model that makes the same mistake for the third time is told to stop.
-fn repeated(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) -> CallError {
+fn note_mistake(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) -> CallError {
     let CallEnvelope { call, tool, .. } = envelope;
     let whose = match (call.run, &call.thread) {
         (Some(run), _) => Mistaker::Run(run),
@@ -38,7 +38,7 @@ fn repeated(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) -> C
         (None, None) => return error,
     };
     let (arguments, now) = (digest::canonical(&call.arguments), engine.services.clock.instant());
-    let times = engine.scheduler.guard.mistake(whose, &tool.definition.name, &arguments, now);
+    let times = engine.scheduler.runaway_guard.mistake(whose, &tool.definition.name, &arguments, now);
     if let Some(stop) = mistake_text(times) {
         error.model = format!("{}\n{stop}", error.model);
     }
@@ -46,7 +46,7 @@ fn repeated(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) -> C
 }
 
 /// The refusal of arguments, in words a model can act on.
-pub(super) fn invalid(tool: &str, problems: Vec<Problem>) -> CallError {
+pub(super) fn invalid_arguments(tool: &str, problems: Vec<Problem>) -> CallError {
     let text = schema::problems_text(tool, &problems);
     CallError::new(ErrorKind::ArgumentsInvalid).operator(text.clone()).model(text).detail(Detail::Problems(problems))
 }

@@ -33,12 +33,12 @@ pub struct ToolBuilder {
     name: SmolStr,
     kind: Kind,
     description: Option<String>,
-    inferred: Option<Value>,
-    by_hand: Option<Value>,
+    inferred_schema: Option<Value>,
+    explicit_schema: Option<Value>,
     output_schema: Option<Value>,
     annotations: Annotations,
     metadata: Metadata,
-    depends_on: Vec<Names>,
+    depends_on: Vec<DependencySpec>,
     origin: Option<Origin>,
     config: Value,
     policy: Policy,
@@ -50,7 +50,7 @@ pub struct ToolBuilder {
 }
 
 /// A dependency as it was written; the names are checked when the tool is built.
-struct Names {
+struct DependencySpec {
     names: Vec<SmolStr>,
     within: Option<Duration>,
     group: fn(Vec<ToolName>) -> Group,
@@ -63,8 +63,8 @@ impl ToolBuilder {
             name: name.into(),
             kind: kind.into(),
             description: None,
-            inferred: None,
-            by_hand: None,
+            inferred_schema: None,
+            explicit_schema: None,
             output_schema: None,
             annotations: Annotations::default(),
             metadata: Metadata::default(),
@@ -89,7 +89,7 @@ impl ToolBuilder {
     /// A JSON Schema of the arguments, laid over the inferred one. It may say more, but nothing that contradicts the
     /// function's type.
     pub fn parameters(mut self, schema: Value) -> Self {
-        self.by_hand = Some(schema);
+        self.explicit_schema = Some(schema);
         self
     }
 
@@ -186,17 +186,17 @@ impl ToolBuilder {
 
     /// Can be used in a thread once each of these has succeeded there.
     pub fn after_all<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.depends(tools, |tools| Group::All { tools, within: None })
+        self.add_dependency(tools, |tools| Group::All { tools, within: None })
     }
 
     /// Can be used in a thread once one of these has succeeded there.
     pub fn after_any<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.depends(tools, |tools| Group::Any { tools, within: None })
+        self.add_dependency(tools, |tools| Group::Any { tools, within: None })
     }
 
     /// Can be used in a thread once each of these has succeeded there, in this order.
     pub fn after_sequence<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.depends(tools, |tools| Group::Sequence { tools, within: None })
+        self.add_dependency(tools, |tools| Group::Sequence { tools, within: None })
     }
 
     /// The successes the last `after` speaks of may be no older than this.
@@ -222,13 +222,13 @@ impl ToolBuilder {
     }
 
     /// Who runs it.
-    pub fn run_by(mut self, executor: Arc<dyn Executor>) -> Self {
+    pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.executor = Some(executor);
         self
     }
 
-    pub(crate) fn inferred(mut self, schema: Value) -> Self {
-        self.inferred = Some(schema);
+    pub(crate) fn inferred_schema(mut self, schema: Value) -> Self {
+        self.inferred_schema = Some(schema);
         self
     }
 
@@ -247,17 +247,21 @@ impl ToolBuilder {
         &self.kind
     }
 
-    fn depends<N: Into<SmolStr>>(
+    fn add_dependency<N: Into<SmolStr>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
         group: fn(Vec<ToolName>) -> Group,
     ) -> Self {
-        self.depends_on.push(Names { names: tools.into_iter().map(Into::into).collect(), within: None, group });
+        self.depends_on.push(DependencySpec {
+            names: tools.into_iter().map(Into::into).collect(),
+            within: None,
+            group,
+        });
         self
     }
 
     /// The finished tool, run by its own executor or by the one for its kind.
-    pub(crate) fn build(self, workshop: &Workshop<'_>) -> Result<Tool, RegistryError> {
+    pub(crate) fn build(self, workshop: &BuildContext<'_>) -> Result<Tool, RegistryError> {
         let name = ToolName::new(self.name)?;
         let executor = self.executor.or_else(|| workshop.executors.get(&self.kind).cloned());
         let Some(executor) = executor else {
@@ -275,7 +279,7 @@ impl ToolBuilder {
             return Err(RegistryError::Refused { tool: name, reason });
         }
         let wrong = |source| RegistryError::Parameters { tool: name.clone(), source };
-        let mut parameters = match (self.inferred, self.by_hand) {
+        let mut parameters = match (self.inferred_schema, self.explicit_schema) {
             (Some(inferred), Some(by_hand)) => schema::merge(&inferred, &by_hand).map_err(wrong)?,
             (Some(only), None) | (None, Some(only)) => only,
             (None, None) => json!({"type": "object"}),
@@ -287,7 +291,7 @@ impl ToolBuilder {
         if let Some(output) = &self.output_schema {
             Schema::refuse(output).map_err(|source| RegistryError::Output { tool: name.clone(), source })?;
         }
-        let depends_on = self.depends_on.into_iter().map(Names::checked).collect::<Result<_, _>>()?;
+        let depends_on = self.depends_on.into_iter().map(DependencySpec::into_group).collect::<Result<_, _>>()?;
         let definition = Definition {
             id: Definition::id_of(&self.kind, &name, self.origin.as_ref()),
             kind: self.kind,
@@ -301,7 +305,7 @@ impl ToolBuilder {
             config: self.config,
             name,
         };
-        if let Err(reason) = executor.accept(&definition) {
+        if let Err(reason) = executor.validate_definition(&definition) {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
         if self.rerun_interrupted && !definition.annotations.idempotent {
@@ -318,7 +322,7 @@ impl ToolBuilder {
             // The registry holds it to what was said about tools, at the moment when it takes it in.
             limits: Limits::default(),
             gate: Gate::default(),
-            desk: workshop.scheduler.desk(&definition.name),
+            runtime: workshop.scheduler.tool_runtime(&definition.name),
             hooks: hooks.map(|(_, hook)| hook.clone()).collect(),
             fingerprint: definition.fingerprint(),
             needs_thread: stateful || !definition.depends_on.is_empty(),
@@ -350,15 +354,15 @@ fn check(policy: &Policy, definition: &Definition, state: &StateRules, stateful:
 }
 
 /// What a tool is made with.
-pub(crate) struct Workshop<'a> {
+pub(crate) struct BuildContext<'a> {
     pub(crate) executors: &'a HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) hooks: &'a [(Glob, Arc<dyn Hook>)],
     pub(crate) scheduler: &'a Scheduler,
     pub(crate) services: &'a Arc<Services>,
 }
 
-impl Names {
-    fn checked(self) -> Result<Group, NameError> {
+impl DependencySpec {
+    fn into_group(self) -> Result<Group, NameError> {
         let names = self.names.into_iter().map(ToolName::new).collect::<Result<_, _>>()?;
         let group = (self.group)(names);
         Ok(match self.within {

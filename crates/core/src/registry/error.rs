@@ -41,7 +41,7 @@ pub enum RegistryError {
     },
     /// Tools wait for each other.
     #[error("these tools wait for each other and none could ever run: {}", .0.iter().map(ToolName::as_str).collect::<Vec<_>>().join(" → "))]
-    Circle(Vec<ToolName>),
+    DependencyCycle(Vec<ToolName>),
     /// Nobody runs tools of this kind.
     #[error(
         "nobody runs tools of kind `{kind}`, so `{tool}` cannot be registered; give the hub one with `.executor(\"{kind}\", …)`"

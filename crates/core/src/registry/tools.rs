@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{RegistryError, Toolset, depends};
-use crate::execution::{Base, Tool};
+use super::{RegistryError, Toolset, dependencies};
+use crate::execution::{EvidenceDemand, Tool};
 use toolhub_schema::suggest;
 use toolhub_types::{
     ids::StateName,
@@ -17,13 +17,13 @@ use toolhub_types::{
 pub struct Tools {
     by_name: HashMap<ToolName, Arc<Tool>>,
     /// The tools others wait for.
-    bases: HashMap<ToolName, Base>,
+    evidence_demands: HashMap<ToolName, EvidenceDemand>,
     revision: u64,
 }
 
 /// Which tools to list.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct ToolFilter {
     /// Only this kind.
     pub kind: Option<Kind>,
     /// Only tools with this tag.
@@ -38,15 +38,20 @@ impl Tools {
     }
 
     /// Whether other tools of this list wait for it.
-    pub(crate) fn base(&self, name: &str) -> Base {
+    pub(crate) fn evidence_demand(&self, name: &str) -> EvidenceDemand {
         // Most hubs have no dependencies at all, and every call asks.
-        if self.bases.is_empty() { Base::No } else { self.bases.get(name).copied().unwrap_or(Base::No) }
+        if self.evidence_demands.is_empty() {
+            EvidenceDemand::None
+        } else {
+            self.evidence_demands.get(name).copied().unwrap_or(EvidenceDemand::None)
+        }
     }
 
     /// The tools that pass the filter, by name.
     #[must_use]
-    pub fn list(&self, filter: &Filter) -> Vec<Arc<Tool>> {
-        let mut tools: Vec<_> = self.by_name.values().filter(|tool| filter.passes(&tool.definition)).cloned().collect();
+    pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
+        let mut tools: Vec<_> =
+            self.by_name.values().filter(|tool| filter.matches(&tool.definition)).cloned().collect();
         tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
         tools
     }
@@ -58,7 +63,7 @@ impl Tools {
     }
 
     /// The tools of this list that wait for this one, by name.
-    pub(crate) fn waiting_for(&self, base: &ToolName) -> Vec<Arc<Tool>> {
+    pub(crate) fn dependents_of(&self, base: &ToolName) -> Vec<Arc<Tool>> {
         let waits = |tool: &&Arc<Tool>| tool.definition.depends_on.names().any(|name| name == base);
         let mut tools: Vec<_> = self.by_name.values().filter(waits).cloned().collect();
         tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
@@ -67,25 +72,27 @@ impl Tools {
 
     /// Only those of a toolset. What others wait for is still known.
     #[must_use]
-    pub fn within(&self, toolset: &Toolset) -> Self {
-        let names: Vec<ToolName> = self.by_name.keys().filter(|name| toolset.has(name)).cloned().collect();
-        self.only(&names)
+    pub fn in_toolset(&self, toolset: &Toolset) -> Self {
+        let names: Vec<ToolName> = self.by_name.keys().filter(|name| toolset.contains(name)).cloned().collect();
+        self.subset(&names)
     }
 
     /// Only these of the list. What others wait for is still known.
-    pub(crate) fn only(&self, names: &[ToolName]) -> Self {
+    pub(crate) fn subset(&self, names: &[ToolName]) -> Self {
         let chosen = names.iter().filter_map(|name| self.by_name.get_key_value(name));
         let by_name = chosen.map(|(name, tool)| (name.clone(), tool.clone())).collect();
-        Self { by_name, bases: self.bases.clone(), revision: self.revision }
+        Self { by_name, evidence_demands: self.evidence_demands.clone(), revision: self.revision }
     }
 
     /// Whether a call among these would meet the same tools as one among the others, down to their limits and to what others
     /// wait for.
-    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let same = |(name, tool): (&ToolName, &Arc<Tool>)| {
             other.by_name.get(name).is_some_and(|theirs| Arc::ptr_eq(tool, theirs))
         };
-        self.by_name.len() == other.by_name.len() && self.by_name.iter().all(same) && self.bases == other.bases
+        self.by_name.len() == other.by_name.len()
+            && self.by_name.iter().all(same)
+            && self.evidence_demands == other.evidence_demands
     }
 
     /// How many there are.
@@ -107,30 +114,31 @@ impl Tools {
     }
 
     /// The list that follows when all tools are gone.
-    pub(super) fn emptied(&self) -> Self {
+    pub(super) fn cleared(&self) -> Self {
         Self { revision: self.revision + 1, ..Self::default() }
     }
 
     /// These tools and the new ones, which are held to the book. No name may be there already.
-    pub(super) fn with(&self, new: Vec<Tool>, book: &PolicyBook) -> Result<Self, RegistryError> {
+    pub(super) fn with_added(&self, new: Vec<Tool>, book: &PolicyBook) -> Result<Self, RegistryError> {
         let mut by_name = self.by_name.clone();
         let mut names = Vec::with_capacity(new.len());
         for mut tool in new {
-            tool.hold_to(book);
+            tool.apply_policies(book);
             let name = tool.definition.name.clone();
             if by_name.insert(name.clone(), Arc::new(tool)).is_some() {
                 return Err(RegistryError::Duplicate(name));
             }
             names.push(name);
         }
-        let next = Self { bases: depends::bases_of(&by_name), by_name, revision: self.revision + 1 };
-        depends::check(&next, &names)?;
-        next.managers()?;
+        let next =
+            Self { evidence_demands: dependencies::evidence_demands(&by_name), by_name, revision: self.revision + 1 };
+        dependencies::check(&next, &names)?;
+        next.manager_types()?;
         Ok(next)
     }
 
     /// Who keeps each state of these tools, as far as one of them says so.
-    pub(super) fn managers(&self) -> Result<HashMap<StateName, Option<ManagerType>>, RegistryError> {
+    pub(super) fn manager_types(&self) -> Result<HashMap<StateName, Option<ManagerType>>, RegistryError> {
         let mut all: HashMap<StateName, Option<ManagerType>> = HashMap::new();
         for tool in self.by_name.values() {
             for state in &tool.state.names {
@@ -149,28 +157,28 @@ impl Tools {
         let mut by_name = self.by_name.clone();
         let gone = by_name.remove(name);
         let revision = self.revision + u64::from(gone.is_some());
-        (Self { bases: depends::bases_of(&by_name), by_name, revision }, gone)
+        (Self { evidence_demands: dependencies::evidence_demands(&by_name), by_name, revision }, gone)
     }
 
     /// These tools without the named ones, and all that stay held to the book. A tool for which nothing changes is the very
     /// same as before.
-    pub(super) fn kept<'a>(&self, without: impl Iterator<Item = &'a ToolName>, book: &PolicyBook) -> Self {
+    pub(super) fn retained<'a>(&self, without: impl Iterator<Item = &'a ToolName>, book: &PolicyBook) -> Self {
         let mut by_name = self.by_name.clone();
         for name in without {
             by_name.remove(name);
         }
         for tool in by_name.values_mut() {
             let mut held: Tool = (**tool).clone();
-            if held.hold_to(book) {
+            if held.apply_policies(book) {
                 *tool = Arc::new(held);
             }
         }
-        Self { by_name, bases: HashMap::new(), revision: self.revision }
+        Self { by_name, evidence_demands: HashMap::new(), revision: self.revision }
     }
 }
 
-impl Filter {
-    fn passes(&self, definition: &Definition) -> bool {
+impl ToolFilter {
+    fn matches(&self, definition: &Definition) -> bool {
         self.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
             && self.tag.as_ref().is_none_or(|tag| definition.metadata.tags.contains(tag))
     }

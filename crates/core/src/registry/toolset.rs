@@ -32,13 +32,13 @@ impl Toolset {
     ///
     /// # Errors
     /// When a pattern is empty.
-    pub fn of<P: Into<SmolStr>>(patterns: impl IntoIterator<Item = P>) -> Result<Self, String> {
+    pub fn from_patterns<P: Into<SmolStr>>(patterns: impl IntoIterator<Item = P>) -> Result<Self, String> {
         patterns.into_iter().map(Glob::new).collect::<Result<_, _>>().map(|patterns| Self(Some(patterns)))
     }
 
     /// Whether a tool of this name is among them.
     #[must_use]
-    pub fn has(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(name)))
     }
 

@@ -21,22 +21,22 @@ use toolhub_types::{
     policy::RateLimit,
 };
 
-mod ledger;
+mod gcra;
 #[cfg(test)]
 mod tests;
 
-use ledger::{Ledger, Party, Taken, Use};
+use gcra::{Charge, GcraState, KeyedCharge, RateKey};
 
 /// How many limits are remembered that do not hold for the call that asks. Calls by an older list go on to come for a while.
-const SPARE: usize = 8;
+const MAX_STALE_STATES: usize = 8;
 
 /// The memory of one tool's limits: those of the latest call in their order, then others that held lately.
 #[derive(Default)]
-pub(crate) struct Limiter(Mutex<Vec<Ledger>>);
+pub(crate) struct Limiter(Mutex<Vec<GcraState>>);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct Subject<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) thread: Option<&'a ThreadId>,
     pub(crate) caller: &'a Caller,
@@ -45,40 +45,40 @@ pub(crate) struct Asker<'a> {
 /// A turn that was given.
 #[derive(Debug)]
 #[must_use = "a call that waits too little breaks the limit; one that does not run gives its turn back"]
-pub(crate) struct Granted {
+pub(crate) struct Reservation {
     /// How long to wait for the turn. Zero: go now.
     pub(crate) wait: Duration,
-    pub(crate) token: Token,
+    pub(crate) permit: RatePermit,
 }
 
 /// What a turn took.
 #[derive(Debug)]
 #[must_use = "a call that does not run gives its turn back"]
-pub(crate) struct Token(Took);
+pub(crate) struct RatePermit(Charges);
 
 #[derive(Debug)]
-enum Took {
+enum Charges {
     /// One limit, for everybody together. Apart from the others, because most tools have one limit and that is of this
     /// sort; a list takes memory, and names of parties are long.
-    Everybody(Use),
+    Global(Charge),
     /// What each limit counted.
-    Each(Vec<Taken>),
+    PerLimit(Vec<KeyedCharge>),
 }
 
 /// Too many calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Excess {
+pub(crate) struct RateExceeded {
     /// Asking again after this succeeds, if nobody else comes.
     pub(crate) retry_after: Duration,
     /// The limit that holds longest, by its place in the list.
-    pub(crate) limit: usize,
+    pub(crate) limit_index: usize,
 }
 
 /// What is left of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct Quota {
     /// The limit, by its place in the list.
-    pub(crate) limit: usize,
+    pub(crate) limit_index: usize,
     /// How many calls would pass at once.
     pub(crate) remaining: u32,
     /// After how long all of it is there again.
@@ -90,87 +90,94 @@ impl Limiter {
     ///
     /// # Errors
     /// When one of them is used up and a call may not wait, or not that long.
-    pub(crate) fn take(&self, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> Result<Granted, Excess> {
-        let mut ledgers = self.ledgers(limits);
+    pub(crate) fn reserve(
+        &self,
+        limits: &[RateLimit],
+        who: Subject<'_>,
+        now: Instant,
+    ) -> Result<Reservation, RateExceeded> {
+        let mut ledgers = self.states_for(limits);
         let ledgers = &mut ledgers[..limits.len()];
         let mut wait = Duration::ZERO;
-        let mut excess: Option<Excess> = None;
+        let mut excess: Option<RateExceeded> = None;
         // Made once where there is one limit, as mostly: names are long.
         let mut only = None;
         for (at, ledger) in ledgers.iter_mut().enumerate() {
-            let party = ledger.party(who);
-            let until_turn = ledger.debt(&party, now).saturating_sub(ledger.pace().tolerance);
+            let party = ledger.key_for(who);
+            let until_turn = ledger.debt(&party, now).saturating_sub(ledger.params().tolerance);
             only = Some(party);
             wait = wait.max(until_turn);
-            let retry_after = until_turn.saturating_sub(ledger.pace().patience);
+            let retry_after = until_turn.saturating_sub(ledger.params().max_wait);
             if !retry_after.is_zero() && excess.as_ref().is_none_or(|worse| worse.retry_after < retry_after) {
-                excess = Some(Excess { retry_after, limit: at });
+                excess = Some(RateExceeded { retry_after, limit_index: at });
             }
         }
         if let Some(excess) = excess {
             return Err(excess);
         }
         let took = match (ledgers, only) {
-            ([ledger], Some(party)) => match ledger.take(party, now) {
-                Taken { party: Party::Everybody, used } => Took::Everybody(used),
-                taken => Took::Each(vec![taken]),
+            ([ledger], Some(party)) => match ledger.charge(party, now) {
+                KeyedCharge { key: RateKey::Global, charge: used } => Charges::Global(used),
+                taken => Charges::PerLimit(vec![taken]),
             },
-            (all, _) => Took::Each(all.iter_mut().map(|ledger| ledger.take(ledger.party(who), now)).collect()),
+            (all, _) => {
+                Charges::PerLimit(all.iter_mut().map(|ledger| ledger.charge(ledger.key_for(who), now)).collect())
+            }
         };
-        Ok(Granted { wait, token: Token(took) })
+        Ok(Reservation { wait, permit: RatePermit(took) })
     }
 
     /// Undoes a turn that was not used: the call was refused later, or its caller left.
     ///
     /// Where somebody else took a turn in between, it comes back when they undo theirs too. Theirs was given with this
     /// one in mind, and moving it or selling the gap twice could let too many pass together.
-    pub(crate) fn give_back(&self, token: Token) {
+    pub(crate) fn refund(&self, token: RatePermit) {
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = match token.0 {
-            Took::Everybody(used) => vec![Taken { party: Party::Everybody, used }],
-            Took::Each(all) => all,
+            Charges::Global(charge) => vec![KeyedCharge { key: RateKey::Global, charge }],
+            Charges::PerLimit(all) => all,
         };
         for taken in all {
-            if let Some(ledger) = ledgers.iter_mut().find(|ledger| ledger.took(&taken)) {
-                ledger.give_back(taken);
+            if let Some(ledger) = ledgers.iter_mut().find(|ledger| ledger.issued(&taken)) {
+                ledger.refund(taken);
             }
         }
     }
 
     /// What is left of each limit.
-    pub(crate) fn left(&self, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> Vec<Left> {
-        let mut ledgers = self.ledgers(limits);
+    pub(crate) fn quotas(&self, limits: &[RateLimit], who: Subject<'_>, now: Instant) -> Vec<Quota> {
+        let mut ledgers = self.states_for(limits);
         let left = ledgers[..limits.len()].iter_mut().enumerate().map(|(at, ledger)| {
-            let debt = ledger.debt(&ledger.party(who), now);
-            let remaining = match ledger.pace().tolerance.checked_sub(debt) {
-                Some(room) => room.as_nanos() / ledger.pace().interval.as_nanos() + 1,
+            let debt = ledger.debt(&ledger.key_for(who), now);
+            let remaining = match ledger.params().tolerance.checked_sub(debt) {
+                Some(room) => room.as_nanos() / ledger.params().interval.as_nanos() + 1,
                 None => 0,
             };
-            Left { limit: at, remaining: u32::try_from(remaining).unwrap_or(u32::MAX), resets_in: debt }
+            Quota { limit_index: at, remaining: u32::try_from(remaining).unwrap_or(u32::MAX), resets_in: debt }
         });
         left.collect()
     }
 
     /// One ledger for each limit, in their order, and maybe others behind them. After a change those that still fit are kept.
-    fn ledgers(&self, limits: &[RateLimit]) -> MutexGuard<'_, Vec<Ledger>> {
+    fn states_for(&self, limits: &[RateLimit]) -> MutexGuard<'_, Vec<GcraState>> {
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let enough = ledgers.len() >= limits.len();
-        if enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.holds_to(limit)) {
+        if enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.has_limit(limit)) {
             return ledgers;
         }
-        let fit = enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.fits(limit));
+        let fit = enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.is_compatible(limit));
         if !fit {
             let mut old = std::mem::take(&mut *ledgers);
             *ledgers = limits
                 .iter()
-                .map(|limit| match old.iter().position(|ledger| ledger.fits(limit)) {
+                .map(|limit| match old.iter().position(|ledger| ledger.is_compatible(limit)) {
                     Some(at) => old.remove(at),
-                    None => Ledger::new(limit),
+                    None => GcraState::new(limit),
                 })
                 .collect();
-            ledgers.extend(old.into_iter().take(SPARE));
+            ledgers.extend(old.into_iter().take(MAX_STALE_STATES));
         }
-        ledgers.iter_mut().zip(limits).for_each(|(ledger, limit)| ledger.hold_to(limit));
+        ledgers.iter_mut().zip(limits).for_each(|(ledger, limit)| ledger.set_limit(limit));
         ledgers
     }
 }

@@ -10,15 +10,15 @@ use toolhub_types::{event_kind::News, ids::CallId};
 
 /// Everything a hub has told since the recorder was made.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct EventRecorder {
     subscription: Subscription,
     events: Vec<Arc<Event>>,
 }
 
-impl Recorder {
+impl EventRecorder {
     /// Records the events of a hub from here on.
     #[must_use]
-    pub fn of(hub: &ToolHub) -> Self {
+    pub fn new(hub: &ToolHub) -> Self {
         Self::from(hub.subscribe())
     }
 
@@ -36,7 +36,7 @@ impl Recorder {
     }
 
     /// How often a call was said to have ended. Anything but one, once it is over, is a bug.
-    pub fn ends_of(&mut self, call: CallId) -> usize {
+    pub fn end_count(&mut self, call: CallId) -> usize {
         let ends = |event: &&Arc<Event>| {
             matches!(&event.news,
                 News::ExecutionCompleted { call_id, .. } | News::ExecutionFailed { call_id, .. } if *call_id == call)
@@ -45,7 +45,7 @@ impl Recorder {
     }
 }
 
-impl From<Subscription> for Recorder {
+impl From<Subscription> for EventRecorder {
     fn from(subscription: Subscription) -> Self {
         Self { subscription, events: Vec::new() }
     }

@@ -17,7 +17,7 @@ use toolhub_types::{error::ToolError, tool::Kind};
 
 /// What a scripted tool does when it is executed.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub enum ScriptStep {
     /// Returns this.
     Return(Value),
     /// Fails with this.
@@ -34,56 +34,56 @@ pub enum Step {
 
 /// Looks back at what a scripted tool was asked.
 #[derive(Debug, Clone)]
-pub struct Scripted {
+pub struct ScriptedTool {
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    steps: Mutex<VecDeque<Step>>,
-    asked: Mutex<Vec<Value>>,
+    steps: Mutex<VecDeque<ScriptStep>>,
+    arguments: Mutex<Vec<Value>>,
 }
 
-impl Scripted {
+impl ScriptedTool {
     /// The arguments of every execution so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<Value> {
-        self.inner.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn recorded_arguments(&self) -> Vec<Value> {
+        self.inner.arguments.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Forgets what it was asked so far.
-    pub fn forget(&self) {
-        *self.inner.asked.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+    pub fn clear(&self) {
+        *self.inner.arguments.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     }
 
     /// Adds a step at the end of the script.
-    pub fn then(&self, step: Step) {
+    pub fn push_step(&self, step: ScriptStep) {
         self.inner.steps.lock().unwrap_or_else(PoisonError::into_inner).push_back(step);
     }
 }
 
 /// A tool that takes any arguments and follows a script. After the last step it returns `null` for ever.
-pub fn scripted(name: &str, steps: impl IntoIterator<Item = Step>) -> (ToolBuilder, Scripted) {
+pub fn scripted(name: &str, steps: impl IntoIterator<Item = ScriptStep>) -> (ToolBuilder, ScriptedTool) {
     let steps = Mutex::new(steps.into_iter().collect());
-    let inner = Arc::new(Inner { steps, asked: Mutex::default() });
+    let inner = Arc::new(Inner { steps, arguments: Mutex::default() });
     let tool = ToolBuilder::new(name, Kind::Stateless).description("Does what the test says.");
-    (tool.run_by(Arc::new(Scripted { inner: inner.clone() })), Scripted { inner })
+    (tool.executor(Arc::new(ScriptedTool { inner: inner.clone() })), ScriptedTool { inner })
 }
 
-impl Executor for Scripted {
+impl Executor for ScriptedTool {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            self.inner.asked.lock().unwrap_or_else(PoisonError::into_inner).push(job.arguments.clone());
+            self.inner.arguments.lock().unwrap_or_else(PoisonError::into_inner).push(job.arguments.clone());
             loop {
                 let step = self.inner.steps.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 match step {
                     None => return Ok(Reply::default()),
-                    Some(Step::Return(value)) => return Ok(value.into()),
-                    Some(Step::Fail(error)) => return Err(error),
-                    Some(Step::Panic(text)) => panic!("{text}"),
-                    Some(Step::Wait(time)) => tokio::time::sleep(time).await,
-                    Some(Step::Progress(text)) => job.context.progress(text),
-                    Some(Step::Hang) => std::future::pending().await,
+                    Some(ScriptStep::Return(value)) => return Ok(value.into()),
+                    Some(ScriptStep::Fail(error)) => return Err(error),
+                    Some(ScriptStep::Panic(text)) => panic!("{text}"),
+                    Some(ScriptStep::Wait(time)) => tokio::time::sleep(time).await,
+                    Some(ScriptStep::Progress(text)) => job.context.progress(text),
+                    Some(ScriptStep::Hang) => std::future::pending().await,
                 }
             }
         })

@@ -15,7 +15,7 @@ use super::{
     InstanceInfo,
     room::{Room, Seat},
 };
-use crate::registration::{Registered, Registration};
+use crate::registration::{RegisteredTool, Registration};
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
@@ -76,7 +76,7 @@ impl Directory {
     pub(super) fn enter(
         &mut self,
         owner: &ThreadKey,
-        (tool, among): (Registered<'_>, bool),
+        (tool, among): (RegisteredTool<'_>, bool),
         now: Instant,
         seat: impl FnOnce() -> Arc<dyn Seat>,
     ) -> (u64, Arc<Room>) {
@@ -96,7 +96,7 @@ impl Directory {
     fn add(
         &mut self,
         owner: &ThreadKey,
-        (tool, among): (Registered<'_>, bool),
+        (tool, among): (RegisteredTool<'_>, bool),
         seat: Arc<dyn Seat>,
         now: Instant,
     ) -> u64 {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     events::Events,
     held,
-    registration::{Registered, Registration},
+    registration::{RegisteredTool, Registration},
 };
 use toolhub_storage::clock::Clock;
 use toolhub_types::{error::ToolError, event_kind::News, ids::ThreadKey, tool::ToolName};
@@ -54,7 +54,7 @@ impl Rooms {
     pub(crate) fn enter<T: Send + 'static>(
         self: &Arc<Self>,
         owner: &ThreadKey,
-        (tool, among): (Registered<'_>, bool),
+        (tool, among): (RegisteredTool<'_>, bool),
         chair: impl FnOnce() -> Chair<T>,
     ) -> Use {
         let (id, room) = self.lock().enter(owner, (tool, among), self.clock.instant(), || Arc::new(chair()));

@@ -9,7 +9,7 @@ use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
-    ErrorKind, ThreadInfo, ToolStatusInfo, View,
+    ErrorKind, StatusScope, ThreadInfo, ToolStatusInfo,
     clock::Timestamp,
     ids::{Tenant, ThreadId},
     status::{Language, ToolStatus},
@@ -181,11 +181,11 @@ async fn reset(
         None => {
             let meant = app.agents().thread_toolset(tenant, &thread.id).await?;
             let all = hub.tools().list(&Default::default()).into_iter().map(|tool| tool.definition.name.to_string());
-            all.filter(|name| meant.has(name)).collect()
+            all.filter(|name| meant.contains(name)).collect()
         }
     };
     for name in &names {
-        hub.reset_tool_status(name, View::Thread(tenant, &thread.id)).await?;
+        hub.reset_tool_status(name, StatusScope::Thread(tenant, &thread.id)).await?;
         if evidence {
             hub.reset_tool_evidence(name, tenant, &thread.id).await?;
         }
@@ -209,9 +209,9 @@ async fn load_states(
     full: bool,
     language: Language,
 ) -> ApiResult<ToolStates> {
-    let statuses = app.hub().tool_statuses_in(View::Thread(tenant, &thread.id), language).await?;
+    let statuses = app.hub().tool_statuses_in(StatusScope::Thread(tenant, &thread.id), language).await?;
     let meant = app.agents().thread_toolset(tenant, &thread.id).await?;
-    let meant = statuses.into_iter().filter(|info| meant.has(&info.tool_name));
+    let meant = statuses.into_iter().filter(|info| meant.contains(&info.tool_name));
     let tool_states = meant.map(|info| {
         let name = info.tool_name.to_string();
         (name, ToolState::of(info, thread.created, full))

@@ -122,7 +122,7 @@ async fn batch(
             .tenant(principal.tenant.clone())
             .caller(principal.caller.clone())
             .thread(thread.as_str())
-            .cannot_wait();
+            .no_wait();
         if let Some(id) = id {
             request = request.model_call(id.as_str());
         }

@@ -13,7 +13,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
-    CallQuery, CallQueryError, Cancel, ErrorKind, Status, ToolName,
+    CallQuery, CallQueryError, Cancellation, ErrorKind, Status, ToolName,
     clock::Timestamp,
     ids::{CallId, Tenant, ThreadId},
 };
@@ -167,10 +167,10 @@ async fn cancel(
     let id = named.parse_id()?;
     // One that was refused before its tool ran leaves no record: then this is the last that is known of it.
     let before = find(&app, &principal.tenant, id, &links).await?;
-    match app.hub().cancel(&principal.tenant, id).await? {
-        Cancel::Asked => {}
-        Cancel::NotFound => return Err(not_found(&named.id)),
-        Cancel::Ended(status) => {
+    match app.hub().cancel_call(&principal.tenant, id).await? {
+        Cancellation::Requested => {}
+        Cancellation::NotFound => return Err(not_found(&named.id)),
+        Cancellation::AlreadyEnded(status) => {
             return Err(Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already")).with("callStatus", status));
         }
         _ => return Err(Problem::new(Code::CONFLICT, format!("`{id}` is run by another node; ask that one"))),

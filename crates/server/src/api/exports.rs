@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use toolhub_core::{
-    ErrorKind, Filter,
+    ErrorKind, ToolFilter,
     export::{self, Format},
     ids::ThreadId,
 };
@@ -64,7 +64,7 @@ async fn export_tools(
     let tools = match &query.thread_id {
         None if query.toolset.is_none() => app.hub().export(query.format),
         None => {
-            let tools = app.hub().tools().within(&toolset).list(&Filter::default());
+            let tools = app.hub().tools().in_toolset(&toolset).list(&ToolFilter::default());
             export::export(query.format, tools.iter().map(|tool| &tool.definition))
         }
         Some(thread) => app.hub().offer_of(&principal.tenant, thread, &toolset).await?.export(query.format),

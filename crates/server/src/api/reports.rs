@@ -8,7 +8,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use toolhub_core::{ErrorKind, FailureScope, ToolError, ToolStatusInfo, View};
+use toolhub_core::{ErrorKind, FailureScope, StatusScope, ToolError, ToolStatusInfo};
 
 use super::{stats::ToolPath, threads};
 use crate::{
@@ -120,7 +120,7 @@ async fn report(
         Some(id) => Some(threads::find(&app, &who.tenant, id).await?.id),
         None => None,
     };
-    let view = thread.as_ref().map_or(View::Shared, |thread| View::Thread(&who.tenant, thread));
+    let view = thread.as_ref().map_or(StatusScope::Shared, |thread| StatusScope::Thread(&who.tenant, thread));
     Ok(Json(app.hub().report_result(&tool.definition.name, view, result).await?))
 }
 

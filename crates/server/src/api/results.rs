@@ -66,7 +66,7 @@ async fn report(
             return Err(Problem::new(Code::INVALID_REQUEST, detail));
         }
     };
-    match app.hub().report_call(&who.tenant, id, result).await {
+    match app.hub().report_external_result(&who.tenant, id, result).await {
         Ok(()) => calls::find(&app, &who.tenant, id, &links).await?.map(Json).ok_or_else(|| calls::not_found(&of.id)),
         Err(ReportError::NotFound) => Err(calls::not_found(&of.id)),
         Err(ReportError::Late) => Err(Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already"))),

@@ -87,7 +87,7 @@ impl RunPath {
 fn redact_arguments(app: &App, who: &Principal, mut record: RunRecord) -> RunRecord {
     if !who.has_scope(Scope::ToolsCall) {
         let arguments = record.calls.iter_mut().filter_map(|call| call.arguments.as_mut());
-        arguments.for_each(|arguments| app.hub().hide_secrets(arguments));
+        arguments.for_each(|arguments| app.hub().redact(arguments));
     }
     record
 }

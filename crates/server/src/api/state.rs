@@ -217,7 +217,7 @@ async fn delete(
 /// Notes that the context's thread is in use, and makes it where it is not there.
 async fn use_thread(app: &App, tenant: &Tenant, context: &ContextId) -> ApiResult<()> {
     match context.thread() {
-        Some(thread) => Ok(app.hub().use_thread(tenant, thread).await?),
+        Some(thread) => Ok(app.hub().touch_thread(tenant, thread).await?),
         None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, RecentStats, Tool, ToolStats};
+use toolhub_core::{CallError, Detail, ErrorKind, Group, Limits, RecentStats, Tool, ToolFilter, ToolStats};
 
 use crate::{
     app::App,
@@ -81,7 +81,7 @@ async fn stats(
 ) -> ApiResult<Json<StatsView>> {
     let tool = find_tool(&app, &name)?;
     let name = &tool.definition.name;
-    let kept = app.hub().calls_kept();
+    let kept = app.hub().call_retention();
     let figures = match window {
         None => app.hub().tool_stats(name).map(|counted| StatsView::Counted(counted.into())),
         Some(DurationParam(window)) if window > kept => {
@@ -118,7 +118,7 @@ async fn policies(
     here: RequestUri,
 ) -> ApiResult<ListResponse<PolicyView>> {
     let last = page::decode_cursor(query.cursor.as_ref(), LIST_NAME)?;
-    let tools = app.hub().list(&Filter::default());
+    let tools = app.hub().list(&ToolFilter::default());
     let after = tools.iter().filter(|tool| last.as_deref().is_none_or(|last| tool.definition.name.as_str() > last));
     let mut found: Vec<PolicyView> = after
         .take(query.limit.plus_one())
@@ -181,7 +181,7 @@ enum GroupMode {
 }
 
 async fn graph(State(app): State<App>) -> Json<Graph> {
-    let tools = app.hub().list(&Filter::default());
+    let tools = app.hub().list(&ToolFilter::default());
     let mut nodes: Vec<Node> = Vec::with_capacity(tools.len());
     let (mut edges, mut awaited) = (Vec::new(), BTreeSet::new());
     for tool in &tools {

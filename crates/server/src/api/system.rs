@@ -71,9 +71,9 @@ async fn info(State(app): State<App>, who: Principal) -> Json<Info> {
             file.map(|file| file.display().to_string())
         }),
         tools: hub.tools().len(),
-        running: hub.running(),
-        queued: hub.queued(),
-        stuck: hub.stuck(),
+        running: hub.running_calls(),
+        queued: hub.queued_calls(),
+        stuck: hub.stuck_calls(),
         tenant: who.tenant.to_string(),
         caller: who.caller.to_string(),
         scopes: Scope::ALL.into_iter().filter(|scope| who.has_scope(*scope)).collect(),

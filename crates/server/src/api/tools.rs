@@ -6,7 +6,7 @@ mod view;
 use axum::{extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timestamp, status::ToolStatus};
+use toolhub_core::{ErrorKind, Kind, StatusScope, ToolFilter, ToolStatusInfo, clock::Timestamp, status::ToolStatus};
 
 use crate::{
     app::App,
@@ -85,15 +85,15 @@ async fn list(
     here: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let after = page::decode_cursor(query.cursor.as_ref(), "tools")?;
-    let filter = Filter { kind: query.kind, tag: query.tag };
+    let filter = ToolFilter { kind: query.kind, tag: query.tag };
     let toolset = super::toolsets::find_toolset(&app, query.toolset.as_deref())?;
     let mut tools = app.hub().list(&filter);
-    tools.retain(|tool| toolset.has(&tool.definition.name));
+    tools.retain(|tool| toolset.contains(&tool.definition.name));
     if let Some(text) = query.q.map(|text| text.to_lowercase()) {
         tools.retain(|tool| view::matches_text(&tool.definition, &text));
     }
     tools.retain(|tool| after.as_deref().is_none_or(|after| tool.definition.name.as_str() > after));
-    let statuses = app.hub().tool_statuses(View::Shared).await?;
+    let statuses = app.hub().tool_statuses(StatusScope::Shared).await?;
     let (mut items, mut next) = (Vec::new(), None);
     for tool in tools {
         let Ok(at) = statuses.binary_search_by(|info| info.tool_name.cmp(&tool.definition.name)) else { continue };
@@ -110,7 +110,7 @@ async fn list(
 }
 
 async fn get(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<Json<ToolView>> {
-    let status = app.hub().tool_status(&name, View::Shared).await?;
+    let status = app.hub().tool_status(&name, StatusScope::Shared).await?;
     let gone = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
     let tool = app.hub().get(&name).ok_or_else(gone)?;
     Ok(Json(ToolView::of(&app, &tool, &status).with_policy(&tool)))
@@ -136,11 +136,11 @@ async fn set_status(
     Body(body): Body<StatusBody>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
     let StatusBody { status, reason, until } = body;
-    Ok(Json(app.hub().set_tool_status(&name, status, reason, until, View::Shared).await?))
+    Ok(Json(app.hub().set_tool_status(&name, status, reason, until, StatusScope::Shared).await?))
 }
 
 async fn reset(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<Json<ToolStatusInfo>> {
-    Ok(Json(app.hub().reset_tool_status(&name, View::Shared).await?))
+    Ok(Json(app.hub().reset_tool_status(&name, StatusScope::Shared).await?))
 }
 
 /// Why a tool is disabled.
@@ -157,12 +157,12 @@ async fn disable(
     Params(ToolPath { name }): Params<ToolPath>,
     MaybeBody(body): MaybeBody<DisableBody>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
-    Ok(Json(app.hub().set_enabled(&name, false, body.and_then(|body| body.reason)).await?))
+    Ok(Json(app.hub().set_tool_enabled(&name, false, body.and_then(|body| body.reason)).await?))
 }
 
 async fn enable(
     State(app): State<App>,
     Params(ToolPath { name }): Params<ToolPath>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
-    Ok(Json(app.hub().set_enabled(&name, true, None).await?))
+    Ok(Json(app.hub().set_tool_enabled(&name, true, None).await?))
 }

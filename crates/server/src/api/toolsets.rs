@@ -3,7 +3,7 @@
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolhub_core::{Filter, ToolName, Toolset};
+use toolhub_core::{ToolFilter, ToolName, Toolset};
 
 use crate::{
     app::App,
@@ -26,7 +26,7 @@ pub(super) fn find_toolset(app: &App, name: Option<&str>) -> ApiResult<Toolset> 
     let Some(name) = name else { return Ok(Toolset::all()) };
     let known = app.host_control().map(|steward| steward.toolsets()).unwrap_or_default();
     let found = known.iter().find(|set| set.name == name);
-    found.and_then(|set| Toolset::of(set.tools.iter().map(String::as_str)).ok()).ok_or_else(|| {
+    found.and_then(|set| Toolset::from_patterns(set.tools.iter().map(String::as_str)).ok()).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|set| set.name.as_str()).collect();
         let shown: String = name.chars().take(64).collect();
         Problem::new(Code::INVALID_REQUEST, format!("there is no toolset `{shown}`")).with("suggestions", names)
@@ -59,10 +59,10 @@ struct ToolsetView {
 
 async fn list(State(app): State<App>, _: Principal) -> ApiResult<Json<Toolsets>> {
     let known = app.host_control().map(|steward| steward.toolsets()).unwrap_or_default();
-    let all = app.hub().list(&Filter::default());
+    let all = app.hub().list(&ToolFilter::default());
     let items = known.into_iter().map(|set| {
-        let fits = Toolset::of(set.tools.iter().map(String::as_str));
-        let fits = |name: &str| fits.as_ref().is_ok_and(|fits| fits.has(name));
+        let fits = Toolset::from_patterns(set.tools.iter().map(String::as_str));
+        let fits = |name: &str| fits.as_ref().is_ok_and(|fits| fits.contains(name));
         let tools = all.iter().map(|tool| tool.definition.name.clone()).filter(|name| fits(name)).collect();
         ToolsetView { name: set.name, description: set.description, patterns: set.tools, tools, agents: set.agents }
     });

@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use tokio::time::Instant;
 use toolhub_agent::AgentService;
-use toolhub_core::{CancellationToken, ToolHub, ToolStats, View, status::ToolStatus};
+use toolhub_core::{CancellationToken, StatusScope, ToolHub, ToolStats, status::ToolStatus};
 
 use super::Meters;
 use super::prometheus_text::{MetricType, PrometheusText};
@@ -128,7 +128,7 @@ fn agents(text: &mut PrometheusText, from: &Sources<'_>) {
 
 async fn statuses(text: &mut PrometheusText, from: &Sources<'_>) {
     // A store that does not answer must not hide the other numbers.
-    let asked = tokio::time::timeout(STATUS_TIMEOUT, from.hub.tool_statuses(View::Shared));
+    let asked = tokio::time::timeout(STATUS_TIMEOUT, from.hub.tool_statuses(StatusScope::Shared));
     let Ok(Ok(tools)) = asked.await else { return };
     let mut family =
         text.family("toolhub_tool_status", MetricType::Gauge, "1 for the status a tool has for everybody.");
@@ -179,8 +179,8 @@ async fn states(text: &mut PrometheusText, from: &Sources<'_>) {
 
 fn hub(text: &mut PrometheusText, from: &Sources<'_>) {
     let hub = from.hub;
-    text.single("toolhub_queue_depth", MetricType::Gauge, "Calls that wait for their turn.", hub.queued());
-    text.single("toolhub_calls_running", MetricType::Gauge, "Calls on tasks of their own.", hub.running());
+    text.single("toolhub_queue_depth", MetricType::Gauge, "Calls that wait for their turn.", hub.queued_calls());
+    text.single("toolhub_calls_running", MetricType::Gauge, "Calls on tasks of their own.", hub.running_calls());
     text.single("toolhub_tools", MetricType::Gauge, "Tools that are registered.", hub.tools().len());
     let help = "Threads that were used here within about ten minutes.";
     text.single("toolhub_threads_active", MetricType::Gauge, help, hub.active_threads());

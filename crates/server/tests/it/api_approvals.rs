@@ -89,7 +89,7 @@ async fn what_was_allowed_for_good_is_listed_and_taken_back() {
 #[tokio::test]
 async fn a_question_of_another_tenant_is_nowhere_to_be_seen() {
     let shop = api_fixture().await;
-    let foreign = shop.hub.call("order", json!({})).tenant(Tenant::new("other").unwrap()).cannot_wait().await;
+    let foreign = shop.hub.call("order", json!({})).tenant(Tenant::new("other").unwrap()).no_wait().await;
     let id = foreign.error.unwrap().approval().unwrap();
     for id in [id.to_string(), "apr_1".into()] {
         shop.get(&format!("/api/v1/approvals/{id}")).await.expect_problem(404, "approval_not_found");

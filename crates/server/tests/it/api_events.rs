@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use toolhub_core::{
-    View,
+    StatusScope,
     export::Format,
     ids::{Tenant, ThreadId},
     status::ToolStatus,
@@ -63,7 +63,7 @@ async fn a_tenant_hears_its_own_and_what_concerns_everybody() {
     let (_, heard) = events.next_named("tool.execution.completed").await;
     assert_eq!(heard["callId"], json!(own.id));
     assert_ne!(heard["callId"], json!(foreign.id));
-    shop.hub.set_tool_status("add", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    shop.hub.set_tool_status("add", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     events.next_named("tool.status.changed").await;
 }
 
@@ -74,7 +74,7 @@ async fn a_listener_to_one_thread_hears_of_no_other() {
     let tenant = Tenant::default();
     for id in ["t2", "t1"] {
         let thread = ThreadId::new(id).unwrap();
-        let view = View::Thread(&tenant, &thread);
+        let view = StatusScope::Thread(&tenant, &thread);
         shop.hub.set_tool_status("add", ToolStatus::Failed, None, None, view).await.unwrap();
     }
     let (_, heard) = events.next_named("tool.status.changed").await;

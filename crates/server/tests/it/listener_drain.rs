@@ -23,7 +23,7 @@ async fn calls_accepted_before_the_stop_all_end_and_are_answered() {
         });
     }
     tokio::time::timeout(TEST_TIMEOUT, async {
-        while house.hub.hub.running() < 50 {
+        while house.hub.hub.running_calls() < 50 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -56,7 +56,7 @@ async fn a_stop_has_an_end_even_if_a_call_has_none() {
     let mut tcp = house.connect().await;
     let call = format!("{CALL_SLOW}\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}");
     tcp.write_all(call.as_bytes()).await.unwrap();
-    while house.hub.hub.running() < 1 {
+    while house.hub.hub.running_calls() < 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     house.stop();

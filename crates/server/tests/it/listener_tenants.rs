@@ -11,7 +11,7 @@ use axum::{
 use serde_json::{Value, json};
 use toolhub_agent::{AgentPlan, AgentService, RunStatus};
 use toolhub_core::{
-    Answer, ApprovalOutcome, CallContext, Content, JsonReply, Reached, ToolError, ToolHub,
+    Answer, ApprovalOutcome, CallContext, CallReceipt, Content, JsonReply, ToolError, ToolHub,
     backend::Memory,
     dynamic, dynamic_stateful,
     ids::{Caller, Tenant, ThreadId},
@@ -71,14 +71,14 @@ async fn two_tenants() -> TwoTenants {
     let long = call("long").await;
     let pointed = |piece: &Content| if let Content::Artifact { id, .. } = piece { Some(id.to_string()) } else { None };
     let artifact = long.content.iter().find_map(pointed).expect("an artifact");
-    let ask = async |thread: &str| match call("order").thread(thread).until_asked().await {
-        Reached::Waiting { approval, .. } => approval,
+    let ask = async |thread: &str| match call("order").thread(thread).until_approval().await {
+        CallReceipt::AwaitingApproval { approval, .. } => approval,
         other => panic!("{other:?}"),
     };
     let always = Answer::new(ApprovalOutcome::ProceedAlways, Caller::new(CANARY).unwrap());
     let allowed = ask("t-b").await;
     hub.resolve_approval(&a, allowed, always).await.unwrap();
-    while hub.running() > 0 {
+    while hub.running_calls() > 0 {
         tokio::task::yield_now().await;
     }
     let grant = hub.grants(&a).await.unwrap().remove(0).id.to_string();

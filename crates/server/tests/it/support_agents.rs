@@ -95,7 +95,7 @@ pub(crate) async fn agent_fixture() -> AgentFixture {
     let model: Arc<dyn Model> = Arc::new(parrot);
     let agents = AgentService::new(&shop.hub);
     agents.define("default", AgentPlan::new(model.clone()));
-    agents.define("sums", AgentPlan::new(model.clone()).toolset(Toolset::of(["add"]).unwrap()));
+    agents.define("sums", AgentPlan::new(model.clone()).toolset(Toolset::from_patterns(["add"]).unwrap()));
     agents.define("outside", AgentPlan::new(model).execution(ToolExecution::External { deadline: TEST_TIMEOUT }));
     shop.router = Server::new(shop.hub.clone(), shop.store.clone(), settings()).agents(agents.clone()).router();
     AgentFixture { api: shop, agents, release: gate, requests: asked }

@@ -12,7 +12,7 @@ async fn hub_with_approvals(many: usize) -> (ToolHub, Arc<InterceptedStore>, Vec
     let ask = scripted("ask", []).0.confirm();
     let hub = ToolHub::builder().shared_store(store.clone()).tool(ask).build().await.unwrap();
     for n in 0..many {
-        let call = hub.call("ask", json!({"n": n})).cannot_wait();
+        let call = hub.call("ask", json!({"n": n})).no_wait();
         let outcome = if n % 2 == 0 { call.thread(format!("t{}", n % 7)).await } else { call.await };
         outcome.error.unwrap().approval().unwrap();
     }

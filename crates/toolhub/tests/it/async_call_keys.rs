@@ -12,7 +12,7 @@ use toolhub::{
     RateLimit,
     backend::{Batch, Memory, Table},
     prelude::*,
-    testing::{AssertOutcome, Scripted, Step, scripted},
+    testing::{AssertOutcome, ScriptStep, ScriptedTool, scripted},
 };
 
 use crate::{
@@ -26,8 +26,8 @@ fn writes_table(batch: &Batch, table: Table) -> bool {
     batch.writes.iter().any(|write| write.table == table)
 }
 
-fn pay() -> (ToolBuilder, Scripted) {
-    scripted("pay", [Step::Return(json!("paid"))])
+fn pay() -> (ToolBuilder, ScriptedTool) {
+    scripted("pay", [ScriptStep::Return(json!("paid"))])
 }
 
 /// A store whose process dies when it is about to write the claim on a key: nothing is written from then on.
@@ -42,11 +42,11 @@ fn store_crashing_before_claim() -> Arc<InterceptedStore> {
 }
 
 /// The next process on the same records, once it has looked after all that the last one left.
-async fn restart(memory: &Arc<Memory>) -> (ToolHub, Scripted) {
+async fn restart(memory: &Arc<Memory>) -> (ToolHub, ScriptedTool) {
     let (tool, script) = pay();
     let hub = ToolHub::builder().shared_store(memory.clone()).tool(tool).build().await.unwrap();
     tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(hub.running(), 0);
+    assert_eq!(hub.running_calls(), 0);
     (hub, script)
 }
 
@@ -60,10 +60,10 @@ async fn a_call_that_died_before_it_had_its_key_takes_it_when_it_goes_on() {
     cut_off.await.assert_error(ErrorKind::StoreUnavailable);
     drop(hub);
     let (hub, script) = restart(&store.memory).await;
-    assert_eq!(script.asked().len(), 1, "it was written down, and goes on");
+    assert_eq!(script.recorded_arguments().len(), 1, "it was written down, and goes on");
     let again = call(&hub).await;
     assert_eq!((again.id, again.replayed), (id, true));
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
     let other = hub.call("pay", json!({"sum": 6})).idempotency_key("k").await;
     other.assert_error(ErrorKind::IdempotencyKeyReused);
 }
@@ -93,7 +93,7 @@ async fn a_call_that_died_before_it_could_give_way_to_another_with_its_key_does_
     store.before_commits(|_| Box::pin(async { CommitAction::Unavailable }));
     drop(hub);
     let (hub, script) = restart(&store.memory).await;
-    assert_eq!(script.asked().len(), 0, "the other one had the key");
+    assert_eq!(script.recorded_arguments().len(), 0, "the other one had the key");
     let again = call(&hub).await;
     assert!(again.replayed && again.is_success() && again.id != id);
 }

@@ -3,11 +3,11 @@
 use std::{future::Future, path::PathBuf, time::Duration};
 
 use toolhub::{
-    Answer, ApprovalOutcome, ApprovalState, CallRecord, Cancel, Reached, Rule, Sqlite, Status,
+    Answer, ApprovalOutcome, ApprovalState, CallReceipt, CallRecord, Cancellation, Rule, Sqlite, Status,
     ids::{ApprovalId, CallId, Caller, Tenant},
     prelude::*,
     sqlite::Options,
-    testing::{AssertOutcome, Scripted, Step, scripted},
+    testing::{AssertOutcome, ScriptStep, ScriptedTool, scripted},
 };
 
 use crate::gated_tool::{GatedTool, wait_until};
@@ -45,14 +45,14 @@ fn simulate_process<T>(work: impl Future<Output = T>) -> T {
     done
 }
 
-fn pay() -> (ToolBuilder, Scripted) {
-    let (tool, script) = scripted("pay", [Step::Return(json!("paid"))]);
+fn pay() -> (ToolBuilder, ScriptedTool) {
+    let (tool, script) = scripted("pay", [ScriptStep::Return(json!("paid"))]);
     (tool.confirm(), script)
 }
 
 #[track_caller]
-fn expect_waiting(reached: Reached) -> (CallId, ApprovalId) {
-    let Reached::Waiting { call, approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
+fn expect_waiting(reached: CallReceipt) -> (CallId, ApprovalId) {
+    let CallReceipt::AwaitingApproval { call, approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
     (call, approval)
 }
 
@@ -93,7 +93,7 @@ fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_ye
                 if detached {
                     expect_waiting(request.detached().start().accepted().await)
                 } else {
-                    expect_waiting(request.until_asked().await)
+                    expect_waiting(request.until_approval().await)
                 }
             });
             // A second death while it waits changes nothing.
@@ -105,12 +105,12 @@ fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_ye
             simulate_process(async {
                 let (tool, script) = pay();
                 let hub = disk.hub([tool]).await;
-                assert_eq!(hub.running(), 1, "nobody waits for it, and it waits");
+                assert_eq!(hub.running_calls(), 1, "nobody waits for it, and it waits");
                 resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
                 let closed = wait_for_end(&hub, call).await;
                 assert_eq!((closed.status, closed.approval), (Status::Success, Some(approval)), "{name}");
                 assert_eq!((closed.arguments, closed.outcome.unwrap().output), (json!({"sum": 5}), json!("paid")));
-                assert_eq!(script.asked().len(), 1);
+                assert_eq!(script.recorded_arguments().len(), 1);
                 if name == "keyed" {
                     assert!(prepare(hub.call("pay", json!({"sum": 5}))).await.replayed);
                 }
@@ -125,14 +125,14 @@ fn a_thread_counts_a_call_once_however_many_processes_it_waits_in() {
     let (thread, tenant) = (ThreadId::new("t1").unwrap(), Tenant::default());
     let (call, approval) = simulate_process(async {
         let hub = disk.hub([pay().0]).await;
-        let waits = expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await);
+        let waits = expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await);
         hub.shutdown(Duration::from_secs(5)).await;
         waits
     });
     for _ in 0..3 {
         simulate_process(async {
             let hub = disk.hub([pay().0]).await;
-            assert_eq!(hub.running(), 1);
+            assert_eq!(hub.running_calls(), 1);
             hub.shutdown(Duration::from_secs(5)).await;
         });
     }
@@ -154,7 +154,7 @@ fn an_answer_from_before_the_restart_counts() {
         // Two identical calls: each has its own answer.
         let (calls, approvals): (Vec<_>, Vec<_>) = simulate_process(async {
             let hub = disk.hub([pay().0]).await;
-            let ask = || async { expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await) };
+            let ask = || async { expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await) };
             [ask().await, ask().await].into_iter().unzip()
         });
         // Somebody answers where the tool is not known, so that nobody goes on; a yes needs the tool to be seen.
@@ -166,7 +166,7 @@ fn an_answer_from_before_the_restart_counts() {
             wait_until(|| gate.running() == 1).await;
             resolve(&hub, approvals[1], outcome).await;
             if outcome == ApprovalOutcome::ProceedOnce {
-                wait_until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued_calls() == 1).await;
             }
         });
         simulate_process(async {
@@ -174,7 +174,7 @@ fn an_answer_from_before_the_restart_counts() {
             let hub = disk.hub([tool]).await;
             assert_eq!(wait_for_end(&hub, calls[1]).await.status, status);
             assert_eq!(record(&hub, calls[0]).await.status, Status::AwaitingApproval);
-            assert_eq!(script.asked().len(), usize::from(status == Status::Success));
+            assert_eq!(script.recorded_arguments().len(), usize::from(status == Status::Success));
         });
     }
 }
@@ -184,7 +184,7 @@ fn a_question_that_ran_out_while_nobody_was_there_ends_its_call() {
     let disk = TempStore::new("late");
     let (call, approval) = simulate_process(async {
         let hub = disk.hub([pay().0.approval_timeout(Duration::from_millis(300))]).await;
-        expect_waiting(hub.call("pay", json!({})).until_asked().await)
+        expect_waiting(hub.call("pay", json!({})).until_approval().await)
     });
     simulate_process(async { tokio::time::sleep(Duration::from_millis(400)).await });
     simulate_process(async {
@@ -202,7 +202,7 @@ fn a_call_whose_tool_or_rules_changed_goes_by_what_holds_now() {
     let ask = || {
         simulate_process(async {
             let hub = disk.hub([pay().0]).await;
-            expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await)
+            expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await)
         })
     };
     let (call, approval) = ask();
@@ -248,15 +248,15 @@ fn a_call_that_waited_for_its_turn_runs_after_a_restart_and_one_that_ran_does_no
         let mut calls = Vec::new();
         for _ in 0..2 {
             let mut running = hub.call("slow", json!({})).detached().start();
-            assert!(matches!(running.accepted().await, Reached::Accepted { .. }));
+            assert!(matches!(running.accepted().await, CallReceipt::Accepted { .. }));
             calls.push(running.id());
             // It is written down before it asks for its turn; the second must not be quicker.
             wait_until(|| busy.running() == 1).await;
         }
-        wait_until(|| hub.queued() == 1).await;
+        wait_until(|| hub.queued_calls() == 1).await;
         let mut awaited = hub.call("slow", json!({})).start();
         calls.push(awaited.id());
-        wait_until(|| hub.queued() == 2).await;
+        wait_until(|| hub.queued_calls() == 2).await;
         assert!(tokio::time::timeout(Duration::ZERO, awaited.outcome()).await.is_err());
         calls
     });
@@ -267,7 +267,7 @@ fn a_call_that_waited_for_its_turn_runs_after_a_restart_and_one_that_ran_does_no
         first.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
         assert_eq!(wait_for_end(&hub, calls[1]).await.status, Status::Success);
         assert_eq!(hub.call_record(&Tenant::default(), calls[2]).await.unwrap(), None, "it went with its caller");
-        assert_eq!(script.asked().len(), 1);
+        assert_eq!(script.recorded_arguments().len(), 1);
     });
 }
 
@@ -276,18 +276,18 @@ fn a_call_that_went_on_can_be_cancelled() {
     let disk = TempStore::new("cancel");
     let (call, _) = simulate_process(async {
         let hub = disk.hub([pay().0]).await;
-        expect_waiting(hub.call("pay", json!({})).until_asked().await)
+        expect_waiting(hub.call("pay", json!({})).until_approval().await)
     });
     simulate_process(async {
         let hub = disk.hub([pay().0]).await;
         let tenant = Tenant::default();
-        assert_eq!(hub.cancel(&tenant, call).await, Ok(Cancel::Asked));
+        assert_eq!(hub.cancel_call(&tenant, call).await, Ok(Cancellation::Requested));
         assert_eq!(wait_for_end(&hub, call).await.status, Status::Cancelled);
         // Its record is there a moment before it has left.
-        while hub.running() > 0 {
+        while hub.running_calls() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(hub.cancel(&tenant, call).await, Ok(Cancel::Ended(Status::Cancelled)));
+        assert_eq!(hub.cancel_call(&tenant, call).await, Ok(Cancellation::AlreadyEnded(Status::Cancelled)));
     });
 }
 
@@ -297,7 +297,7 @@ fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_other
     let (call, waits, usable) = simulate_process(async {
         let busy = GatedTool::new();
         let hub = disk.hub([pay().0, busy.tool("slow"), scripted("look", []).0.read_only()]).await;
-        let (call, _) = expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await);
+        let (call, _) = expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await);
         let slow = hub.call("slow", json!({})).start();
         // This one has a caller who waits for the person.
         let waits = hub.call("pay", json!({"sum": 7})).thread("t2").start();
@@ -320,7 +320,7 @@ fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_other
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         for tool in ["look", "slow", "pay"] {
-            let refused = hub.call(tool, json!({})).until_asked().await.ended().unwrap();
+            let refused = hub.call(tool, json!({})).until_approval().await.into_outcome().unwrap();
             refused.assert_effect(Effect::None).assert_error(ErrorKind::ShuttingDown);
             assert!(refused.error.unwrap().retryable);
         }
@@ -347,6 +347,6 @@ fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_other
         assert_eq!(hub.call_record(&Tenant::default(), waits).await.unwrap(), None);
         resolve(&hub, usable, ApprovalOutcome::ProceedOnce).await;
         hub.call("pay", json!({"sum": 7})).thread("t2").await.assert_success();
-        assert_eq!(script.asked().len(), 2);
+        assert_eq!(script.recorded_arguments().len(), 2);
     });
 }

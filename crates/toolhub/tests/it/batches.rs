@@ -12,7 +12,7 @@ use toolhub::{
     Answer, ApprovalOutcome, ApprovalState, CallRequest, HubBuilder, Status,
     ids::{Caller, Tenant},
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 use crate::{
@@ -142,8 +142,11 @@ async fn any_other_call_runs_alone_and_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_dependent_waits_for_its_base_and_is_refused_if_that_failed() {
     for fails in [false, true] {
-        let steps =
-            if fails { vec![Step::Wait(SECOND), Step::Fail(ToolError::new("no"))] } else { vec![Step::Wait(SECOND)] };
+        let steps = if fails {
+            vec![ScriptStep::Wait(SECOND), ScriptStep::Fail(ToolError::new("no"))]
+        } else {
+            vec![ScriptStep::Wait(SECOND)]
+        };
         let (next, script) = scripted("next", []);
         let tools = [scripted("base", steps).0.read_only(), next.read_only().after("base"), scripted("free", []).0];
         let hub = builder().tools(tools.map(ToolBuilder::parallel_safe)).build().await.unwrap();
@@ -157,7 +160,7 @@ async fn a_dependent_waits_for_its_base_and_is_refused_if_that_failed() {
         } else {
             batch[1].assert_success();
         }
-        assert_eq!(script.asked().len(), usize::from(!fails));
+        assert_eq!(script.recorded_arguments().len(), usize::from(!fails));
     }
 }
 
@@ -226,7 +229,7 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
         let hub = builder().tools([ask.confirm(), busy.tool("read").read_only()]).build().await.unwrap();
         let ids: Vec<_> = Vec::from_iter(calls(&hub, &["ask", "read"]));
         let asking = ids[0].id();
-        let mut events = Recorder::of(&hub);
+        let mut events = EventRecorder::new(&hub);
         let mut batch = hub.batch(ids).into_future();
         let begun = async {
             let asked = wait_for_question(&hub).await;
@@ -244,17 +247,17 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
         if dropped {
             drop(batch);
         } else {
-            assert_eq!(hub.cancel(&Tenant::default(), asking).await, Ok(toolhub::Cancel::Asked));
+            assert_eq!(hub.cancel_call(&Tenant::default(), asking).await, Ok(toolhub::Cancellation::Requested));
             assert!(poll!(&mut batch).is_pending());
-            wait_until(|| hub.running() == 0).await;
-            assert_eq!(events.ends_of(asking), 1, "it does not wait for the other to end as well");
+            wait_until(|| hub.running_calls() == 0).await;
+            assert_eq!(events.end_count(asking), 1, "it does not wait for the other to end as well");
             busy.release(1);
             let ends = batch.await;
             ends[0].assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
             ends[1].assert_success();
         }
-        wait_until(|| hub.running() == 0 && busy.running() == 0).await;
-        assert_eq!((events.ends_of(asking), script.asked().len()), (1, 0));
+        wait_until(|| hub.running_calls() == 0 && busy.running() == 0).await;
+        assert_eq!((events.end_count(asking), script.recorded_arguments().len()), (1, 0));
     }
 }
 
@@ -285,8 +288,8 @@ async fn a_call_that_outlives_its_batch_waits_for_nobody_once_it_is_approved() {
         if !held {
             resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
         }
-        wait_until(|| hub.running() == 0).await;
-        assert_eq!(script.asked().len(), 1, "held {held}");
+        wait_until(|| hub.running_calls() == 0).await;
+        assert_eq!(script.recorded_arguments().len(), 1, "held {held}");
     }
 }
 
@@ -294,8 +297,8 @@ async fn a_call_that_outlives_its_batch_waits_for_nobody_once_it_is_approved() {
 async fn a_call_that_times_out_fails_alone() {
     let tools = [
         scripted("good", []).0.read_only(),
-        scripted("slow", [Step::Hang]).0.read_only().timeout(SECOND).no_retry(),
-        scripted("bad", [Step::Fail(ToolError::new("no"))]).0,
+        scripted("slow", [ScriptStep::Hang]).0.read_only().timeout(SECOND).no_retry(),
+        scripted("bad", [ScriptStep::Fail(ToolError::new("no"))]).0,
         scripted("lone", []).0,
     ];
     let hub = builder().tools(tools).build().await.unwrap();
@@ -339,7 +342,7 @@ async fn a_model_call_id_that_is_used_twice_is_refused_the_second_time() {
     let ids: Vec<_> = batch.iter().map(|outcome| outcome.model_call.as_deref()).collect();
     assert_eq!(ids, [Some("one"), Some("two"), Some("one"), None]);
     assert!(batch[2].error.as_ref().unwrap().operator.contains("twice"));
-    assert_eq!(script.asked().len(), 3);
+    assert_eq!(script.recorded_arguments().len(), 3);
     hub.batch([call("one")]).await[0].assert_success();
 }
 
@@ -349,12 +352,12 @@ async fn dropping_a_batch_cancels_its_calls_and_begins_no_more() {
         let busy = GatedTool::new();
         let tools = [busy.tool("reads").read_only(), busy.tool("writes")];
         let hub = builder().tools(tools).build().await.unwrap();
-        let mut events = Recorder::of(&hub);
+        let mut events = EventRecorder::new(&hub);
         let mut batch = hub.batch(calls(&hub, &[first, first, first, "writes"])).into_future();
         assert!(poll!(&mut batch).is_pending());
         wait_until(|| busy.running() == begins).await;
         drop(batch);
-        wait_until(|| busy.running() == 0 && hub.running() == 0).await;
+        wait_until(|| busy.running() == 0 && hub.running_calls() == 0).await;
         busy.release(10);
         tokio::time::sleep(SECOND).await;
         assert_eq!(busy.started_threads().len(), begins, "{first}");

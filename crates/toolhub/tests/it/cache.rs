@@ -10,10 +10,10 @@ use std::{
 };
 
 use toolhub::{
-    Change, HubBuilder, Policy, RateLimit,
+    HubBuilder, HubChange, Policy, RateLimit,
     ids::Tenant,
     prelude::*,
-    testing::{AssertOutcome, Scripted, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, ScriptedTool, TestClock, scripted},
 };
 
 use crate::{
@@ -86,7 +86,7 @@ async fn a_tool_that_was_changed_or_replaced_is_asked_again() {
     let (hub, _) = hub().await;
     check(&hub.call("it", json!({})).await, 1, false);
     let (again, _) = counting_tool("it");
-    hub.apply(Change::of_tools().put(again)).await.unwrap();
+    hub.apply(HubChange::tools_only().put(again)).await.unwrap();
     check(&hub.call("it", json!({})).await, 1, false);
     check(&hub.call("it", json!({})).await, 1, true);
     hub.unregister("it").await;
@@ -101,7 +101,7 @@ async fn what_a_replaced_tool_answers_late_is_not_cached_for_its_successor() {
     let late = hub.call("it", json!({})).start();
     wait_until(|| busy.running() == 1).await;
     let successor = GatedTool::new();
-    hub.apply(Change::of_tools().put(successor.tool("it").read_only().cache(MINUTE))).await.unwrap();
+    hub.apply(HubChange::tools_only().put(successor.tool("it").read_only().cache(MINUTE))).await.unwrap();
     busy.release(1);
     late.await.assert_success();
     successor.release(1);
@@ -124,7 +124,7 @@ async fn an_answer_holds_to_the_millisecond() {
     check(&hub.call("it", json!({})).await, 3, false);
 }
 
-async fn scripted_hub(steps: Vec<Step>, change: fn(ToolBuilder) -> ToolBuilder) -> (ToolHub, Scripted) {
+async fn scripted_hub(steps: Vec<ScriptStep>, change: fn(ToolBuilder) -> ToolBuilder) -> (ToolHub, ScriptedTool) {
     let (tool, script) = scripted("it", steps);
     (builder().tool(change(tool.read_only().cache(MINUTE).no_retry())).build().await.unwrap(), script)
 }
@@ -138,14 +138,14 @@ async fn a_cached_answer_needs_neither_a_token_nor_a_slot() {
     let running = hub.call("busy", json!({})).start();
     wait_until(|| busy.running() == 1).await;
     check(&hub.call("it", json!({})).await, 1, true);
-    assert_eq!(hub.queued(), 0);
+    assert_eq!(hub.queued_calls(), 0);
     drop(running);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_not_cached() {
     let failures = [ToolError::new("no"), ToolError::refused("no"), ToolError::of(ErrorKind::UpstreamError, "500")];
-    let steps = failures.map(Step::Fail).into_iter().chain([Step::Return(json!("well"))]).collect();
+    let steps = failures.map(ScriptStep::Fail).into_iter().chain([ScriptStep::Return(json!("well"))]).collect();
     let (hub, script) = scripted_hub(steps, |tool| tool).await;
     for _ in 0..3 {
         let outcome = hub.call("it", json!({})).await;
@@ -155,18 +155,18 @@ async fn a_failure_is_not_cached() {
         let outcome = hub.call("it", json!({})).await;
         assert_eq!((outcome.assert_success(), outcome.cached), (&json!("well"), cached));
     }
-    assert_eq!(script.asked().len(), 4);
+    assert_eq!(script.recorded_arguments().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_cut_is_not_cached() {
     let long = "x".repeat(500);
-    let (hub, script) = scripted_hub(vec![Step::Return(json!(long)); 2], |tool| tool.text_limit(100)).await;
+    let (hub, script) = scripted_hub(vec![ScriptStep::Return(json!(long)); 2], |tool| tool.text_limit(100)).await;
     for _ in 0..2 {
         let outcome = hub.call("it", json!({})).await;
         assert!(!outcome.cached && outcome.model_text().contains("400 more characters"), "{}", outcome.model_text());
     }
-    assert_eq!(script.asked().len(), 2);
+    assert_eq!(script.recorded_arguments().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +221,7 @@ async fn a_cache_policy_for_many_tools_applies_to_those_that_only_read() {
             hub.call(name, json!({})).await.assert_success();
         }
     }
-    assert_eq!([shown, paid, others].map(|script| script.asked().len()), [1, 3, 3]);
+    assert_eq!([shown, paid, others].map(|script| script.recorded_arguments().len()), [1, 3, 3]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use toolhub::{
     backend::Memory,
     prelude::*,
     status::StatusSettings,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 use crate::{alloc, faulty_store::FaultyStore, shop_tools::add_to_cart};
@@ -25,7 +25,7 @@ use crate::{alloc, faulty_store::FaultyStore, shop_tools::add_to_cart};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A tool that does this, in both places a call may run: the caller's task (read-only) and a task of its own.
-async fn inline_and_spawned_hubs(steps: impl Fn() -> Vec<Step>) -> [ToolHub; 2] {
+async fn inline_and_spawned_hubs(steps: impl Fn() -> Vec<ScriptStep>) -> [ToolHub; 2] {
     let hub = async |read_only: bool| {
         let (tool, _) = scripted("it", steps());
         let tool = tool.timeout(10 * SECOND);
@@ -52,52 +52,54 @@ pub(crate) fn silence_scripted_panics() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_the_failure_of_the_tool_and_of_nobody_else() {
     silence_scripted_panics();
-    for hub in inline_and_spawned_hubs(|| vec![Step::Panic("scripted".into()), Step::Return(json!(1))]).await {
-        let mut recorder = Recorder::of(&hub);
+    for hub in
+        inline_and_spawned_hubs(|| vec![ScriptStep::Panic("scripted".into()), ScriptStep::Return(json!(1))]).await
+    {
+        let mut recorder = EventRecorder::new(&hub);
         let outcome = hub.call("it", json!({})).await;
         let text = outcome.assert_error(ErrorKind::Crashed);
         assert!(!text.contains("scripted"), "the panic's words are not for the model: {text}");
         assert_eq!(outcome.error.as_ref().unwrap().operator, "it panicked: scripted");
-        assert_eq!(recorder.ends_of(outcome.id), 1);
+        assert_eq!(recorder.end_count(outcome.id), 1);
         hub.call("it", json!({})).await.assert_success();
-        assert_eq!(hub.running(), 0);
+        assert_eq!(hub.running_calls(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_hangs_is_stopped_when_its_time_is_up() {
     for (hub, effect) in
-        inline_and_spawned_hubs(|| vec![Step::Hang]).await.into_iter().zip([Effect::None, Effect::Unknown])
+        inline_and_spawned_hubs(|| vec![ScriptStep::Hang]).await.into_iter().zip([Effect::None, Effect::Unknown])
     {
-        let mut recorder = Recorder::of(&hub);
+        let mut recorder = EventRecorder::new(&hub);
         let outcome = hub.call("it", json!({})).await;
         outcome.assert_effect(effect).assert_error(ErrorKind::Timeout);
         assert_eq!((outcome.duration, outcome.status), (10 * SECOND, Status::Error));
-        assert_eq!(recorder.ends_of(outcome.id), 1);
-        assert_eq!(hub.running(), 0);
+        assert_eq!(recorder.end_count(outcome.id), 1);
+        assert_eq!(hub.running_calls(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_ends_as_cancelled_before_during_and_keeps_its_result_after() {
-    for hub in inline_and_spawned_hubs(|| vec![Step::Wait(SECOND), Step::Return(json!("made it"))]).await {
-        let mut recorder = Recorder::of(&hub);
+    for hub in inline_and_spawned_hubs(|| vec![ScriptStep::Wait(SECOND), ScriptStep::Return(json!("made it"))]).await {
+        let mut recorder = EventRecorder::new(&hub);
 
         let before = CancellationToken::new();
         before.cancel();
         let outcome = hub.call("it", json!({})).cancel_on(&before).await;
         outcome.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
         assert_eq!((outcome.status, outcome.attempts), (Status::Cancelled, 0));
-        assert_eq!(recorder.ends_of(outcome.id), 1);
+        assert_eq!(recorder.end_count(outcome.id), 1);
 
         let after = CancellationToken::new();
         let outcome = hub.call("it", json!({})).cancel_on(&after).await;
         after.cancel();
         assert_eq!(outcome.assert_success(), &json!("made it"));
-        assert_eq!(recorder.ends_of(outcome.id), 1);
+        assert_eq!(recorder.end_count(outcome.id), 1);
     }
-    for hub in inline_and_spawned_hubs(|| vec![Step::Hang]).await {
-        let mut recorder = Recorder::of(&hub);
+    for hub in inline_and_spawned_hubs(|| vec![ScriptStep::Hang]).await {
+        let mut recorder = EventRecorder::new(&hub);
         let during = CancellationToken::new();
         let call = hub.call("it", json!({})).cancel_on(&during);
         let stop = async {
@@ -107,14 +109,14 @@ async fn a_cancelled_call_ends_as_cancelled_before_during_and_keeps_its_result_a
         let (outcome, ()) = tokio::join!(call.into_future(), stop);
         outcome.assert_error(ErrorKind::Cancelled);
         assert_eq!((outcome.status, outcome.duration), (Status::Cancelled, SECOND));
-        assert_eq!(recorder.ends_of(outcome.id), 1);
-        assert_eq!(hub.running(), 0);
+        assert_eq!(recorder.end_count(outcome.id), 1);
+        assert_eq!(hub.running_calls(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_callers_own_signal_is_never_given_by_a_call() {
-    for hub in inline_and_spawned_hubs(|| vec![Step::Return(json!(1)), Step::Hang]).await {
+    for hub in inline_and_spawned_hubs(|| vec![ScriptStep::Return(json!(1)), ScriptStep::Hang]).await {
         let signal = CancellationToken::new();
         hub.call("it", json!({})).cancel_on(&signal).await.assert_success();
         hub.call("it", json!({})).cancel_on(&signal).await.assert_error(ErrorKind::Timeout);
@@ -125,7 +127,7 @@ async fn the_callers_own_signal_is_never_given_by_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_call_can_be_cancelled_by_its_handle_or_by_its_id() {
-    let [_, hub] = inline_and_spawned_hubs(|| vec![Step::Hang, Step::Hang]).await;
+    let [_, hub] = inline_and_spawned_hubs(|| vec![ScriptStep::Hang, ScriptStep::Hang]).await;
     let by_handle = hub.call("it", json!({})).start();
     by_handle.cancel();
     assert_eq!(by_handle.await.status, Status::Cancelled);
@@ -133,17 +135,17 @@ async fn a_running_call_can_be_cancelled_by_its_handle_or_by_its_id() {
     tokio::task::yield_now().await;
     let (id, tenant) = (by_id.id(), toolhub::ids::Tenant::default());
     let foreign = toolhub::ids::Tenant::new("foreign").unwrap();
-    assert_eq!(hub.cancel(&foreign, id).await, Ok(toolhub::Cancel::NotFound));
-    assert_eq!(hub.cancel(&tenant, id).await, Ok(toolhub::Cancel::Asked));
+    assert_eq!(hub.cancel_call(&foreign, id).await, Ok(toolhub::Cancellation::NotFound));
+    assert_eq!(hub.cancel_call(&tenant, id).await, Ok(toolhub::Cancellation::Requested));
     assert_eq!(by_id.await.status, Status::Cancelled);
-    assert_eq!(hub.cancel(&tenant, id).await, Ok(toolhub::Cancel::Ended(Status::Cancelled)));
-    assert_eq!(hub.cancel(&foreign, id).await, Ok(toolhub::Cancel::NotFound));
+    assert_eq!(hub.cancel_call(&tenant, id).await, Ok(toolhub::Cancellation::AlreadyEnded(Status::Cancelled)));
+    assert_eq!(hub.cancel_call(&foreign, id).await, Ok(toolhub::Cancellation::NotFound));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_handle_cancels_unless_the_call_is_keyed_or_detached() {
     let ends = async |prepare: fn(toolhub::CallRequest<'_>) -> toolhub::CallRequest<'_>| {
-        let [_, hub] = inline_and_spawned_hubs(|| vec![Step::Wait(SECOND), Step::Return(json!(1))]).await;
+        let [_, hub] = inline_and_spawned_hubs(|| vec![ScriptStep::Wait(SECOND), ScriptStep::Return(json!(1))]).await;
         let running = prepare(hub.call("it", json!({}))).start();
         let id = running.id();
         tokio::task::yield_now().await;
@@ -154,7 +156,7 @@ async fn a_dropped_handle_cancels_unless_the_call_is_keyed_or_detached() {
     assert_eq!(ends(|call| call).await, Status::Cancelled);
     assert_eq!(ends(|call| { call.detached() }).await, Status::Success);
     assert_eq!(ends(|call| call.idempotency_key("k")).await, Status::Success);
-    let [_, hub] = inline_and_spawned_hubs(|| vec![Step::Wait(SECOND)]).await;
+    let [_, hub] = inline_and_spawned_hubs(|| vec![ScriptStep::Wait(SECOND)]).await;
     let call = hub.call("it", json!({})).detached();
     let id = call.id();
     let mut awaited = call.into_future();
@@ -183,20 +185,25 @@ async fn drop_after_polls(hub: &ToolHub, polls: usize) -> (toolhub::ids::CallId,
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_dropped_at_any_await_point_leaves_one_outcome_and_nothing_else() {
-    let pause = || Step::Wait(Duration::from_millis(1));
-    let steps = move || vec![pause(), Step::Progress("on".into()), pause(), pause(), Step::Return(json!(1))];
+    let pause = || ScriptStep::Wait(Duration::from_millis(1));
+    let steps =
+        move || vec![pause(), ScriptStep::Progress("on".into()), pause(), pause(), ScriptStep::Return(json!(1))];
     for read_only in [true, false] {
         let mut finished = false;
         for polls in 0..40 {
             let (tool, script) = scripted("it", steps());
             let tool = if read_only { tool.read_only() } else { tool };
             let hub = ToolHub::builder().clock(TestClock::new()).tool(tool).build().await.unwrap();
-            let mut recorder = Recorder::of(&hub);
+            let mut recorder = EventRecorder::new(&hub);
             let (id, done) = drop_after_polls(&hub, polls).await;
             tokio::time::sleep(SECOND).await;
-            let begun = !script.asked().is_empty() || polls > 0;
-            assert_eq!(recorder.ends_of(id), usize::from(begun), "read-only {read_only}, dropped after {polls} polls");
-            assert_eq!(hub.running(), 0);
+            let begun = !script.recorded_arguments().is_empty() || polls > 0;
+            assert_eq!(
+                recorder.end_count(id),
+                usize::from(begun),
+                "read-only {read_only}, dropped after {polls} polls"
+            );
+            assert_eq!(hub.running_calls(), 0);
             if let Some(record) = hub.call_record(&toolhub::ids::Tenant::default(), id).await.unwrap() {
                 assert!(record.outcome.is_some(), "an opened call was never closed");
             }
@@ -226,7 +233,7 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             .tool(tool("add_to_cart", add_to_cart))
             // The tools fail for ever; they are called all the same.
             .status(StatusSettings { enabled: false, ..StatusSettings::default() })
-            .keep_calls(Duration::from_secs(60))
+            .call_retention(Duration::from_secs(60))
             // What the history of a state holds is bounded, not lost.
             .business_state(BusinessStateConfig { max_history_size: 20, ..BusinessStateConfig::default() })
             .build()
@@ -236,15 +243,15 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             for _ in 0..times {
                 for (name, script) in [("reads", &read_script), ("writes", &write_script)] {
                     for step in [
-                        Step::Return(json!({"some": "value"})),
-                        Step::Panic("scripted".into()),
-                        Step::Fail(ToolError::new("no")),
-                        Step::Hang,
+                        ScriptStep::Return(json!({"some": "value"})),
+                        ScriptStep::Panic("scripted".into()),
+                        ScriptStep::Fail(ToolError::new("no")),
+                        ScriptStep::Hang,
                     ] {
-                        script.then(step);
+                        script.push_step(step);
                         hub.call(name, json!({"x": 1})).thread("t1").await;
                     }
-                    script.then(Step::Hang);
+                    script.push_step(ScriptStep::Hang);
                     let mut dropped = hub.call(name, json!({})).into_future();
                     let _ = poll!(&mut dropped);
                     // A task of its own must have begun, or the call is refused before it takes its step.
@@ -260,8 +267,8 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             }
             // Records and keys expire and are swept; what is left then was leaked.
             tokio::time::sleep(Duration::from_secs(26 * 3600)).await;
-            read_script.forget();
-            write_script.forget();
+            read_script.clear();
+            write_script.clear();
         };
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         // Twice the same, so that what maps once had to make room for is there before.
@@ -269,7 +276,7 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
         let (bytes, alive) = (alloc::allocated_bytes(), tasks());
         round(500).await;
         assert_eq!(tasks(), alive, "tasks were left behind");
-        assert_eq!((hub.running(), hub.stuck()), (0, 0));
+        assert_eq!((hub.running_calls(), hub.stuck_calls()), (0, 0));
         let grown = alloc::allocated_bytes() - bytes;
         // Maps in parts grow when chance fills a part. What is lost by calls is lost by each of them.
         assert!(grown < 5_500, "{grown} bytes were left behind by 5,500 calls: a byte or more by each");
@@ -290,7 +297,7 @@ async fn a_blocking_function_gives_its_result_and_its_panic_is_caught() {
     let hub = ToolHub::builder().tool(blocking("work", work)).build().await.unwrap();
     assert_eq!(hub.call("work", json!({"panics": false})).await.assert_success(), &json!("done"));
     hub.call("work", json!({"panics": true})).await.assert_error(ErrorKind::Crashed);
-    assert_eq!(hub.stuck(), 0);
+    assert_eq!(hub.stuck_calls(), 0);
 }
 
 #[tokio::test]
@@ -306,20 +313,20 @@ async fn a_blocking_function_past_its_time_is_stuck_until_it_returns_and_keeps_i
         Ok(())
     };
     let hub = ToolHub::builder()
-        .blocking_places(1)
+        .max_blocking_threads(1)
         .tool(blocking("work", work).timeout(Duration::from_millis(50)))
         .build()
         .await
         .unwrap();
     hub.call("work", json!({})).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Timeout);
-    assert_eq!(hub.stuck(), 1);
+    assert_eq!(hub.stuck_calls(), 1);
     let second = hub.call("work", json!({})).await;
     second.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
     while !told.load(Ordering::Acquire) {
         tokio::task::yield_now().await;
     }
     go.store(true, Ordering::Release);
-    while hub.stuck() > 0 {
+    while hub.stuck_calls() > 0 {
         tokio::task::yield_now().await;
     }
     hub.call("work", json!({})).await.assert_success();
@@ -328,7 +335,7 @@ async fn a_blocking_function_past_its_time_is_stuck_until_it_returns_and_keeps_i
 #[test]
 fn a_runtime_that_stops_leaves_its_callers_with_an_outcome() {
     let other = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-    let (tool, _) = scripted("it", [Step::Hang]);
+    let (tool, _) = scripted("it", [ScriptStep::Hang]);
     let running = other.block_on(async {
         let hub = ToolHub::builder().tool(tool).build().await.unwrap();
         hub.call("it", json!({})).start()
@@ -341,7 +348,7 @@ fn a_runtime_that_stops_leaves_its_callers_with_an_outcome() {
 #[tokio::test(start_paused = true)]
 async fn shutting_down_lets_calls_finish_for_a_while_and_cancels_the_rest() {
     for (wait, status) in [(1, Status::Success), (60, Status::Cancelled)] {
-        let (tool, _) = scripted("it", [Step::Wait(wait * SECOND)]);
+        let (tool, _) = scripted("it", [ScriptStep::Wait(wait * SECOND)]);
         let hub = ToolHub::builder().tool(tool.timeout(100 * SECOND)).build().await.unwrap();
         let running = hub.call("it", json!({})).start();
         tokio::task::yield_now().await;
@@ -394,10 +401,10 @@ async fn a_panic_in_any_piece_of_a_tool_still_closes_its_call() {
         .await
         .unwrap();
     for name in ["arm", "hang", "throw"] {
-        let mut recorder = Recorder::of(&hub);
+        let mut recorder = EventRecorder::new(&hub);
         let outcome = hub.call(name, json!({})).idempotency_key("k").await;
         outcome.assert_error(ErrorKind::Crashed);
-        assert_eq!(recorder.ends_of(outcome.id), 1, "{name}");
+        assert_eq!(recorder.end_count(outcome.id), 1, "{name}");
         let record = hub.call_record(&toolhub::ids::Tenant::default(), outcome.id).await.unwrap().unwrap();
         assert_eq!(record.status, Status::Error, "{name}");
         assert!(hub.call(name, json!({})).idempotency_key("k").await.replayed, "{name}");
@@ -420,15 +427,15 @@ impl HangingHook {
     }
 }
 impl Hook for HangingHook {
-    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
-        Self::hang(self.before, Before::Pass)
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
+        Self::hang(self.before, BeforeDecision::Pass)
     }
     fn after<'a>(
         &'a self,
         _: &'a HookedCall<'a>,
         _: Result<&'a Value, &'a ToolError>,
-    ) -> BoxFuture<'a, Result<After, ToolError>> {
-        Self::hang(!self.before, After::Pass)
+    ) -> BoxFuture<'a, Result<AfterDecision, ToolError>> {
+        Self::hang(!self.before, AfterDecision::Pass)
     }
 }
 
@@ -447,7 +454,7 @@ async fn a_hook_that_panics_when_it_is_dropped_still_fails_closed_and_ends_the_c
         let outcome = hub.call("it", json!({})).idempotency_key("k").await;
         outcome.assert_error(ErrorKind::Forbidden);
         outcome.assert_effect(if before { Effect::None } else { Effect::Done });
-        assert_eq!(script.asked().len(), usize::from(!before));
+        assert_eq!(script.recorded_arguments().len(), usize::from(!before));
         let record = hub.call_record(&toolhub::ids::Tenant::default(), outcome.id).await.unwrap();
         assert_eq!(record.map(|record| record.status), (!before).then_some(Status::Error), "before {before}");
         assert_eq!(hub.tool_stats("it").unwrap().errors, [("forbidden", 1)].into());
@@ -476,7 +483,7 @@ async fn a_caller_dropped_or_cancelled_at_any_await_point_of_a_slow_store_leaves
         for polls in 1..40 {
             let tool = if read_only { tool("count", count).read_only() } else { tool("count", count) };
             let hub = ToolHub::builder().store(FaultyStore::default()).tool(tool).build().await.unwrap();
-            let mut recorder = Recorder::of(&hub);
+            let mut recorder = EventRecorder::new(&hub);
             let signal = CancellationToken::new();
             let call = hub.call("count", json!({})).thread("t1").cancel_on(&signal);
             let call = if key { call.idempotency_key("k") } else { call };
@@ -498,8 +505,8 @@ async fn a_caller_dropped_or_cancelled_at_any_await_point_of_a_slow_store_leaves
             }
             tokio::time::sleep(SECOND).await;
             let place = format!("read-only {read_only}, key {key}, cancel {cancel}, {polls} polls");
-            assert_eq!(recorder.ends_of(id), 1, "{place}");
-            assert_eq!(hub.running(), 0, "{place}");
+            assert_eq!(recorder.end_count(id), 1, "{place}");
+            assert_eq!(hub.running_calls(), 0, "{place}");
             let record = hub.call_record(&toolhub::ids::Tenant::default(), id).await.unwrap();
             let recorded = record.map(|record| record.outcome.expect("no record is left open"));
             if let (Some(seen), Some(recorded)) = (&seen, &recorded) {
@@ -540,13 +547,13 @@ async fn a_call_cancelled_while_it_is_opened_does_not_run() {
     tokio::task::yield_now().await;
     running.cancel();
     running.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
 }
 
 #[test]
 fn a_call_made_outside_the_runtime_runs_in_the_hubs_own() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-    let (tool, _) = scripted("it", [Step::Return(json!(1))]);
+    let (tool, _) = scripted("it", [ScriptStep::Return(json!(1))]);
     let hub = runtime.block_on(ToolHub::builder().tool(tool).build()).unwrap();
     let running = hub.call("it", json!({})).start();
     assert_eq!(runtime.block_on(running.into_future()).assert_success(), &json!(1));
@@ -555,10 +562,10 @@ fn a_call_made_outside_the_runtime_runs_in_the_hubs_own() {
 #[test]
 fn a_runtime_that_stops_tells_listeners_what_it_tells_the_caller() {
     let other = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-    let (tool, _) = scripted("it", [Step::Progress("begun".into()), Step::Hang]);
+    let (tool, _) = scripted("it", [ScriptStep::Progress("begun".into()), ScriptStep::Hang]);
     let (mut recorder, running) = other.block_on(async {
         let hub = ToolHub::builder().tool(tool).build().await.unwrap();
-        let (recorder, mut running) = (Recorder::of(&hub), hub.call("it", json!({})).start());
+        let (recorder, mut running) = (EventRecorder::new(&hub), hub.call("it", json!({})).start());
         let begun = futures_util::StreamExt::next(&mut Box::pin(running.progress())).await;
         assert!(begun.is_some());
         (recorder, running)

@@ -7,7 +7,7 @@ use toolhub::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Memory, Partition, Table, Write},
     ids::CallId,
     prelude::*,
-    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, TestClock, scripted},
 };
 
 const SHORT_DELAY: Duration = Duration::from_millis(10);
@@ -16,7 +16,7 @@ fn builder(store: &Arc<Memory>, tool: ToolBuilder) -> HubBuilder {
     ToolHub::builder().clock(TestClock::new()).shared_store(store.clone()).tool(tool)
 }
 
-async fn hub(steps: Vec<Step>, change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, Scripted) {
+async fn hub(steps: Vec<ScriptStep>, change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, ScriptedTool) {
     let (tool, script) = scripted("it", steps);
     (builder(&Arc::default(), change(tool)).build().await.unwrap(), script)
 }
@@ -28,7 +28,7 @@ async fn a_call_keeps_the_id_it_was_given_and_is_made_once() {
     {
         for thread in [Some("t1"), None] {
             let (hub, script) = hub(Vec::new(), change).await;
-            let mut events = Recorder::of(&hub);
+            let mut events = EventRecorder::new(&hub);
             let id = CallId::mint(hub.now());
             let call = || match thread {
                 Some(thread) => hub.call("it", json!({})).thread(thread).with_id(id),
@@ -43,30 +43,30 @@ async fn a_call_keeps_the_id_it_was_given_and_is_made_once() {
                 let text = refused.assert_effect(Effect::None).assert_error(ErrorKind::IdempotencyKeyReused);
                 assert!(text.contains("not made again"), "{text}");
             }
-            assert_eq!(script.asked().len(), 1);
+            assert_eq!(script.recorded_arguments().len(), 1);
             let record = hub.call_record(&Tenant::default(), id).await.unwrap().unwrap();
             assert_eq!(record.outcome, Some(first));
-            assert_eq!(events.ends_of(id), 1, "it has one end");
+            assert_eq!(events.end_count(id), 1, "it has one end");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_runs_or_waits_is_not_made_beside_itself() {
-    let (hub, script) = hub(vec![Step::Wait(Duration::from_secs(1))], |tool| tool).await;
+    let (hub, script) = hub(vec![ScriptStep::Wait(Duration::from_secs(1))], |tool| tool).await;
     let id = CallId::mint(hub.now());
     let running = hub.call("it", json!({})).thread("t1").with_id(id).start();
     tokio::time::sleep(SHORT_DELAY).await;
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     for _ in 0..2 {
         let refused = hub.call("it", json!({})).thread("t1").with_id(id).await;
         refused.assert_effect(Effect::None).assert_error(ErrorKind::IdempotencyInProgress);
     }
-    assert_eq!(events.ends_of(id), 0, "the one that runs has not ended");
-    assert_eq!(hub.running(), 1);
+    assert_eq!(events.end_count(id), 0, "the one that runs has not ended");
+    assert_eq!(hub.running_calls(), 1);
     assert!(hub.call_record(&Tenant::default(), id).await.unwrap().is_some());
     running.await.assert_success();
-    assert_eq!((script.asked().len(), hub.running()), (1, 0));
+    assert_eq!((script.recorded_arguments().len(), hub.running_calls()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +84,7 @@ async fn two_at_the_same_moment_are_one_also_on_two_hubs() {
             assert!(matches!(refused, ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused), "{refused}");
         }
     }
-    assert_eq!(here.asked().len() + there.asked().len(), 20);
+    assert_eq!(here.recorded_arguments().len() + there.recorded_arguments().len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,12 +96,12 @@ async fn a_call_that_was_turned_away_may_be_made_again() {
     call(json!("many")).await.assert_error(ErrorKind::ArgumentsInvalid);
     assert_eq!(hub.call_record(&Tenant::default(), id).await.unwrap(), None);
     call(json!(1)).await.assert_success();
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_says_how_often_a_call_is_tried_again() {
-    let down = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let down = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
     let check = async |change: fn(ToolBuilder) -> ToolBuilder, retries: Option<u32>, attempts: u32| {
         let (hub, script) =
             hub(vec![down(); 20], |tool| change(tool.retry(Retry { jitter: false, ..Retry::default() }))).await;
@@ -111,7 +111,7 @@ async fn a_caller_says_how_often_a_call_is_tried_again() {
             None => call.await,
         };
         outcome.assert_error(ErrorKind::UpstreamError);
-        assert_eq!((outcome.attempts, script.asked().len()), (attempts, attempts as usize), "{retries:?}");
+        assert_eq!((outcome.attempts, script.recorded_arguments().len()), (attempts, attempts as usize), "{retries:?}");
     };
     check(ToolBuilder::read_only, None, 3).await;
     check(ToolBuilder::read_only, Some(0), 1).await;

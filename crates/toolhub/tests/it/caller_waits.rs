@@ -10,7 +10,7 @@ use toolhub::{
     backend::Memory,
     ids::CallId,
     prelude::*,
-    testing::{AssertOutcome, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
 const SHORT_DELAY: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ async fn whoever_makes_a_step_hears_which_of_its_calls_wait_for_a_person() {
             let calls = ["read", "ask", "ask"].into_iter().zip(ids).enumerate();
             let calls =
                 calls.map(|(n, (tool, id))| hub.call(tool, json!({"n": n})).thread("t1").with_id(id).detached());
-            hub.batch(calls).when_waiting(move |call, what| heard.lock().unwrap().push((call, what))).await
+            hub.batch(calls).on_wait(move |call, what| heard.lock().unwrap().push((call, what))).await
         }
     });
     tokio::time::sleep(SHORT_DELAY).await;
@@ -52,32 +52,32 @@ async fn whoever_makes_a_step_hears_which_of_its_calls_wait_for_a_person() {
 async fn whoever_knows_the_id_of_a_call_waits_for_its_end_wherever_it_runs() {
     let store: Arc<Memory> = Arc::default();
     let hub = async || {
-        let wait = [Step::Wait(Duration::from_secs(5)), Step::Return(json!("done"))];
+        let wait = [ScriptStep::Wait(Duration::from_secs(5)), ScriptStep::Return(json!("done"))];
         let (tool, script) = scripted("slow", wait);
         let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone());
         (builder.tool(tool).build().await.unwrap(), script)
     };
     let ((here, _), (there, asked)) = (hub().await, hub().await);
     let (tenant, id) = (Tenant::default(), CallId::mint(here.now()));
-    assert_eq!(here.wait(&tenant, id).await.unwrap(), None);
+    assert_eq!(here.wait_for_call(&tenant, id).await.unwrap(), None);
     let running = here.call("slow", json!({})).thread("t1").with_id(id).detached().start();
     tokio::time::sleep(SHORT_DELAY).await;
-    assert_eq!(here.wait(&Tenant::new("stranger").unwrap(), id).await.unwrap(), None);
+    assert_eq!(here.wait_for_call(&Tenant::new("stranger").unwrap(), id).await.unwrap(), None);
     let since = here.now();
-    let near = async { (here.wait(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
-    let far = async { (there.wait(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
+    let near = async { (here.wait_for_call(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
+    let far = async { (there.wait_for_call(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
     let ((near, told), (far, looked)) = tokio::join!(near, far);
     assert_eq!(near.outcome.as_ref().map(|end| &end.output), Some(&json!("done")));
     assert_eq!(near, far);
     assert_eq!(told, Duration::from_secs(5) - SHORT_DELAY, "here it is told at once");
     assert!(looked <= Duration::from_secs(6), "elsewhere it is looked at every second: {looked:?}");
     running.await.assert_success();
-    assert!(asked.asked().is_empty());
-    let ended = here.wait(&tenant, id).await.unwrap();
+    assert!(asked.recorded_arguments().is_empty());
+    let ended = here.wait_for_call(&tenant, id).await.unwrap();
     assert_eq!(ended, Some(near), "one that has ended is not waited for");
     // Nothing is written of a call that is refused.
     let refused = here.call("nobody", json!({})).await;
-    assert_eq!(here.wait(&tenant, refused.id).await.unwrap(), None);
+    assert_eq!(here.wait_for_call(&tenant, refused.id).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +88,7 @@ async fn a_hub_that_goes_down_keeps_nobody_waiting_for_what_it_leaves_to_the_nex
     let (tenant, id) = (Tenant::default(), CallId::mint(hub.now()));
     let running = hub.call("ask", json!({})).thread("t1").with_id(id).detached().start();
     tokio::time::sleep(SHORT_DELAY).await;
-    let waiting = async { hub.wait(&tenant, id).await.unwrap().unwrap() };
+    let waiting = async { hub.wait_for_call(&tenant, id).await.unwrap().unwrap() };
     let (record, ()) = tokio::join!(waiting, hub.shutdown(Duration::from_secs(1)));
     assert_eq!((record.status, record.outcome), (Status::AwaitingApproval, None));
     drop(running);

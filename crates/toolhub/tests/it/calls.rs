@@ -5,7 +5,7 @@ use std::time::Duration;
 use toolhub::{
     Status,
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, scripted},
 };
 
 use crate::shop_tools::{add, shop_hub};
@@ -72,7 +72,7 @@ async fn an_error_from_a_question_mark_is_for_operators_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_call_with_effects_says_that_nobody_knows_what_it_did() {
-    let (wire, _) = scripted("wire", [Step::Fail(ToolError::new("the line broke"))]);
+    let (wire, _) = scripted("wire", [ScriptStep::Fail(ToolError::new("the line broke"))]);
     let hub = ToolHub::builder().tool(wire).build().await.unwrap();
     let outcome = hub.call("wire", json!({"amount": 5})).await;
     let text = outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::ToolError);
@@ -101,7 +101,11 @@ async fn a_tool_that_remembers_gets_a_thread_of_its_own_where_none_is_named() {
 #[tokio::test(start_paused = true)]
 async fn progress_reaches_the_caller_as_a_stream_that_ends_with_the_call() {
     use futures_util::StreamExt;
-    let steps = [Step::Progress("half".into()), Step::Wait(Duration::from_secs(1)), Step::Progress("all".into())];
+    let steps = [
+        ScriptStep::Progress("half".into()),
+        ScriptStep::Wait(Duration::from_secs(1)),
+        ScriptStep::Progress("all".into()),
+    ];
     let (slow, _) = scripted("slow", steps);
     let hub = ToolHub::builder().tool(slow.read_only()).build().await.unwrap();
     let mut running = hub.call("slow", json!({})).start();
@@ -112,7 +116,7 @@ async fn progress_reaches_the_caller_as_a_stream_that_ends_with_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn progress_keeps_an_idle_tool_alive_but_never_beyond_its_absolute_time() {
-    let beat = || [Step::Progress("still here".into()), Step::Wait(Duration::from_secs(3))];
+    let beat = || [ScriptStep::Progress("still here".into()), ScriptStep::Wait(Duration::from_secs(3))];
     let build = |beats: usize| {
         let (tool, _) = scripted("slow", (0..beats).flat_map(|_| beat()));
         tool.idle_timeout(Duration::from_secs(4)).timeout(Duration::from_secs(20))
@@ -122,7 +126,7 @@ async fn progress_keeps_an_idle_tool_alive_but_never_beyond_its_absolute_time() 
         let outcome = hub.call("slow", json!({})).await;
         assert_eq!(outcome.is_success(), ends_well, "{beats} beats: {outcome:#?}");
     }
-    let (silent, _) = scripted("slow", [Step::Wait(Duration::from_secs(5))]);
+    let (silent, _) = scripted("slow", [ScriptStep::Wait(Duration::from_secs(5))]);
     let hub = ToolHub::builder().tool(silent.idle_timeout(Duration::from_secs(4))).build().await.unwrap();
     let text = hub.call("slow", json!({})).await.assert_error(ErrorKind::Timeout);
     assert!(text.starts_with("the tool said nothing for 4s"), "{text}");
@@ -131,7 +135,7 @@ async fn progress_keeps_an_idle_tool_alive_but_never_beyond_its_absolute_time() 
 #[tokio::test(start_paused = true)]
 async fn a_caller_may_shorten_the_time_of_a_tool_but_not_lengthen_it() {
     for (wanted, expected) in [(1, 1), (99, 10)] {
-        let (slow, _) = scripted("slow", [Step::Hang]);
+        let (slow, _) = scripted("slow", [ScriptStep::Hang]);
         let hub = ToolHub::builder().tool(slow.timeout(Duration::from_secs(10))).build().await.unwrap();
         let outcome = hub.call("slow", json!({})).timeout(Duration::from_secs(wanted)).await;
         outcome.assert_error(ErrorKind::Timeout);
@@ -141,11 +145,11 @@ async fn a_caller_may_shorten_the_time_of_a_tool_but_not_lengthen_it() {
 
 #[tokio::test(start_paused = true)]
 async fn unbounded_durations_do_not_overflow() {
-    let (tool, _) = scripted("slow", [Step::Wait(Duration::from_secs(3600))]);
+    let (tool, _) = scripted("slow", [ScriptStep::Wait(Duration::from_secs(3600))]);
     let tool = tool.timeout(Duration::MAX).idle_timeout(Duration::MAX);
-    let hub = ToolHub::builder().tool(tool).keep_calls(Duration::MAX).build().await.unwrap();
+    let hub = ToolHub::builder().tool(tool).call_retention(Duration::MAX).build().await.unwrap();
     hub.call("slow", json!({})).timeout(Duration::MAX).await.assert_success();
-    let (tool, _) = scripted("slow", [Step::Wait(Duration::from_nanos(1))]);
+    let (tool, _) = scripted("slow", [ScriptStep::Wait(Duration::from_nanos(1))]);
     let hub = ToolHub::builder().tool(tool.timeout(Duration::ZERO)).build().await.unwrap();
     hub.call("slow", json!({})).await.assert_error(ErrorKind::Timeout);
 }
@@ -156,7 +160,7 @@ async fn a_call_from_a_pinned_offer_finds_what_was_offered_then() {
     let pinned = hub.tools();
     hub.unregister("add").await.expect("it was there");
     hub.call("add", json!({"a": 1, "b": 2})).await.assert_error(ErrorKind::ToolNotFound);
-    assert_eq!(hub.call("add", json!({"a": 1, "b": 2})).among(&pinned).await.assert_success(), &json!(3));
+    assert_eq!(hub.call("add", json!({"a": 1, "b": 2})).from_offer(&pinned).await.assert_success(), &json!(3));
     hub.register(tool("add", add)).unwrap();
     assert!(hub.tools().revision() > pinned.revision());
 }
@@ -164,7 +168,7 @@ async fn a_call_from_a_pinned_offer_finds_what_was_offered_then() {
 #[tokio::test(start_paused = true)]
 async fn every_call_is_told_once_as_started_and_once_as_ended() {
     let hub = shop_hub().await;
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     hub.call("add", json!({"a": 1, "b": 2})).await;
     hub.call("add_to_cart", json!({"sku": "poison", "qty": 1})).await;
     hub.call("add", json!({})).await;
@@ -276,7 +280,7 @@ fn the_states_of_a_call_have_their_known_names() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_is_never_told_more_than_it_can_bear_not_even_by_an_error() {
-    let (wordy, _) = scripted("wordy", [Step::Fail(ToolError::new("no ".repeat(100_000)))]);
+    let (wordy, _) = scripted("wordy", [ScriptStep::Fail(ToolError::new("no ".repeat(100_000)))]);
     let hub = ToolHub::builder().tool(wordy.read_only()).build().await.unwrap();
     assert_eq!(hub.call("wordy", json!({})).await.model_text().chars().count(), 25_001);
     assert!(hub.call("x".repeat(1_000_000), json!({})).await.model_text().len() < 200);
@@ -286,7 +290,7 @@ async fn a_model_is_never_told_more_than_it_can_bear_not_even_by_an_error() {
 async fn a_tool_cannot_pretend_that_its_call_was_never_made() {
     let lies = [ErrorKind::ToolNotFound, ErrorKind::Cancelled, ErrorKind::Forbidden];
     for kind in lies {
-        let (liar, _) = scripted("liar", [Step::Fail(ToolError::of(kind, "it was not me"))]);
+        let (liar, _) = scripted("liar", [ScriptStep::Fail(ToolError::of(kind, "it was not me"))]);
         let hub = ToolHub::builder().tool(liar).build().await.unwrap();
         hub.call("liar", json!({})).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::ToolError);
     }
@@ -360,7 +364,7 @@ async fn a_hub_goes_down_although_calls_are_made_while_it_cancels_the_others() {
     let began = tokio::time::Instant::now();
     hub.shutdown(Duration::ZERO).await;
     assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
-    assert_eq!(hub.running(), 0);
+    assert_eq!(hub.running_calls(), 0);
     running.await.assert_error(ErrorKind::Cancelled);
     hub.clear().await;
 }

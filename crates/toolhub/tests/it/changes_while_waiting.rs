@@ -6,10 +6,10 @@ use std::sync::{
 };
 
 use toolhub::{
-    Answer, ApprovalOutcome, ApprovalState, Change, Reached, Status,
+    Answer, ApprovalOutcome, ApprovalState, CallReceipt, HubChange, Status,
     ids::{ArtifactId, Caller, Tenant, ThreadId},
     prelude::*,
-    testing::{AssertOutcome, Step, scripted},
+    testing::{AssertOutcome, ScriptStep, scripted},
 };
 
 use crate::{
@@ -40,8 +40,8 @@ async fn a_rule_that_denies_stops_a_call_that_had_its_yes_and_waits_for_its_turn
     wait_until(|| busy.running() == 1).await;
     let second = hub.call("order", json!({})).thread("two").start();
     approve_next(&hub).await;
-    wait_until(|| hub.queued() == 1).await;
-    hub.apply(Change::new().rule(Rule::deny("order"))).await.unwrap();
+    wait_until(|| hub.queued_calls() == 1).await;
+    hub.apply(HubChange::replacing_policies().rule(Rule::deny("order"))).await.unwrap();
     busy.release(2);
     first.await.assert_success();
     second.await.assert_effect(Effect::None).assert_error(ErrorKind::Forbidden);
@@ -55,8 +55,8 @@ async fn a_rule_that_denies_stops_a_call_that_waits_for_its_turn_and_never_asked
     let first = hub.call("order", json!({})).thread("one").start();
     wait_until(|| busy.running() == 1).await;
     let second = hub.call("order", json!({})).thread("two").start();
-    wait_until(|| hub.queued() == 1).await;
-    hub.apply(Change::new().rule(Rule::deny("order"))).await.unwrap();
+    wait_until(|| hub.queued_calls() == 1).await;
+    hub.apply(HubChange::replacing_policies().rule(Rule::deny("order"))).await.unwrap();
     busy.release(2);
     first.await.assert_success();
     second.await.assert_error(ErrorKind::Forbidden);
@@ -82,11 +82,11 @@ async fn what_an_old_tool_makes_for_a_call_that_waited_goes_with_the_call() {
     let first = hub.call("line", json!({})).thread("one").start();
     wait_until(|| busy.running() == 1).await;
     let second = hub.call("line", json!({})).thread("two").start();
-    wait_until(|| hub.queued() == 1).await;
+    wait_until(|| hub.queued_calls() == 1).await;
     let (new, _) = scripted("line", []);
     let replacing = tokio::spawn({
         let hub = hub.clone();
-        async move { hub.apply(Change::of_tools().put(new)).await.map(|_| ()) }
+        async move { hub.apply(HubChange::tools_only().put(new)).await.map(|_| ()) }
     });
     wait_until(|| hub.get("line").is_some_and(|tool| tool.definition.kind.to_string() == "stateless")).await;
     busy.release(2);
@@ -104,12 +104,13 @@ async fn a_call_that_is_cancelled_while_it_waits_for_a_person_does_not_seem_to_g
     let store = Arc::new(FaultyStore::default());
     let hub = ToolHub::builder().shared_store(store.clone()).tool(order.confirm()).build().await.unwrap();
     let tenant = Tenant::default();
-    let Reached::Waiting { call, .. } = hub.call("order", json!({})).thread("t").until_asked().await else {
+    let CallReceipt::AwaitingApproval { call, .. } = hub.call("order", json!({})).thread("t").until_approval().await
+    else {
         panic!("nobody is asked")
     };
     // From here on nothing is written before the clock moves, and that does not move while this test looks.
     store.writes_late.store(true, SeqCst);
-    hub.cancel(&tenant, call).await.unwrap();
+    hub.cancel_call(&tenant, call).await.unwrap();
     for _ in 0..100 {
         let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
         assert_eq!(record.status, Status::AwaitingApproval);
@@ -118,12 +119,12 @@ async fn a_call_that_is_cancelled_while_it_waits_for_a_person_does_not_seem_to_g
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
     assert_eq!(hub.call_record(&tenant, call).await.unwrap().unwrap().status, Status::Cancelled);
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
 }
 
 #[tokio::test]
 async fn a_thread_that_is_deleted_takes_its_artifacts_with_it() {
-    let long = || Step::Return(json!("x".repeat(60_000)));
+    let long = || ScriptStep::Return(json!("x".repeat(60_000)));
     let (dump, _) = scripted("dump", [long(), long()]);
     let hub = ToolHub::builder().tool(dump).build().await.unwrap();
     let tenant = Tenant::default();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use toolhub::{
-    View,
+    StatusScope,
     backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Table, Write},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
@@ -85,7 +85,7 @@ async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
 
     let (tenant, id) = (Tenant::default(), ThreadId::new("t1").unwrap());
     hub.call("flaky", json!({})).thread("t1").await.assert_success();
-    let view = View::Thread(&tenant, &id);
+    let view = StatusScope::Thread(&tenant, &id);
     hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, view).await.unwrap();
     assert_eq!(lines(), [flaky]);
     hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
@@ -109,7 +109,7 @@ async fn an_operators_override_until_the_end_of_time_survives_a_restart() {
     for end in [i64::MAX, i64::MAX / 2, 253_402_300_800_000] {
         let first = hub().await;
         let until = Some(Timestamp::from_millis(end));
-        first.set_tool_status("flaky", ToolStatus::Maintenance, None, until, View::Shared).await.unwrap();
+        first.set_tool_status("flaky", ToolStatus::Maintenance, None, until, StatusScope::Shared).await.unwrap();
         drop(first);
         hub().await.call("flaky", json!({})).await.assert_error(ErrorKind::ToolMaintenance);
     }

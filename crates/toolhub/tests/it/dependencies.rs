@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    View,
+    StatusScope,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::Timestamp,
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 fn scripted_tool(name: &str) -> ToolBuilder {
@@ -50,7 +50,8 @@ async fn a_tool_waits_until_its_base_has_succeeded_in_this_thread() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_or_refused_base_is_no_evidence_and_a_later_failure_takes_none_away() {
-    let steps = [Step::Fail(ToolError::new("no")), Step::Return(json!(1)), Step::Fail(ToolError::new("no"))];
+    let steps =
+        [ScriptStep::Fail(ToolError::new("no")), ScriptStep::Return(json!(1)), ScriptStep::Fail(ToolError::new("no"))];
     let hub = hub([scripted("base", steps).0, scripted_tool("next").after("base")]).await;
     call(&hub, "base", "t1").await.assert_error(ErrorKind::ToolError);
     hub.call("base", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
@@ -177,7 +178,7 @@ async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_
     let (base, next) = (scripted("base", []).0, scripted("next", []).0.after("base"));
     let hub = ToolHub::builder().clock(TestClock::new()).tools([base, next]).build().await.unwrap();
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     for _ in 0..2 {
         hub.call("base", json!({})).thread("t1").await.assert_success();
     }
@@ -193,7 +194,7 @@ async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_
         .collect();
     assert_eq!(told, [(Some(thread.clone()), "next".into(), true, "dependencies met".into())]);
 
-    hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.reset_tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     hub.call("next", json!({})).thread("t1").await.assert_success();
     assert!(hub.reset_tool_evidence("base", &tenant, &thread).await.unwrap());
     assert!(!hub.reset_tool_evidence("base", &tenant, &thread).await.unwrap());

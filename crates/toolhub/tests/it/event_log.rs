@@ -6,12 +6,12 @@ use std::{
 };
 
 use toolhub::{
-    View,
+    StatusScope,
     backend::Memory,
     events::{EventPage, KeptEvent},
     prelude::*,
     status::ToolStatus,
-    testing::{AssertOutcome, Recorder, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, TestClock, scripted},
 };
 
 use crate::{faulty_store::FaultyStore, journal::RestartableStore};
@@ -30,11 +30,11 @@ fn names(page: &EventPage) -> Vec<&str> {
 
 /// Says that a tool is under maintenance, or that it is not.
 async fn set_status(hub: &ToolHub, status: ToolStatus) {
-    hub.set_tool_status("pay", status, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("pay", status, None, None, StatusScope::Shared).await.unwrap();
 }
 
 async fn request_approval(hub: &ToolHub, tenant: &Tenant) {
-    let asked = hub.call("ask", json!({})).tenant(tenant.clone()).cannot_wait().await;
+    let asked = hub.call("ask", json!({})).tenant(tenant.clone()).no_wait().await;
     asked.assert_error(ErrorKind::ApprovalRequired);
 }
 
@@ -48,7 +48,7 @@ async fn status_and_approval_events_are_heard_later_by_whom_they_concern_also_af
         let hub = build().await;
         // Nobody listens yet; they are kept all the same.
         set_status(&hub, ToolStatus::Maintenance).await;
-        let mut recorder = Recorder::of(&hub);
+        let mut recorder = EventRecorder::new(&hub);
         set_status(&hub, ToolStatus::Available).await;
         request_approval(&hub, &default_tenant()).await;
         request_approval(&hub, &other_tenant()).await;
@@ -75,7 +75,7 @@ async fn status_and_approval_events_are_heard_later_by_whom_they_concern_also_af
         drop(hub);
 
         let hub = build().await;
-        let mut recorder = Recorder::of(&hub);
+        let mut recorder = EventRecorder::new(&hub);
         set_status(&hub, ToolStatus::Maintenance).await;
         assert!(recorder.events()[0].id > last);
         let since = hub.events_since(&default_tenant(), last).await.unwrap();
@@ -88,7 +88,7 @@ async fn status_and_approval_events_are_heard_later_by_whom_they_concern_also_af
 async fn stored_events_come_in_pages_and_expire_after_their_retention() {
     let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
     let hub = ToolHub::builder().shared_store(store).clock(clock.clone()).tool(scripted("pay", []).0);
-    let hub = hub.keep_events(Duration::from_secs(3600)).build().await.unwrap();
+    let hub = hub.event_retention(Duration::from_secs(3600)).build().await.unwrap();
     for _ in 0..250 {
         set_status(&hub, ToolStatus::Maintenance).await;
         set_status(&hub, ToolStatus::Available).await;
@@ -144,7 +144,7 @@ async fn whoever_heard_of_one_hub_misses_nothing_later_of_another_that_is_older(
     let heard = younger.events_since(&default_tenant(), 0).await.unwrap().events[0].id;
     clock.advance(Duration::from_secs(1)).await;
     // Another question: one that was asked is not asked again.
-    let asked = older.call("ask", json!({"n": 2})).cannot_wait().await;
+    let asked = older.call("ask", json!({"n": 2})).no_wait().await;
     asked.assert_error(ErrorKind::ApprovalRequired);
     let since = older.events_since(&default_tenant(), heard).await.unwrap();
     assert_eq!(names(&since), ["approval.requested"]);

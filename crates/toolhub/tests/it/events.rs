@@ -1,11 +1,11 @@
 //! Events by the names their listeners know, each raised by a real action.
 
 use toolhub::{
-    View,
+    StatusScope,
     events::News,
     prelude::*,
     status::ToolStatus,
-    testing::{Recorder, Step, scripted},
+    testing::{EventRecorder, ScriptStep, scripted},
 };
 
 use crate::shop_tools::{add, add_to_cart};
@@ -60,7 +60,7 @@ async fn call(hub: ToolHub, tool: &'static str, arguments: Value) {
 }
 
 async fn set_maintenance(hub: ToolHub) {
-    hub.set_tool_status("add", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("add", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +71,7 @@ async fn each_event_of_the_status_document_is_raised_by_a_real_action() {
             .tool(tool("add", add).read_only())
             .tool(tool("add_to_cart", add_to_cart))
             .tool(instance("bell", |_| async { Ok(NoopInstance) }));
-        let mut recorder = Recorder::from(builder.subscribe());
+        let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         // The first one is raised by building the hub; every other one comes after that.
         let before = if name == "hub.initialized" { 0 } else { recorder.events().len() };
@@ -85,10 +85,10 @@ async fn each_event_of_the_status_document_is_raised_by_a_real_action() {
 
 #[tokio::test]
 async fn an_event_is_plain_json_with_its_payload_and_time() {
-    let (tool, _) = scripted("it", [Step::Fail(ToolError::new("no"))]);
+    let (tool, _) = scripted("it", [ScriptStep::Fail(ToolError::new("no"))]);
     let clock = toolhub::testing::TestClock::new();
     let hub = ToolHub::builder().clock(clock).tool(tool).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let outcome = hub.call("it", json!({})).thread("t1").await;
     assert_eq!(hub.export(Format::Gemini).len(), 1);
     let events = recorder.events();
@@ -130,7 +130,7 @@ async fn a_listener_that_falls_behind_is_told_and_goes_on() {
 async fn listeners_hear_only_what_happens_after_they_came() {
     let hub = ToolHub::builder().tool(tool("add", add).read_only()).build().await.unwrap();
     hub.call("add", json!({"a": 1, "b": 2})).await;
-    let mut late = Recorder::of(&hub);
+    let mut late = EventRecorder::new(&hub);
     assert!(late.names().is_empty());
     hub.register(tool("more", add)).unwrap();
     assert_eq!(late.names(), ["tool.registered"]);
@@ -139,7 +139,7 @@ async fn listeners_hear_only_what_happens_after_they_came() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_are_heard_in_order_whoever_tells() {
     let hub = ToolHub::builder().tool(tool("add", add).read_only()).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let tasks: Vec<_> = (0..4)
         .map(|_| {
             let hub = hub.clone();

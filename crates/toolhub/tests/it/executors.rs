@@ -17,7 +17,7 @@ impl Executor for Shouter {
         })
     }
 
-    fn accept(&self, definition: &Definition) -> Result<(), String> {
+    fn validate_definition(&self, definition: &Definition) -> Result<(), String> {
         if definition.config["word"].is_string() { Ok(()) } else { Err("its config needs a `word`".into()) }
     }
 }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use toolhub::{
-    Cancel, HubBuilder, ReportError, Status, View, Waiting,
+    Cancellation, HubBuilder, ReportError, Status, StatusScope, Waiting,
     backend::Memory,
     clock::Clock,
     ids::CallId,
     prelude::*,
     status::ToolStatus,
-    testing::{AssertOutcome, Recorder, Scripted, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptedTool, TestClock, scripted},
 };
 
 use crate::journal::run_and_crash;
@@ -24,30 +24,30 @@ fn default_tenant() -> Tenant {
     Tenant::default()
 }
 
-fn builder(store: &Arc<Memory>) -> (HubBuilder, Scripted) {
+fn builder(store: &Arc<Memory>) -> (HubBuilder, ScriptedTool) {
     let (tool, script) = scripted("it", []);
     let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone());
     (builder.tool(tool.timeout(Duration::from_secs(1))), script)
 }
 
-async fn hub() -> (ToolHub, Scripted) {
+async fn hub() -> (ToolHub, ScriptedTool) {
     let (builder, script) = builder(&Arc::default());
     let builder = builder.tool(scripted("next", []).0.after("it")).tool(scripted("ask", []).0.confirm());
     (builder.build().await.unwrap(), script)
 }
 
 /// Starts a call that somebody outside does, and waits until it is handed out.
-async fn start_external_call(hub: &ToolHub, arguments: Value) -> toolhub::Running {
+async fn start_external_call(hub: &ToolHub, arguments: Value) -> toolhub::CallHandle {
     let running = hub.call("it", arguments).thread("t1").external(MINUTE).start();
     tokio::time::sleep(SHORT_DELAY).await;
-    assert!(hub.handed_out(&default_tenant(), running.id()).is_some());
+    assert!(hub.external_arguments(&default_tenant(), running.id()).is_some());
     running
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_the_result_that_somebody_reports() {
     let (hub, script) = hub().await;
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     let begun = hub.now();
     let running = start_external_call(&hub, json!({"city": "Oslo", "token": "abc"})).await;
     let id = running.id();
@@ -55,10 +55,10 @@ async fn a_call_waits_for_the_result_that_somebody_reports() {
     assert_eq!((record.status, record.external_until), (Status::Executing, Some(begun + MINUTE)));
     assert_eq!(record.arguments["city"], "Oslo");
     assert_ne!(record.arguments["token"], "abc", "what is shown has no secrets");
-    assert_eq!(hub.handed_out(&default_tenant(), id), Some(json!({"city": "Oslo", "token": "abc"})));
+    assert_eq!(hub.external_arguments(&default_tenant(), id), Some(json!({"city": "Oslo", "token": "abc"})));
     // Longer than the tool itself would be given.
     tokio::time::sleep(MINUTE / 2).await;
-    hub.report_call(&default_tenant(), id, Ok(json!({"temp": 4}))).await.unwrap();
+    hub.report_external_result(&default_tenant(), id, Ok(json!({"temp": 4}))).await.unwrap();
     let record = hub.call_record(&default_tenant(), id).await.unwrap().unwrap();
     assert_eq!(
         record.outcome.as_ref().map(|end| &end.output),
@@ -68,31 +68,32 @@ async fn a_call_waits_for_the_result_that_somebody_reports() {
     let outcome = running.await;
     assert_eq!(outcome.assert_effect(Effect::Done).assert_success(), &json!({"temp": 4}));
     assert_eq!(outcome.duration, MINUTE / 2 + SHORT_DELAY);
-    assert!(script.asked().is_empty(), "the tool itself has nothing to do");
-    assert_eq!(events.ends_of(id), 1);
+    assert!(script.recorded_arguments().is_empty(), "the tool itself has nothing to do");
+    assert_eq!(events.end_count(id), 1);
     assert!(events.names().contains(&"tool.executed"));
     hub.call("next", json!({})).thread("t1").await.assert_success();
-    assert_eq!(hub.handed_out(&default_tenant(), id), None);
+    assert_eq!(hub.external_arguments(&default_tenant(), id), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reported_failure_and_a_result_that_does_not_come_count_like_a_tools() {
     let (hub, script) = hub().await;
-    let failures =
-        async || hub.tool_status("it", View::Thread(&default_tenant(), &ThreadId::new("t1").unwrap())).await.unwrap();
+    let failures = async || {
+        hub.tool_status("it", StatusScope::Thread(&default_tenant(), &ThreadId::new("t1").unwrap())).await.unwrap()
+    };
     let running = start_external_call(&hub, json!({})).await;
     let said = ToolError::new("the printer is on fire");
-    hub.report_call(&default_tenant(), running.id(), Err(said)).await.unwrap();
+    hub.report_external_result(&default_tenant(), running.id(), Err(said)).await.unwrap();
     let outcome = running.await;
     let text = outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::ToolError);
     assert!(text.contains("on fire"), "{text}");
     assert_eq!(failures().await.consecutive_failures, 1);
     let running = start_external_call(&hub, json!({})).await;
-    hub.report_call(&default_tenant(), running.id(), Err(ToolError::refused("no such city"))).await.unwrap();
+    hub.report_external_result(&default_tenant(), running.id(), Err(ToolError::refused("no such city"))).await.unwrap();
     assert!(running.await.error.unwrap().refused);
     assert_eq!(failures().await.consecutive_failures, 1, "a no speaks neither for nor against it");
     let running = start_external_call(&hub, json!({})).await;
-    hub.report_call(&default_tenant(), running.id(), Ok(json!(1))).await.unwrap();
+    hub.report_external_result(&default_tenant(), running.id(), Ok(json!(1))).await.unwrap();
     running.await.assert_success();
     assert_eq!(failures().await.consecutive_failures, 0);
     for failed in 1..=3 {
@@ -105,7 +106,7 @@ async fn a_reported_failure_and_a_result_that_does_not_come_count_like_a_tools()
     assert_eq!(failures().await.status, ToolStatus::Failed);
     let refused = hub.call("it", json!({})).thread("t1").external(MINUTE).await;
     refused.assert_effect(Effect::None).assert_error(ErrorKind::ToolFailedStatus);
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,14 +120,14 @@ async fn a_caller_in_a_hurry_says_nothing_about_the_tool() {
 #[tokio::test(start_paused = true)]
 async fn a_result_is_taken_once_and_only_for_a_call_that_waits_for_one() {
     let (hub, _) = hub().await;
-    let report = async |call| hub.report_call(&default_tenant(), call, Ok(json!(1))).await;
+    let report = async |call| hub.report_external_result(&default_tenant(), call, Ok(json!(1))).await;
     assert_eq!(report(CallId::mint(hub.now())).await, Err(ReportError::NotFound));
     // Two at the same moment: one of them counts.
     let running = start_external_call(&hub, json!({})).await;
     let id = running.id();
     let stranger = Tenant::new("stranger").unwrap();
-    assert_eq!(hub.report_call(&stranger, id, Ok(json!(2))).await, Err(ReportError::NotFound));
-    assert_eq!(hub.handed_out(&stranger, id), None);
+    assert_eq!(hub.report_external_result(&stranger, id, Ok(json!(2))).await, Err(ReportError::NotFound));
+    assert_eq!(hub.external_arguments(&stranger, id), None);
     assert_eq!(tokio::join!(report(id), report(id)), (Ok(()), Err(ReportError::Late)));
     assert_eq!(report(id).await, Err(ReportError::Late));
     running.await.assert_success();
@@ -138,7 +139,7 @@ async fn a_result_is_taken_once_and_only_for_a_call_that_waits_for_one() {
     assert_eq!(report(late.id).await, Err(ReportError::Late));
     let running = start_external_call(&hub, json!({})).await;
     let id = running.id();
-    assert_eq!(hub.cancel(&default_tenant(), id).await.unwrap(), Cancel::Asked);
+    assert_eq!(hub.cancel_call(&default_tenant(), id).await.unwrap(), Cancellation::Requested);
     running.await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Cancelled);
     assert_eq!(report(id).await, Err(ReportError::Late));
 }
@@ -157,14 +158,14 @@ async fn an_external_call_passes_every_pipeline_stage_first() {
         }
     };
     tokio::time::sleep(SHORT_DELAY).await;
-    assert_eq!(hub.report_call(&default_tenant(), id, Ok(json!(1))).await, Err(ReportError::Early));
+    assert_eq!(hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await, Err(ReportError::Early));
     assert_eq!(hub.call_record(&default_tenant(), id).await.unwrap().unwrap().external_until, None);
     let edited = json!({"sum": 5});
     let answer = Answer::edited(edited.clone(), Caller::new("boss").unwrap());
     hub.resolve_approval(&default_tenant(), question, answer).await.unwrap();
     tokio::time::sleep(SHORT_DELAY).await;
-    assert_eq!(hub.handed_out(&default_tenant(), id), Some(edited), "as the person left them");
-    hub.report_call(&default_tenant(), id, Ok(json!(1))).await.unwrap();
+    assert_eq!(hub.external_arguments(&default_tenant(), id), Some(edited), "as the person left them");
+    hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await.unwrap();
     running.await.assert_success();
 }
 
@@ -176,7 +177,7 @@ async fn whoever_makes_a_batch_hears_that_its_calls_wait_for_external_results() 
         let (hub, heard) = (hub.clone(), heard.clone());
         async move {
             let calls = [1, 2].map(|n| hub.call("it", json!({"n": n})).thread("t1").external(MINUTE).detached());
-            hub.batch(calls).when_waiting(move |call, what| heard.lock().unwrap().push((call, what))).await
+            hub.batch(calls).on_wait(move |call, what| heard.lock().unwrap().push((call, what))).await
         }
     });
     for n in 1..=2 {
@@ -185,8 +186,8 @@ async fn whoever_makes_a_batch_hears_that_its_calls_wait_for_external_results() 
         assert_eq!(told.len(), n, "a call that may change something runs alone, wherever it is done");
         let (call, waiting) = told[n - 1];
         assert_eq!(waiting, Waiting::Result);
-        assert_eq!(hub.handed_out(&default_tenant(), call), Some(json!({"n": n})));
-        hub.report_call(&default_tenant(), call, Ok(json!(n))).await.unwrap();
+        assert_eq!(hub.external_arguments(&default_tenant(), call), Some(json!({"n": n})));
+        hub.report_external_result(&default_tenant(), call, Ok(json!(n))).await.unwrap();
     }
     let outputs: Vec<Value> = step.await.unwrap().into_iter().map(|end| end.output).collect();
     assert_eq!(outputs, [json!(1), json!(2)]);
@@ -209,7 +210,7 @@ async fn what_a_tool_remembers_is_neither_read_nor_written() {
     tokio::time::sleep(SHORT_DELAY).await;
     // Nobody waits for its turn to write the state.
     assert_eq!(hub.call("count", json!({})).thread("t1").await.assert_success(), &json!(1));
-    hub.report_call(&default_tenant(), running.id(), Ok(json!(41))).await.unwrap();
+    hub.report_external_result(&default_tenant(), running.id(), Ok(json!(41))).await.unwrap();
     assert_eq!(running.await.assert_success(), &json!(41));
     assert_eq!(hub.call("count", json!({})).thread("t1").await.assert_success(), &json!(2));
 }
@@ -227,18 +228,20 @@ async fn a_call_whose_process_died_is_interrupted_and_takes_no_result() {
             let call = hub.call("it", json!({})).thread("t1").with_id(id).external(10 * MINUTE).detached();
             (vec![call.start()], ())
         },
-        move || seen.lock().unwrap().as_ref().is_some_and(|hub| hub.handed_out(&default_tenant(), id).is_some()),
+        move || {
+            seen.lock().unwrap().as_ref().is_some_and(|hub| hub.external_arguments(&default_tenant(), id).is_some())
+        },
     );
     // Also where its tool may run once more: somebody outside may be at it still.
     let (tool, script) = scripted("it", []);
     let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store);
     let hub = builder.tool(tool.idempotent().rerun_interrupted()).build().await.unwrap();
-    let there = hub.report_call(&default_tenant(), id, Ok(json!(1))).await;
-    assert_eq!(there, Err(ReportError::Elsewhere), "the hub that runs it must be told");
-    let end = hub.wait(&default_tenant(), id).await.unwrap().unwrap().outcome.unwrap();
+    let there = hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await;
+    assert_eq!(there, Err(ReportError::OnOtherNode), "the hub that runs it must be told");
+    let end = hub.wait_for_call(&default_tenant(), id).await.unwrap().unwrap().outcome.unwrap();
     end.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
-    assert_eq!(hub.report_call(&default_tenant(), id, Ok(json!(1))).await, Err(ReportError::Late));
-    assert!(script.asked().is_empty());
+    assert_eq!(hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await, Err(ReportError::Late));
+    assert!(script.recorded_arguments().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,12 +249,12 @@ async fn an_external_call_that_waited_for_a_person_when_its_process_died_goes_on
     let store: Arc<Memory> = Arc::default();
     let (id, dead) = (CallId::mint(TestClock::new().now()), store.clone());
     let ask = || scripted("ask", []).0.confirm().approval_timeout(10 * MINUTE);
-    let asked: Arc<Mutex<Option<Recorder>>> = Arc::default();
+    let asked: Arc<Mutex<Option<EventRecorder>>> = Arc::default();
     let heard = asked.clone();
     run_and_crash(
         async move || ToolHub::builder().shared_store(dead).tool(ask()).build().await.unwrap(),
         move |hub| {
-            *asked.lock().unwrap() = Some(Recorder::of(hub));
+            *asked.lock().unwrap() = Some(EventRecorder::new(hub));
             let call = hub.call("ask", json!({"n": 1})).thread("t1").with_id(id).external(MINUTE).detached();
             (vec![call.start()], ())
         },
@@ -264,9 +267,9 @@ async fn an_external_call_that_waited_for_a_person_when_its_process_died_goes_on
     let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
     hub.resolve_approval(&default_tenant(), question, answer).await.unwrap();
     tokio::time::sleep(SHORT_DELAY).await;
-    assert_eq!(hub.handed_out(&default_tenant(), id), Some(json!({"n": 1})));
-    hub.report_call(&default_tenant(), id, Ok(json!("done"))).await.unwrap();
-    let end = hub.wait(&default_tenant(), id).await.unwrap().unwrap().outcome.unwrap();
+    assert_eq!(hub.external_arguments(&default_tenant(), id), Some(json!({"n": 1})));
+    hub.report_external_result(&default_tenant(), id, Ok(json!("done"))).await.unwrap();
+    let end = hub.wait_for_call(&default_tenant(), id).await.unwrap().unwrap().outcome.unwrap();
     assert_eq!(end.assert_success(), &json!("done"));
-    assert!(script.asked().is_empty(), "the tool itself has nothing to do");
+    assert!(script.recorded_arguments().is_empty(), "the tool itself has nothing to do");
 }

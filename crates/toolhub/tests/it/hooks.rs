@@ -6,18 +6,18 @@ use std::{
 };
 
 use toolhub::{
-    After, Before, BoxFuture, ConflictResolution, Hook, HookedCall, HubBuilder, Rule,
+    AfterDecision, BeforeDecision, BoxFuture, ConflictResolution, Hook, HookedCall, HubBuilder, Rule,
     backend::Memory,
     events::News,
     ids::{Caller, Tenant},
     prelude::*,
-    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, TestClock, scripted},
 };
 
 use crate::shop_tools::{add_to_cart, show_cart};
 
-type OnBefore = dyn Fn(&HookedCall<'_>) -> Result<Before, ToolError> + Send + Sync;
-type OnAfter = dyn Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<After, ToolError> + Send + Sync;
+type OnBefore = dyn Fn(&HookedCall<'_>) -> Result<BeforeDecision, ToolError> + Send + Sync;
+type OnAfter = dyn Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<AfterDecision, ToolError> + Send + Sync;
 
 /// A hook that says what the test tells it to, at once.
 struct FnHook {
@@ -25,18 +25,18 @@ struct FnHook {
     after: Box<OnAfter>,
 }
 
-fn before_hook(say: impl Fn(&HookedCall<'_>) -> Result<Before, ToolError> + Send + Sync + 'static) -> FnHook {
-    FnHook { before: Box::new(say), after: Box::new(|_, _| Ok(After::Pass)) }
+fn before_hook(say: impl Fn(&HookedCall<'_>) -> Result<BeforeDecision, ToolError> + Send + Sync + 'static) -> FnHook {
+    FnHook { before: Box::new(say), after: Box::new(|_, _| Ok(AfterDecision::Pass)) }
 }
 
 fn after_hook(
-    say: impl Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<After, ToolError> + Send + Sync + 'static,
+    say: impl Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<AfterDecision, ToolError> + Send + Sync + 'static,
 ) -> FnHook {
-    FnHook { before: Box::new(|_| Ok(Before::Pass)), after: Box::new(say) }
+    FnHook { before: Box::new(|_| Ok(BeforeDecision::Pass)), after: Box::new(say) }
 }
 
 impl Hook for FnHook {
-    fn before<'a>(&'a self, call: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+    fn before<'a>(&'a self, call: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
         Box::pin(async move { (self.before)(call) })
     }
 
@@ -44,7 +44,7 @@ impl Hook for FnHook {
         &'a self,
         call: &'a HookedCall<'a>,
         result: Result<&'a Value, &'a ToolError>,
-    ) -> BoxFuture<'a, Result<After, ToolError>> {
+    ) -> BoxFuture<'a, Result<AfterDecision, ToolError>> {
         Box::pin(async move { (self.after)(call, result) })
     }
 }
@@ -54,9 +54,9 @@ fn builder() -> HubBuilder {
 }
 
 /// A tool that returns `{"secret": 42}`, with one hook.
-async fn hub(hook: impl Hook) -> (ToolHub, Scripted) {
+async fn hub(hook: impl Hook) -> (ToolHub, ScriptedTool) {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}});
-    let (tool, script) = scripted("it", [Step::Return(json!({"secret": 42}))]);
+    let (tool, script) = scripted("it", [ScriptStep::Return(json!({"secret": 42}))]);
     (builder().tool(tool.parameters(schema)).hook("it", hook).build().await.unwrap(), script)
 }
 
@@ -70,44 +70,44 @@ async fn a_hook_that_lets_everything_pass_changes_nothing() {
     impl Hook for NoopHook {}
     let (hub, script) = hub(NoopHook).await;
     assert_eq!(call(&hub).await.assert_success(), &json!({"secret": 42}));
-    assert_eq!(script.asked(), [json!({"n": 1})]);
+    assert_eq!(script.recorded_arguments(), [json!({"n": 1})]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_may_stop_a_call_and_the_model_reads_its_words() {
-    let (hub, script) = hub(before_hook(|_| Ok(Before::Block("not on a sunday".into())))).await;
+    let (hub, script) = hub(before_hook(|_| Ok(BeforeDecision::Block("not on a sunday".into())))).await;
     let outcome = call(&hub).await;
     let text = outcome.assert_effect(Effect::None).assert_error(ErrorKind::Forbidden);
     assert_eq!(text, "not on a sunday");
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
     assert_eq!(outcome.attempts, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_may_rewrite_the_arguments_and_they_are_checked_like_any_others() {
-    let (hub, script) = hub(before_hook(|_| Ok(Before::Rewrite(json!({"n": 9}))))).await;
+    let (hub, script) = hub(before_hook(|_| Ok(BeforeDecision::Rewrite(json!({"n": 9}))))).await;
     call(&hub).await.assert_success();
     hub.call("it", json!({"n": "not even a number"})).await.assert_success();
-    assert_eq!(script.asked(), [json!({"n": 9}), json!({"n": 9})]);
+    assert_eq!(script.recorded_arguments(), [json!({"n": 9}), json!({"n": 9})]);
 
-    let (hub, script) = self::hub(before_hook(|_| Ok(Before::Rewrite(json!({"n": 10}))))).await;
+    let (hub, script) = self::hub(before_hook(|_| Ok(BeforeDecision::Rewrite(json!({"n": 10}))))).await;
     let text = call(&hub).await.assert_error(ErrorKind::ArgumentsInvalid);
     assert!(text.contains('n') && text.contains('9'), "{text}");
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
 
     // What a rule forbids, a hook does not slip past it.
     let (tool, script) = scripted("it", []);
-    let rewrites = before_hook(|_| Ok(Before::Rewrite(json!({"n": 13}))));
+    let rewrites = before_hook(|_| Ok(BeforeDecision::Rewrite(json!({"n": 13}))));
     let hub = builder().tool(tool).hook("*", rewrites).rule(Rule::deny("it").when("/n", "^13$")).build().await.unwrap();
     call(&hub).await.assert_error(ErrorKind::Forbidden);
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_says_stands_beside_the_result() {
     let says = FnHook {
-        before: Box::new(|_| Ok(Before::Say("asked politely".into()))),
-        after: Box::new(|_, _| Ok(After::Say("answered politely".into()))),
+        before: Box::new(|_| Ok(BeforeDecision::AddNote("asked politely".into()))),
+        after: Box::new(|_, _| Ok(AfterDecision::AddNote("answered politely".into()))),
     };
     let (hub, _) = hub(says).await;
     let outcome = call(&hub).await;
@@ -118,11 +118,11 @@ async fn what_a_hook_says_stands_beside_the_result() {
 #[tokio::test(start_paused = true)]
 async fn a_hook_may_replace_the_result_and_nobody_sees_the_old_one() {
     let replaces = FnHook {
-        before: Box::new(|_| Ok(Before::Say("asked politely".into()))),
-        after: Box::new(|_, _| Ok(After::Rewrite(json!("***")))),
+        before: Box::new(|_| Ok(BeforeDecision::AddNote("asked politely".into()))),
+        after: Box::new(|_, _| Ok(AfterDecision::Rewrite(json!("***")))),
     };
     let (hub, _) = hub(replaces).await;
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     let outcome = call(&hub).await;
     assert_eq!(outcome.assert_success(), &json!("***"));
     assert_eq!(outcome.model_text(), "***\nasked politely", "what was said before the call is still said");
@@ -137,11 +137,11 @@ async fn a_hook_may_withhold_the_result_and_what_was_done_stays_done() {
     let hub = builder()
         .tool(tool("add_to_cart", add_to_cart))
         .tool(tool("show_cart", show_cart).read_only())
-        .hook("add_*", after_hook(|_, _| Ok(After::Block("the cart is private".into()))))
+        .hook("add_*", after_hook(|_, _| Ok(AfterDecision::Block("the cart is private".into()))))
         .build()
         .await
         .unwrap();
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     let outcome = hub.call("add_to_cart", json!({"sku": "latte", "qty": 77})).thread("t1").await;
     let text = outcome.assert_effect(Effect::Done).assert_error(ErrorKind::Forbidden);
     assert_eq!(text, "the cart is private\nThe tool itself had finished before; do not repeat the call.");
@@ -157,8 +157,10 @@ async fn a_hook_may_withhold_the_result_and_what_was_done_stays_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_can_be_withheld_like_a_result() {
-    let (tool, _) = scripted("it", [Step::Fail(ToolError::new("no row for password 42"))]);
-    let hook = after_hook(|_, result| Ok(if result.is_err() { After::Block("it failed".into()) } else { After::Pass }));
+    let (tool, _) = scripted("it", [ScriptStep::Fail(ToolError::new("no row for password 42"))]);
+    let hook = after_hook(|_, result| {
+        Ok(if result.is_err() { AfterDecision::Block("it failed".into()) } else { AfterDecision::Pass })
+    });
     let hub = builder().tool(tool).hook("it", hook).build().await.unwrap();
     let outcome = call(&hub).await;
     let text = outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Forbidden);
@@ -184,7 +186,7 @@ async fn a_withheld_result_stays_withheld_when_the_state_cannot_be_kept() {
         *state = UnserializableState;
         Ok("secret")
     }
-    let hook = after_hook(|_, _| Ok(After::Block("no".into())));
+    let hook = after_hook(|_, _| Ok(AfterDecision::Block("no".into())));
     let hub = builder().tool(tool("it", tell)).hook("it", hook).build().await.unwrap();
     let outcome = hub.call("it", json!({})).thread("t1").await;
     assert!(outcome.error.is_some());
@@ -220,16 +222,16 @@ impl FailingHook {
 }
 
 impl Hook for FailingHook {
-    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
-        if self.before { self.fail() } else { Box::pin(async { Ok(Before::Pass) }) }
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
+        if self.before { self.fail() } else { Box::pin(async { Ok(BeforeDecision::Pass) }) }
     }
 
     fn after<'a>(
         &'a self,
         _: &'a HookedCall<'a>,
         _: Result<&'a Value, &'a ToolError>,
-    ) -> BoxFuture<'a, Result<After, ToolError>> {
-        if self.before { Box::pin(async { Ok(After::Pass) }) } else { self.fail() }
+    ) -> BoxFuture<'a, Result<AfterDecision, ToolError>> {
+        if self.before { Box::pin(async { Ok(AfterDecision::Pass) }) } else { self.fail() }
     }
 }
 
@@ -243,7 +245,7 @@ async fn a_hook_that_errs_panics_or_hangs_fails_closed() {
             let outcome = call(&hub).await;
             let text = outcome.assert_error(ErrorKind::Forbidden);
             assert_eq!(outcome.effect, if before { Effect::None } else { Effect::Done }, "{how:?}");
-            assert_eq!(script.asked().len(), usize::from(!before), "{how:?}");
+            assert_eq!(script.recorded_arguments().len(), usize::from(!before), "{how:?}");
             assert!(!format!("{outcome:?}").contains("secret\""), "{outcome:?}");
             for inside in ["guard", "scripted"] {
                 assert!(!text.contains(inside), "what went wrong is for operators: {text}");
@@ -261,7 +263,7 @@ async fn a_caller_that_gives_up_does_not_wait_for_a_hook() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     call.cancel();
     call.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
-    assert_eq!((began.elapsed(), script.asked().len()), (Duration::from_secs(1), 0));
+    assert_eq!((began.elapsed(), script.recorded_arguments().len()), (Duration::from_secs(1), 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +273,7 @@ async fn a_hook_is_for_the_tools_it_names() {
         [("pay", vec!["pay"]), ("pay*", vec!["pay", "pay_back"]), ("*", names.to_vec()), ("x*", vec![])]
     {
         let tools = names.map(|name| scripted(name, []).0);
-        let block = before_hook(|call| Ok(Before::Block(format!("no {}", call.tool.name))));
+        let block = before_hook(|call| Ok(BeforeDecision::Block(format!("no {}", call.tool.name))));
         let hub = builder().tools(tools).hook(glob, block).build().await.unwrap();
         let mut refused = Vec::new();
         for name in names {
@@ -296,20 +298,20 @@ async fn hooks_run_in_the_order_they_were_given_each_on_what_the_one_before_left
         FnHook {
             before: Box::new(move |call| {
                 seen.lock().unwrap().push(format!("before {name} {}", call.arguments));
-                Ok(Before::Rewrite(json!({name: call.arguments})))
+                Ok(BeforeDecision::Rewrite(json!({name: call.arguments})))
             }),
             after: Box::new(move |_, result| {
                 let output = result.map_err(Clone::clone)?;
                 heard.lock().unwrap().push(format!("after {name} {output}"));
-                Ok(After::Rewrite(json!([output, name])))
+                Ok(AfterDecision::Rewrite(json!([output, name])))
             }),
         }
     };
-    let (tool, script) = scripted("it", [Step::Return(json!(0))]);
+    let (tool, script) = scripted("it", [ScriptStep::Return(json!(0))]);
     let hub = builder().tool(tool).hook("*", hook("a")).hook("i*", hook("b")).build().await.unwrap();
     let outcome = hub.call("it", json!({})).await;
     assert_eq!(outcome.assert_success(), &json!([[0, "a"], "b"]));
-    assert_eq!(script.asked(), [json!({"b": {"a": {}}})]);
+    assert_eq!(script.recorded_arguments(), [json!({"b": {"a": {}}})]);
     let expected = ["before a {}", "before b {\"a\":{}}", "after a 0", "after b [0,\"a\"]"];
     assert_eq!(*seen.lock().unwrap(), expected);
 }
@@ -322,22 +324,26 @@ async fn the_first_hook_that_blocks_has_the_last_word() {
             let asked = asked.clone();
             before_hook(move |_| {
                 *asked.lock().unwrap() += 1;
-                Ok(if blocks { Before::Block("no".into()) } else { Before::Pass })
+                Ok(if blocks { BeforeDecision::Block("no".into()) } else { BeforeDecision::Pass })
             })
         };
         let (tool, script) = scripted("it", []);
         let hub = builder().tool(tool).hook("*", hook(first)).hook("*", hook(second)).build().await.unwrap();
         call(&hub).await.assert_error(ErrorKind::Forbidden);
-        assert_eq!((*asked.lock().unwrap(), script.asked().len()), (heard, 0));
+        assert_eq!((*asked.lock().unwrap(), script.recorded_arguments().len()), (heard, 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_sees_who_calls_and_looks_at_a_cached_answer_too() {
     let hook = after_hook(|call, _| {
-        Ok(if call.caller.as_str() == "guest" { After::Block("not for guests".into()) } else { After::Pass })
+        Ok(if call.caller.as_str() == "guest" {
+            AfterDecision::Block("not for guests".into())
+        } else {
+            AfterDecision::Pass
+        })
     });
-    let (tool, script) = scripted("it", [Step::Return(json!("secret"))]);
+    let (tool, script) = scripted("it", [ScriptStep::Return(json!("secret"))]);
     let tool = tool.read_only().cache(Duration::from_secs(60));
     let hub = builder().tool(tool).hook("it", hook).build().await.unwrap();
     let call = async |caller: &'static str| hub.call("it", json!({})).caller(Caller::new(caller).unwrap()).await;
@@ -347,7 +353,7 @@ async fn a_hook_sees_who_calls_and_looks_at_a_cached_answer_too() {
     let guest = call("guest").await;
     guest.assert_error(ErrorKind::Forbidden);
     assert!(!format!("{guest:?}").contains("secret"), "{guest:?}");
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
     let stats = hub.tool_stats("it").unwrap();
     assert_eq!((stats.calls, stats.errors), (1, [("forbidden", 1)].into()));
 }
@@ -355,16 +361,16 @@ async fn a_hook_sees_who_calls_and_looks_at_a_cached_answer_too() {
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_says_about_one_call_is_not_said_to_another() {
     let says = FnHook {
-        before: Box::new(|call| Ok(Before::Say(format!("welcome, {}", call.caller)))),
-        after: Box::new(|call, _| Ok(After::Say(format!("goodbye, {}", call.caller)))),
+        before: Box::new(|call| Ok(BeforeDecision::AddNote(format!("welcome, {}", call.caller)))),
+        after: Box::new(|call, _| Ok(AfterDecision::AddNote(format!("goodbye, {}", call.caller)))),
     };
-    let (tool, script) = scripted("it", [Step::Return(json!("here"))]);
+    let (tool, script) = scripted("it", [ScriptStep::Return(json!("here"))]);
     let hub = builder().tool(tool.read_only().cache(Duration::from_secs(60))).hook("it", says).build().await.unwrap();
     for caller in ["ann", "bob"] {
         let outcome = hub.call("it", json!({})).caller(Caller::new(caller).unwrap()).await;
         assert_eq!(outcome.model_text(), format!("here\nwelcome, {caller}\ngoodbye, {caller}"));
     }
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
 }
 
 #[tokio::test]
@@ -395,7 +401,7 @@ async fn a_tool_that_runs_again_after_a_conflict_is_seen_each_time() {
         let seen = seen.clone();
         move |_, result| {
             seen.lock().unwrap().push(result.unwrap().clone());
-            Ok(After::Pass)
+            Ok(AfterDecision::Pass)
         }
     });
     let again = tool("again", again).rerunnable().on_conflict(ConflictResolution::Retry);

@@ -8,14 +8,14 @@ use toolhub::{
     clock::Timestamp,
     ids::Tenant,
     prelude::*,
-    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, TestClock, scripted},
 };
 
 async fn hub_on(
-    steps: impl IntoIterator<Item = Step>,
+    steps: impl IntoIterator<Item = ScriptStep>,
     store: Arc<dyn Backend>,
     clock: TestClock,
-) -> (ToolHub, Scripted) {
+) -> (ToolHub, ScriptedTool) {
     let (pay, script) = scripted("pay", steps);
     let (refund, _) = scripted("refund", []);
     let hub =
@@ -23,13 +23,14 @@ async fn hub_on(
     (hub, script)
 }
 
-async fn in_memory_hub(steps: impl IntoIterator<Item = Step>) -> (ToolHub, Scripted) {
+async fn in_memory_hub(steps: impl IntoIterator<Item = ScriptStep>) -> (ToolHub, ScriptedTool) {
     hub_on(steps, Arc::new(Memory::new()), TestClock::new()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_key_gets_the_first_answer_and_the_tool_runs_once() {
-    let (hub, script) = in_memory_hub([Step::Return(json!("paid")), Step::Return(json!("paid twice"))]).await;
+    let (hub, script) =
+        in_memory_hub([ScriptStep::Return(json!("paid")), ScriptStep::Return(json!("paid twice"))]).await;
     let first = hub.call("pay", json!({"sum": 5})).idempotency_key("k1").await;
     assert!(!first.replayed);
     for _ in 0..3 {
@@ -38,7 +39,7 @@ async fn a_repeated_key_gets_the_first_answer_and_the_tool_runs_once() {
         assert!(again.replayed);
         assert_eq!((again.id, again.effect), (first.id, Effect::Done));
     }
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
     let other = hub.call("pay", json!({"sum": 5})).idempotency_key("k2").await;
     assert_eq!(other.assert_success(), &json!("paid twice"));
 }
@@ -46,7 +47,9 @@ async fn a_repeated_key_gets_the_first_answer_and_the_tool_runs_once() {
 #[tokio::test(start_paused = true)]
 async fn failures_are_answered_alike_too() {
     let refused = ToolError::refused("not today").retryable(Some(Duration::from_secs(2)));
-    let (hub, script) = in_memory_hub([Step::Fail(ToolError::new("declined")), Step::Fail(refused), Step::Hang]).await;
+    let (hub, script) =
+        in_memory_hub([ScriptStep::Fail(ToolError::new("declined")), ScriptStep::Fail(refused), ScriptStep::Hang])
+            .await;
     for key in ["declined", "refused"] {
         let first = hub.call("pay", json!({})).idempotency_key(key).await;
         let again = hub.call("pay", json!({})).idempotency_key(key).await;
@@ -55,26 +58,26 @@ async fn failures_are_answered_alike_too() {
     let late = hub.call("pay", json!({})).idempotency_key("slow").await;
     late.assert_error(ErrorKind::Timeout);
     hub.call("pay", json!({})).idempotency_key("slow").await.assert_error(ErrorKind::Timeout);
-    assert_eq!(script.asked().len(), 3);
+    assert_eq!(script.recorded_arguments().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_is_the_end_of_the_call_that_asked_for_it() {
     let (hub, _) = in_memory_hub([]).await;
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let call = |model: &'static str| hub.call("pay", json!({})).idempotency_key("k").model_call(model);
     let (first, second) = (call("m1"), call("m2"));
     let (first_id, second_id) = (first.id(), second.id());
     first.await.assert_success();
     let replayed = second.await;
     assert_eq!((replayed.id, replayed.model_call.as_deref()), (first_id, Some("m2")));
-    assert_eq!((recorder.ends_of(first_id), recorder.ends_of(second_id)), (1, 1));
+    assert_eq!((recorder.end_count(first_id), recorder.end_count(second_id)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_outlasts_the_journal_still_holds_its_key() {
-    let (pay, script) = scripted("pay", [Step::Wait(Duration::from_secs(10))]);
-    let builder = ToolHub::builder().clock(TestClock::new()).tool(pay).keep_calls(Duration::from_secs(1));
+    let (pay, script) = scripted("pay", [ScriptStep::Wait(Duration::from_secs(10))]);
+    let builder = ToolHub::builder().clock(TestClock::new()).tool(pay).call_retention(Duration::from_secs(1));
     let hub = builder.build().await.unwrap();
     let slow = hub.call("pay", json!({})).idempotency_key("k").start();
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -82,7 +85,7 @@ async fn a_call_that_outlasts_the_journal_still_holds_its_key() {
     slow.await.assert_success();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +99,7 @@ async fn a_key_with_other_arguments_is_refused_and_one_that_was_refused_is_still
         .assert_error(ErrorKind::IdempotencyKeyReused);
     let reordered: Value = serde_json::from_str(r#"{"to": "ann", "sum": 5}"#).unwrap();
     assert!(hub.call("pay", reordered).idempotency_key("k").await.replayed);
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +108,7 @@ async fn no_arguments_are_the_same_however_they_are_written() {
     hub.call("pay", Value::Null).idempotency_key("k").await.assert_success();
     assert!(hub.call("pay", Value::Null).idempotency_key("k").await.replayed);
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +124,7 @@ async fn a_key_belongs_to_a_tool_and_a_tenant() {
 #[tokio::test(start_paused = true)]
 async fn of_many_callers_with_one_key_one_runs() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
-    let (hub, script) = hub_on([Step::Wait(Duration::from_secs(1))], store.clone(), TestClock::new()).await;
+    let (hub, script) = hub_on([ScriptStep::Wait(Duration::from_secs(1))], store.clone(), TestClock::new()).await;
     let calls: Vec<_> = (0..50).map(|_| hub.call("pay", json!({})).idempotency_key("k").start()).collect();
     let mut done = 0;
     for call in calls {
@@ -131,7 +134,7 @@ async fn of_many_callers_with_one_key_one_runs() {
             Some(kind) => assert_eq!(kind, ErrorKind::IdempotencyInProgress),
         }
     }
-    assert_eq!((done, script.asked().len()), (1, 1));
+    assert_eq!((done, script.recorded_arguments().len()), (1, 1));
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
     let calls = Scan::of(Table::Calls, Scope::All);
     let rows = store.scan(calls, Timestamp::default()).await.unwrap().rows;
@@ -148,5 +151,5 @@ async fn a_key_is_remembered_by_the_store_for_a_day() {
     assert!(second.call("pay", json!({})).idempotency_key("k").await.replayed);
     clock.advance(Duration::from_secs(25 * 3600)).await;
     assert!(!second.call("pay", json!({})).idempotency_key("k").await.replayed);
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
 }

@@ -13,7 +13,7 @@ use toolhub::{
     events::News,
     prelude::*,
     shared_instance,
-    testing::{AssertOutcome, Recorder, TestClock},
+    testing::{AssertOutcome, EventRecorder, TestClock},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ fn tenant_and_thread(id: &str) -> (Tenant, ThreadId) {
 }
 
 /// Why instances went, in order.
-fn cleanup_reasons(recorder: &mut Recorder) -> Vec<&'static str> {
+fn cleanup_reasons(recorder: &mut EventRecorder) -> Vec<&'static str> {
     let reason = |news: &News| if let News::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
     recorder.events().iter().filter_map(|event| reason(&event.news)).collect()
 }
@@ -98,7 +98,7 @@ fn paused_builder() -> HubBuilder {
 async fn an_idle_instance_is_closed_after_half_an_hour_and_one_in_use_is_not() {
     let log = InstanceLog::default();
     let hub = paused_builder().tool(page_tool("page", &log)).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     visit(&hub, "page", "quiet").await.assert_success();
     visit(&hub, "page", "busy").await.assert_success();
     let long = hub.call("page", json!({"minutes": 55})).thread("long").start();
@@ -124,8 +124,8 @@ async fn an_idle_instance_is_closed_after_half_an_hour_and_one_in_use_is_not() {
 async fn beyond_the_cap_of_a_thread_the_least_recently_used_goes() {
     let log = InstanceLog::default();
     let tools = ["a", "b", "c", "d"].map(|name| page_tool(name, &log));
-    let hub = paused_builder().instance_caps(2, 100).tools(tools).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let hub = paused_builder().instance_limits(2, 100).tools(tools).build().await.unwrap();
+    let mut recorder = EventRecorder::new(&hub);
     for tool in ["a", "b", "a", "c"] {
         visit(&hub, tool, "t1").await.assert_success();
     }
@@ -150,7 +150,7 @@ async fn beyond_the_cap_of_a_thread_the_least_recently_used_goes() {
 #[tokio::test(start_paused = true)]
 async fn however_many_threads_there_are_no_more_instances_are_kept_than_the_cap() {
     let log = InstanceLog::default();
-    let hub = paused_builder().instance_caps(32, 50).tool(page_tool("page", &log)).build().await.unwrap();
+    let hub = paused_builder().instance_limits(32, 50).tool(page_tool("page", &log)).build().await.unwrap();
     for n in 0..500 {
         visit(&hub, "page", &format!("t{n}")).await.assert_success();
         assert!(hub.thread_contexts().instances() <= 50);
@@ -227,7 +227,7 @@ async fn a_shared_instance_serves_many_calls_at_once_and_goes_when_the_last_has_
     let (made, pools) = (AtomicUsize::new(0), log.clone());
     let open = move |_| std::future::ready(Ok(Pool(made.fetch_add(1, Ordering::AcqRel), pools.clone())));
     let hub = paused_builder().tool(shared_instance("pool", open).timeout(60 * MINUTE)).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let call =
         |minutes: u32, crash: bool| hub.call("pool", json!({"minutes": minutes, "crash": crash})).thread("t1").start();
     let began = tokio::time::Instant::now();
@@ -254,7 +254,7 @@ async fn a_shared_instance_serves_many_calls_at_once_and_goes_when_the_last_has_
 async fn a_crash_and_a_cut_off_call_cost_the_instance_and_listeners_hear_why() {
     let log = InstanceLog::default();
     let hub = paused_builder().tool(page_tool("page", &log)).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     hub.call("page", json!({"crash": true})).thread("t1").await.assert_error(ErrorKind::Crashed);
     let late = hub.call("page", json!({"minutes": 5})).thread("t1").timeout(MINUTE).await;
     late.assert_error(ErrorKind::Timeout);
@@ -317,7 +317,7 @@ async fn an_instance_that_calls_itself_is_told_so_at_once() {
         assert!(tool == "born" || said.contains("called itself"), "{tool}: {said}");
     }
     assert_eq!(began.elapsed(), Duration::ZERO, "nobody waited");
-    let status = hub.tool_status("itself", toolhub::View::Shared).await.unwrap();
+    let status = hub.tool_status("itself", toolhub::StatusScope::Shared).await.unwrap();
     assert_eq!(status.consecutive_failures, 0, "it does not speak against the tool");
 }
 
@@ -328,7 +328,7 @@ async fn a_call_from_an_old_offer_leaves_no_instance_to_a_later_registration() {
     let old = hub.tools();
     visit(&hub, "page", "t1").await.assert_success();
     hub.unregister("page").await.unwrap();
-    let again = hub.call("page", json!({})).thread("t1").among(&old).await;
+    let again = hub.call("page", json!({})).thread("t1").from_offer(&old).await;
     assert_eq!(again.assert_success(), &json!("page@t1"));
     assert_eq!(log.take(), ["made page@t1", "closed page@t1", "made page@t1"]);
 
@@ -336,7 +336,7 @@ async fn a_call_from_an_old_offer_leaves_no_instance_to_a_later_registration() {
     let open = move |_: CallContext| std::future::ready(Ok(Page { name: "new".into(), log: newer.clone() }));
     hub.register(instance("page", open)).unwrap();
     assert_eq!(visit(&hub, "page", "t1").await.assert_success(), &json!("new"));
-    assert_eq!(hub.call("page", json!({})).thread("t1").among(&old).await.assert_success(), &json!("page@t1"));
+    assert_eq!(hub.call("page", json!({})).thread("t1").from_offer(&old).await.assert_success(), &json!("page@t1"));
     tokio::time::sleep(31 * MINUTE).await;
     let mut closed = log.take();
     closed.sort();
@@ -388,9 +388,9 @@ async fn an_instance_that_is_cleaned_up_while_it_works_is_closed_when_its_call_e
 #[tokio::test(start_paused = true)]
 async fn the_instances_of_a_swept_thread_are_closed() {
     let log = InstanceLog::default();
-    let builder = paused_builder().instance_idle(Duration::MAX).idle_threads(60 * MINUTE);
+    let builder = paused_builder().instance_idle_timeout(Duration::MAX).idle_thread_retention(60 * MINUTE);
     let hub = builder.tool(page_tool("page", &log)).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     visit(&hub, "page", "t1").await.assert_success();
     tokio::time::sleep(70 * MINUTE).await;
     assert_eq!(log.take(), ["made page@t1", "closed page@t1"]);
@@ -405,7 +405,7 @@ async fn a_session_is_opened_before_the_first_call_and_its_failure_is_a_calls_fa
     let plain = tool("plain", |_: NoArguments| async { Ok::<_, ToolError>(1) });
     let tools = [page_tool("page", &log), page_tool("secret", &log), broken, plain];
     let hub = paused_builder().tools(tools).rule(Rule::deny("secret")).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let (tenant, thread) = tenant_and_thread("t1");
     hub.open_session("page", &tenant, &thread).await.unwrap();
     hub.open_session("page", &tenant, &thread).await.unwrap();
@@ -485,7 +485,8 @@ async fn whatever_happens_each_instance_is_closed_or_lost_in_a_call_and_none_is_
         })
     });
     let settings = toolhub::status::StatusSettings { enabled: false, ..Default::default() };
-    let builder = ToolHub::builder().status(settings).instance_caps(2, 6).instance_idle(Duration::from_millis(2));
+    let builder =
+        ToolHub::builder().status(settings).instance_limits(2, 6).instance_idle_timeout(Duration::from_millis(2));
     let hub = builder.tools(tools).build().await.unwrap();
     let workers = (0..4).map(|seed| {
         let hub = hub.clone();

@@ -6,10 +6,10 @@ use std::sync::{
 };
 
 use toolhub::{
-    Change,
+    HubChange,
     ids::{Tenant, ThreadId},
     prelude::*,
-    testing::{AssertOutcome, Recorder},
+    testing::{AssertOutcome, EventRecorder},
 };
 
 #[derive(Default)]
@@ -88,7 +88,7 @@ async fn a_crashed_instance_is_made_anew() {
 #[tokio::test]
 async fn instances_are_closed_with_their_thread_with_their_tool_and_with_the_hub() {
     let (hub, log) = instance_hub().await;
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     for thread in ["t1", "t2", "t3"] {
         call_line(&hub, thread).await.assert_success();
     }
@@ -149,7 +149,7 @@ async fn an_instance_that_fails_to_close_does_not_keep_the_others_from_closing()
         instance(&format!("rude_{n}"), move |_| std::future::ready(Ok(FailingCloseInstance(n, closed.clone()))))
     };
     let hub = ToolHub::builder().tools((0..4).map(rude)).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     for n in 0..4 {
         hub.call(format!("rude_{n}"), json!({})).thread("t1").await.assert_success();
     }
@@ -165,7 +165,7 @@ async fn a_tool_that_takes_anothers_place_does_not_inherit_its_instances() {
     assert_eq!(call_line(&hub, "t1").await.assert_success(), &json!(0));
     let lines = log.clone();
     let open = move |_| std::future::ready(Ok(NumberedInstance { number: 77, log: lines.clone() }));
-    hub.apply(Change::of_tools().put(instance("line", open))).await.unwrap();
+    hub.apply(HubChange::tools_only().put(instance("line", open))).await.unwrap();
     assert_eq!(*log.closed.lock().unwrap(), [0]);
     assert_eq!(call_line(&hub, "t1").await.assert_success(), &json!(77));
 }

@@ -9,12 +9,12 @@ use std::{
 };
 
 use toolhub::{
-    CallRecord, ContextId, Happened, HubBuilder, RegistryError, Running, Sqlite, Status,
+    CallHandle, CallRecord, ContextId, Happened, HubBuilder, RegistryError, Sqlite, Status,
     backend::Memory,
     ids::CallId,
     prelude::*,
     sqlite::Options,
-    testing::{AssertOutcome, Recorder, Scripted, Step, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, scripted},
 };
 
 use toolhub_testkit::TempFolder;
@@ -56,7 +56,7 @@ impl RestartableStore {
 /// A hub that dies, with its whole runtime, when its tools have begun so many calls.
 pub(crate) fn run_and_crash<T>(
     build: impl AsyncFnOnce() -> ToolHub + Send + 'static,
-    calls: impl FnOnce(&ToolHub) -> (Vec<Running>, T) + Send + 'static,
+    calls: impl FnOnce(&ToolHub) -> (Vec<CallHandle>, T) + Send + 'static,
     begun: impl Fn() -> bool + Send + 'static,
 ) -> T
 where
@@ -90,16 +90,16 @@ async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
     hub.call_record(&default_tenant(), call).await.unwrap().expect("the call has a record")
 }
 
-fn calls_started(scripts: &[&Scripted], many: usize) -> impl Fn() -> bool + Send + 'static {
-    let scripts: Vec<Scripted> = scripts.iter().map(|script| (*script).clone()).collect();
-    move || scripts.iter().map(|script| script.asked().len()).sum::<usize>() >= many
+fn calls_started(scripts: &[&ScriptedTool], many: usize) -> impl Fn() -> bool + Send + 'static {
+    let scripts: Vec<ScriptedTool> = scripts.iter().map(|script| (*script).clone()).collect();
+    move || scripts.iter().map(|script| script.recorded_arguments().len()).sum::<usize>() >= many
 }
 
 #[tokio::test]
 async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
     for shelf in RestartableStore::all_kinds() {
         let ((pay, paying), (look, looking)) =
-            (scripted("pay", [Step::Hang, Step::Hang]), scripted("look", [Step::Hang]));
+            (scripted("pay", [ScriptStep::Hang, ScriptStep::Hang]), scripted("look", [ScriptStep::Hang]));
         let first = shelf.clone();
         let calls = run_and_crash(
             async move || first.hub_builder().await.tool(pay).tool(look.read_only()).build().await.unwrap(),
@@ -109,7 +109,7 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
                     hub.call("pay", json!({"n": 2})).start(),
                     hub.call("look", json!({"n": 3})).idempotency_key("k").start(),
                 ];
-                let ids: Vec<CallId> = calls.iter().map(Running::id).collect();
+                let ids: Vec<CallId> = calls.iter().map(CallHandle::id).collect();
                 (calls, ids)
             },
             calls_started(&[&paying, &looking], 3),
@@ -117,10 +117,10 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
 
         let ((pay, paying), (look, looking)) = (scripted("pay", []), scripted("look", []));
         let builder = shelf.hub_builder().await.tool(pay).tool(look.read_only());
-        let mut recorder = Recorder::from(builder.subscribe());
+        let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         for (id, effect) in calls.iter().zip([Effect::Unknown, Effect::Unknown, Effect::None]) {
-            assert_eq!(recorder.ends_of(*id), 1);
+            assert_eq!(recorder.end_count(*id), 1);
             let record = record(&hub, *id).await;
             let outcome = record.outcome.unwrap();
             outcome.assert_effect(effect).assert_error(ErrorKind::Interrupted);
@@ -129,20 +129,20 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
         // One key, one effect: whether there was one nobody knows, so there is no other.
         let again = hub.call("pay", json!({"n": 1})).idempotency_key("k").model_call("m2").await;
         again.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
-        assert!(again.replayed && again.id == calls[0] && paying.asked().is_empty());
+        assert!(again.replayed && again.id == calls[0] && paying.recorded_arguments().is_empty());
         // A call that has changed nothing and was answered to nobody is made again.
         let again = hub.call("look", json!({"n": 3})).idempotency_key("k").await;
         again.assert_success();
         assert!(!again.replayed);
         assert!(hub.call("look", json!({"n": 3})).idempotency_key("k").await.replayed);
-        assert_eq!(looking.asked().len(), 1);
+        assert_eq!(looking.recorded_arguments().len(), 1);
         hub.shutdown(Duration::ZERO).await;
         drop(hub);
 
         let builder = shelf.hub_builder().await.tool(scripted("pay", []).0);
-        let mut recorder = Recorder::from(builder.subscribe());
+        let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
-        assert!(calls.iter().all(|id| recorder.ends_of(*id) == 0), "they were closed before");
+        assert!(calls.iter().all(|id| recorder.end_count(*id) == 0), "they were closed before");
         record(&hub, calls[1]).await.outcome.unwrap().assert_error(ErrorKind::Interrupted);
     }
 }
@@ -189,7 +189,7 @@ async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
 }
 
 /// A payment that is run again, and dies with its hub.
-fn rerunnable_tool(steps: impl IntoIterator<Item = Step>) -> (ToolBuilder, Scripted) {
+fn rerunnable_tool(steps: impl IntoIterator<Item = ScriptStep>) -> (ToolBuilder, ScriptedTool) {
     let (tool, script) = scripted("pay", steps);
     (tool.idempotent().rerun_interrupted(), script)
 }
@@ -210,7 +210,7 @@ async fn wait_for_end(hub: &ToolHub, call: CallId) -> Outcome {
 #[tokio::test]
 async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
     for shelf in RestartableStore::all_kinds() {
-        let ((pay, paying), first) = (rerunnable_tool([Step::Hang]), shelf.clone());
+        let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
         let id = run_and_crash(
             async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
             |hub| {
@@ -220,18 +220,18 @@ async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
             },
             calls_started(&[&paying], 1),
         );
-        let (pay, paying) = rerunnable_tool([Step::Return(json!("paid"))]);
+        let (pay, paying) = rerunnable_tool([ScriptStep::Return(json!("paid"))]);
         let builder = shelf.hub_builder().await.tool(pay);
-        let mut recorder = Recorder::from(builder.subscribe());
+        let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         let outcome = wait_for_end(&hub, id).await;
         assert_eq!(outcome.assert_success(), &json!("paid"));
         assert_eq!((outcome.id, outcome.model_call.as_deref()), (id, Some("m")));
         let again = hub.call("pay", json!({"n": 1})).idempotency_key("k").await;
         assert!(again.replayed && again.output == "paid");
-        assert_eq!(paying.asked(), [json!({"n": 1})]);
+        assert_eq!(paying.recorded_arguments(), [json!({"n": 1})]);
         hub.shutdown(Duration::from_secs(5)).await;
-        assert_eq!(recorder.ends_of(id), 1);
+        assert_eq!(recorder.end_count(id), 1);
     }
 }
 
@@ -240,13 +240,13 @@ async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
     for shelf in RestartableStore::all_kinds() {
         let mut id = None;
         for life in 0..3 {
-            let ((pay, paying), next) = (rerunnable_tool([Step::Hang]), shelf.clone());
+            let ((pay, paying), next) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
             let begun_here = calls_started(&[&paying], 1);
             let told = run_and_crash(
                 async move || next.hub_builder().await.tool(pay).build().await.unwrap(),
                 move |hub| {
                     let calls: Vec<_> = (life == 0).then(|| hub.call("pay", json!({})).start()).into_iter().collect();
-                    let id = calls.first().map(Running::id);
+                    let id = calls.first().map(CallHandle::id);
                     (calls, id)
                 },
                 begun_here,
@@ -257,7 +257,7 @@ async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
         let hub = shelf.hub_builder().await.tool(pay).build().await.unwrap();
         let outcome = record(&hub, id.unwrap()).await.outcome.unwrap();
         outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
-        assert_eq!((outcome.attempts, paying.asked().len()), (3, 0));
+        assert_eq!((outcome.attempts, paying.recorded_arguments().len()), (3, 0));
     }
 }
 
@@ -271,7 +271,7 @@ async fn a_call_that_cannot_be_run_again_is_closed() {
     ];
     for change in changes {
         let [shelf, _] = RestartableStore::all_kinds();
-        let ((pay, paying), first) = (rerunnable_tool([Step::Hang]), shelf.clone());
+        let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
         let id = run_and_crash(
             async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
             |hub| {
@@ -283,11 +283,11 @@ async fn a_call_that_cannot_be_run_again_is_closed() {
         );
         let (pay, paying) = rerunnable_tool([]);
         let builder = change(shelf.hub_builder().await, pay);
-        let mut recorder = Recorder::from(builder.subscribe());
+        let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         wait_for_end(&hub, id).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
         hub.shutdown(Duration::from_secs(5)).await;
-        assert_eq!((recorder.ends_of(id), paying.asked().len()), (1, 0));
+        assert_eq!((recorder.end_count(id), paying.recorded_arguments().len()), (1, 0));
     }
 }
 
@@ -295,16 +295,16 @@ async fn a_call_that_cannot_be_run_again_is_closed() {
 struct CountingHook(Arc<AtomicUsize>);
 
 impl Hook for CountingHook {
-    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { Ok(Before::Pass) })
+        Box::pin(async { Ok(BeforeDecision::Pass) })
     }
 }
 
 #[tokio::test]
 async fn nobody_is_asked_twice_about_a_call_that_is_run_again() {
     let [shelf, _] = RestartableStore::all_kinds();
-    let ((pay, paying), first) = (rerunnable_tool([Step::Hang]), shelf.clone());
+    let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
     let id = run_and_crash(
         async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
         |hub| {

@@ -10,7 +10,7 @@ use toolhub::{
     backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     prelude::*,
-    testing::{AssertOutcome, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
 /// How many records may wait to be written.
@@ -54,7 +54,7 @@ impl Backend for BatchCountingStore {
     }
 }
 
-async fn read_only_hub(steps: impl IntoIterator<Item = Step>) -> (ToolHub, Arc<BatchCountingStore>) {
+async fn read_only_hub(steps: impl IntoIterator<Item = ScriptStep>) -> (ToolHub, Arc<BatchCountingStore>) {
     let store: Arc<BatchCountingStore> = Arc::default();
     let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
     let tool = scripted("read", steps).0.read_only();
@@ -87,7 +87,7 @@ async fn a_read_that_others_wait_for_leaves_a_record_each_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plain_read_leaves_one_record_within_fifty_milliseconds() {
-    let steps = [Step::Return(json!({"large": "output"})), Step::Fail(ToolError::new("no"))];
+    let steps = [ScriptStep::Return(json!({"large": "output"})), ScriptStep::Fail(ToolError::new("no"))];
     let (hub, store) = read_only_hub(steps).await;
     let good = hub.call("read", json!({"n": 1})).thread("t").caller(Caller::new("ann").unwrap()).model_call("m").await;
     let bad = hub.call("read", json!({"n": 2})).await;

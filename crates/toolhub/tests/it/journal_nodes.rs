@@ -9,12 +9,12 @@ use std::{
 };
 
 use toolhub::{
-    BoxFuture, Running,
+    BoxFuture, CallHandle,
     backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     ids::CallId,
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 use crate::{faulty_store::FaultyStore, journal::run_and_crash};
@@ -31,7 +31,7 @@ async fn outcome(hub: &ToolHub, call: CallId) -> Option<Outcome> {
 
 /// Two calls that a dead hub left open in this store.
 fn leave_calls_open(store: &Arc<Memory>) -> Vec<CallId> {
-    let ((pay, paying), store) = (scripted("pay", [Step::Hang, Step::Hang]), store.clone());
+    let ((pay, paying), store) = (scripted("pay", [ScriptStep::Hang, ScriptStep::Hang]), store.clone());
     run_and_crash(
         async move || ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap(),
         |hub| {
@@ -39,14 +39,18 @@ fn leave_calls_open(store: &Arc<Memory>) -> Vec<CallId> {
                 hub.call("pay", json!({})).thread("t").idempotency_key("k").start(),
                 hub.call("pay", json!({})).start(),
             ];
-            let ids: Vec<CallId> = calls.iter().map(Running::id).collect();
+            let ids: Vec<CallId> = calls.iter().map(CallHandle::id).collect();
             (calls, ids)
         },
-        move || paying.asked().len() == 2,
+        move || paying.recorded_arguments().len() == 2,
     )
 }
 
-async fn hub_on_shared_store(store: &Arc<Memory>, clock: &TestClock, steps: impl IntoIterator<Item = Step>) -> ToolHub {
+async fn hub_on_shared_store(
+    store: &Arc<Memory>,
+    clock: &TestClock,
+    steps: impl IntoIterator<Item = ScriptStep>,
+) -> ToolHub {
     let tool = scripted("pay", steps).0.timeout(1000 * SECOND);
     ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tool(tool).build().await.unwrap()
 }
@@ -55,9 +59,10 @@ async fn hub_on_shared_store(store: &Arc<Memory>, clock: &TestClock, steps: impl
 async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() {
     let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
     let calls = leave_calls_open(&store);
-    let here = hub_on_shared_store(&store, &clock, [Step::Wait(100 * SECOND), Step::Return(json!("paid"))]).await;
+    let here =
+        hub_on_shared_store(&store, &clock, [ScriptStep::Wait(100 * SECOND), ScriptStep::Return(json!("paid"))]).await;
     let there = hub_on_shared_store(&store, &clock, []).await;
-    let mut recorders = [Recorder::of(&here), Recorder::of(&there)];
+    let mut recorders = [EventRecorder::new(&here), EventRecorder::new(&there)];
     let alive = here.call("pay", json!({})).thread("t").start();
     tokio::time::sleep(10 * SECOND).await;
     for call in &calls {
@@ -68,7 +73,7 @@ async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() 
     tokio::time::sleep(20 * SECOND).await;
     for call in &calls {
         outcome(&there, *call).await.unwrap().assert_error(ErrorKind::Interrupted);
-        let told: usize = recorders.iter_mut().map(|recorder| recorder.ends_of(*call)).sum();
+        let told: usize = recorders.iter_mut().map(|recorder| recorder.end_count(*call)).sum();
         assert_eq!(told, 1);
     }
     assert!(there.call("pay", json!({})).idempotency_key("k").await.replayed);
@@ -79,7 +84,7 @@ async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() 
     }
     assert_eq!(alive.await.assert_success(), &json!("paid"));
     for recorder in &mut recorders {
-        assert!(calls.iter().all(|call| recorder.ends_of(*call) <= 1));
+        assert!(calls.iter().all(|call| recorder.end_count(*call) <= 1));
     }
 }
 
@@ -155,7 +160,7 @@ async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
     let slow = tool("count", count).timeout(10_000 * SECOND);
     let unheard = ToolHub::builder().shared_store(deaf).clock(clock.clone()).tool(slow).build().await.unwrap();
     let other = hub_on_shared_store(&memory, &clock, []).await;
-    let mut recorder = Recorder::of(&unheard);
+    let mut recorder = EventRecorder::new(&unheard);
     let running = unheard.call("count", json!({})).thread("t").start();
     let id = running.id();
     // That it runs calls is noticed late, because it does not say so.
@@ -164,7 +169,7 @@ async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
     let ended = running.await;
     ended.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
     assert_eq!(outcome(&other, id).await, Some(ended), "there is one end, and all know the same");
-    assert_eq!(recorder.ends_of(id), 1);
+    assert_eq!(recorder.end_count(id), 1);
     let states = Scan::of(Table::State, Scope::All).prefix("count/business");
     assert!(memory.scan(states, Timestamp::default()).await.unwrap().rows.is_empty(), "its state was not committed");
 }
@@ -178,14 +183,14 @@ async fn an_end_that_could_not_be_written_down_is_written_when_the_store_is_back
         async { Ok::<_, ToolError>("paid") }
     };
     let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", pay)).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let first = hub.call("pay", json!({})).idempotency_key("k").await;
     first.assert_effect(Effect::Done).assert_error(ErrorKind::StoreUnavailable);
     tokio::time::sleep(60 * SECOND).await;
     store.unavailable.store(false, Ordering::Release);
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(outcome(&hub, first.id).await, Some(first.clone()), "as its caller was told");
-    assert_eq!(recorder.ends_of(first.id), 1, "its end was told when it came");
+    assert_eq!(recorder.end_count(first.id), 1, "its end was told when it came");
     let again = hub.call("pay", json!({})).idempotency_key("k").await;
     assert!(again.replayed && again.output == "paid", "it was paid once");
 }

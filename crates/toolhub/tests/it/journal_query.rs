@@ -11,7 +11,7 @@ use toolhub::{
     clock::Clock,
     ids::CallId,
     prelude::*,
-    testing::{AssertOutcome, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
 use crate::{intercepted_store::InterceptedStore, journal::RestartableStore};
@@ -81,15 +81,15 @@ async fn pages_neither_repeat_nor_miss_a_call_while_others_are_added_and_go_on_a
 #[tokio::test]
 async fn calls_are_found_by_tool_thread_caller_and_status() {
     for shelf in RestartableStore::all_kinds() {
-        let (slow, script) = scripted("slow", [Step::Hang]);
-        let (fails, _) = scripted("fails", [Step::Fail(ToolError::new("no"))]);
+        let (slow, script) = scripted("slow", [ScriptStep::Hang]);
+        let (fails, _) = scripted("fails", [ScriptStep::Fail(ToolError::new("no"))]);
         let hub = shelf.hub_builder().await.tools(tools()).tool(slow).tool(fails).build().await.unwrap();
         let ann = Caller::new("ann").unwrap();
         let write = hub.call("write", json!({})).thread("t").await.id;
         let read = hub.call("read", json!({})).thread("t").caller(ann.clone()).await.id;
         let failed = hub.call("fails", json!({})).await.id;
         let open = hub.call("slow", json!({})).thread("t").start();
-        while script.asked().is_empty() {
+        while script.recorded_arguments().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let ask = async |query: CallQuery| {
@@ -176,7 +176,7 @@ async fn a_cursor_that_is_none_is_refused() {
 #[tokio::test]
 async fn what_is_rare_is_looked_for_in_few_steps() {
     let store: Arc<InterceptedStore> = Arc::default();
-    let (pay, _) = scripted("pay", [Step::Fail(ToolError::new("no money"))]);
+    let (pay, _) = scripted("pay", [ScriptStep::Fail(ToolError::new("no money"))]);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(pay).build().await.unwrap();
     let failed = hub.call("pay", json!({})).await;
     // Ids of one millisecond stand in any order.

@@ -7,7 +7,7 @@ use toolhub::{
     backend::Memory,
     clock::Clock,
     prelude::*,
-    testing::{Step, TestClock, scripted},
+    testing::{ScriptStep, TestClock, scripted},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -16,10 +16,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn calls_count_by_their_end_whosever_they_are_and_those_of_other_tools_do_not() {
     let clock = TestClock::new();
     let steps = [
-        Step::Return(json!(1)),
-        Step::Fail(ToolError::new("dark")),
-        Step::Fail(ToolError::new("dark").retryable(None)),
-        Step::Return(json!(1)),
+        ScriptStep::Return(json!(1)),
+        ScriptStep::Fail(ToolError::new("dark")),
+        ScriptStep::Fail(ToolError::new("dark").retryable(None)),
+        ScriptStep::Return(json!(1)),
     ];
     let (look, _) = scripted("look", steps);
     let (other, _) = scripted("other", []);
@@ -37,7 +37,7 @@ async fn calls_count_by_their_end_whosever_they_are_and_those_of_other_tools_do_
     assert_eq!((lately.from, lately.until), (clock.now() - 5 * MINUTE, clock.now()));
     assert_eq!(recent(20 * MINUTE).await.calls, 3);
     assert_eq!(hub.recent_stats("nobody", MINUTE).await.unwrap(), None);
-    assert_eq!(hub.calls_kept(), Duration::from_secs(30 * 24 * 3600));
+    assert_eq!(hub.call_retention(), Duration::from_secs(30 * 24 * 3600));
 }
 
 #[tokio::test]

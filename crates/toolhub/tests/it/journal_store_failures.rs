@@ -13,7 +13,7 @@ use toolhub::{
     clock::Clock,
     ids::CallId,
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 use crate::{
@@ -35,7 +35,7 @@ fn writes_table(batch: &Batch, table: Table) -> bool {
 
 /// A call with the key `k` that a dead hub left open in this store.
 fn leave_call_open(store: &Arc<Memory>) -> CallId {
-    let ((pay, paying), store) = (scripted("pay", [Step::Hang]), store.clone());
+    let ((pay, paying), store) = (scripted("pay", [ScriptStep::Hang]), store.clone());
     run_and_crash(
         async move || ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap(),
         |hub| {
@@ -43,7 +43,7 @@ fn leave_call_open(store: &Arc<Memory>) -> CallId {
             let id = call.id();
             (vec![call], id)
         },
-        move || paying.asked().len() == 1,
+        move || paying.recorded_arguments().len() == 1,
     )
 }
 
@@ -81,7 +81,7 @@ async fn the_end_of_a_call_that_was_run_again_is_written_when_the_store_is_back(
         async { Ok::<_, ToolError>("paid") }
     });
     let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     tokio::time::sleep(30 * SECOND).await;
     assert!(gone.load(Ordering::Acquire), "it was run again");
     assert_eq!(outcome(&hub, id).await, None, "and the end could not be written");
@@ -89,7 +89,7 @@ async fn the_end_of_a_call_that_was_run_again_is_written_when_the_store_is_back(
     tokio::time::sleep(30 * SECOND).await;
     let ended = outcome(&hub, id).await.expect("it has an end");
     assert_eq!((ended.effect, ended.output), (Effect::Done, json!("paid")));
-    assert_eq!(recorder.ends_of(id), 1);
+    assert_eq!(recorder.end_count(id), 1);
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
 }
 
@@ -106,7 +106,7 @@ async fn a_call_whose_takeover_was_not_acknowledged_is_closed_soon() {
     let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
     tokio::time::sleep(60 * SECOND).await;
     outcome(&hub, id).await.expect("it has an end").assert_error(ErrorKind::Interrupted);
-    assert_eq!(paying.asked().len(), 0);
+    assert_eq!(paying.recorded_arguments().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,14 +126,14 @@ async fn a_store_that_takes_nothing_is_not_asked_without_a_pause() {
             if refused { CommitAction::Unavailable } else { CommitAction::Apply }
         })
     });
-    let (pay, paying) = scripted("pay", [Step::Return(json!("paid"))]);
+    let (pay, paying) = scripted("pay", [ScriptStep::Return(json!("paid"))]);
     let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
     tokio::time::sleep(60 * SECOND).await;
     assert!(asked.load(Ordering::Relaxed) < 100, "it is asked again and again");
     full.store(false, Ordering::Release);
     tokio::time::sleep(30 * SECOND).await;
     assert_eq!(outcome(&hub, id).await.expect("it has an end").output, json!("paid"));
-    assert_eq!(paying.asked().len(), 1);
+    assert_eq!(paying.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_chang
             };
             Box::pin(async { then })
         });
-        let (pay, paying) = scripted("pay", [Step::Return(json!("paid"))]);
+        let (pay, paying) = scripted("pay", [ScriptStep::Return(json!("paid"))]);
         let hub = ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap();
         let refused = hub.call("pay", json!({})).idempotency_key("k").await;
         refused.assert_effect(Effect::None).assert_error(ErrorKind::StoreUnavailable);
@@ -162,7 +162,7 @@ async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_chang
         closed.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
         let again = hub.call("pay", json!({})).idempotency_key("k").await;
         assert_eq!(again.assert_success(), &json!("paid"), "nothing had happened, so it is made now");
-        assert_eq!(paying.asked().len(), 1);
+        assert_eq!(paying.recorded_arguments().len(), 1);
     }
 }
 
@@ -181,7 +181,7 @@ async fn an_end_that_the_store_will_never_take_becomes_one_that_says_less() {
         counter.fetch_add(usize::from(long), Ordering::Relaxed);
         Box::pin(async move { if long { CommitAction::Reject } else { CommitAction::Apply } })
     });
-    let (pay, paying) = scripted("pay", [Step::Return(json!({"receipt": "x".repeat(10_000)}))]);
+    let (pay, paying) = scripted("pay", [ScriptStep::Return(json!({"receipt": "x".repeat(10_000)}))]);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(pay).build().await.unwrap();
     let first = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
     first.assert_effect(Effect::Done);
@@ -191,7 +191,7 @@ async fn an_end_that_the_store_will_never_take_becomes_one_that_says_less() {
     assert!(asked.load(Ordering::Relaxed) < 10, "it is tried again and again: {}", asked.load(Ordering::Relaxed));
     let again = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
     assert!(again.replayed, "{again:?}");
-    assert_eq!(paying.asked().len(), 1);
+    assert_eq!(paying.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +223,7 @@ async fn an_open_call_that_nobody_can_read_holds_its_thread_for_as_long_as_recor
     let (id, expect, durability) = ("call_x".into(), Expect::Any, Durability::KillSafe);
     let odd = Write { table: Table::Open, id, expect, change, durability };
     store.commit(Batch::on(partition).with(odd), clock.now()).await.unwrap();
-    let hub = ToolHub::builder().store(store.clone()).clock(clock.clone()).keep_calls(48 * 3_600 * SECOND);
+    let hub = ToolHub::builder().store(store.clone()).clock(clock.clone()).call_retention(48 * 3_600 * SECOND);
     let hub = hub.tool(scripted("look", []).0).build().await.unwrap();
     let open = async || store.scan(Scan::of(Table::Open, Scope::All), clock.now()).await.unwrap().rows.len();
     for (hours, left) in [(0, 1), (40, 1), (12, 0)] {

@@ -13,11 +13,11 @@ use std::{
 use futures_util::poll;
 use tokio::sync::Semaphore;
 use toolhub::{
-    CallRequest, Change, HubBuilder, RateLimit, Rule, Running, View,
+    CallHandle, CallRequest, HubBuilder, HubChange, RateLimit, Rule, StatusScope,
     ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
-    testing::{AssertOutcome, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 use toolhub_testkit::soak;
 
@@ -120,7 +120,7 @@ async fn a_call_may_wait_for_its_turn_but_no_longer_than_it_may() {
             "refused at once, and told when it may wait"
         );
     }
-    assert_eq!(script.asked().len(), 3);
+    assert_eq!(script.recorded_arguments().len(), 3);
     assert_eq!(hub.tool_stats("it").unwrap().rate_limited, 4, "two had to wait and two were refused");
 }
 
@@ -151,13 +151,13 @@ async fn a_refused_call_costs_no_token() {
         .build()
         .await
         .unwrap();
-    let call = async |n: Value| hub.call("it", json!({"n": n})).thread("t1").cannot_wait().await;
+    let call = async |n: Value| hub.call("it", json!({"n": n})).thread("t1").no_wait().await;
     call(json!("one")).await.assert_error(ErrorKind::ArgumentsInvalid);
     call(json!(13)).await.assert_error(ErrorKind::Forbidden);
     call(json!(7)).await.assert_error(ErrorKind::ApprovalRequired);
-    hub.set_tool_status("it", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("it", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     call(json!(1)).await.assert_error(ErrorKind::ToolMaintenance);
-    hub.reset_tool_status("it", View::Shared).await.unwrap();
+    hub.reset_tool_status("it", StatusScope::Shared).await.unwrap();
     call(json!(1)).await.assert_success();
     expect_rate_limited(&call(json!(1)).await);
 }
@@ -166,14 +166,14 @@ async fn a_refused_call_costs_no_token() {
 struct OccupiedHub {
     hub: ToolHub,
     busy: GatedTool,
-    first: Running,
+    first: CallHandle,
 }
 
 async fn occupy_slot(read_only: bool) -> OccupiedHub {
     let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_hour(2)).queue_timeout(MINUTE);
     let tool = if read_only { tool.read_only() } else { tool };
-    let hub = builder().tool(tool.timeout(10 * MINUTE)).queue_bounds(1, 1).build().await.unwrap();
+    let hub = builder().tool(tool.timeout(10 * MINUTE)).queue_limits(1, 1).build().await.unwrap();
     let first = hub.call("it", json!({})).start();
     wait_until(|| busy.running() == 1).await;
     OccupiedHub { hub, busy, first }
@@ -191,24 +191,24 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
         match how {
             "cancelled" => {
                 let second = hub.call("it", json!({})).start();
-                wait_until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued_calls() == 1).await;
                 second.cancel();
                 second.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
             }
             "dropped" => {
                 let mut second = hub.call("it", json!({})).into_future();
                 assert!(poll!(&mut second).is_pending());
-                wait_until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued_calls() == 1).await;
                 drop(second);
             }
             "too many" => {
                 let second = hub.call("it", json!({})).start();
-                wait_until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued_calls() == 1).await;
                 // The token is there only because the second one has left before.
                 second.cancel();
                 second.await.assert_error(ErrorKind::Cancelled);
                 let blocker = hub.call("it", json!({})).start();
-                wait_until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued_calls() == 1).await;
                 assert_eq!(expect_rate_limited(&hub.call("it", json!({})).await), 30 * MINUTE, "{place}");
                 blocker.cancel();
                 blocker.await.assert_error(ErrorKind::Cancelled);
@@ -221,19 +221,19 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
             }
             _ => {
                 let second = hub.call("it", json!({})).start();
-                wait_until(|| hub.queued() == 1).await;
-                hub.set_tool_status("it", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+                wait_until(|| hub.queued_calls() == 1).await;
+                hub.set_tool_status("it", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
                 busy.release(1);
                 second.await.assert_effect(Effect::None).assert_error(ErrorKind::ToolMaintenance);
-                hub.reset_tool_status("it", View::Shared).await.unwrap();
+                hub.reset_tool_status("it", StatusScope::Shared).await.unwrap();
             }
         }
-        wait_until(|| hub.queued() == 0).await;
+        wait_until(|| hub.queued_calls() == 0).await;
         busy.release(2);
         first.await.assert_success();
         hub.call("it", json!({})).await.assert_success();
         expect_rate_limited(&hub.call("it", json!({})).await);
-        assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0), "{place}");
+        assert_eq!((hub.queued_calls(), hub.running_calls(), busy.running()), (0, 0, 0), "{place}");
     }
 }
 
@@ -246,7 +246,7 @@ async fn when_many_leave_the_queue_in_whatever_order_all_their_tokens_come_back(
         let first = hub.call("it", json!({})).start();
         wait_until(|| busy.running() == 1).await;
         let mut waiting: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
-        wait_until(|| hub.queued() == 5).await;
+        wait_until(|| hub.queued_calls() == 5).await;
         match order {
             "first to last" => {}
             "last to first" => waiting.reverse(),
@@ -275,7 +275,7 @@ async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_tu
             assert!(poll!(&mut waiting).is_pending());
             tokio::task::yield_now().await;
             drop(waiting);
-            wait_until(|| hub.running() == 0).await;
+            wait_until(|| hub.running_calls() == 0).await;
         } else {
             let waiting = hub.call("it", json!({})).start();
             tokio::task::yield_now().await;
@@ -290,7 +290,7 @@ async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_tu
 async fn refusals_say_nothing_against_the_tool() {
     let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_minute(20));
-    let hub = builder().tool(tool).queue_bounds(0, 0).build().await.unwrap();
+    let hub = builder().tool(tool).queue_limits(0, 0).build().await.unwrap();
     let running = hub.call("it", json!({})).thread("t1").start();
     wait_until(|| busy.running() == 1).await;
     for _ in 0..10 {
@@ -301,7 +301,7 @@ async fn refusals_say_nothing_against_the_tool() {
     for n in 1..30 {
         assert_eq!(call(&hub).await.is_success(), n < 20);
     }
-    let info = hub.tool_status("it", View::Shared).await.unwrap();
+    let info = hub.tool_status("it", StatusScope::Shared).await.unwrap();
     assert_eq!((info.status, info.consecutive_failures, info.last_failure_time), (ToolStatus::Available, 0, None));
 }
 
@@ -312,10 +312,10 @@ async fn a_tool_that_is_replaced_keeps_the_memory_of_its_rate_and_its_slots() {
     let hub = hub(tool()).await;
     let first = hub.call("it", json!({})).start();
     wait_until(|| busy.running() == 1).await;
-    hub.apply(Change::of_tools().put(tool().description("a better one"))).await.unwrap();
+    hub.apply(HubChange::tools_only().put(tool().description("a better one"))).await.unwrap();
     let second = hub.call("it", json!({})).start();
-    wait_until(|| hub.queued() == 1).await;
-    hub.apply(Change::of_tools().put(tool().description("a still better one"))).await.unwrap();
+    wait_until(|| hub.queued_calls() == 1).await;
+    hub.apply(HubChange::tools_only().put(tool().description("a still better one"))).await.unwrap();
     busy.release(3);
     first.await.assert_success();
     second.await.assert_success();
@@ -339,7 +339,7 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
             // A limit of the tool holds for each tool; only the hub's is over both.
             let expected = if all.is_none() { expected * 2 } else { expected };
             let calls: Vec<_> = (0..40).map(|n| hub.call(names[n % 2], json!({})).start()).collect();
-            wait_until(|| hub.queued() == 40 - expected).await;
+            wait_until(|| hub.queued_calls() == 40 - expected).await;
             for _ in 0..40 {
                 busy.release(1);
                 tokio::task::yield_now().await;
@@ -347,7 +347,7 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
             for call in calls {
                 call.await.assert_success();
             }
-            assert_eq!((busy.max_running(), hub.queued()), (expected, 0), "{own:?} {all:?} {read_only}");
+            assert_eq!((busy.max_running(), hub.queued_calls()), (expected, 0), "{own:?} {all:?} {read_only}");
         }
     }
 }
@@ -356,10 +356,10 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
 async fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
     for (per_tool, in_all, whose) in [(3, 100, "the queue of `it`"), (100, 3, "the queue of all tools")] {
         let busy = GatedTool::new();
-        let hub = builder().tool(busy.tool("it").max_concurrency(1)).queue_bounds(per_tool, in_all);
+        let hub = builder().tool(busy.tool("it").max_concurrency(1)).queue_limits(per_tool, in_all);
         let hub = hub.build().await.unwrap();
         let calls: Vec<_> = (0..4).map(|_| hub.call("it", json!({})).start()).collect();
-        wait_until(|| hub.queued() == 3).await;
+        wait_until(|| hub.queued_calls() == 3).await;
         let began = tokio::time::Instant::now();
         let refused = call(&hub).await;
         refused.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
@@ -384,7 +384,7 @@ async fn a_call_that_waits_for_a_person_holds_no_slot() {
         tokio::task::yield_now().await;
     }
     call(&hub).await.assert_success();
-    assert_eq!((script.asked().len(), hub.queued()), (1, 0));
+    assert_eq!((script.recorded_arguments().len(), hub.queued_calls()), (1, 0));
     drop(asking);
 }
 
@@ -403,8 +403,8 @@ async fn a_call_that_waits_for_its_rate_holds_no_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
-    let down = Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
-    let steps = [down.clone(), down.clone(), down, Step::Wait(SECOND), Step::Return(json!("well"))];
+    let down = ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let steps = [down.clone(), down.clone(), down, ScriptStep::Wait(SECOND), ScriptStep::Return(json!("well"))];
     let (ill, script) = scripted("ill", steps);
     let hub = builder().tools([ill.read_only().no_retry(), scripted("other", []).0]).max_concurrency(2);
     let hub = hub.build().await.unwrap();
@@ -413,20 +413,20 @@ async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
     }
     tokio::time::sleep(5 * MINUTE).await;
     let calls: Vec<_> = (0..10).map(|_| hub.call("ill", json!({})).start()).collect();
-    wait_until(|| script.asked().len() == 4).await;
+    wait_until(|| script.recorded_arguments().len() == 4).await;
     let other = hub.call("other", json!({})).await;
     other.assert_success();
     assert_eq!(other.queued, Duration::ZERO, "the probe has one of two slots, and nobody the other");
     for call in calls {
         call.await.assert_success();
     }
-    assert_eq!((script.asked().len(), hub.queued()), (13, 0));
+    assert_eq!((script.recorded_arguments().len(), hub.queued_calls()), (13, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_probe_in_vain_needs_no_slot_to_be_refused() {
-    let down = Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
-    let (ill, script) = scripted("ill", [down.clone(), down.clone(), down, Step::Hang]);
+    let down = ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let (ill, script) = scripted("ill", [down.clone(), down.clone(), down, ScriptStep::Hang]);
     let busy = GatedTool::new();
     let tools = [ill.read_only().no_retry(), busy.tool("other").timeout(60 * MINUTE)];
     let hub = builder().tools(tools).max_concurrency(2).build().await.unwrap();
@@ -435,10 +435,10 @@ async fn a_call_that_waits_for_a_probe_in_vain_needs_no_slot_to_be_refused() {
     }
     tokio::time::sleep(5 * MINUTE).await;
     let probe = hub.call("ill", json!({})).start();
-    wait_until(|| script.asked().len() == 4).await;
+    wait_until(|| script.recorded_arguments().len() == 4).await;
     let (began, waits) = (tokio::time::Instant::now(), hub.call("ill", json!({})).start());
     let others: Vec<_> = (0..3).map(|_| hub.call("other", json!({})).start()).collect();
-    wait_until(|| busy.running() == 1 && hub.queued() == 2).await;
+    wait_until(|| busy.running() == 1 && hub.queued_calls() == 2).await;
     waits.await.assert_error(ErrorKind::ToolFailedStatus);
     assert_eq!(began.elapsed(), 2 * SECOND);
     drop((probe, others));
@@ -449,12 +449,12 @@ async fn a_hub_that_shuts_down_cancels_those_who_wait_too() {
     let busy = GatedTool::new();
     let hub = hub(busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(60 * MINUTE)).await;
     let calls: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
-    wait_until(|| hub.queued() == 4).await;
+    wait_until(|| hub.queued_calls() == 4).await;
     hub.shutdown(SECOND).await;
     for call in calls {
         call.await.assert_error(ErrorKind::Cancelled);
     }
-    assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0));
+    assert_eq!((hub.queued_calls(), hub.running_calls(), busy.running()), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -476,13 +476,13 @@ async fn a_blocking_function_past_its_time_keeps_its_slot_until_it_returns() {
     tokio::time::advance(SECOND).await;
     first.await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Timeout);
     let stuck = |name| hub.tool_stats(name).unwrap().stuck;
-    assert_eq!((stuck("it"), stuck("other"), hub.stuck()), (1, 0, 1));
+    assert_eq!((stuck("it"), stuck("other"), hub.stuck_calls()), (1, 0, 1));
     let second = hub.call("it", json!({})).start();
-    wait_until(|| hub.queued() == 1).await;
+    wait_until(|| hub.queued_calls() == 1).await;
     go.store(true, Ordering::Release);
     second.await.assert_success();
-    wait_until(|| hub.stuck() == 0).await;
-    assert_eq!((stuck("it"), hub.queued()), (0, 0));
+    wait_until(|| hub.stuck_calls() == 0).await;
+    assert_eq!((stuck("it"), hub.queued_calls()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -490,11 +490,11 @@ async fn a_thread_with_one_call_is_not_kept_waiting_by_one_with_ten_thousand() {
     const SLOTS: usize = 4;
     let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(SLOTS).timeout(MINUTE);
-    let hub = builder().tool(tool).queue_bounds(20_000, 20_000).build().await.unwrap();
+    let hub = builder().tool(tool).queue_limits(20_000, 20_000).build().await.unwrap();
     let many: Vec<_> = (0..10_000).map(|_| hub.call("it", json!({})).thread("a").start()).collect();
-    wait_until(|| hub.queued() == 10_000 - SLOTS).await;
+    wait_until(|| hub.queued_calls() == 10_000 - SLOTS).await;
     let one = hub.call("it", json!({})).thread("b").start();
-    wait_until(|| hub.queued() == 10_001 - SLOTS).await;
+    wait_until(|| hub.queued_calls() == 10_001 - SLOTS).await;
     busy.release(20_000);
     one.await.assert_success();
     let turn = busy.started_threads().iter().position(|thread| thread == "b").unwrap() - SLOTS;
@@ -503,7 +503,7 @@ async fn a_thread_with_one_call_is_not_kept_waiting_by_one_with_ten_thousand() {
     for call in many {
         call.await.assert_success();
     }
-    assert_eq!((busy.max_running(), hub.queued()), (SLOTS, 0));
+    assert_eq!((busy.max_running(), hub.queued_calls()), (SLOTS, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -513,9 +513,9 @@ async fn a_tool_with_one_call_is_not_kept_waiting_by_one_with_a_thousand_when_th
     let hub = builder().tools(["many", "one"].map(|name| busy.tool(name))).max_concurrency(SLOTS);
     let hub = hub.build().await.unwrap();
     let many: Vec<_> = (0..1_000).map(|n| hub.call("many", json!({})).thread(format!("t{n}")).start()).collect();
-    wait_until(|| hub.queued() == 1_000 - SLOTS).await;
+    wait_until(|| hub.queued_calls() == 1_000 - SLOTS).await;
     let one = hub.call("one", json!({})).thread("one").start();
-    wait_until(|| hub.queued() == 1_001 - SLOTS).await;
+    wait_until(|| hub.queued_calls() == 1_001 - SLOTS).await;
     busy.release(2_000);
     one.await.assert_success();
     let turn = busy.started_threads().iter().position(|thread| thread == "one").unwrap() - SLOTS;
@@ -531,11 +531,11 @@ async fn equal_threads_wait_about_equally_long_in_whatever_order_they_came() {
     const THREADS: usize = 20;
     const CALLS: usize = 50;
     let busy = GatedTool::new();
-    let hub = builder().tool(busy.tool("it").max_concurrency(3)).queue_bounds(20_000, 20_000).build().await.unwrap();
+    let hub = builder().tool(busy.tool("it").max_concurrency(3)).queue_limits(20_000, 20_000).build().await.unwrap();
     // All calls of one thread come before all of the next.
     let calls: Vec<_> =
         (0..THREADS * CALLS).map(|n| hub.call("it", json!({})).thread(format!("t{}", n / CALLS)).start()).collect();
-    wait_until(|| hub.queued() == THREADS * CALLS - 3).await;
+    wait_until(|| hub.queued_calls() == THREADS * CALLS - 3).await;
     busy.release(THREADS * CALLS);
     for call in calls {
         call.await.assert_success();
@@ -563,16 +563,16 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
             }
         };
         let tool = tool("it", work).read_only().max_concurrency(8);
-        let hub = builder().tool(tool).queue_bounds(calls, calls).build().await.unwrap();
+        let hub = builder().tool(tool).queue_limits(calls, calls).build().await.unwrap();
         let flood = async |calls: usize| {
             let running: Vec<_> =
                 (0..calls).map(|n| hub.call("it", json!({})).thread(format!("t{}", n % threads)).start()).collect();
-            wait_until(|| hub.queued() == calls - 8).await;
+            wait_until(|| hub.queued_calls() == calls - 8).await;
             door.add_permits(calls);
             for call in running {
                 call.await.assert_success();
             }
-            wait_until(|| hub.running() == 0).await;
+            wait_until(|| hub.running_calls() == 0).await;
         };
         // The last success of each thread is remembered; after this it is only written anew.
         flood(threads).await;
@@ -582,7 +582,7 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
         }
         let before = alloc::allocated_bytes();
         flood(calls).await;
-        assert_eq!((hub.queued(), hub.running()), (0, 0));
+        assert_eq!((hub.queued_calls(), hub.running_calls()), (0, 0));
         let grown = alloc::allocated_bytes() - before;
         // Maps in parts grow when chance fills a part; measured were 22 to 26 KB.
         assert!(grown < 40 * 1024, "{grown} bytes were left behind by {calls} calls");
@@ -637,7 +637,7 @@ async fn what_is_left_of_a_rate_is_told_to_each_caller_and_costs_nothing() {
     let (tenant, ann) = (Tenant::default(), Caller::new("ann").unwrap());
     hub.call("it", json!({})).caller(ann.clone()).await.assert_success();
     let left = |caller: &Caller| -> Vec<(String, u32, u32)> {
-        let left = hub.rates_left("it", &tenant, None, caller);
+        let left = hub.rate_quotas("it", &tenant, None, caller);
         left.into_iter().map(|left| (left.name, left.limit.requests, left.remaining)).collect()
     };
     let named = |name: &str, limit, left| (name.to_owned(), limit, left);
@@ -645,7 +645,7 @@ async fn what_is_left_of_a_rate_is_told_to_each_caller_and_costs_nothing() {
         assert_eq!(left(&ann), [named("it", 10, 9), named("it-2", 100, 99), named("it-caller", 3, 2)]);
     }
     assert_eq!(left(&Caller::default())[2], named("it-caller", 3, 3));
-    assert_eq!(hub.rates_left("it", &tenant, None, &ann)[2].resets_in, 20 * SECOND);
-    assert!(hub.rates_left("free", &tenant, None, &ann).is_empty());
-    assert!(hub.rates_left("nobody", &tenant, None, &ann).is_empty());
+    assert_eq!(hub.rate_quotas("it", &tenant, None, &ann)[2].resets_in, 20 * SECOND);
+    assert!(hub.rate_quotas("free", &tenant, None, &ann).is_empty());
+    assert!(hub.rate_quotas("nobody", &tenant, None, &ann).is_empty());
 }

@@ -30,7 +30,8 @@ fn config(folder: &TempFolder, format: PersistenceFormat) -> StateManagerConfig 
 }
 
 fn builder(config: StateManagerConfig, business: BusinessStateConfig) -> HubBuilder {
-    let hub = ToolHub::builder().state_manager(config).business_state(business).managers(toolhub::open_store);
+    let hub =
+        ToolHub::builder().state_manager(config).business_state(business).state_store_factory(toolhub::open_store);
     hub.tool(tool("add_to_cart", add_to_cart))
 }
 

@@ -6,19 +6,19 @@ use std::{
 };
 
 use toolhub::{
-    View,
+    StatusScope,
     backend::{Backend, Memory},
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
-    testing::{AssertOutcome, Recorder, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, TestClock, scripted},
 };
 
 use crate::faulty_store::FaultyStore;
 
 /// What `tool.rebind.required` has said so far: when, added, removed.
-fn rebind_events(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
+fn rebind_events(recorder: &mut EventRecorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
     let told = recorder.events().iter().filter_map(|event| match &event.news {
         News::RebindRequired { added, removed, .. } => {
@@ -34,13 +34,13 @@ async fn every_one_of_thousands_of_holders_hears_of_a_change() {
     const HOLDERS: usize = 4_000;
     let tenant = Tenant::default();
     let hub = ToolHub::builder().tools(["a", "b"].map(|name| scripted(name, []).0)).build().await.unwrap();
-    hub.set_tool_status("a", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("a", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     let mut offers = Vec::new();
     for holder in 0..HOLDERS {
         offers.push(hub.offer(&tenant, &ThreadId::new(format!("t{holder}")).unwrap()).await.unwrap());
     }
     let mut events = hub.subscribe();
-    hub.set_tool_status("a", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("a", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
     let mut told = 0;
     while told < HOLDERS {
         told += usize::from(matches!(events.next().await.news, News::RebindRequired { .. }));
@@ -56,19 +56,19 @@ async fn without_auto_rebind_a_list_stays_until_somebody_binds_it_again() {
     let hub = ToolHub::builder().clock(TestClock::new()).status(settings).tools(tools).build().await.unwrap();
     let names = |offer: &toolhub::Offer| offer.names().iter().map(ToString::to_string).collect::<Vec<_>>();
     let first = hub.offer(&tenant, &thread).await.unwrap();
-    hub.set_tool_status("a", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("a", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     let next = hub.offer(&tenant, &thread).await.unwrap();
     assert_eq!(names(&next), ["a", "b"], "the next step is offered the same list");
     assert!(hub.should_rebind(&next).await.unwrap());
     // The list is old, and the tool is withheld all the same.
-    hub.call("a", json!({})).thread("t1").among(next.tools()).await.assert_error(ErrorKind::ToolMaintenance);
+    hub.call("a", json!({})).thread("t1").from_offer(next.tools()).await.assert_error(ErrorKind::ToolMaintenance);
     let other = hub.offer(&tenant, &ThreadId::new("t2").unwrap()).await.unwrap();
     assert_eq!(names(&other), ["b"], "another thread has its own");
     let bound = hub.rebind(&tenant, &thread).await.unwrap();
     assert_eq!(names(&bound), ["b"]);
     assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["b"]);
     drop((first, next, bound));
-    hub.set_tool_status("a", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("a", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
     assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["a", "b"], "a list nobody holds binds nobody");
 }
 
@@ -77,9 +77,9 @@ async fn each_removal_must_last_for_itself_before_it_is_told() {
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     let tools = ["a", "b", "c"].map(|name| scripted(name, []).0);
     let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let _offer = hub.offer(&tenant, &thread).await.unwrap();
-    let set = |tool, status| hub.set_tool_status(tool, status, None, None, View::Shared);
+    let set = |tool, status| hub.set_tool_status(tool, status, None, None, StatusScope::Shared);
     set("a", ToolStatus::Maintenance).await.unwrap();
     tokio::time::sleep(Duration::from_secs(8)).await;
     set("b", ToolStatus::Maintenance).await.unwrap();
@@ -101,9 +101,9 @@ async fn a_removal_that_lasts_is_told_although_the_store_was_gone_when_it_was_du
     let tools = [scripted("base", []).0, scripted("next", []).0.after("base")];
     let builder = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
     let hub = builder.tools(tools).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let _offer = hub.offer(&tenant, &thread).await.unwrap();
-    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     store.unavailable.store(true, Ordering::Release);
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -123,7 +123,7 @@ async fn a_holder_hears_of_evidence_that_another_hub_has_written() {
     };
     let (one, two) = (hub().await, hub().await);
     let _offer = two.offer(&tenant, &thread).await.unwrap();
-    let mut recorder = Recorder::of(&two);
+    let mut recorder = EventRecorder::new(&two);
     one.call("base", json!({})).thread("t1").await.assert_success();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(rebind_events(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
@@ -140,7 +140,7 @@ async fn a_holder_hears_that_evidence_has_grown_old() {
         scripted("guess", []).0.after_any(["price", "rate"]).within(2 * minute),
     ];
     let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     hub.call("price", json!({})).thread("t1").await.assert_success();
     tokio::time::sleep(minute / 2).await;
     hub.call("rate", json!({})).thread("t1").await.assert_success();

@@ -3,11 +3,11 @@
 use toolhub::{
     ids::{ArtifactId, Tenant},
     prelude::*,
-    testing::{AssertOutcome, Step, scripted},
+    testing::{AssertOutcome, ScriptStep, scripted},
 };
 
 async fn call(output: Value) -> (ToolHub, Outcome) {
-    let (tool, _) = scripted("dump", [Step::Return(output)]);
+    let (tool, _) = scripted("dump", [ScriptStep::Return(output)]);
     let hub = ToolHub::builder().tool(tool.read_only()).build().await.unwrap();
     let outcome = hub.call("dump", json!({})).await;
     (hub, outcome)
@@ -61,7 +61,7 @@ async fn structured_output_over_a_mebibyte_becomes_an_artifact() {
 
 #[tokio::test]
 async fn a_tool_may_have_a_limit_of_its_own() {
-    let (tool, _) = scripted("dump", [Step::Return(json!("0123456789"))]);
+    let (tool, _) = scripted("dump", [ScriptStep::Return(json!("0123456789"))]);
     let hub = ToolHub::builder().tool(tool.read_only().text_limit(4)).build().await.unwrap();
     let outcome = hub.call("dump", json!({})).await;
     assert!(outcome.model_text().starts_with("0123\n\n[6 more characters"), "{}", outcome.model_text());
@@ -101,7 +101,7 @@ async fn a_long_text_beside_a_large_output_are_both_kept() {
 #[tokio::test]
 async fn what_cannot_be_kept_says_so() {
     let store = std::sync::Arc::new(crate::faulty_store::FaultyStore::default());
-    let (tool, _) = scripted("dump", [Step::Return(json!("x".repeat(2 << 20)))]);
+    let (tool, _) = scripted("dump", [ScriptStep::Return(json!("x".repeat(2 << 20)))]);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(tool.read_only()).build().await.unwrap();
     store.unavailable.store(true, std::sync::atomic::Ordering::Release);
     let outcome = hub.call("dump", json!({})).await;
@@ -111,7 +111,7 @@ async fn what_cannot_be_kept_says_so() {
 #[tokio::test]
 async fn output_nested_too_deeply_to_be_read_again_is_kept_as_text() {
     let deep = (0..300).fold(json!(1), |inner, _| json!([inner]));
-    let (tool, _) = scripted("dump", [Step::Return(deep)]);
+    let (tool, _) = scripted("dump", [ScriptStep::Return(deep)]);
     let hub = ToolHub::builder().tool(tool).build().await.unwrap();
     let outcome = hub.call("dump", json!({})).idempotency_key("k").await;
     assert_eq!(outcome.assert_success(), &Value::Null);

@@ -11,11 +11,12 @@ use std::{
 
 use futures_util::poll;
 use toolhub::{
-    Before, BoxFuture, BuildError, Hook, HookedCall, HubBuilder, Policy, RateLimit, Retry, Rule, Running, ToolName,
+    BeforeDecision, BoxFuture, BuildError, CallHandle, Hook, HookedCall, HubBuilder, Policy, RateLimit, Retry, Rule,
+    ToolName,
     ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::Language,
-    testing::{AssertOutcome, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
 use crate::{
@@ -40,7 +41,7 @@ async fn explain(hub: &ToolHub, tool: &str) -> toolhub::Explanation {
 #[tokio::test(start_paused = true)]
 async fn a_tools_own_setting_weighs_most_then_the_later_name_then_the_default() {
     let named = [("shop_*", timeout(7)), ("shop_b*", timeout(8)), ("shop_buy", timeout(9)), ("*_bulk", timeout(10))];
-    let hang = |name| scripted(name, [Step::Hang]).0.read_only().no_retry();
+    let hang = |name| scripted(name, [ScriptStep::Hang]).0.read_only().no_retry();
     let tools = [
         hang("other"),
         hang("shop_show"),
@@ -49,7 +50,7 @@ async fn a_tools_own_setting_weighs_most_then_the_later_name_then_the_default() 
         hang("shop_bulk"),
         hang("shop_own").timeout(4 * SECOND),
     ];
-    let builder = builder().defaults(timeout(6)).tools(tools);
+    let builder = builder().default_policy(timeout(6)).tools(tools);
     let hub = named.into_iter().fold(builder, |builder, (name, policy)| builder.policy(name, policy));
     let hub = hub.build().await.unwrap();
     for (tool, seconds) in
@@ -69,7 +70,7 @@ async fn what_one_says_and_another_does_not_is_put_together() {
     let rates = Policy { rate_limits: Some(vec![RateLimit::per_minute(30)]), ..timeout(11) };
     let retry = Retry { attempts: 5, ..Retry::default() };
     let tool = scripted("it", []).0.retry(retry.clone()).attempt_timeout(2 * SECOND).queue_timeout(8 * SECOND);
-    let hub = builder().defaults(slots).policy("i?", rates).tool(tool).build().await.unwrap();
+    let hub = builder().default_policy(slots).policy("i?", rates).tool(tool).build().await.unwrap();
     hub.call("it", json!({})).await.assert_success();
 
     let explained = explain(&hub, "it").await;
@@ -96,7 +97,7 @@ async fn what_one_says_and_another_does_not_is_put_together() {
 
 struct UnusedHook;
 impl Hook for UnusedHook {
-    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
         Box::pin(async { unreachable!("no hub has this hook") })
     }
 }
@@ -108,7 +109,7 @@ async fn everything_that_cannot_hold_is_named_when_the_hub_is_built_all_at_once(
     let rates = vec![RateLimit::per_minute(0), RateLimit::per_second(1).burst(0)];
     let no_rate = Policy { rate_limits: Some(rates), max_concurrency: Some(0), ..Policy::default() };
     let built = builder()
-        .defaults(no_slots)
+        .default_policy(no_slots)
         .policy("pay_*", no_attempts)
         .policy("shop_*", no_rate)
         .policy("", Policy::default())
@@ -196,17 +197,17 @@ async fn a_tool_that_is_always_denied_is_not_offered_and_the_rule_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_errors_and_times_of_a_tool_are_counted_and_refusals_are_errors_but_not_calls() {
-    let down = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
-    let wait = |millis| Step::Wait(Duration::from_millis(millis));
+    let down = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let wait = |millis| ScriptStep::Wait(Duration::from_millis(millis));
     let steps = vec![
         wait(100),
-        Step::Return(json!(1)),
+        ScriptStep::Return(json!(1)),
         wait(300),
-        Step::Return(json!(1)),
+        ScriptStep::Return(json!(1)),
         down(),
-        Step::Return(json!(1)),
-        Step::Fail(ToolError::refused("no")),
-        Step::Hang,
+        ScriptStep::Return(json!(1)),
+        ScriptStep::Fail(ToolError::refused("no")),
+        ScriptStep::Hang,
     ];
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let (it, _) = scripted("it", steps);
@@ -247,7 +248,7 @@ async fn calls_errors_and_times_of_a_tool_are_counted_and_refusals_are_errors_bu
 async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
     let busy = GatedTool::new();
     let hub = builder().tool(busy.tool("it").max_concurrency(2)).build().await.unwrap();
-    let mut calls: Vec<Running> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
+    let mut calls: Vec<CallHandle> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
     let seen = || {
         let stats = hub.tool_stats("it").unwrap();
         (stats.calls, stats.in_flight, stats.queued)
@@ -258,7 +259,7 @@ async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
     // One that waits and one that runs are given up.
     drop(calls.pop());
     wait_until(|| seen() == (1, 2, 1)).await;
-    hub.cancel(&Tenant::default(), calls[1].id()).await.unwrap();
+    hub.cancel_call(&Tenant::default(), calls[1].id()).await.unwrap();
     wait_until(|| seen() == (2, 2, 0)).await;
     busy.release(2);
     for call in calls {
@@ -282,7 +283,7 @@ async fn a_call_whose_caller_goes_away_is_counted_wherever_it_runs() {
         assert!(poll!(&mut runs).is_pending());
         wait_until(|| busy.running() == 1).await;
         assert!(poll!(&mut waits).is_pending());
-        wait_until(|| hub.queued() == 1).await;
+        wait_until(|| hub.queued_calls() == 1).await;
         drop(waits);
         wait_until(|| seen() == (0, 1, 1)).await;
         drop(runs);
@@ -293,7 +294,8 @@ async fn a_call_whose_caller_goes_away_is_counted_wherever_it_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_at_any_await_point_is_counted_once() {
     for polls in 1..20 {
-        let (tool, _) = scripted("it", [Step::Wait(Duration::ZERO), Step::Fail(ToolError::new("it broke"))]);
+        let (tool, _) =
+            scripted("it", [ScriptStep::Wait(Duration::ZERO), ScriptStep::Fail(ToolError::new("it broke"))]);
         let hub = builder().store(FaultyStore::default()).tool(tool.read_only()).build().await.unwrap();
         let mut call = hub.call("it", json!({})).thread("t1").into_future();
         for _ in 0..polls {

@@ -121,12 +121,15 @@ async fn kinds_follow_from_what_a_function_asks_for() {
 async fn tools_are_listed_by_name_and_filtered_by_kind_and_tag() {
     let hub = shop_hub().await;
     hub.register(tool("zero", add).tag("math")).unwrap();
-    let names = |filter: &Filter| -> Vec<String> {
+    let names = |filter: &ToolFilter| -> Vec<String> {
         hub.list(filter).iter().map(|tool| tool.definition.name.to_string()).collect()
     };
-    assert_eq!(names(&Filter::default()), ["add", "add_to_cart", "show_cart", "zero"]);
-    assert_eq!(names(&Filter { kind: Some(Kind::Stateful), ..Filter::default() }), ["add_to_cart", "show_cart"]);
-    assert_eq!(names(&Filter { tag: Some("math".into()), ..Filter::default() }), ["zero"]);
+    assert_eq!(names(&ToolFilter::default()), ["add", "add_to_cart", "show_cart", "zero"]);
+    assert_eq!(
+        names(&ToolFilter { kind: Some(Kind::Stateful), ..ToolFilter::default() }),
+        ["add_to_cart", "show_cart"]
+    );
+    assert_eq!(names(&ToolFilter { tag: Some("math".into()), ..ToolFilter::default() }), ["zero"]);
 }
 
 #[tokio::test]

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    Answer, ApprovalError, ApprovalOutcome, BuildError, Change, ToolName, View,
+    Answer, ApprovalError, ApprovalOutcome, BuildError, HubChange, StatusScope, ToolName,
     events::{News, Subscription},
     ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
-    testing::{AssertOutcome, Recorder, Step, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, scripted},
 };
 use toolhub_testkit::soak;
 
@@ -37,17 +37,19 @@ async fn a_change_is_made_as_a_whole_or_not_at_all() {
     let hub = hub([scripted_tool("stays"), scripted_tool("goes")]).await;
     let before = hub.tools();
     let wrong = [
-        Change::new().remove("goes").put(scripted_tool("new").after("nobody")),
-        Change::new().remove("goes").put(scripted_tool("new")).put(scripted_tool("new")),
-        Change::new().remove("goes").put(scripted_tool("not a name")),
-        Change::new().remove("goes").policy("*", Policy { max_concurrency: Some(0), ..Policy::default() }),
-        Change::new().remove("goes").rule(Rule::deny("")).status(StatusSettings::default()),
+        HubChange::replacing_policies().remove("goes").put(scripted_tool("new").after("nobody")),
+        HubChange::replacing_policies().remove("goes").put(scripted_tool("new")).put(scripted_tool("new")),
+        HubChange::replacing_policies().remove("goes").put(scripted_tool("not a name")),
+        HubChange::replacing_policies()
+            .remove("goes")
+            .policy("*", Policy { max_concurrency: Some(0), ..Policy::default() }),
+        HubChange::replacing_policies().remove("goes").rule(Rule::deny("")).status(StatusSettings::default()),
     ];
     for change in wrong {
         hub.apply(change).await.unwrap_err();
         assert!(Arc::ptr_eq(&before, &hub.tools()), "nothing has changed");
     }
-    let change = Change::new()
+    let change = HubChange::replacing_policies()
         .remove("goes")
         .remove("never there")
         .put(scripted_tool("new").after("stays"))
@@ -62,7 +64,7 @@ async fn a_change_is_made_as_a_whole_or_not_at_all() {
 #[tokio::test]
 async fn every_problem_with_what_is_said_is_named_at_once() {
     let nonsense = || Policy { max_concurrency: Some(0), ..Policy::default() };
-    let change = Change::new().defaults(nonsense()).policy("a*", nonsense());
+    let change = HubChange::replacing_policies().default_policy(nonsense()).policy("a*", nonsense());
     let BuildError::Policy(problems) = hub([]).await.apply(change).await.unwrap_err() else { panic!("another error") };
     assert_eq!(problems.len(), 2);
 }
@@ -80,20 +82,23 @@ async fn tools_that_are_not_named_get_the_new_limits_and_rules_and_are_the_same_
     hub.call("other", json!({})).await.assert_success();
     let other = hub.get("other").unwrap();
 
-    let changed = hub.apply(Change::new().policy("wild", rate_limit_policy(2)).rule(Rule::deny("mild"))).await.unwrap();
+    let changed = hub
+        .apply(HubChange::replacing_policies().policy("wild", rate_limit_policy(2)).rule(Rule::deny("mild")))
+        .await
+        .unwrap();
     assert_eq!(changed.adjusted, [name("mild"), name("wild")]);
     hub.call("mild", json!({})).await.assert_error(ErrorKind::Forbidden);
     assert!(Arc::ptr_eq(&other, &hub.get("other").unwrap()), "nothing is said about it");
     assert!(hub.call("other", json!({})).await.cached, "its answers are kept");
 
     // What was said before is said no more, and what was said about tools that come later holds for them.
-    hub.apply(Change::new().policy("late", rate_limit_policy(1))).await.unwrap();
+    hub.apply(HubChange::replacing_policies().policy("late", rate_limit_policy(1))).await.unwrap();
     hub.call("mild", json!({})).await.assert_success();
     hub.register(scripted_tool("late")).unwrap();
     hub.call("late", json!({})).await.assert_success();
     hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
     // A change of tools alone leaves it.
-    hub.apply(Change::of_tools().put(scripted_tool("late"))).await.unwrap();
+    hub.apply(HubChange::tools_only().put(scripted_tool("late"))).await.unwrap();
     hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
     assert_eq!(hub.get("late").unwrap().limits().rate_limits.len(), 1);
 }
@@ -125,12 +130,12 @@ async fn instances_outlive_other_limits_and_are_closed_with_their_tool() {
     let hub = hub([line()]).await;
     let dial = || async { hub.call("line", json!({})).thread("t1").await.assert_success().clone() };
     assert_eq!(dial().await, 1);
-    let changed = hub.apply(Change::new().policy("*", rate_limit_policy(1_000))).await.unwrap();
+    let changed = hub.apply(HubChange::replacing_policies().policy("*", rate_limit_policy(1_000))).await.unwrap();
     assert_eq!(changed.adjusted.len(), 1);
     assert_eq!((dial().await, log.lock().unwrap().len()), (json!(2), 0), "the same instance");
-    hub.apply(Change::new().put(line())).await.unwrap();
+    hub.apply(HubChange::replacing_policies().put(line())).await.unwrap();
     assert_eq!((dial().await, log.lock().unwrap().len()), (json!(1), 1));
-    hub.apply(Change::new().remove("line")).await.unwrap();
+    hub.apply(HubChange::replacing_policies().remove("line")).await.unwrap();
     assert_eq!(log.lock().unwrap().len(), 2);
 }
 
@@ -141,31 +146,33 @@ async fn a_call_that_runs_goes_on_with_the_tool_it_began_with() {
     let running = hub.call("it", json!({})).start();
     wait_until(|| busy.running() == 1).await;
     let queued = hub.call("it", json!({})).start();
-    wait_until(|| hub.queued() == 1).await;
-    let (successor, script) = scripted("it", [Step::Return(json!("new"))]);
-    hub.apply(Change::new().put(successor.max_concurrency(1))).await.unwrap();
+    wait_until(|| hub.queued_calls() == 1).await;
+    let (successor, script) = scripted("it", [ScriptStep::Return(json!("new"))]);
+    hub.apply(HubChange::replacing_policies().put(successor.max_concurrency(1))).await.unwrap();
     let later = hub.call("it", json!({})).start();
-    wait_until(|| hub.queued() == 2).await;
+    wait_until(|| hub.queued_calls() == 2).await;
     busy.release(2);
     assert_eq!((running.await.output, queued.await.output), (json!(null), json!(null)), "both know the old one");
-    assert_eq!((later.await.output, script.asked().len()), (json!("new"), 1));
+    assert_eq!((later.await.output, script.recorded_arguments().len()), (json!("new"), 1));
 }
 
 #[tokio::test]
 async fn status_settings_hold_for_what_tools_have_done_before_too() {
-    let fail = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
+    let fail = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
     let hub = hub([scripted("sick", [fail(), fail(), fail(), fail()]).0]).await;
     for _ in 0..3 {
         hub.call("sick", json!({})).await.assert_error(ErrorKind::UpstreamError);
     }
     hub.call("sick", json!({})).await.assert_error(ErrorKind::ToolFailedStatus);
-    let mut news = Recorder::of(&hub);
-    hub.apply(Change::new().status(StatusSettings { enabled: false, ..StatusSettings::default() })).await.unwrap();
-    let shared = hub.tool_status("sick", View::Shared).await.unwrap();
+    let mut news = EventRecorder::new(&hub);
+    hub.apply(HubChange::replacing_policies().status(StatusSettings { enabled: false, ..StatusSettings::default() }))
+        .await
+        .unwrap();
+    let shared = hub.tool_status("sick", StatusScope::Shared).await.unwrap();
     assert_eq!((shared.status, shared.consecutive_failures), (ToolStatus::Available, 3));
     assert!(news.names().contains(&"tool.status.changed"));
     hub.call("sick", json!({})).await.assert_error(ErrorKind::UpstreamError);
-    hub.apply(Change::new()).await.unwrap();
+    hub.apply(HubChange::replacing_policies()).await.unwrap();
     hub.call("sick", json!({})).await.assert_success();
 }
 
@@ -179,13 +186,13 @@ async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
     let hub =
         builder.tools([scripted_tool("stays"), scripted_tool("goes"), scripted_tool("changes")]).build().await.unwrap();
     let mut news = hub.subscribe();
-    let change = Change::new()
+    let change = HubChange::replacing_policies()
         .put(scripted_tool("comes"))
         .put(scripted_tool("changes"))
         .remove("goes")
         .policy("stays", rate_limit_policy(9));
     let changed = hub.apply(change).await.unwrap();
-    hub.tell_reloaded(&changed, vec!["server.port".into()]);
+    hub.emit_config_reloaded(&changed, vec!["server.port".into()]);
     assert_eq!(next_event(&mut news).await, News::ToolUnregistered { tool_name: name("goes") });
     assert_eq!(next_event(&mut news).await, News::ToolRegistered { tool_name: name("comes") });
     let told = News::ConfigReloaded {
@@ -207,9 +214,9 @@ async fn what_is_offered_follows_the_rules_of_the_day() {
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     let offered = || async { hub.offer(&tenant, &thread).await.unwrap().tools().len() };
     assert_eq!(offered().await, 2);
-    hub.apply(Change::new().rule(Rule::deny("a"))).await.unwrap();
+    hub.apply(HubChange::replacing_policies().rule(Rule::deny("a"))).await.unwrap();
     assert_eq!(offered().await, 1);
-    hub.apply(Change::new()).await.unwrap();
+    hub.apply(HubChange::replacing_policies()).await.unwrap();
     assert_eq!(offered().await, 2);
 }
 
@@ -229,8 +236,11 @@ async fn no_call_fails_while_everything_is_replaced_again_and_again() {
         })
         .collect();
     for round in 0..rounds {
-        let change =
-            if round % 3 == 0 { Change::new() } else { Change::new().policy("*", rate_limit_policy(1_000_000)) };
+        let change = if round % 3 == 0 {
+            HubChange::replacing_policies()
+        } else {
+            HubChange::replacing_policies().policy("*", rate_limit_policy(1_000_000))
+        };
         hub.apply(change.put(scripted_tool("a")).put(scripted_tool("b").read_only())).await.unwrap();
     }
     for caller in callers {
@@ -243,15 +253,17 @@ async fn no_call_fails_while_everything_is_replaced_again_and_again() {
 async fn no_yes_is_taken_to_a_call_that_a_new_rule_denies() {
     let (ask, script) = scripted("ask", []);
     let hub = hub([ask.confirm()]).await;
-    let reached = hub.call("ask", json!({"sum": 5})).until_asked().await;
-    let toolhub::Reached::Waiting { approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
-    hub.apply(Change::new().rule(Rule::deny("ask").when("/sum", "5"))).await.unwrap();
+    let reached = hub.call("ask", json!({"sum": 5})).until_approval().await;
+    let toolhub::CallReceipt::AwaitingApproval { approval, .. } = reached else {
+        panic!("nobody is asked: {reached:?}")
+    };
+    hub.apply(HubChange::replacing_policies().rule(Rule::deny("ask").when("/sum", "5"))).await.unwrap();
     let (tenant, boss) = (Tenant::default(), Caller::new("boss").unwrap());
     for outcome in [ApprovalOutcome::ProceedOnce, ApprovalOutcome::ProceedAlwaysTool] {
         let said = hub.resolve_approval(&tenant, approval, Answer::new(outcome, boss.clone())).await;
         assert!(matches!(said, Err(ApprovalError::Forbidden(_))), "{said:?}");
     }
-    assert_eq!((hub.grants(&tenant).await.unwrap().len(), script.asked().len()), (0, 0));
+    assert_eq!((hub.grants(&tenant).await.unwrap().len(), script.recorded_arguments().len()), (0, 0));
     hub.resolve_approval(&tenant, approval, Answer::new(ApprovalOutcome::Cancel, boss)).await.unwrap();
 }
 
@@ -264,11 +276,11 @@ async fn calls_by_an_old_list_do_not_give_a_new_limit_back() {
         vec![RateLimit::per_hour(1).each_caller(), RateLimit::per_minute(100)],
     ] {
         let policy = Policy { rate_limits: Some(limits), ..Policy::default() };
-        hub.apply(Change::new().policy("it", policy)).await.unwrap();
+        hub.apply(HubChange::replacing_policies().policy("it", policy)).await.unwrap();
         hub.call("it", json!({})).await.assert_success();
         for _ in 0..2 {
             hub.call("it", json!({})).await.assert_error(ErrorKind::RateLimited);
-            hub.call("it", json!({})).among(&old).await.assert_success();
+            hub.call("it", json!({})).from_offer(&old).await.assert_success();
         }
     }
 }

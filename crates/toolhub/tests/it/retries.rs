@@ -15,11 +15,11 @@ use std::{
 use futures_util::poll;
 use tokio_util::sync::CancellationToken;
 use toolhub::{
-    Change, HubBuilder, Retry, View,
+    HubBuilder, HubChange, Retry, StatusScope,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
-    testing::{AssertOutcome, Scripted, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, ScriptedTool, TestClock, scripted},
 };
 use toolhub_testkit::soak;
 
@@ -37,15 +37,15 @@ fn upstream_error() -> ToolError {
     ToolError::of(ErrorKind::UpstreamError, "503")
 }
 
-fn fail() -> Step {
-    Step::Fail(upstream_error())
+fn fail() -> ScriptStep {
+    ScriptStep::Fail(upstream_error())
 }
 
 fn builder() -> HubBuilder {
     ToolHub::builder().clock(TestClock::new())
 }
 
-async fn hub(steps: Vec<Step>, change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, Scripted) {
+async fn hub(steps: Vec<ScriptStep>, change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, ScriptedTool) {
     let (tool, script) = scripted("it", steps);
     (builder().tool(change(tool.retry(retry_without_jitter()))).build().await.unwrap(), script)
 }
@@ -57,11 +57,11 @@ async fn call(hub: &ToolHub) -> Outcome {
 #[tokio::test(start_paused = true)]
 async fn only_what_does_no_harm_twice_is_tried_again() {
     let check = async |change: fn(ToolBuilder) -> ToolBuilder, error: ToolError, attempts: u32| {
-        let (hub, script) = hub(vec![Step::Fail(error.clone())], change).await;
+        let (hub, script) = hub(vec![ScriptStep::Fail(error.clone())], change).await;
         let outcome = call(&hub).await;
         let (again, place) = (attempts > 1, format!("{error:?}"));
         assert_eq!((outcome.attempts, outcome.is_success()), (attempts, again), "{place}");
-        assert_eq!(script.asked().len(), attempts as usize, "{place}");
+        assert_eq!(script.recorded_arguments().len(), attempts as usize, "{place}");
         assert_eq!(outcome.duration, if again { SECOND } else { Duration::ZERO }, "{place}");
     };
     let with_effect: fn(ToolBuilder) -> ToolBuilder = |tool| tool;
@@ -84,7 +84,7 @@ async fn three_attempts_are_made_and_the_waits_double() {
     let (hub, script) = hub(vec![fail(); 10], ToolBuilder::read_only).await;
     let outcome = call(&hub).await;
     outcome.assert_error(ErrorKind::UpstreamError);
-    assert_eq!((outcome.attempts, outcome.duration, script.asked().len()), (3, 3 * SECOND, 3));
+    assert_eq!((outcome.attempts, outcome.duration, script.recorded_arguments().len()), (3, 3 * SECOND, 3));
     let stats = hub.tool_stats("it").unwrap();
     assert_eq!((stats.calls, stats.retries, stats.in_flight), (1, 2, 0));
     assert_eq!(stats.errors, [("upstream_error", 1)].into());
@@ -95,13 +95,13 @@ async fn three_failed_attempts_of_one_call_are_one_failure_of_the_tool() {
     let (hub, _) = hub(vec![fail(); 9], ToolBuilder::read_only).await;
     for failures in 1..=3 {
         call(&hub).await.assert_error(ErrorKind::UpstreamError);
-        let info = hub.tool_status("it", View::Shared).await.unwrap();
+        let info = hub.tool_status("it", StatusScope::Shared).await.unwrap();
         assert_eq!(info.consecutive_failures, failures);
         assert_eq!(info.status == ToolStatus::Failed, failures == 3);
     }
-    let (hub, _) = self::hub(vec![fail(), fail(), Step::Return(json!(1))], ToolBuilder::read_only).await;
+    let (hub, _) = self::hub(vec![fail(), fail(), ScriptStep::Return(json!(1))], ToolBuilder::read_only).await;
     call(&hub).await.assert_success();
-    let info = hub.tool_status("it", View::Shared).await.unwrap();
+    let info = hub.tool_status("it", StatusScope::Shared).await.unwrap();
     assert_eq!((info.consecutive_failures, info.last_failure_time), (0, None), "a call that came to a good end");
 }
 
@@ -131,7 +131,7 @@ async fn chance_shortens_a_wait_to_any_part_of_it() {
 async fn a_service_that_says_when_to_come_again_is_obeyed_where_that_helps() {
     let check = async |asks: Duration, attempts: u32, duration: Duration| {
         let error = upstream_error().retryable(Some(asks));
-        let (hub, _) = hub(vec![Step::Fail(error)], |tool| tool.read_only().timeout(60 * SECOND)).await;
+        let (hub, _) = hub(vec![ScriptStep::Fail(error)], |tool| tool.read_only().timeout(60 * SECOND)).await;
         let outcome = call(&hub).await;
         assert_eq!((outcome.attempts, outcome.duration), (attempts, duration), "{asks:?}");
         let told = outcome.error.and_then(|error| error.retry_after);
@@ -198,11 +198,11 @@ async fn one_deadline_is_for_all_attempts_and_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_time_for_each_attempt_a_timeout_is_final() {
-    for steps in [vec![Step::Hang], vec![Step::Fail(ToolError::of(ErrorKind::Timeout, "too slow"))]] {
+    for steps in [vec![ScriptStep::Hang], vec![ScriptStep::Fail(ToolError::of(ErrorKind::Timeout, "too slow"))]] {
         let (hub, script) = hub(steps, |tool| tool.read_only().timeout(5 * SECOND)).await;
         let outcome = call(&hub).await;
         outcome.assert_error(ErrorKind::Timeout);
-        assert_eq!((outcome.attempts, script.asked().len()), (1, 1));
+        assert_eq!((outcome.attempts, script.recorded_arguments().len()), (1, 1));
     }
 }
 
@@ -228,12 +228,12 @@ async fn a_cancel_between_two_attempts_ends_the_call_at_once() {
         call.cancel();
         let outcome = call.await;
         outcome.assert_effect(effect).assert_error(ErrorKind::Cancelled);
-        assert_eq!((outcome.duration, outcome.attempts, script.asked().len()), (SECOND / 2, 1, 1));
+        assert_eq!((outcome.duration, outcome.attempts, script.recorded_arguments().len()), (SECOND / 2, 1, 1));
     }
 }
 
 /// A tool that fails at its first attempt and then finds its only slot taken by somebody else.
-async fn occupy_slot(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, GatedTool, toolhub::Running) {
+async fn occupy_slot(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, GatedTool, toolhub::CallHandle) {
     let (busy, failed) = (GatedTool::new(), Arc::new(AtomicBool::new(false)));
     let within = busy.clone();
     let work = move |_: NoArguments, cx: CallContext| {
@@ -243,7 +243,7 @@ async fn occupy_slot(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHu
     let tool = change(tool("it", work).read_only().max_concurrency(1).retry(retry_without_jitter()));
     let hub = builder().tool(tool).build().await.unwrap();
     let call = hub.call("it", json!({})).thread("t1").start();
-    wait_until(|| hub.tool_stats("it").unwrap().in_flight == 0 && hub.running() == 1).await;
+    wait_until(|| hub.tool_stats("it").unwrap().in_flight == 0 && hub.running_calls() == 1).await;
     tokio::time::sleep(SECOND / 2).await;
     let other = hub.call("it", json!({})).thread("t2").start();
     wait_until(|| busy.running() == 1).await;
@@ -256,7 +256,7 @@ async fn occupy_slot(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHu
 async fn no_slot_is_held_between_attempts_and_the_next_one_waits_for_its_turn() {
     let (hub, busy, call) = occupy_slot(|tool| tool).await;
     tokio::time::sleep(SECOND).await;
-    assert_eq!((hub.queued(), busy.started_threads()), (1, vec!["t2".to_owned()]));
+    assert_eq!((hub.queued_calls(), busy.started_threads()), (1, vec!["t2".to_owned()]));
     busy.release(2);
     let outcome = call.await;
     outcome.assert_success();
@@ -270,7 +270,7 @@ async fn the_wait_for_a_slot_between_attempts_counts_against_the_deadline() {
     let outcome = call.await;
     outcome.assert_error(ErrorKind::UpstreamError);
     assert_eq!((outcome.attempts, outcome.duration), (1, 5 * SECOND));
-    assert_eq!((began.elapsed(), hub.queued()), (5 * SECOND - SECOND / 2, 0));
+    assert_eq!((began.elapsed(), hub.queued_calls()), (5 * SECOND - SECOND / 2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,28 +280,28 @@ async fn a_cancel_while_the_next_attempt_waits_for_a_slot_is_a_cancel() {
     call.cancel();
     let outcome = call.await;
     outcome.assert_error(ErrorKind::Cancelled);
-    assert_eq!((outcome.attempts, hub.queued()), (1, 0));
+    assert_eq!((outcome.attempts, hub.queued_calls()), (1, 0));
 }
 
 async fn wait_until_queued(hub: &ToolHub) {
-    while hub.queued() == 0 {
+    while hub.queued_calls() == 0 {
         tokio::time::sleep(SECOND / 10).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_attempt_may_have_done_is_not_forgotten() {
-    let unknown = || Step::Fail(upstream_error());
-    let none = || Step::Fail(upstream_error().effect(Effect::None));
+    let unknown = || ScriptStep::Fail(upstream_error());
+    let none = || ScriptStep::Fail(upstream_error().effect(Effect::None));
     for (steps, effect) in [
         (vec![none(), none(), none()], Effect::None),
         (vec![unknown(), none(), none()], Effect::Unknown),
         (vec![none(), unknown(), none()], Effect::Unknown),
-        (vec![unknown(), none(), Step::Return(json!(1))], Effect::Done),
+        (vec![unknown(), none(), ScriptStep::Return(json!(1))], Effect::Done),
     ] {
         let (hub, script) = hub(steps.clone(), ToolBuilder::idempotent).await;
         let outcome = call(&hub).await;
-        assert_eq!((outcome.effect, script.asked().len()), (effect, 3), "{steps:?}");
+        assert_eq!((outcome.effect, script.recorded_arguments().len()), (effect, 3), "{steps:?}");
     }
 }
 
@@ -326,7 +326,7 @@ async fn a_blocking_function_past_its_time_is_not_tried_again() {
     outcome.assert_error(ErrorKind::Timeout);
     assert_eq!((outcome.attempts, begun.load(SeqCst)), (1, 1));
     go.store(true, Release);
-    wait_until(|| hub.stuck() == 0).await;
+    wait_until(|| hub.stuck_calls() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,11 +337,11 @@ async fn a_probe_is_one_attempt() {
     }
     // The same tool, now with retries: a tool that may be broken is not asked three times whether it is.
     let (tool, fresh) = scripted("it", vec![fail(); 20]);
-    hub.apply(Change::of_tools().put(tool.read_only().retry(retry_without_jitter()))).await.unwrap();
+    hub.apply(HubChange::tools_only().put(tool.read_only().retry(retry_without_jitter()))).await.unwrap();
     tokio::time::sleep(300 * SECOND).await;
     let probe = call(&hub).await;
     probe.assert_error(ErrorKind::UpstreamError);
-    assert_eq!((probe.attempts, fresh.asked().len(), script.asked().len()), (1, 1, 3));
+    assert_eq!((probe.attempts, fresh.recorded_arguments().len(), script.recorded_arguments().len()), (1, 1, 3));
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -399,5 +399,8 @@ async fn a_dead_upstream_sees_a_fifth_more_than_its_calls() {
     let stats = hub.tool_stats("it").unwrap();
     assert_eq!((stats.calls as usize, stats.retries as usize), (made, seen - made));
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    assert_eq!(hub.tool_status("it", View::Thread(&tenant, &thread)).await.unwrap().status, ToolStatus::Available);
+    assert_eq!(
+        hub.tool_status("it", StatusScope::Thread(&tenant, &thread)).await.unwrap().status,
+        ToolStatus::Available
+    );
 }

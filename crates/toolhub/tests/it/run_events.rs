@@ -7,11 +7,11 @@ use toolhub::{
     events::{MessageCall, News},
     ids::{CallId, RunId},
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 async fn hub() -> ToolHub {
-    let tools = [scripted("it", [Step::Progress("half".into())]).0, scripted("ask", []).0.confirm()];
+    let tools = [scripted("it", [ScriptStep::Progress("half".into())]).0, scripted("ask", []).0.confirm()];
     let builder = ToolHub::builder().clock(TestClock::new()).shared_store(Arc::new(Memory::new()));
     builder.tools(tools).build().await.unwrap()
 }
@@ -24,10 +24,10 @@ fn t1() -> ThreadId {
 async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
     let hub = hub().await;
     let run = RunId::mint(hub.now());
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     hub.call("it", json!({})).thread("t1").run(run).await.assert_success();
     hub.call("nobody", json!({})).thread("t1").run(run).await.assert_error(ErrorKind::ToolNotFound);
-    let asked = hub.call("ask", json!({})).thread("t1").run(run).cannot_wait().await;
+    let asked = hub.call("ask", json!({})).thread("t1").run(run).no_wait().await;
     let approval = asked.error.unwrap().approval().unwrap();
     let answer = Answer::new(ApprovalOutcome::Cancel, Caller::new("boss").unwrap());
     hub.resolve_approval(&Tenant::default(), approval, answer).await.unwrap();
@@ -47,7 +47,7 @@ async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
             assert_eq!(serde_json::to_value(&*event).unwrap()["runId"], json!(run), "{name}");
         }
     }
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     hub.call("it", json!({})).thread("t1").await.assert_success();
     for event in events.events() {
         assert_eq!(event.news.run(), None);
@@ -65,14 +65,14 @@ async fn what_agents_say_is_told_in_their_thread_without_secrets_and_kept_nowher
         content: "Let me see.".into(),
         calls: vec![MessageCall { id, tool: "it".into(), arguments: json!({"city": "Oslo", "api_key": "hunter2"}) }],
     };
-    assert!(!hub.is_heard());
-    hub.announce(&tenant, &t1(), said());
-    let mut events = Recorder::of(&hub);
-    assert!(hub.is_heard());
-    hub.announce(&tenant, &t1(), said());
+    assert!(!hub.has_subscribers());
+    hub.publish(&tenant, &t1(), said());
+    let mut events = EventRecorder::new(&hub);
+    assert!(hub.has_subscribers());
+    hub.publish(&tenant, &t1(), said());
     let delta = |again| News::MessageDelta { run_id, text: "Let".into(), again };
-    hub.announce(&tenant, &t1(), delta(false));
-    hub.announce(&tenant, &t1(), delta(true));
+    hub.publish(&tenant, &t1(), delta(false));
+    hub.publish(&tenant, &t1(), delta(true));
     let told = events.events();
     assert_eq!(told.len(), 3, "what nobody heard was not told");
     assert!(told.iter().all(|event| event.thread == Some(t1()) && event.news.run() == Some(run_id)));

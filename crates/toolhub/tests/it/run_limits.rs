@@ -5,7 +5,7 @@ use toolhub::{
     clock::Timestamp,
     ids::{RunId, Tenant},
     prelude::*,
-    testing::{AssertOutcome, Scripted, TestClock, scripted},
+    testing::{AssertOutcome, ScriptedTool, TestClock, scripted},
 };
 
 fn run(n: i64) -> RunId {
@@ -16,7 +16,7 @@ fn builder() -> HubBuilder {
     ToolHub::builder().clock(TestClock::new())
 }
 
-async fn hub(limits: RunLimits) -> (ToolHub, Scripted) {
+async fn hub(limits: RunLimits) -> (ToolHub, ScriptedTool) {
     let ((tool, script), other) = (scripted("it", []), scripted("other", []).0);
     (builder().run_limits(limits).tools([tool, other]).build().await.unwrap(), script)
 }
@@ -34,7 +34,7 @@ async fn a_run_may_make_the_same_call_so_often_and_no_more() {
         assert!(text.contains("`it`") && text.contains("3 times") && text.contains("Stop"), "{text}");
         assert!(!refused.error.unwrap().counts);
     }
-    assert_eq!(script.asked().len(), 3);
+    assert_eq!(script.recorded_arguments().len(), 3);
     // Other arguments, another tool, another run, and no run at all are other calls.
     hub.call("it", json!({"a": 1})).run(run).await.assert_success();
     hub.call("other", json!({"a": 1, "b": 2})).run(run).await.assert_success();
@@ -57,7 +57,7 @@ async fn a_run_may_make_so_many_calls_in_all() {
     for n in 0..10 {
         hub.call("it", json!({"n": n})).await.assert_success();
     }
-    assert_eq!(script.asked().len(), 16);
+    assert_eq!(script.recorded_arguments().len(), 16);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +108,7 @@ async fn the_third_identical_mistake_says_to_stop_and_different_ones_do_not() {
         let text = hub.call("it", json!({"qty": "many"})).await.assert_error(ErrorKind::ArgumentsInvalid);
         assert!(!text.contains("Stop"), "nobody knows whether it is the same caller: {text}");
     }
-    assert_eq!(script.asked().len(), 4);
+    assert_eq!(script.recorded_arguments().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use toolhub::{
-    Answer, Approval, ApprovalError, ApprovalOutcome, CallQuery, Reached,
+    Answer, Approval, ApprovalError, ApprovalOutcome, CallQuery, CallReceipt,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::Timestamp,
     dynamic,
     prelude::*,
-    testing::{AssertOutcome, Recorder, scripted},
+    testing::{AssertOutcome, EventRecorder, scripted},
 };
 use toolhub_agent::{AgentBuilder, AgentService};
 
@@ -55,7 +55,7 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     let tools = [tool("login", login), look.read_only(), ask.confirm()];
     let builder = ToolHub::builder().shared_store(store.clone()).redact(["*pin*"]);
     let hub = builder.tools(tools).build().await.unwrap();
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     let tenant = Tenant::default();
     let secrets = json!({"api_key": SECRET, "Pin": SECRET, "list": [{"accessToken": SECRET}], "city": "Ulm"});
     let plain = json!({"api_key": SECRET, "Pin": SECRET});
@@ -66,7 +66,8 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     hub.call("look", secrets.clone()).await.assert_success();
     let wrong = hub.call("login", json!({"api_key": {"is": SECRET}, "Pin": SECRET})).await;
     wrong.assert_error(ErrorKind::ArgumentsInvalid);
-    let Reached::Waiting { call, approval, .. } = hub.call("ask", secrets.clone()).thread("t1").until_asked().await
+    let CallReceipt::AwaitingApproval { call, approval, .. } =
+        hub.call("ask", secrets.clone()).thread("t1").until_approval().await
     else {
         panic!("nobody is asked")
     };
@@ -82,7 +83,7 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     while hub.call_record(&tenant, call).await.unwrap().unwrap().outcome.is_none() {
         tokio::task::yield_now().await;
     }
-    assert_eq!((looked.asked(), asked.asked()), (vec![secrets.clone()], vec![secrets]));
+    assert_eq!((looked.recorded_arguments(), asked.recorded_arguments()), (vec![secrets.clone()], vec![secrets]));
 
     let calls = hub.calls(&tenant, &CallQuery::default()).await.unwrap().calls;
     assert_eq!(calls.len(), 3);
@@ -100,7 +101,7 @@ async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own(
     let hub = ToolHub::builder().store(Memory::new()).tool(ask.confirm()).build().await.unwrap();
     let (tenant, boss) = (Tenant::default(), || Caller::new("boss").unwrap());
     let given = json!({"api_key": SECRET, "qty": 2});
-    let Reached::Waiting { call, approval, .. } = hub.call("ask", given).until_asked().await else {
+    let CallReceipt::AwaitingApproval { call, approval, .. } = hub.call("ask", given).until_approval().await else {
         panic!("nobody is asked")
     };
     let mut edited = hub.approval(&tenant, approval).await.unwrap().unwrap().arguments;
@@ -114,7 +115,7 @@ async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own(
     while hub.call_record(&tenant, call).await.unwrap().unwrap().outcome.is_none() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(asked.asked(), [json!({"api_key": SECRET, "qty": 1})]);
+    assert_eq!(asked.recorded_arguments(), [json!({"api_key": SECRET, "qty": 1})]);
     let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
     assert_eq!(record.arguments, json!({"api_key": "[redacted]", "qty": 1}));
     assert!(!record.outcome.unwrap().model_text().contains(SECRET));
@@ -144,10 +145,12 @@ async fn edit_approval(change: impl FnOnce(&mut Value), waits: bool) -> (Result<
     let given = json!({"pin_token": 4321, "api_key": "key-4321", "qty": 2});
     let call = || hub.call("pay", given.clone());
     let (call, approval) = if waits {
-        let Reached::Waiting { call, approval, .. } = call().until_asked().await else { panic!("nobody is asked") };
+        let CallReceipt::AwaitingApproval { call, approval, .. } = call().until_approval().await else {
+            panic!("nobody is asked")
+        };
         (Some(call), approval)
     } else {
-        (None, call().cannot_wait().await.error.unwrap().approval().unwrap())
+        (None, call().no_wait().await.error.unwrap().approval().unwrap())
     };
     let mut arguments = hub.approval(&tenant, approval).await.unwrap().unwrap().arguments;
     assert_eq!(arguments, json!({"pin_token": "[redacted]", "api_key": "[redacted]", "qty": 2}));
@@ -155,8 +158,8 @@ async fn edit_approval(change: impl FnOnce(&mut Value), waits: bool) -> (Result<
     let answered = hub.resolve_approval(&tenant, approval, Answer::edited(arguments, Caller::default())).await;
     if answered.is_ok() {
         match call {
-            Some(call) => drop(hub.wait(&tenant, call).await.unwrap()),
-            None => drop(hub.call("pay", given.clone()).cannot_wait().await),
+            Some(call) => drop(hub.wait_for_call(&tenant, call).await.unwrap()),
+            None => drop(hub.call("pay", given.clone()).no_wait().await),
         }
     }
     let seen = seen.lock().unwrap().clone();
@@ -204,18 +207,20 @@ async fn a_rule_about_a_secret_is_held_against_the_secret_and_not_against_what_i
         let hub = builder.tool(ask.confirm()).build().await.unwrap();
         let call = || hub.call("ask", json!({"api_key": SECRET}));
         let (call_id, approval) = if waits {
-            let Reached::Waiting { call, approval, .. } = call().until_asked().await else { panic!("nobody is asked") };
+            let CallReceipt::AwaitingApproval { call, approval, .. } = call().until_approval().await else {
+                panic!("nobody is asked")
+            };
             (Some(call), approval)
         } else {
-            (None, call().cannot_wait().await.error.unwrap().approval().unwrap())
+            (None, call().no_wait().await.error.unwrap().approval().unwrap())
         };
         let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
         hub.resolve_approval(&tenant, approval, yes).await.unwrap();
         match call_id {
-            Some(call) => drop(hub.wait(&tenant, call).await.unwrap()),
-            None => drop(call().cannot_wait().await.assert_success()),
+            Some(call) => drop(hub.wait_for_call(&tenant, call).await.unwrap()),
+            None => drop(call().no_wait().await.assert_success()),
         }
-        assert_eq!(asked.asked(), [json!({"api_key": SECRET})]);
+        assert_eq!(asked.recorded_arguments(), [json!({"api_key": SECRET})]);
     }
 }
 
@@ -225,7 +230,7 @@ async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
     let (ask, asked) = scripted("ask", []);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(ask.confirm()).build().await.unwrap();
     let tenant = Tenant::default();
-    let Reached::Waiting { call, approval, .. } = hub.call("ask", json!({})).until_asked().await else {
+    let CallReceipt::AwaitingApproval { call, approval, .. } = hub.call("ask", json!({})).until_approval().await else {
         panic!("nobody is asked")
     };
     let edited = json!({"api_key": SECRET, "city": "Ulm"});
@@ -238,7 +243,7 @@ async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!(asked.asked(), [edited]);
+    assert_eq!(asked.recorded_arguments(), [edited]);
     assert!(record.contains("A person changed the arguments") && record.contains("Ulm"), "{record}");
     assert!(!record.contains(SECRET), "{record}");
     let everything = dump_tables(&store, Table::ALL).await;
@@ -251,7 +256,7 @@ async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered()
     let (ask, asked) = scripted("ask", []);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(ask.confirm()).build().await.unwrap();
     let (tenant, secrets) = (Tenant::default(), json!({"api_key": SECRET, "city": "Ulm"}));
-    let refused = hub.call("ask", secrets.clone()).thread("t").cannot_wait().await;
+    let refused = hub.call("ask", secrets.clone()).thread("t").no_wait().await;
     let approval = refused.error.unwrap().approval().unwrap();
     let everything = dump_tables(&store, Table::ALL).await;
     assert!(everything.contains("Ulm") && !everything.contains(SECRET), "{everything}");
@@ -259,11 +264,11 @@ async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered()
     hub.resolve_approval(&tenant, approval, answer).await.unwrap();
     hub.call("ask", json!({"api_key": "another", "city": "Ulm"}))
         .thread("t")
-        .cannot_wait()
+        .no_wait()
         .await
         .assert_error(ErrorKind::ApprovalRequired);
-    hub.call("ask", secrets.clone()).thread("t").cannot_wait().await.assert_success();
-    assert_eq!(asked.asked(), [secrets]);
+    hub.call("ask", secrets.clone()).thread("t").no_wait().await.assert_success();
+    assert_eq!(asked.recorded_arguments(), [secrets]);
 }
 
 #[tokio::test]
@@ -287,6 +292,6 @@ async fn whoever_looks_at_a_conversation_is_not_shown_what_its_calls_were_given_
     let all = serde_json::to_string(&service.export(&Tenant::default(), agent.thread()).await.unwrap()).unwrap();
     assert!(!all.contains(SECRET), "{all}");
     // The tool was given it, and the model is told what it said.
-    assert_eq!(looked.asked(), [secrets]);
+    assert_eq!(looked.recorded_arguments(), [secrets]);
     assert!(format!("{:?}", actor.prompts()[1].messages).contains(SECRET));
 }

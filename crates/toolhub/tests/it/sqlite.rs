@@ -26,7 +26,7 @@ async fn show(_: NoArguments, count: State<Count>) -> Result<u64, ToolError> {
 }
 
 async fn hub_on(store: &Arc<Sqlite>) -> ToolHub {
-    let hub = ToolHub::builder().shared_store(store.clone()).queue_bounds(10_000, 10_000);
+    let hub = ToolHub::builder().shared_store(store.clone()).queue_limits(10_000, 10_000);
     let tools = [tool("add", add).on_conflict(ConflictResolution::Retry), tool("show", show).read_only()];
     hub.tools(tools).build().await.unwrap()
 }

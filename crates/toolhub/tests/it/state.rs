@@ -203,7 +203,7 @@ async fn under_contention_every_refused_commit_is_reported_and_the_rest_is_exact
     let cart = hub.call("show_cart", json!({})).thread("t1").await;
     assert_eq!(cart.assert_success().as_array().unwrap().len(), won);
     assert!(won > 0);
-    assert_eq!(hub.running(), 0);
+    assert_eq!(hub.running_calls(), 0);
 }
 
 #[tokio::test]

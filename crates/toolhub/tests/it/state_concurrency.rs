@@ -46,7 +46,7 @@ async fn show(_: NoArguments, count: State<Count>) -> Result<u64, ToolError> {
 }
 
 async fn hub_on(store: &Arc<Memory>, tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
-    let hub = ToolHub::builder().shared_store(store.clone()).queue_bounds(10_000, 10_000);
+    let hub = ToolHub::builder().shared_store(store.clone()).queue_limits(10_000, 10_000);
     hub.tools(tools).tool(tool("show", show).read_only()).build().await.unwrap()
 }
 

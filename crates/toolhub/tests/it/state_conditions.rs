@@ -70,7 +70,7 @@ async fn a_thread_that_is_used_without_a_call_is_there_and_counts_none() {
     let hub = ToolHub::builder().build().await.unwrap();
     let thread = ThreadId::new("t1").unwrap();
     for _ in 0..2 {
-        hub.use_thread(&default_tenant(), &thread).await.unwrap();
+        hub.touch_thread(&default_tenant(), &thread).await.unwrap();
     }
     let found = hub.thread(&default_tenant(), &thread).await.unwrap().unwrap();
     assert_eq!((found.id, found.calls), (thread.clone(), 0));

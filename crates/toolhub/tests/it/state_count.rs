@@ -68,7 +68,7 @@ async fn states_of_all_stores_count_and_what_was_left_behind_in_one_does_not() {
     put(&before.state(), "main", "t1/cart", Business).await;
     drop(before);
     let hub = ToolHub::builder().shared_store(own).tool(tool("note", note).manager_type(ManagerType::Persistent));
-    let hub = hub.managers(move |_, _: &BusinessStateConfig| Ok::<Arc<dyn Backend>, String>(disk.clone()));
+    let hub = hub.state_store_factory(move |_, _: &BusinessStateConfig| Ok::<Arc<dyn Backend>, String>(disk.clone()));
     let hub = hub.build().await.unwrap();
     assert_eq!(counts_by_kind(&hub.state()).await, [1, 0, 0, 0], "the old notes are not seen any more");
     put(&hub.state(), "main", "t2/notes", Business).await;

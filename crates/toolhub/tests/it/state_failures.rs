@@ -9,7 +9,8 @@ use std::{
 };
 
 use toolhub::{
-    After, BoxFuture, ConflictResolution, ContextId, Happened, Hook, HookedCall, ManagerType, StateManagerConfig,
+    AfterDecision, BoxFuture, ConflictResolution, ContextId, Happened, Hook, HookedCall, ManagerType,
+    StateManagerConfig,
     backend::{Backend, Memory},
     dynamic_stateful,
     ids::StateName,
@@ -95,8 +96,8 @@ impl Hook for WithholdingHook {
         &'a self,
         _: &'a HookedCall<'a>,
         _: Result<&'a Value, &'a ToolError>,
-    ) -> BoxFuture<'a, Result<After, ToolError>> {
-        Box::pin(async { Ok(After::Block("not for you".into())) })
+    ) -> BoxFuture<'a, Result<AfterDecision, ToolError>> {
+        Box::pin(async { Ok(AfterDecision::Block("not for you".into())) })
     }
 }
 

@@ -17,7 +17,7 @@ use toolhub::{
     events::News,
     legacy_stateful,
     prelude::*,
-    testing::{AssertOutcome, Recorder, TestClock},
+    testing::{AssertOutcome, EventRecorder, TestClock},
 };
 
 use crate::{
@@ -302,9 +302,13 @@ async fn the_instances_of_a_session_are_closed_when_it_is_over() {
         let closed = closed.clone();
         instance("line", move |_: CallContext| std::future::ready(Ok(CloseCountingInstance(closed.clone()))))
     };
-    let hub =
-        builder(Arc::new(Memory::new()), &clock).instance_idle(24 * 60 * MINUTE).tool(line).build().await.unwrap();
-    let (state, mut recorder) = (hub.state(), Recorder::of(&hub));
+    let hub = builder(Arc::new(Memory::new()), &clock)
+        .instance_idle_timeout(24 * 60 * MINUTE)
+        .tool(line)
+        .build()
+        .await
+        .unwrap();
+    let (state, mut recorder) = (hub.state(), EventRecorder::new(&hub));
     let dial = async |thread: &str| {
         hub.call("line", json!({})).thread(thread).await.assert_success();
     };

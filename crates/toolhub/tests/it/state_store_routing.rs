@@ -43,7 +43,7 @@ fn tea() -> Value {
 /// A hub whose persistent manager is this store, and whose own is that.
 fn builder<B: Backend>(disk: &Arc<B>, own: &Arc<Memory>) -> HubBuilder {
     let disk: Arc<dyn Backend> = disk.clone();
-    ToolHub::builder().shared_store(own.clone()).managers(move |manager, _: &BusinessStateConfig| {
+    ToolHub::builder().shared_store(own.clone()).state_store_factory(move |manager, _: &BusinessStateConfig| {
         assert_eq!(manager.manager_type, Some(ManagerType::Persistent));
         Ok::<_, String>(disk.clone())
     })
@@ -237,7 +237,7 @@ async fn what_is_written_while_an_idle_thread_is_swept_is_not_lost() {
         } else {
             ToolHub::builder().shared_store(store.clone()).tool(tool("note", note))
         };
-        let hub = hub.clock(toolhub::testing::TestClock::new()).idle_threads(DAY).build().await.unwrap();
+        let hub = hub.clock(toolhub::testing::TestClock::new()).idle_thread_retention(DAY).build().await.unwrap();
         let noted = async |hub: &ToolHub| hub.call("note", json!({})).thread("t").await.assert_success().clone();
         assert_eq!(noted(&hub).await, 1);
         let (here, once) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));

@@ -9,13 +9,13 @@ use std::{
 };
 
 use toolhub::{
-    View,
+    StatusScope,
     backend::{Backend, Durability, Memory, Table},
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{FailureWindow, Language, StatusSettings, ToolStatus},
-    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, TestClock, scripted},
 };
 use toolhub_testkit::soak;
 
@@ -26,18 +26,18 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn fail() -> Step {
-    Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500"))
+fn fail() -> ScriptStep {
+    ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500"))
 }
 
-async fn hub_on(store: Arc<dyn Backend>, clock: TestClock, steps: Vec<Step>) -> (ToolHub, Scripted) {
+async fn hub_on(store: Arc<dyn Backend>, clock: TestClock, steps: Vec<ScriptStep>) -> (ToolHub, ScriptedTool) {
     let (tool, script) = scripted("flaky", steps);
     let hub =
         ToolHub::builder().shared_store(store).clock(clock).tool(tool.read_only().no_retry()).build().await.unwrap();
     (hub, script)
 }
 
-async fn flaky_hub(steps: Vec<Step>) -> (ToolHub, Scripted) {
+async fn flaky_hub(steps: Vec<ScriptStep>) -> (ToolHub, ScriptedTool) {
     hub_on(Arc::new(Memory::new()), TestClock::new(), steps).await
 }
 
@@ -46,12 +46,12 @@ async fn call(hub: &ToolHub, thread: &str) -> Outcome {
 }
 
 async fn current_status(hub: &ToolHub) -> ToolStatus {
-    hub.tool_status("flaky", View::Shared).await.unwrap().status
+    hub.tool_status("flaky", StatusScope::Shared).await.unwrap().status
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_back() {
-    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), Step::Return(json!("well"))]).await;
+    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), ScriptStep::Return(json!("well"))]).await;
     for _ in 0..3 {
         call(&hub, "t1").await.assert_error(ErrorKind::UpstreamError);
     }
@@ -61,12 +61,12 @@ async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_ba
     let error = refused.error.unwrap();
     assert_eq!(error.retry_after, Some(5 * MINUTE));
     assert!(error.operator.contains("failed 3 times in a row"), "{}", error.operator);
-    assert_eq!(script.asked().len(), 3, "a withheld tool is not called");
+    assert_eq!(script.recorded_arguments().len(), 3, "a withheld tool is not called");
 
     tokio::time::sleep(5 * MINUTE).await;
     assert_eq!(current_status(&hub).await, ToolStatus::Available);
     assert_eq!(call(&hub, "t1").await.assert_success(), &json!("well"));
-    let info = hub.tool_status("flaky", View::Shared).await.unwrap();
+    let info = hub.tool_status("flaky", StatusScope::Shared).await.unwrap();
     assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
     assert!(info.last_success_time > info.last_failure_time && info.last_failure_time.is_some());
 }
@@ -107,7 +107,7 @@ async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time()
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_probe_doubles_the_wait_and_others_wait_for_its_answer() {
-    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), Step::Wait(Duration::from_secs(1)), fail()]).await;
+    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), ScriptStep::Wait(Duration::from_secs(1)), fail()]).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
@@ -120,7 +120,7 @@ async fn a_failed_probe_doubles_the_wait_and_others_wait_for_its_answer() {
             other => assert_eq!(other, Some(ErrorKind::ToolFailedStatus)),
         }
     }
-    assert_eq!((probes, script.asked().len()), (1, 4));
+    assert_eq!((probes, script.recorded_arguments().len()), (1, 4));
     let wait = call(&hub, "t1").await.error.unwrap().retry_after.unwrap();
     assert!((8 * MINUTE..=10 * MINUTE).contains(&wait), "{wait:?}");
 }
@@ -190,32 +190,32 @@ async fn on_several_threads_a_probe_is_always_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn refusals_of_any_sort_never_speak_against_a_tool() {
-    let no = || Step::Fail(ToolError::refused("no"));
-    let uncounted = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "429").uncounted());
+    let no = || ScriptStep::Fail(ToolError::refused("no"));
+    let uncounted = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "429").uncounted());
     let (hub, script) = flaky_hub(vec![no(), no(), no(), no(), uncounted(), uncounted(), uncounted()]).await;
     for _ in 0..7 {
         call(&hub, "t1").await;
         hub.call("flaky", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
     }
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    let info = hub.tool_status("flaky", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
-    assert_eq!(script.asked().len(), 7);
+    assert_eq!(script.recorded_arguments().len(), 7);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_success_in_between_begins_the_count_anew() {
-    let (hub, _) = flaky_hub(vec![fail(), fail(), Step::Return(json!(1)), fail(), fail()]).await;
+    let (hub, _) = flaky_hub(vec![fail(), fail(), ScriptStep::Return(json!(1)), fail(), fail()]).await;
     for _ in 0..5 {
         call(&hub, "t1").await;
     }
     assert_eq!(current_status(&hub).await, ToolStatus::Available);
-    assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().consecutive_failures, 2);
+    assert_eq!(hub.tool_status("flaky", StatusScope::Shared).await.unwrap().consecutive_failures, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
-    let own = || Step::Fail(ToolError::new("my fault"));
+    let own = || ScriptStep::Fail(ToolError::new("my fault"));
     let (hub, _) = flaky_hub(vec![own(), own(), own()]).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
@@ -224,10 +224,10 @@ async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
     call(&hub, "t2").await.assert_success();
     assert_eq!(current_status(&hub).await, ToolStatus::Available);
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    let info = hub.tool_status("flaky", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(info.status, ToolStatus::Failed);
 
-    let slow = || Step::Fail(ToolError::of(ErrorKind::Timeout, "slow"));
+    let slow = || ScriptStep::Fail(ToolError::of(ErrorKind::Timeout, "slow"));
     let (hub, _) = flaky_hub((0..7).map(|_| slow()).collect()).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
@@ -243,15 +243,15 @@ async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
 async fn an_operators_override_holds_whatever_the_tool_does() {
     let (hub, script) = flaky_hub(vec![]).await;
     let set = |status, reason: Option<&str>, until| {
-        hub.set_tool_status("flaky", status, reason.map(String::from), until, View::Shared)
+        hub.set_tool_status("flaky", status, reason.map(String::from), until, StatusScope::Shared)
     };
     let info = set(ToolStatus::Maintenance, Some("key rotation"), None).await.unwrap();
     assert_eq!(info.status, ToolStatus::Maintenance);
     assert!(info.reason.contains("key rotation"), "{}", info.reason);
     call(&hub, "t1").await.assert_error(ErrorKind::ToolMaintenance);
-    hub.report_result("flaky", View::Shared, Ok(())).await.unwrap();
+    hub.report_result("flaky", StatusScope::Shared, Ok(())).await.unwrap();
     assert_eq!(current_status(&hub).await, ToolStatus::Maintenance, "a success lifts no override");
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
     assert_eq!(set(ToolStatus::Available, None, None).await.unwrap().status, ToolStatus::Available);
     call(&hub, "t1").await.assert_success();
 
@@ -263,9 +263,9 @@ async fn an_operators_override_holds_whatever_the_tool_does() {
 
     set(ToolStatus::Failed, Some("I know better"), None).await.unwrap();
     call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
-    hub.reset_tool_status("flaky", View::Shared).await.unwrap();
+    hub.reset_tool_status("flaky", StatusScope::Shared).await.unwrap();
     call(&hub, "t1").await.assert_success();
-    let unknown = hub.set_tool_status("flacky", ToolStatus::Failed, None, None, View::Shared).await.unwrap_err();
+    let unknown = hub.set_tool_status("flacky", ToolStatus::Failed, None, None, StatusScope::Shared).await.unwrap_err();
     assert_eq!((unknown.kind, unknown.suggestions()), (ErrorKind::ToolNotFound, &["flaky".to_owned()][..]));
 }
 
@@ -277,20 +277,20 @@ async fn a_threads_reset_lets_a_shared_breaker_be_tried_but_lifts_no_shared_over
         call(&hub, "t1").await;
     }
     call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
-    hub.reset_tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.reset_tool_status("flaky", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     call(&hub, "t1").await.assert_success();
-    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
-    let info = hub.reset_tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
+    let info = hub.reset_tool_status("flaky", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(info.status, ToolStatus::Maintenance);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_reported_from_elsewhere_count_the_same() {
     let (hub, _) = flaky_hub(vec![]).await;
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     for _ in 0..3 {
         let failed = Err(ToolError::of(ErrorKind::UpstreamUnreachable, "no route"));
-        hub.report_result("flaky", View::Shared, failed).await.unwrap();
+        hub.report_result("flaky", StatusScope::Shared, failed).await.unwrap();
     }
     assert_eq!(current_status(&hub).await, ToolStatus::Failed);
     let names = recorder.names();
@@ -311,14 +311,14 @@ async fn what_one_hub_learns_the_other_knows_and_a_restart_forgets_nothing() {
     drop((one, two));
     let (again, _) = hub_on(store, clock, vec![]).await;
     call(&again, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
-    assert!(script.asked().is_empty());
+    assert!(script.recorded_arguments().is_empty());
     tokio::time::sleep(5 * MINUTE).await;
     call(&again, "t1").await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_never_reached_the_tool_gives_its_permit_back() {
-    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), Step::Hang]).await;
+    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), ScriptStep::Hang]).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
@@ -329,7 +329,7 @@ async fn a_probe_that_never_reached_the_tool_gives_its_permit_back() {
     probe.await.assert_error(ErrorKind::Cancelled);
     tokio::time::sleep(Duration::from_millis(1)).await;
     call(&hub, "t2").await.assert_success();
-    assert_eq!(script.asked().len(), 5);
+    assert_eq!(script.recorded_arguments().len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,7 +340,7 @@ async fn switched_off_nothing_is_counted_but_an_operators_override_still_holds()
     for _ in 0..5 {
         call(&hub, "t1").await.assert_error(ErrorKind::UpstreamError);
     }
-    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     call(&hub, "t1").await.assert_error(ErrorKind::ToolMaintenance);
 }
 
@@ -415,17 +415,17 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
 async fn one_line_tells_of_all_tools_in_two_languages() {
     let (hub, tenant, thread) = hub_with_broken_tool().await;
     assert_eq!(
-        hub.summary(&tenant, &thread, Language::English).await.unwrap(),
+        hub.status_summary(&tenant, &thread, Language::English).await.unwrap(),
         "tools 3 (available 1, failed 1, roots 2): [base] [failed: broken] [waiting: next ← base]"
     );
     assert_eq!(
-        hub.summary(&tenant, &thread, Language::Chinese).await.unwrap(),
+        hub.status_summary(&tenant, &thread, Language::Chinese).await.unwrap(),
         "🔧 可用工具 (3个) (可用: 1, 失败: 1, 根节点: 2): [base] [失败工具: broken] [等待依赖: next ← base]"
     );
 }
 
 /// What `tool.rebind.required` has said so far: when, added, removed.
-fn rebind_events(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
+fn rebind_events(recorder: &mut EventRecorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
     let told = recorder.events().iter().filter_map(|event| match &event.news {
         News::RebindRequired { added, removed, .. } => {
@@ -445,22 +445,22 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
         .await
         .unwrap();
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let offer = hub.offer(&tenant, &thread).await.unwrap();
     let names = |offer: &toolhub::Offer| offer.names().iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(names(&offer), ["base", "other"]);
     assert_eq!(offer.export(Format::OpenAi).len(), 2);
     assert!(!hub.should_rebind(&offer).await.unwrap());
 
-    hub.call("base", json!({})).thread("t1").among(offer.tools()).await.assert_success();
+    hub.call("base", json!({})).thread("t1").from_offer(offer.tools()).await.assert_success();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(hub.should_rebind(&offer).await.unwrap());
-    let rebind = async |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).await.unwrap().should_rebind;
+    let rebind = async |tool| hub.tool_status(tool, StatusScope::Thread(&tenant, &thread)).await.unwrap().should_rebind;
     assert_eq!((rebind("next").await, rebind("base").await), (true, false));
     assert_eq!(rebind_events(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
-    hub.call("next", json!({})).thread("t1").among(offer.tools()).await.assert_error(ErrorKind::ToolNotFound);
+    hub.call("next", json!({})).thread("t1").from_offer(offer.tools()).await.assert_error(ErrorKind::ToolNotFound);
 
-    let set = |status| hub.set_tool_status("other", status, None, None, View::Shared);
+    let set = |status| hub.set_tool_status("other", status, None, None, StatusScope::Shared);
     set(ToolStatus::Maintenance).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     set(ToolStatus::Available).await.unwrap();
@@ -482,8 +482,8 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
 
 #[tokio::test(start_paused = true)]
 async fn a_threads_statuses_and_evidence_are_saved_as_one_text_and_restored() {
-    let own = || Step::Fail(ToolError::new("my fault"));
-    let tools = |steps: Vec<Step>| {
+    let own = || ScriptStep::Fail(ToolError::new("my fault"));
+    let tools = |steps: Vec<ScriptStep>| {
         [
             scripted("sick", steps).0,
             scripted("base", []).0,
@@ -500,7 +500,7 @@ async fn a_threads_statuses_and_evidence_are_saved_as_one_text_and_restored() {
     for tool in ["sick", "sick", "sick", "base"] {
         first.call(tool, json!({})).thread("t1").await;
     }
-    let view = View::Thread(&tenant, &thread);
+    let view = StatusScope::Thread(&tenant, &thread);
     first.set_tool_status("held", ToolStatus::Maintenance, Some("repairs".into()), None, view).await.unwrap();
     let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
     let saved: Value = serde_json::from_str(&text).unwrap();
@@ -561,13 +561,13 @@ async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understo
 
 #[tokio::test(start_paused = true)]
 async fn a_shared_change_is_told_once_however_many_threads_have_records() {
-    let own = |_| Step::Fail(ToolError::new("my fault"));
+    let own = |_| ScriptStep::Fail(ToolError::new("my fault"));
     let (hub, _) = flaky_hub((0..2_000).map(own).collect()).await;
     for n in 0..2_000 {
         call(&hub, &format!("t{n}")).await.assert_error(ErrorKind::ToolError);
     }
-    let mut recorder = Recorder::of(&hub);
-    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    let mut recorder = EventRecorder::new(&hub);
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(recorder.names(), ["tool.status.changed", "tool.availability.changed"]);
     assert!(recorder.events().iter().all(|event| event.thread.is_none()));
@@ -596,7 +596,7 @@ async fn a_change_that_another_hub_could_not_read_at_first_is_learnt_later() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_dropped_at_any_await_point_of_a_probe_leaves_the_permit_to_the_next() {
     for (polls, writes_late) in (1..25).flat_map(|polls| [(polls, false), (polls, true)]) {
-        let (tool, _) = scripted("flaky", [fail(), fail(), fail(), Step::Wait(Duration::from_millis(1))]);
+        let (tool, _) = scripted("flaky", [fail(), fail(), fail(), ScriptStep::Wait(Duration::from_millis(1))]);
         let store = FaultyStore::default();
         store.writes_late.store(writes_late, Ordering::Release);
         let builder = ToolHub::builder().store(store).clock(TestClock::new());
@@ -630,7 +630,9 @@ async fn a_failure_reported_from_elsewhere_never_brings_a_tool_back() {
         }
         tokio::time::sleep(5 * MINUTE).await;
         let (tenant, thread) = (Tenant::default(), ThreadId::new("t9").unwrap());
-        hub.report_result("flaky", View::Thread(&tenant, &thread), Err(ToolError::of(kind, "no"))).await.unwrap();
+        hub.report_result("flaky", StatusScope::Thread(&tenant, &thread), Err(ToolError::of(kind, "no")))
+            .await
+            .unwrap();
         assert_eq!(current_status(&hub).await, ToolStatus::Failed, "{kind}");
     }
 }
@@ -639,7 +641,7 @@ async fn a_failure_reported_from_elsewhere_never_brings_a_tool_back() {
 async fn a_rate_of_failures_weighs_every_call_and_a_row_ends_with_any_success() {
     let window = FailureWindow { failure_rate: 0.5, window: Duration::from_secs(3_600), minimum_calls: 10 };
     let settings = StatusSettings { failure_threshold: 99, failure_window: Some(window), ..StatusSettings::default() };
-    let steps = (0..100).map(|_| Step::Return(json!(1))).chain((0..6).map(|_| fail()));
+    let steps = (0..100).map(|_| ScriptStep::Return(json!(1))).chain((0..6).map(|_| fail()));
     let (tool, _) = scripted("flaky", steps);
     let hub = ToolHub::builder()
         .clock(TestClock::new())
@@ -659,17 +661,17 @@ async fn a_restart_tells_nothing_that_was_told_and_timers_do_not_pile_up() {
     let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
     let (hub, _) = hub_on(store.clone(), clock.clone(), vec![]).await;
     let until = "2024-01-02T00:00:00Z".parse().unwrap();
-    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, Some(until), View::Shared).await.unwrap();
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, Some(until), StatusScope::Shared).await.unwrap();
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     for _ in 0..100 {
-        hub.report_result("flaky", View::Shared, Ok(())).await.unwrap();
+        hub.report_result("flaky", StatusScope::Shared, Ok(())).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert!(tasks() <= before + 1, "{} tasks more", tasks() - before);
     drop(hub);
     let builder = ToolHub::builder().shared_store(store).clock(clock).tool(scripted("flaky", []).0);
-    let mut recorder = Recorder::from(builder.subscribe());
+    let mut recorder = EventRecorder::from(builder.subscribe());
     let _again = builder.build().await.unwrap();
     assert_eq!(recorder.names(), ["tool.registered", "hub.initialized"]);
     tokio::time::sleep(Duration::from_secs(13 * 3_600)).await;
@@ -683,14 +685,14 @@ async fn a_restart_tells_nothing_that_was_told_and_timers_do_not_pile_up() {
 #[tokio::test(start_paused = true)]
 async fn what_a_thread_reports_is_told_to_its_tenant_alone() {
     let (hub, _) = flaky_hub(vec![]).await;
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let (tenant, thread) = (Tenant::new("acme").unwrap(), ThreadId::new("t1").unwrap());
     let failed = Err(ToolError::new("customer 42 has not paid"));
-    hub.report_result("flaky", View::Thread(&tenant, &thread), failed).await.unwrap();
+    hub.report_result("flaky", StatusScope::Thread(&tenant, &thread), failed).await.unwrap();
     assert!(recorder.events().iter().all(|event| event.tenant.as_ref() == Some(&tenant)));
-    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
-    let mut later = Recorder::of(&hub);
-    hub.reset_tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
+    let mut later = EventRecorder::new(&hub);
+    hub.reset_tool_status("flaky", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     assert!(later.names().is_empty(), "a thread's reset does not make it available: {:?}", later.names());
 }
 
@@ -721,21 +723,21 @@ async fn an_older_text_does_not_lock_a_tool_that_only_waited_for_another() {
         json!({"states": [state("next"), state("base")], "config": {}, "timestamp": "2024-01-01T11:59:00.000Z"});
     hub.deserialize_tool_states(&tenant, &thread, &older.to_string()).await.unwrap();
     hub.call("base", json!({})).thread("t1").await.assert_error(ErrorKind::ToolUnavailable);
-    hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.reset_tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     hub.call("base", json!({})).thread("t1").await.assert_success();
     hub.call("next", json!({})).thread("t1").await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
 async fn callers_in_a_hurry_do_not_speak_against_a_tool_nor_bring_it_back() {
-    let (hub, script) = flaky_hub(vec![Step::Hang; 8]).await;
+    let (hub, script) = flaky_hub(vec![ScriptStep::Hang; 8]).await;
     for thread in ["t1", "t2", "t3", "t4", "t5"] {
         let hurried = hub.call("flaky", json!({})).thread(thread).timeout(Duration::from_millis(1)).await;
         hurried.assert_error(ErrorKind::Timeout);
         assert!(!hurried.error.unwrap().counts);
     }
     assert_eq!(current_status(&hub).await, ToolStatus::Available);
-    hub.set_tool_status("flaky", ToolStatus::Failed, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("flaky", ToolStatus::Failed, None, None, StatusScope::Shared).await.unwrap();
     tokio::time::sleep(5 * MINUTE).await;
     let probe = hub.call("flaky", json!({})).thread("t1").timeout(Duration::from_millis(1)).await;
     probe.assert_error(ErrorKind::Timeout);
@@ -744,7 +746,7 @@ async fn callers_in_a_hurry_do_not_speak_against_a_tool_nor_bring_it_back() {
     // The owner's own time still counts.
     call(&hub, "t1").await.assert_error(ErrorKind::Timeout);
     call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
-    assert_eq!(script.asked().len(), 7, "after the failed probe the tool is withheld");
+    assert_eq!(script.recorded_arguments().len(), 7, "after the failed probe the tool is withheld");
 }
 
 #[tokio::test(start_paused = true)]
@@ -763,7 +765,7 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
         let outcome = hub.call("it", json!({})).thread("t1").await;
         assert_eq!(outcome.error_kind(), reason.map(|_| ErrorKind::ToolUnavailable));
         assert_eq!(hub.available_tools(&tenant, &thread).await.unwrap().len(), usize::from(reason.is_none()));
-        let info = hub.tool_status("it", View::Shared).await.unwrap();
+        let info = hub.tool_status("it", StatusScope::Shared).await.unwrap();
         assert_eq!(info.status == ToolStatus::Unavailable, reason.is_some());
         if let Some(reason) = reason {
             assert_eq!(info.reason, reason);
@@ -772,27 +774,27 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
     };
     let hub = build(None).await;
     check(&hub, None).await;
-    let mut events = Recorder::of(&hub);
-    hub.set_enabled("it", false, Some("too dear".into())).await.unwrap();
+    let mut events = EventRecorder::new(&hub);
+    hub.set_tool_enabled("it", false, Some("too dear".into())).await.unwrap();
     check(&hub, Some("disabled: too dear")).await;
     assert!(events.names().contains(&"tool.status.changed"));
     // Neither a reset nor an operator's word touches the switch, and it outlives the hub.
-    hub.reset_tool_status("it", View::Shared).await.unwrap();
-    let info = hub.set_tool_status("it", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.reset_tool_status("it", StatusScope::Shared).await.unwrap();
+    let info = hub.set_tool_status("it", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     assert_eq!(info.status, ToolStatus::Maintenance);
-    hub.set_tool_status("it", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("it", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
     drop(hub);
     let hub = build(None).await;
     check(&hub, Some("disabled: too dear")).await;
-    hub.set_enabled("it", true, None).await.unwrap();
+    hub.set_tool_enabled("it", true, None).await.unwrap();
     check(&hub, None).await;
 
     let hub = build(Some("not in this house")).await;
     check(&hub, Some("disabled: not in this house")).await;
-    let info = hub.set_enabled("it", true, None).await.unwrap();
+    let info = hub.set_tool_enabled("it", true, None).await.unwrap();
     assert_eq!(info.status, ToolStatus::Unavailable, "what its owner said still holds");
-    let mut events = Recorder::of(&hub);
-    hub.apply(toolhub::Change::of_tools().put(scripted("it", []).0.read_only())).await.unwrap();
+    let mut events = EventRecorder::new(&hub);
+    hub.apply(toolhub::HubChange::tools_only().put(scripted("it", []).0.read_only())).await.unwrap();
     check(&hub, None).await;
     assert!(events.names().contains(&"tool.status.changed"));
 }
@@ -807,10 +809,10 @@ async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
         Box::pin(async { CommitAction::Apply })
     });
     let hub = ToolHub::builder().shared_store(store).tool(scripted("it", []).0).build().await.unwrap();
-    hub.set_enabled("it", false, None).await.unwrap();
-    hub.set_enabled("it", true, None).await.unwrap();
+    hub.set_tool_enabled("it", false, None).await.unwrap();
+    hub.set_tool_enabled("it", true, None).await.unwrap();
     for status in [ToolStatus::Maintenance, ToolStatus::Available] {
-        hub.set_tool_status("it", status, None, None, View::Shared).await.unwrap();
+        hub.set_tool_status("it", status, None, None, StatusScope::Shared).await.unwrap();
     }
     assert_eq!(*safe.lock().unwrap(), [Durability::PowerSafe; 4]);
 }
@@ -819,7 +821,7 @@ async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
 async fn a_timeout_while_connecting_is_everybodys_at_once() {
     let late = |connecting: bool| {
         let error = ToolError::of(ErrorKind::Timeout, "it is slow");
-        Step::Fail(if connecting { error.connecting() } else { error })
+        ScriptStep::Fail(if connecting { error.connecting() } else { error })
     };
     for (connecting, expected) in [(false, ToolStatus::Available), (true, ToolStatus::Failed)] {
         let (hub, _) = flaky_hub((0..3).map(|_| late(connecting)).collect()).await;

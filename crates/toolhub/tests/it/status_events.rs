@@ -3,19 +3,19 @@
 use std::{collections::HashMap, time::Duration};
 
 use toolhub::{
-    View,
+    StatusScope,
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A hub whose tool was withheld just now, for five minutes.
 async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
-    let (clock, fail) = (TestClock::new(), || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500")));
+    let (clock, fail) = (TestClock::new(), || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500")));
     let (tool, _) = scripted("flaky", [fail(), fail(), fail()]);
     let hub = ToolHub::builder().clock(clock.clone()).tool(tool.read_only().no_retry()).build().await.unwrap();
     for _ in 0..3 {
@@ -25,7 +25,7 @@ async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
 }
 
 /// The words that listeners were told, in order.
-fn status_changes(recorder: &mut Recorder) -> Vec<ToolStatus> {
+fn status_changes(recorder: &mut EventRecorder) -> Vec<ToolStatus> {
     let told = recorder.events().iter().filter_map(|event| match &event.news {
         News::StatusChanged { new_status, .. } => Some(*new_status),
         _ => None,
@@ -36,13 +36,13 @@ fn status_changes(recorder: &mut Recorder) -> Vec<ToolStatus> {
 #[tokio::test(start_paused = true)]
 async fn reading_a_status_that_is_due_emits_the_event_that_no_timer_emitted() {
     let (hub, clock) = hub_with_withheld_tool().await;
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     clock.jump(299_999);
-    assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Failed);
+    assert_eq!(hub.tool_status("flaky", StatusScope::Shared).await.unwrap().status, ToolStatus::Failed);
     assert_eq!(status_changes(&mut recorder), []);
     clock.jump(1);
     for _ in 0..3 {
-        assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
+        assert_eq!(hub.tool_status("flaky", StatusScope::Shared).await.unwrap().status, ToolStatus::Available);
         assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
     }
     tokio::time::sleep(10 * MINUTE).await;
@@ -53,13 +53,13 @@ async fn reading_a_status_that_is_due_emits_the_event_that_no_timer_emitted() {
 async fn a_wait_that_a_clock_set_back_has_ended_is_told_by_whoever_sees_it_and_for_good() {
     for hours in [1, 365 * 24] {
         let (hub, clock) = hub_with_withheld_tool().await;
-        let mut recorder = Recorder::of(&hub);
+        let mut recorder = EventRecorder::new(&hub);
         clock.jump(-hours * 3_600_000);
-        assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
+        assert_eq!(hub.tool_status("flaky", StatusScope::Shared).await.unwrap().status, ToolStatus::Available);
         assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
         tokio::time::sleep(MINUTE).await;
         clock.jump(hours * 3_600_000);
-        assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
+        assert_eq!(hub.tool_status("flaky", StatusScope::Shared).await.unwrap().status, ToolStatus::Available);
         assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
     }
 }
@@ -71,7 +71,7 @@ async fn a_hub_that_is_gone_leaves_no_timers_behind() {
     for _ in 0..5 {
         let (hub, _) = hub_with_withheld_tool().await;
         let until = Some("2034-01-01T00:00:00Z".parse().unwrap());
-        hub.set_tool_status("flaky", ToolStatus::Maintenance, None, until, View::Shared).await.unwrap();
+        hub.set_tool_status("flaky", ToolStatus::Maintenance, None, until, StatusScope::Shared).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(tasks(), before);
@@ -80,7 +80,7 @@ async fn a_hub_that_is_gone_leaves_no_timers_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_finds_the_wait_over_emits_the_event_too() {
     let (hub, clock) = hub_with_withheld_tool().await;
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     clock.jump(300_000);
     hub.call("flaky", json!({})).await.assert_success();
     assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
@@ -90,11 +90,11 @@ async fn a_call_that_finds_the_wait_over_emits_the_event_too() {
 async fn a_wait_that_was_replaced_by_a_longer_one_is_told_at_the_end_of_the_longer_one() {
     let (hub, _) = hub_with_withheld_tool().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     let before = tasks();
     for minute in 10..20 {
         let until = format!("2024-01-01T12:{minute}:00Z").parse().unwrap();
-        hub.set_tool_status("flaky", ToolStatus::Failed, None, Some(until), View::Shared).await.unwrap();
+        hub.set_tool_status("flaky", ToolStatus::Failed, None, Some(until), StatusScope::Shared).await.unwrap();
     }
     tokio::time::sleep(18 * MINUTE + MINUTE / 2).await;
     assert_eq!(status_changes(&mut recorder), []);
@@ -113,7 +113,7 @@ async fn on_several_threads_each_status_follows_on_the_one_before() {
             tokio::spawn(async move {
                 let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
                 // Everybody's record of one tool and a thread's of the other; each has a chain of its own.
-                let view = if task % 2 == 0 { View::Shared } else { View::Thread(&tenant, &thread) };
+                let view = if task % 2 == 0 { StatusScope::Shared } else { StatusScope::Thread(&tenant, &thread) };
                 let tool = if task % 2 == 0 { "flaky" } else { "other" };
                 for turn in 0..200 {
                     let word =

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 use toolhub::{
-    BoxFuture, Change, Definition, Executor, Job, Reply, View,
+    BoxFuture, Definition, Executor, HubChange, Job, Reply, StatusScope,
     prelude::*,
     status::{StatusSettings, ToolStatus},
     testing::{AssertOutcome, TestClock},
@@ -47,7 +47,7 @@ impl Executor for Service {
         })
     }
 
-    fn check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+    fn health_check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
         Some(Box::pin(async {
             let asked = {
                 let mut asked = self.0.check_times.lock().unwrap();
@@ -70,7 +70,7 @@ impl Executor for Service {
 async fn hub_with_withheld_tool(answers: &[Health]) -> (ToolHub, Service) {
     let service = Service::default();
     *service.0.answers.lock().unwrap() = answers.iter().rev().copied().collect();
-    let tool = ToolBuilder::new("far", "far").run_by(Arc::new(service.clone())).no_retry();
+    let tool = ToolBuilder::new("far", "far").executor(Arc::new(service.clone())).no_retry();
     let hub = ToolHub::builder().clock(TestClock::new()).tool(tool).build().await.unwrap();
     for _ in 0..3 {
         hub.call("far", json!({"fails": true})).await.assert_error(ErrorKind::UpstreamUnreachable);
@@ -80,7 +80,7 @@ async fn hub_with_withheld_tool(answers: &[Health]) -> (ToolHub, Service) {
 }
 
 async fn current_status(hub: &ToolHub) -> ToolStatus {
-    hub.tool_status("far", View::Shared).await.unwrap().status
+    hub.tool_status("far", StatusScope::Shared).await.unwrap().status
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +104,9 @@ async fn a_tool_that_works_is_never_checked_and_neither_is_one_under_an_operator
     let (hub, service) = hub_with_withheld_tool(&[]).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(service.0.check_times.lock().unwrap().len(), 1);
-    hub.set_tool_status("far", ToolStatus::Failed, Some("the key is wrong".into()), None, View::Shared).await.unwrap();
+    hub.set_tool_status("far", ToolStatus::Failed, Some("the key is wrong".into()), None, StatusScope::Shared)
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(service.0.check_times.lock().unwrap().len(), 1);
 }
@@ -112,7 +114,9 @@ async fn a_tool_that_works_is_never_checked_and_neither_is_one_under_an_operator
 #[tokio::test(start_paused = true)]
 async fn a_tool_whose_failures_no_longer_count_is_not_asked_without_a_pause() {
     let (hub, service) = hub_with_withheld_tool(&[]).await;
-    hub.apply(Change::new().status(StatusSettings { enabled: false, ..StatusSettings::default() })).await.unwrap();
+    hub.apply(HubChange::replacing_policies().status(StatusSettings { enabled: false, ..StatusSettings::default() }))
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     let asked = service.0.check_times.lock().unwrap().len();
     assert!(asked <= 4, "asked {asked} times in a minute");

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    Change, View,
+    HubChange, StatusScope,
     backend::Memory,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{Language, ToolStatus},
-    testing::{AssertOutcome, Step, TestClock, scripted},
+    testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -22,14 +22,14 @@ async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
 }
 
 /// A hub in which `next` waits for `base`.
-async fn hub_with_dependency(steps: Vec<Step>) -> ToolHub {
+async fn hub_with_dependency(steps: Vec<ScriptStep>) -> ToolHub {
     hub([scripted("base", []).0, scripted("next", steps).0.after("base")]).await
 }
 
 /// The word and the reason, asked in every way there is; they must agree.
 async fn status_in_all_views(hub: &ToolHub, tool: &str) -> (ToolStatus, String) {
     let (tenant, thread) = tenant_and_thread();
-    let view = View::Thread(&tenant, &thread);
+    let view = StatusScope::Thread(&tenant, &thread);
     let info = hub.tool_status(tool, view).await.unwrap();
     let all = hub.tool_statuses(view).await.unwrap();
     assert_eq!(all.iter().find(|one| *one.tool_name == *tool), Some(&info));
@@ -39,7 +39,7 @@ async fn status_in_all_views(hub: &ToolHub, tool: &str) -> (ToolStatus, String) 
     assert_eq!((offered, why.offered), (info.status == ToolStatus::Available, offered));
     let pinned = hub.offer(&tenant, &thread).await.unwrap();
     assert_eq!(pinned.tools().get(tool).is_some(), offered);
-    let line = hub.summary(&tenant, &thread, Language::English).await.unwrap();
+    let line = hub.status_summary(&tenant, &thread, Language::English).await.unwrap();
     assert_eq!(line.split_once(']').unwrap().0.contains(tool), offered, "{line}");
     let saved: Value = serde_json::from_str(&hub.serialize_tool_states(&tenant, &thread).await.unwrap()).unwrap();
     let state = saved["states"].as_array().unwrap().iter().find(|state| state["toolName"] == tool).unwrap().clone();
@@ -57,11 +57,11 @@ fn check(told: (ToolStatus, String), status: ToolStatus, reason: &str) {
 async fn in_a_thread_a_tool_that_waits_is_unavailable_until_its_dependencies_are_met() {
     let hub = hub_with_dependency(vec![]).await;
     check(status_in_all_views(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
-    let shared = hub.tool_status("next", View::Shared).await.unwrap();
+    let shared = hub.tool_status("next", StatusScope::Shared).await.unwrap();
     assert_eq!(shared.status, ToolStatus::Available, "evidence belongs to threads; for everybody no tool waits");
     hub.call("base", json!({})).thread("t1").await.assert_success();
     check(status_in_all_views(&hub, "next").await, ToolStatus::Available, "dependencies met");
-    let unknown = hub.tool_status("nxt", View::Shared).await.unwrap_err();
+    let unknown = hub.tool_status("nxt", StatusScope::Shared).await.unwrap_err();
     assert_eq!((unknown.kind, unknown.suggestions()), (ErrorKind::ToolNotFound, &["next".to_owned()][..]));
 }
 
@@ -69,12 +69,12 @@ async fn in_a_thread_a_tool_that_waits_is_unavailable_until_its_dependencies_are
 async fn a_tool_that_waits_and_is_broken_or_held_shows_the_worse_status() {
     let (tenant, thread) = tenant_and_thread();
     let hub = hub_with_dependency(vec![]).await;
-    let view = View::Thread(&tenant, &thread);
+    let view = StatusScope::Thread(&tenant, &thread);
     hub.set_tool_status("next", ToolStatus::Failed, None, None, view).await.unwrap();
     check(status_in_all_views(&hub, "next").await, ToolStatus::Failed, "set to failed by an operator");
-    hub.set_tool_status("next", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("next", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     check(status_in_all_views(&hub, "next").await, ToolStatus::Maintenance, "under maintenance");
-    hub.set_tool_status("next", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("next", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
     tokio::time::sleep(5 * MINUTE).await;
     check(status_in_all_views(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
     hub.call("base", json!({})).thread("t1").await.assert_success();
@@ -90,7 +90,7 @@ async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that
     }
     check(status_in_all_views(&hub, "last").await, ToolStatus::Unavailable, "others succeeded in the wrong order");
     let (tenant, thread) = tenant_and_thread();
-    let line = async |language| hub.summary(&tenant, &thread, language).await.unwrap();
+    let line = async |language| hub.status_summary(&tenant, &thread, language).await.unwrap();
     assert!(
         line(Language::English).await.ends_with(" [waiting: last (wrong order)]"),
         "{}",
@@ -107,7 +107,7 @@ async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that
 async fn the_last_moment_of_a_wait_is_told_in_whole_seconds() {
     let (tenant, thread) = tenant_and_thread();
     let hub = hub([scripted("sick", []).0]).await;
-    hub.set_tool_status("sick", ToolStatus::Failed, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("sick", ToolStatus::Failed, None, None, StatusScope::Shared).await.unwrap();
     for (left, told) in [(299_500, "300s"), (1_000, "1s"), (300, "1s")] {
         let waited = hub.explain("sick", &tenant, &thread).await.unwrap().changes_in.unwrap();
         tokio::time::sleep(waited - Duration::from_millis(left)).await;
@@ -136,18 +136,18 @@ async fn a_tool_that_only_waited_when_it_was_saved_is_not_locked_by_being_restor
 async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
     let (tenant, thread) = tenant_and_thread();
     let hub = hub_with_dependency(vec![]).await;
-    let asks = async |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).await.unwrap().should_rebind;
+    let asks = async |tool| hub.tool_status(tool, StatusScope::Thread(&tenant, &thread)).await.unwrap().should_rebind;
     let offer = hub.offer(&tenant, &thread).await.unwrap();
     assert!(!asks("base").await && !asks("next").await);
     hub.call("base", json!({})).thread("t1").await.assert_success();
     // Asked at once: nobody has compared the lists in the meantime.
     assert!(asks("next").await && !asks("base").await);
-    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     assert!(asks("base").await);
     let saved: Value = serde_json::from_str(&hub.serialize_tool_states(&tenant, &thread).await.unwrap()).unwrap();
     let marked = saved["states"].as_array().unwrap().iter().map(|state| state["shouldRebind"].clone());
     assert_eq!(marked.collect::<Vec<_>>(), [true, true]);
-    assert!(!hub.tool_status("base", View::Shared).await.unwrap().should_rebind, "a list is bound for a thread");
+    assert!(!hub.tool_status("base", StatusScope::Shared).await.unwrap().should_rebind, "a list is bound for a thread");
     drop(offer);
     assert!(!asks("base").await && !asks("next").await, "nobody holds a list any more");
 }
@@ -169,7 +169,7 @@ async fn what_succeeded_before_a_restart_is_known_after_it() {
     drop(first);
     let next = hub().await;
     let told = async |tool: &str, thread: &ThreadId| {
-        let info = next.tool_status(tool, View::Thread(&tenant, thread)).await.unwrap();
+        let info = next.tool_status(tool, StatusScope::Thread(&tenant, thread)).await.unwrap();
         (info.reason, info.last_success_time.map(|at| at.to_string()))
     };
     let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
@@ -178,15 +178,15 @@ async fn what_succeeded_before_a_restart_is_known_after_it() {
         assert_eq!(told(tool, &other).await, ("never run".into(), None), "{tool}");
     }
     assert_eq!(told("never", &thread).await, ("never run".into(), None));
-    let shared = next.tool_statuses(View::Shared).await.unwrap();
+    let shared = next.tool_statuses(StatusScope::Shared).await.unwrap();
     let reasons: Vec<&str> = shared.iter().map(|info| info.reason.as_str()).collect();
     assert_eq!(reasons, ["executed successfully", "never run", "executed successfully"]);
     let why = next.explain("pay", &tenant, &thread).await.unwrap();
     assert_eq!(why.last_success_time.map(|at| at.to_string()), noon);
     // A reset is not undone by looking once more.
-    next.reset_tool_status("pay", View::Thread(&tenant, &thread)).await.unwrap();
+    next.reset_tool_status("pay", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(told("pay", &thread).await, ("never run".into(), None));
-    let reset = next.reset_tool_status("pay", View::Shared).await.unwrap();
+    let reset = next.reset_tool_status("pay", StatusScope::Shared).await.unwrap();
     assert_eq!((reset.reason.as_str(), reset.last_success_time), ("never run", None));
 }
 
@@ -200,36 +200,36 @@ async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
     let (_, thread) = tenant_and_thread();
     let at = async |view| hub.tool_status("base", view).await.unwrap().last_success_time.map(|at| at.to_string());
     let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
-    assert_eq!(at(View::Thread(&tenant, &thread)).await, noon);
-    assert_eq!(at(View::Thread(&tenant, &other)).await, None, "it never ran there");
+    assert_eq!(at(StatusScope::Thread(&tenant, &thread)).await, noon);
+    assert_eq!(at(StatusScope::Thread(&tenant, &other)).await, None, "it never ran there");
     tokio::time::sleep(MINUTE).await;
     hub.call("base", json!({})).await.assert_success();
-    assert_eq!(at(View::Thread(&tenant, &thread)).await, noon);
-    assert_eq!(at(View::Shared).await, Some("2024-01-01T12:01:00.000Z".to_owned()));
-    assert_eq!(hub.tool_status("base", View::Shared).await.unwrap().reason, "executed successfully");
+    assert_eq!(at(StatusScope::Thread(&tenant, &thread)).await, noon);
+    assert_eq!(at(StatusScope::Shared).await, Some("2024-01-01T12:01:00.000Z".to_owned()));
+    assert_eq!(hub.tool_status("base", StatusScope::Shared).await.unwrap().reason, "executed successfully");
     hub.call("next", json!({})).thread("t1").await.assert_success();
     check(status_in_all_views(&hub, "next").await, ToolStatus::Available, "executed successfully");
 
-    hub.apply(Change::of_tools().put(scripted("base", []).0)).await.unwrap();
-    assert!(at(View::Shared).await.is_some(), "a reload forgets nothing");
-    hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.apply(HubChange::tools_only().put(scripted("base", []).0)).await.unwrap();
+    assert!(at(StatusScope::Shared).await.is_some(), "a reload forgets nothing");
+    hub.reset_tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "never run");
-    hub.reset_tool_status("base", View::Shared).await.unwrap();
-    assert_eq!(at(View::Shared).await, None);
-    hub.report_result("base", View::Thread(&tenant, &thread), Ok(())).await.unwrap();
-    assert!(at(View::Shared).await.is_some());
+    hub.reset_tool_status("base", StatusScope::Shared).await.unwrap();
+    assert_eq!(at(StatusScope::Shared).await, None);
+    hub.report_result("base", StatusScope::Thread(&tenant, &thread), Ok(())).await.unwrap();
+    assert!(at(StatusScope::Shared).await.is_some());
     check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "executed successfully");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_no_success_and_a_later_success_replaces_its_reason() {
-    let fail = Step::Fail(ToolError::new("my fault"));
-    let hub = hub([scripted("sick", [Step::Return(json!(1)), fail]).0]).await;
+    let fail = ScriptStep::Fail(ToolError::new("my fault"));
+    let hub = hub([scripted("sick", [ScriptStep::Return(json!(1)), fail]).0]).await;
     for (minute, reason) in [(0, "executed successfully"), (1, "the last call failed"), (2, "executed successfully")] {
         hub.call("sick", json!({})).thread("t1").await;
         check(status_in_all_views(&hub, "sick").await, ToolStatus::Available, reason);
         let (tenant, thread) = tenant_and_thread();
-        let info = hub.tool_status("sick", View::Thread(&tenant, &thread)).await.unwrap();
+        let info = hub.tool_status("sick", StatusScope::Thread(&tenant, &thread)).await.unwrap();
         let good = if minute == 1 { 0 } else { minute };
         assert_eq!(info.last_success_time.unwrap().to_string(), format!("2024-01-01T12:0{good}:00.000Z"));
         tokio::time::sleep(MINUTE).await;
@@ -247,19 +247,19 @@ async fn a_saved_success_is_restored_and_makes_no_record() {
     let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
     assert_eq!(restored.tools, [], "a plain success is not worth a record");
     check(status_in_all_views(&second, "base").await, ToolStatus::Available, "executed successfully");
-    assert_eq!(second.tool_status("base", View::Shared).await.unwrap().last_success_time, None);
+    assert_eq!(second.tool_status("base", StatusScope::Shared).await.unwrap().last_success_time, None);
 
     let older = r#"{"states": [{"toolName": "base", "status": "available", "consecutiveFailures": 0,
         "lastSuccessTime": "2024-01-01T11:00:00.000Z"}]}"#;
     let third = hub([scripted("base", []).0]).await;
     third.deserialize_tool_states(&tenant, &thread, older).await.unwrap();
-    let info = third.tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    let info = third.tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(info.last_success_time.unwrap().to_string(), "2024-01-01T11:00:00.000Z");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
-    let fail = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
+    let fail = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
     let hub = hub([scripted("sick", [fail(), fail(), fail()]).0]).await;
     for _ in 0..3 {
         hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::UpstreamError);
@@ -267,6 +267,6 @@ async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
     hub.unregister("sick").await.unwrap();
     hub.register(scripted("sick", []).0).unwrap();
     check(status_in_all_views(&hub, "sick").await, ToolStatus::Failed, "failed 3 times in a row");
-    hub.apply(Change::of_tools().put(scripted("sick", []).0)).await.unwrap();
+    hub.apply(HubChange::tools_only().put(scripted("sick", []).0)).await.unwrap();
     hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
 }

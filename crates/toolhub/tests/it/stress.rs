@@ -12,7 +12,7 @@ use std::{
 use futures_util::poll;
 use tokio_util::sync::CancellationToken;
 use toolhub::{
-    After, Before, BoxFuture, Change, Hook, HookedCall, HubBuilder, RateLimit, Retry,
+    AfterDecision, BeforeDecision, BoxFuture, Hook, HookedCall, HubBuilder, HubChange, RateLimit, Retry,
     ids::Tenant,
     prelude::*,
     status::StatusSettings,
@@ -31,10 +31,10 @@ const SLOTS: usize = 8;
 /// Looks twice at every call, and takes its time.
 struct SlowHook;
 impl Hook for SlowHook {
-    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
         Box::pin(async {
             tokio::task::yield_now().await;
-            Ok(Before::Say("looked at".into()))
+            Ok(BeforeDecision::AddNote("looked at".into()))
         })
     }
 
@@ -42,10 +42,10 @@ impl Hook for SlowHook {
         &'a self,
         _: &'a HookedCall<'a>,
         _: Result<&'a Value, &'a ToolError>,
-    ) -> BoxFuture<'a, Result<After, ToolError>> {
+    ) -> BoxFuture<'a, Result<AfterDecision, ToolError>> {
         Box::pin(async {
             tokio::task::yield_now().await;
-            Ok(After::Pass)
+            Ok(AfterDecision::Pass)
         })
     }
 }
@@ -87,7 +87,7 @@ fn builder() -> HubBuilder {
         .hook("*", SlowHook)
         .max_concurrency(2 * SLOTS)
         .status(StatusSettings { enabled: false, ..StatusSettings::default() })
-        .keep_calls(60 * SECOND)
+        .call_retention(60 * SECOND)
 }
 
 /// So many calls, some of them together, of which a third is dropped, a third cancelled and a third left alone, all at odd moments.
@@ -125,7 +125,7 @@ async fn run_stress(hub: &ToolHub, calls: usize, together: usize) {
             call.await;
         }
     }
-    wait_until(|| hub.running() == 0 && hub.queued() == 0).await;
+    wait_until(|| hub.running_calls() == 0 && hub.queued_calls() == 0).await;
 }
 
 #[test]
@@ -158,17 +158,17 @@ fn ten_thousand_calls_that_end_badly_leave_no_task_slot_queue_entry_or_memory() 
         // Every slot is free: as many as may can run at once, of each tool and in all.
         let all: Vec<_> = (0..2 * SLOTS).map(|_| hub.call("full", json!({})).start()).collect();
         wait_until(|| busy.running() == 2 * SLOTS).await;
-        assert_eq!(hub.queued(), 0);
+        assert_eq!(hub.queued_calls(), 0);
         busy.release(2 * SLOTS);
         for call in all {
             call.await.assert_success();
         }
         let successor = GatedTool::new();
         let tools = ["reads", "writes"].map(|name| successor.tool(name).max_concurrency(SLOTS));
-        hub.apply(tools.into_iter().fold(Change::of_tools(), Change::put)).await.unwrap();
+        hub.apply(tools.into_iter().fold(HubChange::tools_only(), HubChange::put)).await.unwrap();
         let all: Vec<_> = (0..2 * SLOTS).map(|n| hub.call(["reads", "writes"][n % 2], json!({})).start()).collect();
         wait_until(|| successor.running() == 2 * SLOTS).await;
-        assert_eq!(hub.queued(), 0, "the slots of each tool are free as well");
+        assert_eq!(hub.queued_calls(), 0, "the slots of each tool are free as well");
         successor.release(2 * SLOTS);
         for call in all {
             let outcome = call.await;
@@ -213,12 +213,12 @@ async fn on_several_threads_no_slot_is_given_twice_or_lost() {
         for call in calls {
             call.await.unwrap();
         }
-        assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0), "round {round}");
+        assert_eq!((hub.queued_calls(), hub.running_calls(), busy.running()), (0, 0, 0), "round {round}");
     }
     assert!(busy.max_running() <= 5, "{} ran at once", busy.max_running());
     let full = GatedTool::new();
     let tools = names.map(|name| full.tool(name).max_concurrency(2));
-    hub.apply(tools.into_iter().fold(Change::of_tools(), Change::put)).await.unwrap();
+    hub.apply(tools.into_iter().fold(HubChange::tools_only(), HubChange::put)).await.unwrap();
     let all: Vec<_> = (0..5).map(|n| hub.call(names[n % 3], json!({})).start()).collect();
     wait_until(|| full.running() == 5).await;
     full.release(5);

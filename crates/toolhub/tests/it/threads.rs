@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    HubBuilder, ThreadError, View,
+    HubBuilder, StatusScope, ThreadError,
     backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Scan, Scope, Table, Write},
     clock::{Clock, Timestamp},
     events::News,
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 use crate::{
@@ -155,7 +155,7 @@ async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
     tokio::time::sleep(13 * DAY).await;
     buy(&hub, "active").await;
     assert!(thread_exists(&hub, "idle").await);
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     tokio::time::sleep(2 * DAY).await;
     assert!(!thread_exists(&hub, "idle").await);
     assert_eq!(count_rows(&store, "idle").await, 0);
@@ -170,16 +170,16 @@ async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_so_wished() {
     let store: Arc<Memory> = Arc::default();
-    let (slow, script) = scripted("slow", [Step::Hang]);
+    let (slow, script) = scripted("slow", [ScriptStep::Hang]);
     let hub = shop_builder(&store)
-        .idle_threads(DAY)
+        .idle_thread_retention(DAY)
         .tool(slow.timeout(10 * DAY))
         .tool(tool("ask", add).approval_timeout(10 * DAY))
         .rule(Rule::ask("ask"))
         .build()
         .await
         .unwrap();
-    let asked = hub.call("ask", json!({"a": 1, "b": 2})).thread("asks").cannot_wait().await;
+    let asked = hub.call("ask", json!({"a": 1, "b": 2})).thread("asks").no_wait().await;
     asked.assert_error(ErrorKind::ApprovalRequired);
     let running = hub.call("slow", json!({})).thread("runs").start();
     buy(&hub, "ended").await;
@@ -199,7 +199,7 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
     {
         assert_eq!(thread_exists(&hub, thread).await, there, "{thread}");
     }
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
     assert_eq!(count_rows(&store, "answered").await, 0);
     assert!(hub.delete_thread(&default_tenant(), &id("agent")).await.unwrap(), "whoever deletes it means the run too");
     assert_eq!(count_rows(&store, "agent").await, 0);
@@ -209,7 +209,7 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
     tokio::time::sleep(8 * DAY).await;
     assert!(!thread_exists(&hub, "asks").await && !thread_exists(&hub, "runs").await);
 
-    let hub = shop_builder(&Arc::default()).idle_threads(None).build().await.unwrap();
+    let hub = shop_builder(&Arc::default()).idle_thread_retention(None).build().await.unwrap();
     buy(&hub, "t1").await;
     tokio::time::sleep(100 * DAY).await;
     assert!(thread_exists(&hub, "t1").await);
@@ -231,11 +231,11 @@ async fn activity_on_another_hub_keeps_a_thread() {
 #[tokio::test(start_paused = true)]
 async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
     let store: Arc<Memory> = Arc::default();
-    let fails = || Step::Fail(ToolError::new("no"));
-    let (flaky, _) = scripted("flaky", [fails(), fails(), fails(), Step::Hang, Step::Return(json!(1))]);
+    let fails = || ScriptStep::Fail(ToolError::new("no"));
+    let (flaky, _) = scripted("flaky", [fails(), fails(), fails(), ScriptStep::Hang, ScriptStep::Return(json!(1))]);
     let hub = shop_builder(&store).tool(flaky).build().await.unwrap();
     let elsewhere = shop_builder(&store).tool(scripted("flaky", []).0).build().await.unwrap();
-    let mut recorder = Recorder::of(&hub);
+    let mut recorder = EventRecorder::new(&hub);
     assert!(!hub.delete_thread(&default_tenant(), &id("t1")).await.unwrap(), "there is none");
     for _ in 0..250 {
         buy(&hub, "t1").await;
@@ -260,9 +260,9 @@ async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
     assert_eq!(count_rows(&store, "t1").await, 0, "nothing is written behind its back");
     assert_eq!(recorder.names().iter().filter(|name| **name == "thread.swept").count(), 2);
     assert_eq!(buy(&hub, "t1").await, json!(1));
-    let status = hub.tool_status("flaky", View::Thread(&default_tenant(), &id("t1"))).await.unwrap();
+    let status = hub.tool_status("flaky", StatusScope::Thread(&default_tenant(), &id("t1"))).await.unwrap();
     assert_eq!(status.consecutive_failures, 0, "what was held against a tool there is forgotten");
-    let status = elsewhere.tool_status("flaky", View::Thread(&default_tenant(), &id("t1"))).await.unwrap();
+    let status = elsewhere.tool_status("flaky", StatusScope::Thread(&default_tenant(), &id("t1"))).await.unwrap();
     assert_eq!(status.consecutive_failures, 0, "on every hub");
     hub.call("flaky", json!({})).thread("t1").await.assert_success();
 }
@@ -288,11 +288,11 @@ async fn a_store_that_is_away_for_a_while_learns_of_the_threads_later() {
 async fn a_thread_is_not_deleted_under_a_call_that_runs_on_another_hub() {
     let store: Arc<Memory> = Arc::default();
     let here = shop_builder(&store).build().await.unwrap();
-    let (slow, script) = scripted("slow", [Step::Wait(MINUTE), Step::Return(json!("done"))]);
+    let (slow, script) = scripted("slow", [ScriptStep::Wait(MINUTE), ScriptStep::Return(json!("done"))]);
     let there = shop_builder(&store).tool(slow.timeout(10 * MINUTE)).build().await.unwrap();
     let running = there.call("slow", json!({})).thread("t1").start();
     tokio::time::sleep(MINUTE / 6).await;
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
     assert_eq!(here.delete_thread(&default_tenant(), &id("t1")).await, Err(ThreadError::Busy(id("t1"))));
     let ended = running.await;
     ended.assert_success();

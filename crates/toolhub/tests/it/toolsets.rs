@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use toolhub::{
-    Change, Offer, Policy, Toolset, View,
+    HubChange, Offer, Policy, StatusScope, Toolset,
     events::News,
     prelude::*,
     status::{Language, StatusSettings, ToolStatus},
-    testing::{AssertOutcome, Recorder, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, TestClock, scripted},
 };
 
 fn default_tenant() -> Tenant {
@@ -31,13 +31,13 @@ async fn hub(status: StatusSettings) -> ToolHub {
 #[tokio::test(start_paused = true)]
 async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
     let hub = hub(StatusSettings::default()).await;
-    let files = Toolset::of(["fs__*", "clock"]).unwrap();
+    let files = Toolset::from_patterns(["fs__*", "clock"]).unwrap();
     let offer = async |toolset: &Toolset| names(&hub.offer_of(&default_tenant(), &t1(), toolset).await.unwrap());
     assert_eq!(offer(&files).await, ["clock", "fs__read", "fs__write"]);
-    assert_eq!(offer(&Toolset::of(["f*d"]).unwrap()).await, ["fs__read"]);
-    assert!(offer(&Toolset::of(Vec::<String>::new()).unwrap()).await.is_empty());
+    assert_eq!(offer(&Toolset::from_patterns(["f*d"]).unwrap()).await, ["fs__read"]);
+    assert!(offer(&Toolset::from_patterns(Vec::<String>::new()).unwrap()).await.is_empty());
     assert_eq!(offer(&Toolset::all()).await, names(&hub.offer(&default_tenant(), &t1()).await.unwrap()));
-    assert!(Toolset::of([""]).is_err());
+    assert!(Toolset::from_patterns([""]).is_err());
     let line = hub.summary_of(&default_tenant(), &t1(), &files, Language::English).await.unwrap();
     let expected =
         "tools 4 (available 3, failed 0, roots 3): [clock, fs__read, fs__write] [waiting: fs__late ← fs__write]";
@@ -46,7 +46,7 @@ async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
     assert_eq!((names(&both), line.as_str()), (offer(&files).await, expected));
     // What is not on the list cannot be called among it, and evidence counts all the same.
     let bound = hub.offer_of(&default_tenant(), &t1(), &files).await.unwrap();
-    let call = |tool: &str| hub.call(tool, json!({})).thread("t1").among(bound.tools());
+    let call = |tool: &str| hub.call(tool, json!({})).thread("t1").from_offer(bound.tools());
     call("pay").await.assert_error(ErrorKind::ToolNotFound);
     call("fs__write").await.assert_success();
     assert_eq!(offer(&files).await, ["clock", "fs__late", "fs__read", "fs__write"]);
@@ -58,16 +58,16 @@ async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
     let hub = hub(StatusSettings::default()).await;
-    let toolset = Toolset::of(["fs__*"]).unwrap();
+    let toolset = Toolset::from_patterns(["fs__*"]).unwrap();
     let offer = hub.offer_of(&default_tenant(), &t1(), &toolset).await.unwrap();
-    let mut recorder = Recorder::of(&hub);
-    let set = |tool, status| hub.set_tool_status(tool, status, None, None, View::Shared);
+    let mut recorder = EventRecorder::new(&hub);
+    let set = |tool, status| hub.set_tool_status(tool, status, None, None, StatusScope::Shared);
     set("pay", ToolStatus::Maintenance).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(!recorder.names().contains(&"tool.rebind.required"));
     assert!(!hub.should_rebind(&offer).await.unwrap());
     let status =
-        async |tool| hub.tool_status(tool, View::Thread(&default_tenant(), &t1())).await.unwrap().should_rebind;
+        async |tool| hub.tool_status(tool, StatusScope::Thread(&default_tenant(), &t1())).await.unwrap().should_rebind;
     assert!(!status("pay").await && !status("clock").await, "nobody holds a list that they belong on");
     set("fs__read", ToolStatus::Maintenance).await.unwrap();
     assert!(hub.should_rebind(&offer).await.unwrap());
@@ -86,10 +86,10 @@ async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
 #[tokio::test(start_paused = true)]
 async fn without_auto_rebind_each_toolset_of_a_thread_keeps_its_own_list() {
     let hub = hub(StatusSettings { auto_rebind: false, ..StatusSettings::default() }).await;
-    let (files, all) = (Toolset::of(["fs__*"]).unwrap(), Toolset::all());
+    let (files, all) = (Toolset::from_patterns(["fs__*"]).unwrap(), Toolset::all());
     let of = async |toolset: &Toolset| hub.offer_of(&default_tenant(), &t1(), toolset).await.unwrap();
     let (some, every) = (of(&files).await, of(&all).await);
-    hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     assert_eq!(names(&of(&files).await), ["fs__read", "fs__write"]);
     assert_eq!(names(&of(&all).await), names(&every));
     assert_eq!(names(&hub.rebind_of(&default_tenant(), &t1(), &files).await.unwrap()), ["fs__write"]);
@@ -100,26 +100,28 @@ async fn without_auto_rebind_each_toolset_of_a_thread_keeps_its_own_list() {
 #[tokio::test(start_paused = true)]
 async fn a_model_is_shown_another_list_only_where_something_has_changed() {
     let hub = hub(StatusSettings::default()).await;
-    let files = Toolset::of(["fs__*"]).unwrap();
+    let files = Toolset::from_patterns(["fs__*"]).unwrap();
     let of = async || hub.offer_of(&default_tenant(), &t1(), &files).await.unwrap();
     let shown = |offer: &Offer| serde_json::to_string(&offer.export(Format::OpenAi)).unwrap();
     let first = of().await;
     // Nothing that happens elsewhere changes what is shown.
-    hub.set_tool_status("pay", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("pay", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     hub.register(scripted("another", []).0).unwrap();
     hub.call("fs__read", json!({})).thread("t1").await.assert_success();
     let tighter = Policy { timeout: Some(Duration::from_secs(1)), ..Policy::default() };
-    hub.apply(Change::new().policy("fs__*", tighter)).await.unwrap();
+    hub.apply(HubChange::replacing_policies().policy("fs__*", tighter)).await.unwrap();
     let second = of().await;
-    assert!(first.is_same(&second) && second.is_same(&first));
+    assert!(first.has_same_definitions(&second) && second.has_same_definitions(&first));
     assert_eq!(shown(&first), shown(&second));
     // A tool that goes, one that comes, and one that describes itself in other words.
-    hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     let less = of().await;
-    assert!(!less.is_same(&second));
-    hub.set_tool_status("fs__read", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    assert!(!less.has_same_definitions(&second));
+    hub.set_tool_status("fs__read", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
     let back = of().await;
-    assert!(back.is_same(&first) && shown(&back) == shown(&first));
-    hub.apply(Change::new().put(scripted("fs__read", []).0.description("In other words."))).await.unwrap();
-    assert!(!of().await.is_same(&first));
+    assert!(back.has_same_definitions(&first) && shown(&back) == shown(&first));
+    hub.apply(HubChange::replacing_policies().put(scripted("fs__read", []).0.description("In other words.")))
+        .await
+        .unwrap();
+    assert!(!of().await.has_same_definitions(&first));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolhub::{
-    Answer, ApprovalOutcome, Reached, TraceContext,
+    Answer, ApprovalOutcome, CallReceipt, TraceContext,
     backend::Memory,
     prelude::*,
     testing::{AssertOutcome, scripted},
@@ -38,7 +38,9 @@ async fn the_tool_the_outcome_and_the_record_know_the_trace() {
     }
     let refused = hub.call("nobody", json!({})).trace(trace()).await;
     assert_eq!(refused.trace_id, id);
-    let Reached::Waiting { call, approval, .. } = hub.call("asks", json!({})).trace(trace()).until_asked().await else {
+    let CallReceipt::AwaitingApproval { call, approval, .. } =
+        hub.call("asks", json!({})).trace(trace()).until_approval().await
+    else {
         panic!("nobody is asked")
     };
     assert_eq!(hub.call_record(&tenant, call).await.unwrap().unwrap().trace_id, id);

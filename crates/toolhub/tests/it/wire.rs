@@ -4,15 +4,16 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use toolhub::{
-    Answer, Approval, ApprovalOutcome, CallPage, CallQuery, CallRecord, Change, Changed, ContextFilter, ContextInfo,
-    ContextPage, Definition, Explanation, Grant, HistoryEntry, InstanceInfo, JournalStats, OnExcess, RateScope,
-    RecentStats, Restored, StateEntry, StateStats, StateVersion, ThreadInfo, ToolStats, ToolStatusInfo, View,
+    Answer, Approval, ApprovalOutcome, CallPage, CallQuery, CallRecord, ChangeSummary, ContextFilter, ContextInfo,
+    ContextPage, Definition, Explanation, Grant, HistoryEntry, HubChange, InstanceInfo, JournalStats, OnExcess,
+    RateScope, RecentStats, Restored, StateEntry, StateStats, StateVersion, StatusScope, ThreadInfo, ToolStats,
+    ToolStatusInfo,
     backend::Memory,
     events::{Event, EventPage, MessageCall, News},
     ids::{CallId, RunId},
     prelude::*,
     status::{FailureWindow, StatusSettings, ToolStatus},
-    testing::{AssertOutcome, Recorder, Step, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, scripted},
 };
 
 /// The schema of what is written, with every object closed: a member it does not name is wrong.
@@ -81,7 +82,7 @@ impl Instance for NoopInstance {
 }
 
 async fn hub() -> ToolHub {
-    let sick = scripted("sick", vec![Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500")); 3]).0;
+    let sick = scripted("sick", vec![ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500")); 3]).0;
     let rate = RateLimit {
         scope: RateScope::Thread,
         on_excess: OnExcess::Wait { at_most: Duration::from_secs(1) },
@@ -121,7 +122,7 @@ async fn calls_their_ends_and_their_questions_are_as_their_schemas_say() {
         call("long", json!({"word": "much text"})).await,
         call("cuont", json!({})).await,
         call("sick", json!({})).await,
-        call("ask", json!({})).cannot_wait().await,
+        call("ask", json!({})).no_wait().await,
         hub.call("late", json!({})).thread("t2").await,
         hub.call("line", json!({})).thread("t1").await,
     ];
@@ -132,8 +133,8 @@ async fn calls_their_ends_and_their_questions_are_as_their_schemas_say() {
         let read: CallError = serde_json::from_value(serde_json::to_value(error).unwrap()).unwrap();
         assert_eq!(read, *error);
     }
-    let asks = hub.call("ask", json!({"sum": 5})).thread("t1").until_asked().await;
-    let toolhub::Reached::Waiting { call, approval, .. } = asks else { panic!("nobody is asked") };
+    let asks = hub.call("ask", json!({"sum": 5})).thread("t1").until_approval().await;
+    let toolhub::CallReceipt::AwaitingApproval { call, approval, .. } = asks else { panic!("nobody is asked") };
     let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
     check::<CallRecord>(&record);
     check::<Approval>(&hub.approval(&tenant, approval).await.unwrap().unwrap());
@@ -157,12 +158,14 @@ async fn tools_and_what_is_known_of_them_are_as_their_schemas_say() {
     for _ in 0..3 {
         hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::UpstreamError);
     }
-    hub.set_tool_status("count", ToolStatus::Maintenance, Some("paint".into()), None, View::Shared).await.unwrap();
-    for tool in hub.list(&Filter::default()) {
+    hub.set_tool_status("count", ToolStatus::Maintenance, Some("paint".into()), None, StatusScope::Shared)
+        .await
+        .unwrap();
+    for tool in hub.list(&ToolFilter::default()) {
         check::<Definition>(&tool.definition);
         check(tool.limits());
         check::<Explanation>(&hub.explain(&tool.definition.name, &tenant, &thread).await.unwrap());
-        check::<ToolStatusInfo>(&hub.tool_status(&tool.definition.name, View::Shared).await.unwrap());
+        check::<ToolStatusInfo>(&hub.tool_status(&tool.definition.name, StatusScope::Shared).await.unwrap());
         check::<ToolStats>(&hub.tool_stats(&tool.definition.name).unwrap());
         let hour = Duration::from_secs(3600);
         check::<RecentStats>(&hub.recent_stats(&tool.definition.name, hour).await.unwrap().unwrap());
@@ -170,7 +173,7 @@ async fn tools_and_what_is_known_of_them_are_as_their_schemas_say() {
     check(&Rule::ask("a*").when("/sum", "^9").because("much"));
     check(&StatusSettings::default());
     check::<Restored>(&hub.deserialize_tool_states(&tenant, &thread, "nonsense").await.unwrap());
-    let changed: Changed = hub.apply(Change::new().remove("sick")).await.unwrap();
+    let changed: ChangeSummary = hub.apply(HubChange::replacing_policies().remove("sick")).await.unwrap();
     check(&changed);
 }
 
@@ -205,15 +208,15 @@ async fn what_tools_remember_is_as_its_schemas_say() {
 #[tokio::test]
 async fn events_are_as_their_schema_says() {
     let hub = hub().await;
-    let mut events = Recorder::of(&hub);
+    let mut events = EventRecorder::new(&hub);
     let tenant = Tenant::default();
     for tool in ["count", "sick", "sick", "sick", "line", "nobody"] {
         hub.call(tool, json!({})).thread("t1").await;
     }
-    hub.call("ask", json!({})).cannot_wait().await;
+    hub.call("ask", json!({})).no_wait().await;
     assert!(!hub.export(Format::Mcp).is_empty());
-    let changed = hub.apply(Change::new().remove("sick").put(scripted("new", []).0)).await.unwrap();
-    hub.tell_reloaded(&changed, vec!["server.port".into()]);
+    let changed = hub.apply(HubChange::replacing_policies().remove("sick").put(scripted("new", []).0)).await.unwrap();
+    hub.emit_config_reloaded(&changed, vec!["server.port".into()]);
     let t1 = ThreadId::new("t1").unwrap();
     let (run_id, id) = (RunId::mint(hub.now()), CallId::mint(hub.now()));
     for news in [
@@ -230,10 +233,10 @@ async fn events_are_as_their_schema_says() {
         News::RunCompleted { run_id, status: "cancelled".into(), steps: 2, stop: None },
         News::RunFailed { run_id, steps: 1, code: "model_unreachable".into(), message: "no answer".into() },
     ] {
-        hub.announce(&tenant, &t1, news);
+        hub.publish(&tenant, &t1, news);
     }
     hub.call("count", json!({})).thread("t1").run(run_id).await;
-    hub.call("ask", json!({})).run(run_id).cannot_wait().await;
+    hub.call("ask", json!({})).run(run_id).no_wait().await;
     hub.delete_thread(&tenant, &t1).await.unwrap();
     hub.clear().await;
     let told: Vec<Arc<Event>> = events.events().to_vec();

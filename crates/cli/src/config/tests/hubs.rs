@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use toolhub::{BusinessStateConfig, Filter, StateManagerConfig, prelude::*};
+use toolhub::{BusinessStateConfig, StateManagerConfig, ToolFilter, prelude::*};
 
 use super::{
     super::{StoreHandle, init::Starter, schema, show},
@@ -42,7 +42,7 @@ async fn a_tool_is_what_its_section_says() {
     let config = load_config(text);
     let hub =
         config.hub_builder(&StoreHandle::Memory(Arc::new(toolhub::backend::Memory::new()))).build().await.unwrap();
-    let tools = hub.list(&Filter::default());
+    let tools = hub.list(&ToolFilter::default());
     let [jot, time] = tools.as_slice() else { panic!("{} tools", tools.len()) };
     let definition = &time.definition;
     assert_eq!(

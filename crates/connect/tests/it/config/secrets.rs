@@ -43,7 +43,7 @@ async fn a_secret_comes_from_a_variable_a_file_or_the_text_and_is_in_no_text_of_
         assert_eq!((seen.header("x-key"), seen.header("x-session")), (CANARY, CANARY));
         let said = |key: &KeyPath| [KeyPath::of(["url"])].contains(key);
         let plan = factory.plan("it", &config, &KeyPath::default(), &mut Diagnostics::new(&SecretEnv, &said)).unwrap();
-        let definition = format!("{:?}", hub.list(&toolhub_core::Filter::default())[0].definition);
+        let definition = format!("{:?}", hub.list(&toolhub_core::ToolFilter::default())[0].definition);
         let written = serde_json::to_string(&config).unwrap();
         for text in [format!("{config:?}"), format!("{plan:#?}"), definition, written, format!("{outcome:?}")] {
             assert!(!["canary", "4711", "0815"].iter().any(|part| text.contains(part)), "{text}");

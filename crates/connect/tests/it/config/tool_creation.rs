@@ -7,7 +7,7 @@ use toolhub_connect::{
     command::Guard,
     config::{ConfigEnv, Diagnostics, KeyPath, ProcessEnv, ToolConfig, ToolFactory, create_tool},
 };
-use toolhub_core::{ErrorKind, Filter, Kind};
+use toolhub_core::{ErrorKind, Kind, ToolFilter};
 use toolhub_testkit::TempFolder;
 
 use super::{factory, hub, parse_config};
@@ -43,7 +43,7 @@ async fn a_request_is_made_of_json() {
     );
     let seen = server.single_request();
     assert_eq!((seen.header("authorization"), seen.header("x-from")), ("Bearer a-token-in-the-config", "toolhub"));
-    let tools = hub.list(&Filter::default());
+    let tools = hub.list(&ToolFilter::default());
     let (definition, limits) = (&tools[0].definition, tools[0].limits());
     assert_eq!((&definition.kind, definition.description.as_str()), (&Kind::Rest, "The weather in a city."));
     assert!(definition.annotations.read_only, "a GET is, where nothing else is said");

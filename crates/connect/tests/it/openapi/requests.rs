@@ -337,7 +337,7 @@ async fn imported_tools_ask_before_they_change_anything_unless_trusted() {
     let hub = hub(&imported).await;
     assert_eq!(hub.call("read", json!({})).await.status, Status::Success);
     recorder.take_request();
-    let refused = hub.call("write", json!({})).cannot_wait().await;
+    let refused = hub.call("write", json!({})).no_wait().await;
     assert_eq!(refused.error_kind(), Some(ErrorKind::ApprovalRequired), "{}", refused.model_text());
     assert!(recorder.requests.lock().unwrap().is_empty());
 }

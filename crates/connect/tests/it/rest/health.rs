@@ -10,7 +10,9 @@ use std::{
 
 use serde_json::json;
 use toolhub_connect::rest::{Auth, Rest, Secret};
-use toolhub_core::{ConnectionStateConfig, ErrorKind, ToolHub, View, status::ToolStatus, testing::AssertOutcome};
+use toolhub_core::{
+    ConnectionStateConfig, ErrorKind, StatusScope, ToolHub, status::ToolStatus, testing::AssertOutcome,
+};
 
 use super::support::{Server, allow_local, any_object_schema, http_response, json_ok, wait_until};
 
@@ -18,7 +20,7 @@ fn no_retry_config() -> ConnectionStateConfig {
     ConnectionStateConfig { retry_attempts: 1, ..Default::default() }
 }
 
-async fn tool_status(hub: &ToolHub, view: View<'_>) -> ToolStatus {
+async fn tool_status(hub: &ToolHub, view: StatusScope<'_>) -> ToolStatus {
     hub.tool_status("it", view).await.unwrap().status
 }
 
@@ -39,16 +41,16 @@ async fn a_service_that_dies_withholds_its_tool_from_all_threads_and_health_brin
     for thread in ["t1", "t2", "t3"] {
         hub.call("it", json!({})).thread(thread).await.assert_error(ErrorKind::UpstreamError);
     }
-    assert_eq!(tool_status(&hub, View::Shared).await, ToolStatus::Failed);
+    assert_eq!(tool_status(&hub, StatusScope::Shared).await, ToolStatus::Failed);
     hub.call("it", json!({})).thread("t4").await.assert_error(ErrorKind::ToolFailedStatus);
     let health = || server.requests().iter().filter(|seen| seen.target.starts_with("/health")).count();
     assert_eq!(health(), 0);
     advance_time(Duration::from_secs(11)).await;
     wait_until(|| health() == 1).await;
-    assert_eq!(tool_status(&hub, View::Shared).await, ToolStatus::Failed);
+    assert_eq!(tool_status(&hub, StatusScope::Shared).await, ToolStatus::Failed);
     well.store(true, Ordering::Relaxed);
     // The second question comes twenty seconds after the first was answered.
-    while tool_status(&hub, View::Shared).await == ToolStatus::Failed {
+    while tool_status(&hub, StatusScope::Shared).await == ToolStatus::Failed {
         advance_time(Duration::from_secs(21)).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -82,7 +84,7 @@ async fn a_service_that_nobody_answers_at_is_everybodys_trouble() {
         for _ in 0..3 {
             hub.call("it", json!({})).thread("t1").await.assert_error(kind);
         }
-        assert_eq!(tool_status(&hub, View::Shared).await, ToolStatus::Failed, "{kind}");
+        assert_eq!(tool_status(&hub, StatusScope::Shared).await, ToolStatus::Failed, "{kind}");
         hub.call("it", json!({})).thread("t2").await.assert_error(ErrorKind::ToolFailedStatus);
     }
 }
@@ -98,7 +100,7 @@ async fn a_service_that_says_no_is_well() {
     for _ in 0..10 {
         hub.call("it", json!({})).thread("t1").await.assert_error(ErrorKind::ToolRefused);
     }
-    assert_eq!(tool_status(&hub, View::Shared).await, ToolStatus::Available);
+    assert_eq!(tool_status(&hub, StatusScope::Shared).await, ToolStatus::Available);
 }
 
 #[tokio::test]

@@ -10,19 +10,19 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn asker(thread: &str, caller: &str) -> Asker<'static> {
+fn subject(thread: &str, caller: &str) -> Subject<'static> {
     let thread = (!thread.is_empty()).then(|| &*Box::leak(Box::new(ThreadId::new(thread).unwrap())));
     let (tenant, caller) = (Tenant::default(), Caller::new(caller).unwrap());
-    Asker { tenant: Box::leak(Box::new(tenant)), thread, caller: Box::leak(Box::new(caller)) }
+    Subject { tenant: Box::leak(Box::new(tenant)), thread, caller: Box::leak(Box::new(caller)) }
 }
 
-fn anybody() -> Asker<'static> {
-    asker("t", "c")
+fn any_subject() -> Subject<'static> {
+    subject("t", "c")
 }
 
 /// How many pass at once.
-fn pass(limiter: &Limiter, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> usize {
-    (0..1_000).take_while(|_| limiter.take(limits, who, now).is_ok_and(|token| token.wait.is_zero())).count()
+fn count_passed(limiter: &Limiter, limits: &[RateLimit], who: Subject<'_>, now: Instant) -> usize {
+    (0..1_000).take_while(|_| limiter.reserve(limits, who, now).is_ok_and(|token| token.wait.is_zero())).count()
 }
 
 #[test]
@@ -36,12 +36,12 @@ fn a_burst_passes_at_once_and_then_calls_come_evenly() {
     ];
     for (limit, burst, interval) in cases {
         let (limiter, limits, start) = (Limiter::default(), [limit], Instant::now());
-        assert_eq!(pass(&limiter, &limits, anybody(), start), burst, "{limits:?}");
-        assert_eq!(pass(&limiter, &limits, anybody(), start + interval - NANO), 0, "{limits:?}");
-        assert_eq!(pass(&limiter, &limits, anybody(), start + interval), 1, "{limits:?}");
-        assert_eq!(pass(&limiter, &limits, anybody(), start + interval * 3), 2.min(burst), "{limits:?}");
+        assert_eq!(count_passed(&limiter, &limits, any_subject(), start), burst, "{limits:?}");
+        assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval - NANO), 0, "{limits:?}");
+        assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval), 1, "{limits:?}");
+        assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval * 3), 2.min(burst), "{limits:?}");
         // However long nobody came, no more than a burst has gathered.
-        assert_eq!(pass(&limiter, &limits, anybody(), start + interval * 1_000), burst, "{limits:?}");
+        assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval * 1_000), burst, "{limits:?}");
     }
 }
 
@@ -56,11 +56,11 @@ fn a_refusal_says_to_the_nanosecond_when_to_come_again() {
     ] {
         let (limiter, mut now) = (Limiter::default(), Instant::now());
         for _ in 0..20 {
-            let Err(excess) = limiter.take(&limits, anybody(), now) else { continue };
-            let early = limiter.take(&limits, anybody(), now + excess.retry_after - NANO);
-            assert_eq!(early.unwrap_err(), Excess { retry_after: NANO, ..excess }, "{limits:?}");
+            let Err(excess) = limiter.reserve(&limits, any_subject(), now) else { continue };
+            let early = limiter.reserve(&limits, any_subject(), now + excess.retry_after - NANO);
+            assert_eq!(early.unwrap_err(), RateExceeded { retry_after: NANO, ..excess }, "{limits:?}");
             now += excess.retry_after;
-            let token = limiter.take(&limits, anybody(), now).unwrap();
+            let token = limiter.reserve(&limits, any_subject(), now).unwrap();
             assert!(token.wait <= limits.iter().map(RateLimit::patience).max().unwrap());
         }
     }
@@ -70,21 +70,21 @@ fn a_refusal_says_to_the_nanosecond_when_to_come_again() {
 fn a_refusal_by_one_limit_takes_nothing_from_the_others() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10), RateLimit::per_minute(2).each_thread()];
-    assert_eq!(pass(&limiter, &limits, asker("a", "c"), now), 2);
+    assert_eq!(count_passed(&limiter, &limits, subject("a", "c"), now), 2);
     for _ in 0..50 {
-        assert_eq!(limiter.take(&limits, asker("a", "c"), now).unwrap_err().limit, 1);
+        assert_eq!(limiter.reserve(&limits, subject("a", "c"), now).unwrap_err().limit_index, 1);
     }
-    assert_eq!(limiter.left(&limits, asker("b", "c"), now)[0].remaining, 8);
-    assert_eq!(pass(&limiter, &limits, asker("b", "c"), now), 2);
-    assert_eq!(pass(&limiter, &limits, asker("c", "c"), now), 2);
+    assert_eq!(limiter.quotas(&limits, subject("b", "c"), now)[0].remaining, 8);
+    assert_eq!(count_passed(&limiter, &limits, subject("b", "c"), now), 2);
+    assert_eq!(count_passed(&limiter, &limits, subject("c", "c"), now), 2);
 }
 
 #[test]
 fn each_scope_has_its_own_parties() {
     let now = Instant::now();
-    let other = Asker { tenant: &Tenant::new("other").unwrap(), ..asker("a", "k") };
+    let other = Subject { tenant: &Tenant::new("other").unwrap(), ..subject("a", "k") };
     // Who asks one after the other, and who of them still passes where each party has one call.
-    let askers = [asker("a", "k"), asker("a", "l"), asker("b", "k"), asker("", "k"), asker("", "l"), other];
+    let askers = [subject("a", "k"), subject("a", "l"), subject("b", "k"), subject("", "k"), subject("", "l"), other];
     let cases = [
         (RateLimit::per_hour(1), [true, false, false, false, false, false]),
         (RateLimit::per_hour(1).each_thread(), [true, false, true, true, false, true]),
@@ -92,7 +92,7 @@ fn each_scope_has_its_own_parties() {
     ];
     for (limit, expected) in cases {
         let (limiter, limits) = (Limiter::default(), [limit]);
-        let passed = askers.map(|who| limiter.take(&limits, who, now).is_ok());
+        let passed = askers.map(|who| limiter.reserve(&limits, who, now).is_ok());
         assert_eq!(passed, expected, "{limits:?}");
     }
 }
@@ -102,10 +102,10 @@ fn those_who_wait_line_up_one_after_another_and_only_so_many() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(2).wait(ms(300))];
     let waits: Vec<_> =
-        std::iter::from_fn(|| limiter.take(&limits, anybody(), now).ok()).map(|token| token.wait).collect();
+        std::iter::from_fn(|| limiter.reserve(&limits, any_subject(), now).ok()).map(|token| token.wait).collect();
     assert_eq!(waits, [ms(0), ms(0), ms(100), ms(200), ms(300)]);
-    assert_eq!(limiter.take(&limits, anybody(), now).unwrap_err().retry_after, ms(100));
-    assert_eq!(limiter.take(&limits, anybody(), now + ms(150)).unwrap().wait, ms(250));
+    assert_eq!(limiter.reserve(&limits, any_subject(), now).unwrap_err().retry_after, ms(100));
+    assert_eq!(limiter.reserve(&limits, any_subject(), now + ms(150)).unwrap().wait, ms(250));
 }
 
 #[test]
@@ -113,38 +113,41 @@ fn a_turn_given_back_can_be_taken_again() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_hour(2), RateLimit::per_hour(2).burst(1).each_thread()];
     for _ in 0..10 {
-        let token = limiter.take(&limits, anybody(), now).unwrap();
-        limiter.give_back(token.token);
+        let token = limiter.reserve(&limits, any_subject(), now).unwrap();
+        limiter.refund(token.permit);
     }
-    assert_eq!(limiter.left(&limits, anybody(), now).iter().map(|left| left.remaining).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(
+        limiter.quotas(&limits, any_subject(), now).iter().map(|left| left.remaining).collect::<Vec<_>>(),
+        [2, 1]
+    );
 
-    let tokens = ["a", "b"].map(|thread| limiter.take(&limits, asker(thread, "c"), now).unwrap());
-    assert!(limiter.take(&limits, asker("c", "c"), now).is_err());
+    let tokens = ["a", "b"].map(|thread| limiter.reserve(&limits, subject(thread, "c"), now).unwrap());
+    assert!(limiter.reserve(&limits, subject("c", "c"), now).is_err());
     for token in tokens.into_iter().rev() {
-        limiter.give_back(token.token);
+        limiter.refund(token.permit);
     }
-    assert_eq!(limiter.left(&limits, asker("a", "c"), now)[0].remaining, 2);
+    assert_eq!(limiter.quotas(&limits, subject("a", "c"), now)[0].remaining, 2);
 }
 
 #[test]
 fn turns_that_are_all_given_back_come_back_in_whatever_order() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_minute(10), RateLimit::per_minute(20), RateLimit::per_minute(10)];
-    let left = || limiter.left(&limits, anybody(), now).iter().map(|left| left.remaining).collect::<Vec<_>>();
+    let left = || limiter.quotas(&limits, any_subject(), now).iter().map(|left| left.remaining).collect::<Vec<_>>();
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
-        let mut tokens = [0; 4].map(|_| Some(limiter.take(&limits, anybody(), now).unwrap()));
+        let mut tokens = [0; 4].map(|_| Some(limiter.reserve(&limits, any_subject(), now).unwrap()));
         assert_eq!(left(), [6, 16, 6]);
         for at in order {
-            limiter.give_back(tokens[at].take().unwrap().token);
+            limiter.refund(tokens[at].take().unwrap().permit);
         }
         assert_eq!(left(), [10, 20, 10], "{order:?}");
     }
     // One that stays keeps what was before it.
-    let [first, stays, last] = [0; 3].map(|_| limiter.take(&limits, anybody(), now).unwrap());
-    limiter.give_back(first.token);
-    limiter.give_back(last.token);
+    let [first, stays, last] = [0; 3].map(|_| limiter.reserve(&limits, any_subject(), now).unwrap());
+    limiter.refund(first.permit);
+    limiter.refund(last.permit);
     assert_eq!(left(), [8, 18, 8]);
-    limiter.give_back(stays.token);
+    limiter.refund(stays.permit);
     assert_eq!(left(), [10, 20, 10]);
 }
 
@@ -152,28 +155,28 @@ fn turns_that_are_all_given_back_come_back_in_whatever_order() {
 fn a_turn_that_others_came_after_is_not_sold_twice() {
     let (limiter, start) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(2)];
-    let token = limiter.take(&limits, anybody(), start).unwrap();
+    let token = limiter.reserve(&limits, any_subject(), start).unwrap();
     // By now the first is paid back, so that undoing it would be a third call at this moment.
     let now = start + ms(100);
-    assert!(limiter.take(&limits, anybody(), now).is_ok());
-    limiter.give_back(token.token);
-    assert_eq!(pass(&limiter, &limits, anybody(), now), 1);
+    assert!(limiter.reserve(&limits, any_subject(), now).is_ok());
+    limiter.refund(token.permit);
+    assert_eq!(count_passed(&limiter, &limits, any_subject(), now), 1);
 }
 
 #[test]
 fn what_was_used_is_remembered_when_the_limits_change() {
     let (limiter, now) = (Limiter::default(), Instant::now());
-    assert_eq!(pass(&limiter, &[RateLimit::per_minute(10)], anybody(), now), 10);
+    assert_eq!(count_passed(&limiter, &[RateLimit::per_minute(10)], any_subject(), now), 10);
     // More in the same period: what is new is allowed, what was used stays used.
-    assert_eq!(pass(&limiter, &[RateLimit::per_second(5), RateLimit::per_minute(20)], anybody(), now), 0);
-    assert_eq!(pass(&limiter, &[RateLimit::per_minute(20)], anybody(), now + ms(3_000)), 1);
+    assert_eq!(count_passed(&limiter, &[RateLimit::per_second(5), RateLimit::per_minute(20)], any_subject(), now), 0);
+    assert_eq!(count_passed(&limiter, &[RateLimit::per_minute(20)], any_subject(), now + ms(3_000)), 1);
 
     // A wide limit made narrow shuts nobody out for longer than the narrow one says.
     let limiter = Limiter::default();
-    assert_eq!(pass(&limiter, &[RateLimit::per_hour(3600).burst(1_000)], anybody(), now), 1_000);
+    assert_eq!(count_passed(&limiter, &[RateLimit::per_hour(3600).burst(1_000)], any_subject(), now), 1_000);
     let narrow = [RateLimit::per_hour(3600).burst(1)];
-    assert_eq!(limiter.take(&narrow, anybody(), now).unwrap_err().retry_after, ms(1_000));
-    assert!(limiter.take(&narrow, anybody(), now + ms(1_000)).is_ok());
+    assert_eq!(limiter.reserve(&narrow, any_subject(), now).unwrap_err().retry_after, ms(1_000));
+    assert!(limiter.reserve(&narrow, any_subject(), now + ms(1_000)).is_ok());
 }
 
 #[test]
@@ -181,14 +184,21 @@ fn what_is_left_is_told() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(3)];
     assert_eq!(
-        limiter.left(&limits, anybody(), now),
-        [Left { limit: 0, remaining: 3, resets_in: ms(0) }],
+        limiter.quotas(&limits, any_subject(), now),
+        [Quota { limit_index: 0, remaining: 3, resets_in: ms(0) }],
         "asking what is left takes nothing"
     );
-    let _used = [limiter.take(&limits, anybody(), now).unwrap(), limiter.take(&limits, anybody(), now).unwrap()];
-    assert_eq!(limiter.left(&limits, anybody(), now), [Left { limit: 0, remaining: 1, resets_in: ms(200) }]);
-    assert_eq!(limiter.left(&limits, anybody(), now + ms(150)), [Left { limit: 0, remaining: 2, resets_in: ms(50) }]);
-    assert!(limiter.left(&[], anybody(), now).is_empty());
+    let _used =
+        [limiter.reserve(&limits, any_subject(), now).unwrap(), limiter.reserve(&limits, any_subject(), now).unwrap()];
+    assert_eq!(
+        limiter.quotas(&limits, any_subject(), now),
+        [Quota { limit_index: 0, remaining: 1, resets_in: ms(200) }]
+    );
+    assert_eq!(
+        limiter.quotas(&limits, any_subject(), now + ms(150)),
+        [Quota { limit_index: 0, remaining: 2, resets_in: ms(50) }]
+    );
+    assert!(limiter.quotas(&[], any_subject(), now).is_empty());
 }
 
 #[test]
@@ -196,17 +206,17 @@ fn threads_that_owe_nothing_are_forgotten() {
     let (limiter, mut now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(1).each_thread(), RateLimit::per_second(1).each_caller()];
     let remembered =
-        |limiter: &Limiter| limiter.0.lock().unwrap().iter().map(Ledger::remembered).max().unwrap_or_default();
+        |limiter: &Limiter| limiter.0.lock().unwrap().iter().map(GcraState::tracked_keys).max().unwrap_or_default();
     let mut most = 0;
     for thread in 0..50_000 {
         now += ms(1);
-        let who = asker(&format!("t{thread}"), &format!("c{thread}"));
-        assert!(limiter.take(&limits, who, now).is_ok());
+        let who = subject(&format!("t{thread}"), &format!("c{thread}"));
+        assert!(limiter.reserve(&limits, who, now).is_ok());
         most = most.max(remembered(&limiter));
     }
     // A thousand of them owe something at any time.
     assert!(most <= 2_100, "{most}");
-    assert!(limiter.take(&limits, anybody(), now + ms(10_000)).is_ok());
+    assert!(limiter.reserve(&limits, any_subject(), now + ms(10_000)).is_ok());
     assert_eq!(remembered(&limiter), 1);
 }
 
@@ -221,11 +231,11 @@ fn absurd_settings_neither_panic_nor_lock_anybody_out_for_ever() {
     ] {
         let (limiter, limits) = (Limiter::default(), [limit]);
         for _ in 0..10 {
-            let _either = limiter.take(&limits, anybody(), now);
-            let _left = limiter.left(&limits, anybody(), now);
+            let _either = limiter.reserve(&limits, any_subject(), now);
+            let _left = limiter.quotas(&limits, any_subject(), now);
         }
         let later = now + Duration::from_secs(366 * 24 * 3600);
-        assert!(limiter.take(&limits, anybody(), later).is_ok(), "{limits:?}");
+        assert!(limiter.reserve(&limits, any_subject(), later).is_ok(), "{limits:?}");
     }
 }
 
@@ -257,14 +267,14 @@ proptest! {
         for (pause, fate) in arrivals {
             // Many come together.
             now += ms(pause.saturating_sub(100));
-            match limiter.take(&limits, anybody(), now) {
+            match limiter.reserve(&limits, any_subject(), now) {
                 Ok(token) => {
                     let start = now + token.wait;
                     prop_assert!(may_pass(&past, start, burst, interval));
                     prop_assert!(
                         token.wait.is_zero() || !may_pass(&past, (start - NANO).max(*past.last().unwrap()), burst, interval)
                     );
-                    if fate == 0 { limiter.give_back(token.token) } else { past.push(start) }
+                    if fate == 0 { limiter.refund(token.permit) } else { past.push(start) }
                 }
                 Err(excess) => {
                     let start = now + excess.retry_after + ms(at_most);

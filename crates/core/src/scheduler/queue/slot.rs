@@ -11,30 +11,30 @@ use std::{
 
 use tokio::sync::oneshot::Receiver;
 
-use super::{Lane, Party};
+use super::{FairnessKey, ToolQueue};
 
 /// The right to run, for as long as it is held.
 #[must_use = "a slot is given back when it is dropped"]
-pub(crate) struct Slot(pub(super) Option<Lane>);
+pub(crate) struct Slot(pub(super) Option<ToolQueue>);
 
 /// One who waits for a slot.
 #[must_use = "whoever does not wait leaves the queue"]
-pub(crate) struct Waiting {
-    lane: Lane,
-    who: Party,
-    ticket: u64,
+pub(crate) struct SlotWaiter {
+    queue: ToolQueue,
+    key: FairnessKey,
+    sequence: u64,
     slot: Receiver<Slot>,
     served: bool,
 }
 
 impl Slot {
     /// A slot where nothing is limited.
-    pub(super) fn free() -> Self {
+    pub(super) fn unlimited() -> Self {
         Self(None)
     }
 
     /// A slot that was taken in this lane.
-    pub(super) fn of(lane: Lane) -> Self {
+    pub(super) fn new(lane: ToolQueue) -> Self {
         Self(Some(lane))
     }
 }
@@ -42,18 +42,18 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(lane) = self.0.take() {
-            lane.give_back();
+            lane.release();
         }
     }
 }
 
-impl Waiting {
-    pub(super) fn new(lane: Lane, who: Party, ticket: u64, slot: Receiver<Slot>) -> Self {
-        Self { lane, who, ticket, slot, served: false }
+impl SlotWaiter {
+    pub(super) fn new(lane: ToolQueue, who: FairnessKey, ticket: u64, slot: Receiver<Slot>) -> Self {
+        Self { queue: lane, key: who, sequence: ticket, slot, served: false }
     }
 }
 
-impl Future for Waiting {
+impl Future for SlotWaiter {
     type Output = Slot;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Slot> {
@@ -63,12 +63,12 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for SlotWaiter {
     fn drop(&mut self) {
         if !self.served {
             // Dropped after the lock is gone, because it may wake somebody. If there is none, the slot is in the
             // channel or about to be; the channel's end gives it back.
-            let left = self.lane.line().leave(&self.lane, &self.who, self.ticket);
+            let left = self.queue.wait_queue().remove(&self.queue, &self.key, self.sequence);
             drop(left);
         }
     }
@@ -80,8 +80,8 @@ impl fmt::Debug for Slot {
     }
 }
 
-impl fmt::Debug for Waiting {
+impl fmt::Debug for SlotWaiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").field("who", &self.who).field("ticket", &self.ticket).finish_non_exhaustive()
+        f.debug_struct("Waiting").field("who", &self.key).field("ticket", &self.sequence).finish_non_exhaustive()
     }
 }

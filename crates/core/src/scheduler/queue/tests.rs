@@ -11,44 +11,44 @@ use proptest::prelude::*;
 
 use super::*;
 
-const MANY: Bounds = Bounds { per_tool: 100_000, in_all: 100_000 };
+const LARGE_LIMITS: QueueLimits = QueueLimits { per_tool: 100_000, total: 100_000 };
 
 mod pressure;
 
-fn party(name: &str) -> Party {
-    Party { tenant: Tenant::default(), thread: Some(ThreadId::new(name).unwrap()) }
+fn fairness_key(name: &str) -> FairnessKey {
+    FairnessKey { tenant: Tenant::default(), thread: Some(ThreadId::new(name).unwrap()) }
 }
 
 #[track_caller]
-fn slot(place: Result<Place, Full>) -> Slot {
+fn expect_slot(place: Result<SlotOrWaiter, QueueFull>) -> Slot {
     match place.unwrap() {
-        Place::Slot(slot) => slot,
-        Place::Waiting(_) => panic!("no slot was free"),
+        SlotOrWaiter::Slot(slot) => slot,
+        SlotOrWaiter::Waiter(_) => panic!("no slot was free"),
     }
 }
 
 #[track_caller]
-fn waiting(place: Result<Place, Full>) -> Waiting {
+fn expect_waiter(place: Result<SlotOrWaiter, QueueFull>) -> SlotWaiter {
     match place.unwrap() {
-        Place::Slot(_) => panic!("a slot was free"),
-        Place::Waiting(waiting) => waiting,
+        SlotOrWaiter::Slot(_) => panic!("a slot was free"),
+        SlotOrWaiter::Waiter(waiting) => waiting,
     }
 }
 
 #[track_caller]
-fn check_empty(queue: &Queue, lanes: &[Lane]) {
-    assert_eq!((queue.queued(), queue.0.running.load(SeqCst), queue.0.ready.load(SeqCst)), (0, 0, 0));
+fn check_empty(queue: &Queue, lanes: &[ToolQueue]) {
+    assert_eq!((queue.queued(), queue.0.running.load(SeqCst), queue.0.ready_queues.load(SeqCst)), (0, 0, 0));
     for lane in lanes {
         assert_eq!((lane.queued(), lane.running()), (0, 0));
     }
-    assert!(queue.0.line.lock().unwrap().is_empty(), "somebody is still in the line");
+    assert!(queue.0.wait_queue.lock().unwrap().is_empty(), "somebody is still in the line");
 }
 
 /// Places these calls behind one that holds the only slot, and gives the names in the order they are served.
-fn order(queue: &Queue, limit: Option<usize>, calls: &[(&Lane, &str)]) -> Vec<String> {
-    let first = slot(calls[0].0.place(limit, &party("first")));
+fn order(queue: &Queue, limit: Option<usize>, calls: &[(&ToolQueue, &str)]) -> Vec<String> {
+    let first = expect_slot(calls[0].0.acquire(limit, &fairness_key("first")));
     let mut waiters: Vec<_> =
-        calls.iter().map(|(lane, name)| (*name, waiting(lane.place(limit, &party(name))))).collect();
+        calls.iter().map(|(lane, name)| (*name, expect_waiter(lane.acquire(limit, &fairness_key(name))))).collect();
     assert_eq!(queue.queued(), calls.len());
     drop(first);
     let mut served = Vec::new();
@@ -64,14 +64,14 @@ fn order(queue: &Queue, limit: Option<usize>, calls: &[(&Lane, &str)]) -> Vec<St
 
 #[test]
 fn parties_take_turns_and_each_keeps_its_own_order() {
-    let queue = Queue::new(None, MANY);
-    let lane = queue.lane();
+    let queue = Queue::new(None, LARGE_LIMITS);
+    let lane = queue.tool_queue();
     let calls: Vec<_> = ["a", "a", "a", "b", "c", "b"].map(|name| (&lane, name)).into();
     assert_eq!(order(&queue, Some(1), &calls), ["a", "b", "c", "a", "b", "a"]);
 
-    let held = slot(lane.place(Some(1), &party("x")));
-    let mut early = waiting(lane.place(Some(1), &party("a")));
-    let mut late = waiting(lane.place(Some(1), &party("a")));
+    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
+    let mut early = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
+    let mut late = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
     drop(held);
     assert!((&mut late).now_or_never().is_none());
     drop((&mut early).now_or_never().unwrap());
@@ -81,14 +81,14 @@ fn parties_take_turns_and_each_keeps_its_own_order() {
 
 #[test]
 fn calls_without_a_thread_are_one_party_of_their_tenant() {
-    let queue = Queue::new(None, MANY);
-    let lane = queue.lane();
-    let held = slot(lane.place(Some(1), &party("x")));
-    let alone = Party { tenant: Tenant::default(), thread: None };
-    let other = Party { tenant: Tenant::new("other").unwrap(), thread: None };
-    let mut first = waiting(lane.place(Some(1), &alone));
-    let mut second = waiting(lane.place(Some(1), &alone));
-    let mut third = waiting(lane.place(Some(1), &other));
+    let queue = Queue::new(None, LARGE_LIMITS);
+    let lane = queue.tool_queue();
+    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
+    let alone = FairnessKey { tenant: Tenant::default(), thread: None };
+    let other = FairnessKey { tenant: Tenant::new("other").unwrap(), thread: None };
+    let mut first = expect_waiter(lane.acquire(Some(1), &alone));
+    let mut second = expect_waiter(lane.acquire(Some(1), &alone));
+    let mut third = expect_waiter(lane.acquire(Some(1), &other));
     drop(held);
     drop((&mut first).now_or_never().unwrap());
     assert!((&mut second).now_or_never().is_none());
@@ -99,11 +99,11 @@ fn calls_without_a_thread_are_one_party_of_their_tenant() {
 
 #[test]
 fn one_call_is_not_kept_waiting_by_ten_thousand_of_another_party() {
-    let queue = Queue::new(Some(1), MANY);
-    let lane = queue.lane();
-    let held = slot(lane.place(Some(1), &party("x")));
-    let mut crowd: Vec<_> = (0..10_000).map(|_| waiting(lane.place(Some(1), &party("a")))).collect();
-    let mut single = waiting(lane.place(Some(1), &party("b")));
+    let queue = Queue::new(Some(1), LARGE_LIMITS);
+    let lane = queue.tool_queue();
+    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
+    let mut crowd: Vec<_> = (0..10_000).map(|_| expect_waiter(lane.acquire(Some(1), &fairness_key("a")))).collect();
+    let mut single = expect_waiter(lane.acquire(Some(1), &fairness_key("b")));
     drop(held);
     drop((&mut crowd[0]).now_or_never().unwrap());
     drop((&mut single).now_or_never().expect("the other party is second"));
@@ -113,8 +113,8 @@ fn one_call_is_not_kept_waiting_by_ten_thousand_of_another_party() {
 
 #[test]
 fn lanes_take_turns_for_a_shared_slot() {
-    let queue = Queue::new(Some(1), MANY);
-    let (busy, quiet) = (queue.lane(), queue.lane());
+    let queue = Queue::new(Some(1), LARGE_LIMITS);
+    let (busy, quiet) = (queue.tool_queue(), queue.tool_queue());
     let calls = [(&busy, "a"), (&busy, "b"), (&busy, "c"), (&quiet, "z")];
     assert_eq!(order(&queue, None, &calls), ["a", "z", "b", "c"]);
     check_empty(&queue, &[busy, quiet]);
@@ -122,12 +122,12 @@ fn lanes_take_turns_for_a_shared_slot() {
 
 #[test]
 fn a_lane_at_its_own_limit_keeps_no_other_lane_waiting_and_holds_no_shared_slot() {
-    let queue = Queue::new(Some(2), MANY);
-    let (busy, quiet) = (queue.lane(), queue.lane());
-    let held = slot(busy.place(Some(1), &party("a")));
-    let waiter = waiting(busy.place(Some(1), &party("a")));
-    let other = slot(quiet.place(Some(5), &party("b")));
-    let behind = waiting(quiet.place(None, &party("b")));
+    let queue = Queue::new(Some(2), LARGE_LIMITS);
+    let (busy, quiet) = (queue.tool_queue(), queue.tool_queue());
+    let held = expect_slot(busy.acquire(Some(1), &fairness_key("a")));
+    let waiter = expect_waiter(busy.acquire(Some(1), &fairness_key("a")));
+    let other = expect_slot(quiet.acquire(Some(5), &fairness_key("b")));
+    let behind = expect_waiter(quiet.acquire(None, &fairness_key("b")));
     drop(other);
     let other = behind.now_or_never().expect("the shared slot is free again");
     drop(other);
@@ -138,14 +138,14 @@ fn a_lane_at_its_own_limit_keeps_no_other_lane_waiting_and_holds_no_shared_slot(
 
 #[test]
 fn nobody_overtakes_those_who_wait() {
-    let queue = Queue::new(Some(1), MANY);
-    let (one, two) = (queue.lane(), queue.lane());
-    let held = slot(one.place(None, &party("a")));
-    let first = waiting(one.place(None, &party("a")));
+    let queue = Queue::new(Some(1), LARGE_LIMITS);
+    let (one, two) = (queue.tool_queue(), queue.tool_queue());
+    let held = expect_slot(one.acquire(None, &fairness_key("a")));
+    let first = expect_waiter(one.acquire(None, &fairness_key("a")));
     drop(held);
     // The slot belongs to the first one now, although it has not looked yet.
-    let second = waiting(two.place(None, &party("b")));
-    let third = waiting(one.place(None, &party("c")));
+    let second = expect_waiter(two.acquire(None, &fairness_key("b")));
+    let third = expect_waiter(one.acquire(None, &fairness_key("c")));
     drop(first.now_or_never().unwrap());
     drop(second.now_or_never().unwrap());
     drop(third.now_or_never().unwrap());
@@ -154,61 +154,75 @@ fn nobody_overtakes_those_who_wait() {
 
 #[test]
 fn whoever_would_have_to_wait_in_a_full_queue_is_refused_at_once() {
-    let queue = Queue::new(None, Bounds { per_tool: 2, in_all: 3 });
-    let (one, two) = (queue.lane(), queue.lane());
-    let held = (slot(one.place(Some(1), &party("a"))), slot(two.place(Some(1), &party("a"))));
-    let waiters = [waiting(one.place(Some(1), &party("a"))), waiting(one.place(Some(1), &party("b")))];
-    assert_eq!(one.place(Some(1), &party("c")).unwrap_err(), Full { bound: Bound::Tool, retry: RETRY });
-    let last = waiting(two.place(Some(1), &party("a")));
-    assert_eq!(two.place(Some(1), &party("c")).unwrap_err().bound, Bound::All);
+    let queue = Queue::new(None, QueueLimits { per_tool: 2, total: 3 });
+    let (one, two) = (queue.tool_queue(), queue.tool_queue());
+    let held =
+        (expect_slot(one.acquire(Some(1), &fairness_key("a"))), expect_slot(two.acquire(Some(1), &fairness_key("a"))));
+    let waiters = [
+        expect_waiter(one.acquire(Some(1), &fairness_key("a"))),
+        expect_waiter(one.acquire(Some(1), &fairness_key("b"))),
+    ];
+    assert_eq!(
+        one.acquire(Some(1), &fairness_key("c")).unwrap_err(),
+        QueueFull { limit: QueueLimit::Tool, retry_after: RETRY_AFTER }
+    );
+    let last = expect_waiter(two.acquire(Some(1), &fairness_key("a")));
+    assert_eq!(two.acquire(Some(1), &fairness_key("c")).unwrap_err().limit, QueueLimit::Global);
     assert_eq!((one.queued(), two.queued(), queue.queued()), (2, 1, 3));
     drop(last);
-    let again = waiting(two.place(Some(1), &party("c")));
+    let again = expect_waiter(two.acquire(Some(1), &fairness_key("c")));
     drop((waiters, again, held));
     check_empty(&queue, &[one, two]);
 
-    let queue = Queue::new(None, Bounds { per_tool: 0, in_all: 0 });
-    let lane = queue.lane();
-    let held = slot(lane.place(Some(1), &party("a")));
-    assert!(lane.place(Some(1), &party("a")).is_err());
+    let queue = Queue::new(None, QueueLimits { per_tool: 0, total: 0 });
+    let lane = queue.tool_queue();
+    let held = expect_slot(lane.acquire(Some(1), &fairness_key("a")));
+    assert!(lane.acquire(Some(1), &fairness_key("a")).is_err());
     drop(held);
-    drop(slot(lane.place(Some(1), &party("a"))));
+    drop(expect_slot(lane.acquire(Some(1), &fairness_key("a"))));
     check_empty(&queue, &[lane]);
 }
 
 #[test]
 fn whoever_stops_waiting_leaves_nothing_behind() {
-    let queue = Queue::new(Some(1), MANY);
-    let (one, two) = (queue.lane(), queue.lane());
-    let held = slot(one.place(Some(1), &party("x")));
-    let waiters: Vec<_> =
-        (0..100).map(|at| waiting([&one, &two][at % 2].place(Some(1), &party(&format!("t{}", at % 7))))).collect();
+    let queue = Queue::new(Some(1), LARGE_LIMITS);
+    let (one, two) = (queue.tool_queue(), queue.tool_queue());
+    let held = expect_slot(one.acquire(Some(1), &fairness_key("x")));
+    let waiters: Vec<_> = (0..100)
+        .map(|at| expect_waiter([&one, &two][at % 2].acquire(Some(1), &fairness_key(&format!("t{}", at % 7)))))
+        .collect();
     drop(waiters);
-    assert!(queue.0.line.lock().unwrap().is_empty());
+    assert!(queue.0.wait_queue.lock().unwrap().is_empty());
     drop(held);
     check_empty(&queue, &[one, two]);
 }
 
 #[test]
 fn a_slot_given_to_somebody_who_leaves_goes_to_the_next() {
-    let queue = Queue::new(Some(1), MANY);
-    let lane = queue.lane();
+    let queue = Queue::new(Some(1), LARGE_LIMITS);
+    let lane = queue.tool_queue();
 
     // Left after the slot arrived.
-    let held = slot(lane.place(Some(1), &party("x")));
-    let (first, second) = (waiting(lane.place(Some(1), &party("a"))), waiting(lane.place(Some(1), &party("b"))));
+    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
+    let (first, second) = (
+        expect_waiter(lane.acquire(Some(1), &fairness_key("a"))),
+        expect_waiter(lane.acquire(Some(1), &fairness_key("b"))),
+    );
     drop(held);
     drop(first);
     let held = second.now_or_never().expect("it was passed on");
 
     // Left between being chosen and being handed the slot.
-    let (first, second) = (waiting(lane.place(Some(1), &party("a"))), waiting(lane.place(Some(1), &party("b"))));
+    let (first, second) = (
+        expect_waiter(lane.acquire(Some(1), &fairness_key("a"))),
+        expect_waiter(lane.acquire(Some(1), &fairness_key("b"))),
+    );
     lane.0.running.fetch_sub(1, SeqCst);
     queue.0.running.fetch_sub(1, SeqCst);
-    let gifts = lane.line().serve(&lane);
+    let gifts = lane.wait_queue().dispatch(&lane);
     assert_eq!(gifts.len(), 1);
     drop(first);
-    line::hand_out(gifts);
+    wait_queue::deliver(gifts);
     drop(second.now_or_never().expect("it was passed on"));
 
     lane.0.running.fetch_add(1, SeqCst);
@@ -219,15 +233,15 @@ fn a_slot_given_to_somebody_who_leaves_goes_to_the_next() {
 
 #[test]
 fn a_limit_may_change_from_call_to_call() {
-    let queue = Queue::new(None, MANY);
-    let lane = queue.lane();
-    let held = slot(lane.place(Some(1), &party("a")));
-    let early = waiting(lane.place(Some(1), &party("a")));
+    let queue = Queue::new(None, LARGE_LIMITS);
+    let lane = queue.tool_queue();
+    let held = expect_slot(lane.acquire(Some(1), &fairness_key("a")));
+    let early = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
     // Raised: those who waited under the old limit go first.
-    let late = slot(lane.place(Some(3), &party("b")));
+    let late = expect_slot(lane.acquire(Some(3), &fairness_key("b")));
     let early = early.now_or_never().expect("there are three slots now");
     // Lowered: nobody is stopped, but two must end before the next begins.
-    let next = waiting(lane.place(Some(1), &party("a")));
+    let next = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
     drop(held);
     drop(late);
     let mut next = Box::pin(next);
@@ -235,28 +249,32 @@ fn a_limit_may_change_from_call_to_call() {
     drop(early);
     let held = next.now_or_never().unwrap();
     // Lifted: whoever still waits is let in by the first call that says so.
-    let waiter = waiting(lane.place(Some(1), &party("a")));
-    let free = slot(lane.place(None, &party("b")));
+    let waiter = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
+    let free = expect_slot(lane.acquire(None, &fairness_key("b")));
     drop((waiter.now_or_never().unwrap(), free, held));
     check_empty(&queue, &[lane]);
-    let free = [slot(queue.lane().place(None, &party("a"))), slot(queue.lane().place(None, &party("a")))];
+    let free = [
+        expect_slot(queue.tool_queue().acquire(None, &fairness_key("a"))),
+        expect_slot(queue.tool_queue().acquire(None, &fairness_key("a"))),
+    ];
     assert!(free.iter().all(|slot| slot.0.is_none()), "nothing is counted where nothing is limited");
 }
 
 #[test]
 fn zero_slots_are_read_as_one() {
-    let queue = Queue::new(Some(0), MANY);
-    let lane = queue.lane();
-    drop(slot(lane.place(Some(0), &party("a"))));
+    let queue = Queue::new(Some(0), LARGE_LIMITS);
+    let lane = queue.tool_queue();
+    drop(expect_slot(lane.acquire(Some(0), &fairness_key("a"))));
     check_empty(&queue, &[lane]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn equal_parties_get_equal_shares() {
-    let queue = Queue::new(Some(2), MANY);
-    let lane = queue.lane();
+    let queue = Queue::new(Some(2), LARGE_LIMITS);
+    let lane = queue.tool_queue();
     let stop = Arc::new(AtomicBool::new(false));
-    let held = [slot(lane.place(None, &party("x"))), slot(lane.place(None, &party("x")))];
+    let held =
+        [expect_slot(lane.acquire(None, &fairness_key("x"))), expect_slot(lane.acquire(None, &fairness_key("x")))];
     let counts: Vec<Arc<AtomicUsize>> = (0..4).map(|_| Arc::default()).collect();
     let mut tasks = Vec::new();
     // Each party always has calls waiting, but some have ten times as many.
@@ -265,9 +283,9 @@ async fn equal_parties_get_equal_shares() {
             let (lane, stop, count) = (lane.clone(), stop.clone(), counts[at].clone());
             tasks.push(tokio::spawn(async move {
                 while !stop.load(Relaxed) {
-                    let slot = match lane.place(Some(2), &party(&format!("p{at}"))).unwrap() {
-                        Place::Slot(slot) => slot,
-                        Place::Waiting(waiting) => waiting.await,
+                    let slot = match lane.acquire(Some(2), &fairness_key(&format!("p{at}"))).unwrap() {
+                        SlotOrWaiter::Slot(slot) => slot,
+                        SlotOrWaiter::Waiter(waiting) => waiting.await,
                     };
                     if count.fetch_add(1, Relaxed) >= 500 {
                         stop.store(true, Relaxed);

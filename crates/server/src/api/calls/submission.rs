@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
-    CallRequest, CancellationToken, ErrorKind, Outcome, Reached,
+    CallReceipt, CallRequest, CancellationToken, ErrorKind, Outcome,
     ids::{CallId, Tenant, ThreadId},
 };
 
@@ -84,7 +84,7 @@ pub(super) async fn call(
     let waits = CallResponder { app: &app, tenant: &tenant, links: &links, prefer, keyed };
     let mut response = waits.respond(call).await?;
     rate_limit_headers::insert_headers(
-        &app.hub().rates_left(&name, &tenant, thread.as_ref(), &caller),
+        &app.hub().rate_quotas(&name, &tenant, thread.as_ref(), &caller),
         response.headers_mut(),
     );
     Ok(response)
@@ -104,8 +104,8 @@ impl CallResponder<'_> {
     async fn respond(&self, call: CallRequest<'_>) -> ApiResult<Response> {
         let (id, prefer) = (call.id(), self.prefer);
         if prefer == Prefer::default() {
-            return match call.until_asked().await {
-                Reached::Ended(outcome) => Ok(ended_response(outcome, self.links)),
+            return match call.until_approval().await {
+                CallReceipt::Ended(outcome) => Ok(ended_response(outcome, self.links)),
                 _ => self.respond_accepted(id).await,
             };
         }
@@ -119,23 +119,23 @@ impl CallResponder<'_> {
         };
         let in_time = waited.is_some();
         let reached = match waited {
-            Some(outcome) => Reached::Ended(outcome),
+            Some(outcome) => CallReceipt::Ended(outcome),
             None => running.accepted().await,
         };
         gone.map(DropGuard::disarm);
-        if let Reached::Ended(outcome) = &reached
+        if let CallReceipt::Ended(outcome) = &reached
             && self.continues_after_restart(outcome).await?
         {
             return self.respond_accepted(id).await;
         }
         match reached {
             // It was over before the promise was made; what was asked for is the promise.
-            Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
+            CallReceipt::Ended(outcome) if !in_time && !was_refused(&outcome) => {
                 // Of a repetition it is the first call that can be looked up.
                 let (id, replayed) = (outcome.id, outcome.replayed);
                 Ok(mark_replayed(self.accepted_response(CallView::from_outcome(outcome, self.links), id), replayed))
             }
-            Reached::Ended(outcome) => Ok(add_preference_applied(ended_response(outcome, self.links), prefer)),
+            CallReceipt::Ended(outcome) => Ok(add_preference_applied(ended_response(outcome, self.links), prefer)),
             _ => self.respond_accepted(id).await,
         }
     }

@@ -8,7 +8,7 @@ use axum::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use toolhub_core::{ErrorKind, View};
+use toolhub_core::{ErrorKind, StatusScope};
 
 use super::{ToolPath, ToolView};
 use crate::{
@@ -128,14 +128,14 @@ async fn replace(
 
 async fn remove(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<StatusCode> {
     // An unknown name is told with the names close to it.
-    app.hub().tool_status(&name, View::Shared).await?;
+    app.hub().tool_status(&name, StatusScope::Shared).await?;
     let steward = app.host_control().ok_or_else(not_supported)?;
     steward.remove_tool(&name).await.map_err(|error| change_problem(&name, error))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn tool_response(app: &App, name: &str, status: StatusCode) -> ApiResult<Response> {
-    let info = app.hub().tool_status(name, View::Shared).await?;
+    let info = app.hub().tool_status(name, StatusScope::Shared).await?;
     let gone = || Problem::new(Code::TOOL_NOT_FOUND, format!("`{name}` was taken away again meanwhile"));
     let tool = app.hub().get(name).ok_or_else(gone)?;
     let location = [(header::LOCATION, format!("/api/v1/tools/{name}"))];

@@ -19,7 +19,7 @@ async fn the_last_step_is_asked_for_an_answer_without_calls() {
     assert_eq!(may, [true, true, false]);
     let run = agent.invoke("Go on").await.unwrap();
     assert_eq!((run.status, run.error.unwrap().code.as_str()), (RunStatus::Failed, "max_steps"));
-    assert_eq!(script.asked().len(), 4, "what was asked for in the last step is not done");
+    assert_eq!(script.recorded_arguments().len(), 4, "what was asked for in the last step is not done");
 }
 
 #[tokio::test]
@@ -59,20 +59,20 @@ async fn an_agent_knows_nothing_of_tools_outside_its_toolset() {
     let (other, script) = scripted("pay", []);
     let hub = ToolHub::builder().tool(mine).tool(other).build().await.unwrap();
     let actor = ScriptedModel::new([calls_reply([("pay", json!({}))]), text_reply("I cannot.")]);
-    let toolset = Toolset::of(["fs__*"]).unwrap();
+    let toolset = Toolset::from_patterns(["fs__*"]).unwrap();
     let agent = AgentBuilder::new(actor.clone()).toolset(toolset).build(&hub).await.unwrap();
     agent.invoke("Pay").await.unwrap();
     let told = actor.prompts();
     assert_eq!(told[0].tools, ["fs__read"]);
     let Some(Message::Tool { results }) = told[1].messages.last() else { panic!("{told:?}") };
     assert!(results[0].is_error && results[0].text.contains("no tool"), "{}", results[0].text);
-    assert_eq!(script.asked().len(), 0);
+    assert_eq!(script.recorded_arguments().len(), 0);
     assert_eq!(agent.tool_status_details().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_long_conversation_loses_its_beginning_and_never_a_half_of_a_call() {
-    let (look, _) = scripted("look", (0..200).map(|_| toolhub::testing::Step::Return(json!("x".repeat(2_000)))));
+    let (look, _) = scripted("look", (0..200).map(|_| toolhub::testing::ScriptStep::Return(json!("x".repeat(2_000)))));
     let hub = ToolHub::builder().tool(look).build().await.unwrap();
     let turns = (0..60).flat_map(|at| [calls_reply([("look", json!({"at": at}))]), text_reply("Seen.")]);
     let actor = ScriptedModel::new(turns);

@@ -34,5 +34,5 @@ async fn external_calls_show_their_arguments_and_take_their_results() {
     let told = actor.prompts();
     let Some(Message::Tool { results }) = told[1].messages.last() else { panic!("{told:?}") };
     assert_eq!((results[0].text.as_str(), results[1].is_error), ("blue", true));
-    assert_eq!(script.asked().len(), 0, "the hub does not do the work too");
+    assert_eq!(script.recorded_arguments().len(), 0, "the hub does not do the work too");
 }

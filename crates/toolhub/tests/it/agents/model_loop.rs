@@ -6,7 +6,7 @@ use toolhub::{
     events::News,
     ids::ThreadId,
     prelude::*,
-    testing::{Step, scripted},
+    testing::{ScriptStep, scripted},
 };
 use toolhub_agent::{AgentBuilder, Message, ModelFault, RunStatus, Stop};
 
@@ -14,7 +14,7 @@ use super::{ScriptedModel, calls_reply, text_reply};
 
 #[tokio::test]
 async fn a_run_makes_the_calls_a_model_asks_for_and_tells_it_their_results() {
-    let (add, script) = scripted("add", [Step::Return(json!(3))]);
+    let (add, script) = scripted("add", [ScriptStep::Return(json!(3))]);
     let hub = ToolHub::builder().tool(add).build().await.unwrap();
     let actor = ScriptedModel::new([calls_reply([("add", json!({"a": 1, "b": 2}))]), text_reply("It is 3.")]);
     let agent = AgentBuilder::new(actor.clone()).system_prompt("You add.").build(&hub).await.unwrap();
@@ -26,7 +26,7 @@ async fn a_run_makes_the_calls_a_model_asks_for_and_tells_it_their_results() {
         run.calls.iter().map(|call| (call.tool.as_str(), call.status)).collect::<Vec<_>>(),
         [("add", Status::Success)]
     );
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.recorded_arguments().len(), 1);
     let told = actor.prompts();
     assert_eq!(told[0].system, "You add.");
     assert_eq!(told[0].tools, ["add"]);
@@ -39,7 +39,7 @@ async fn a_run_makes_the_calls_a_model_asks_for_and_tells_it_their_results() {
 
 #[tokio::test]
 async fn whatever_a_model_asks_for_every_call_has_its_result() {
-    let (fails, _) = scripted("fails", [Step::Fail(ToolError::new("no paper"))]);
+    let (fails, _) = scripted("fails", [ScriptStep::Fail(ToolError::new("no paper"))]);
     let (works, _) = scripted("works", []);
     let hub = ToolHub::builder().tool(fails).tool(works).build().await.unwrap();
     let mut odd =
@@ -68,7 +68,7 @@ async fn whatever_a_model_asks_for_every_call_has_its_result() {
 async fn each_step_offers_exactly_the_tools_that_may_be_used_now() {
     let (look, _) = scripted("look", []);
     let (order, _) = scripted("order", []);
-    let (broken, _) = scripted("broken", (0..3).map(|_| Step::Fail(ToolError::new("no paper"))));
+    let (broken, _) = scripted("broken", (0..3).map(|_| ScriptStep::Fail(ToolError::new("no paper"))));
     let hub = ToolHub::builder().tool(look).tool(order.after("look")).tool(broken).build().await.unwrap();
     let actor = ScriptedModel::new([
         calls_reply([("broken", json!({}))]),

@@ -6,7 +6,7 @@ use toolhub::{
     Status,
     ids::{RunId, ThreadId},
     prelude::*,
-    testing::{Scripted, Step, scripted},
+    testing::{ScriptStep, ScriptedTool, scripted},
 };
 use toolhub_agent::{AgentPlan, AgentService, Message, RunStatus};
 
@@ -64,9 +64,9 @@ async fn wait_for_end(service: &AgentService, run: RunId) -> toolhub_agent::RunR
     }
 }
 
-fn call_started(script: &Scripted) -> impl AsyncFn(&ToolHub, &AgentService, RunId) -> bool + Send + 'static {
+fn call_started(script: &ScriptedTool) -> impl AsyncFn(&ToolHub, &AgentService, RunId) -> bool + Send + 'static {
     let script = script.clone();
-    async move |_: &ToolHub, _: &AgentService, _| !script.asked().is_empty()
+    async move |_: &ToolHub, _: &AgentService, _| !script.recorded_arguments().is_empty()
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_run_whose_process_died_while_the_model_thought_goes_on_in_the_next() 
         let (_hub, service) = restart(&shelf, pay, &second).await;
         assert_eq!(service.resume().await.unwrap(), 1);
         assert_eq!(wait_for_end(&service, run).await.content, "Paid.");
-        assert_eq!(paying.asked().len(), 1);
+        assert_eq!(paying.recorded_arguments().len(), 1);
         assert_eq!(second.prompts()[0].messages, [Message::User { content: "Pay the bill".into() }]);
         assert_eq!(service.resume().await.unwrap(), 0);
     }
@@ -92,7 +92,7 @@ async fn a_run_whose_process_died_while_the_model_thought_goes_on_in_the_next() 
 #[tokio::test]
 async fn a_call_that_had_begun_is_not_made_again_and_the_model_hears_of_it() {
     for shelf in RestartableStore::all_kinds() {
-        let (pay, paying) = scripted("pay", [Step::Hang]);
+        let (pay, paying) = scripted("pay", [ScriptStep::Hang]);
         let first = ScriptedModel::new([calls_reply([("pay", json!({"sum": 5}))])]);
         let run = run_and_crash(shelf.clone(), vec![pay], first, call_started(&paying));
         let (pay, paying) = scripted("pay", []);
@@ -101,7 +101,7 @@ async fn a_call_that_had_begun_is_not_made_again_and_the_model_hears_of_it() {
         service.resume().await.unwrap();
         let record = wait_for_end(&service, run).await;
         assert_eq!(record.status, RunStatus::Completed);
-        assert_eq!(paying.asked().len(), 0, "nobody knows whether it was paid, so it is not paid again");
+        assert_eq!(paying.recorded_arguments().len(), 0, "nobody knows whether it was paid, so it is not paid again");
         let told = second.prompts();
         let [_, Message::Assistant { calls, .. }, Message::Tool { results }] = told[0].messages.as_slice() else {
             panic!("{told:?}")
@@ -133,12 +133,12 @@ async fn a_run_that_waits_for_a_person_waits_on_in_the_next_process() {
         };
         assert_eq!(record.calls[0].status, Status::AwaitingApproval);
         let question = record.calls[0].approval.unwrap();
-        assert_eq!(paying.asked().len(), 0);
+        assert_eq!(paying.recorded_arguments().len(), 0);
         hub.resolve_approval(&default_tenant(), question, Answer::new(ApprovalOutcome::ProceedOnce, Caller::default()))
             .await
             .unwrap();
         let record = wait_for_end(&service, run).await;
-        assert_eq!((record.content.as_str(), paying.asked().len()), ("Paid.", 1));
+        assert_eq!((record.content.as_str(), paying.recorded_arguments().len()), ("Paid.", 1));
     }
 }
 

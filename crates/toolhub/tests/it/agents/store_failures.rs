@@ -77,7 +77,7 @@ async fn check_pays_once(store: Arc<InterceptedStore>) {
     let mut run = service.send(&default_tenant(), &thread(), "Pay").await.unwrap();
     let end = run.wait_ended().await;
     assert_eq!((end.status, end.content.as_str()), (RunStatus::Completed, "Paid."));
-    assert_eq!(paying.asked().len(), 1);
+    assert_eq!(paying.recorded_arguments().len(), 1);
     assert_eq!(roles(&service).await, ["user", "assistant", "tool", "assistant"]);
 }
 
@@ -135,7 +135,7 @@ async fn no_call_begins_before_it_is_written_down_that_it_was_asked_for() {
     let service = service(&store, pay, &actor).await;
     service.send(&default_tenant(), &thread(), "Pay").await.unwrap().wait_ended().await;
     assert_eq!(order.lock().unwrap().first(), Some(&"asked for"));
-    assert_eq!(paying.asked().len(), 1);
+    assert_eq!(paying.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +183,7 @@ async fn a_message_goes_on_although_whoever_sent_it_went_away_meanwhile() {
     let hub = ToolHub::builder().store(store.clone()).tool(pay).build().await.unwrap();
     let service = AgentService::new(&hub);
     service.define("default", AgentPlan::new(actor));
-    hub.use_thread(&default_tenant(), &thread()).await.unwrap();
+    hub.touch_thread(&default_tenant(), &thread()).await.unwrap();
     store.writes_late.store(true, Ordering::Release);
     let (main_, t) = (default_tenant(), thread());
     let sent = service.send(&main_, &t, "Hi");
@@ -250,7 +250,7 @@ async fn two_who_make_the_same_call_at_once_both_hear_what_came_of_it() {
     let messages = second.messages(&default_tenant(), &thread(), 10, None).await.unwrap();
     let Message::Tool { results } = &messages[2].message else { panic!("{messages:?}") };
     assert!(!results[0].is_error, "{}", results[0].text);
-    assert_eq!((messages.len(), paying.asked().len() + paying_there.asked().len()), (4, 1));
+    assert_eq!((messages.len(), paying.recorded_arguments().len() + paying_there.recorded_arguments().len()), (4, 1));
 }
 
 /// Waits for the end of a run, as somebody who only knows its name.

@@ -8,7 +8,7 @@ use toolhub::{
     export::Format,
     ids::ThreadId,
     prelude::*,
-    testing::{Step, scripted},
+    testing::{ScriptStep, scripted},
 };
 use toolhub_agent::{
     AgentBuilder, AgentPlan, AgentService, Message, Model, ModelError, Prompt, Reply, RunCancellation, RunRecord,
@@ -60,7 +60,7 @@ async fn a_model_that_never_answers_fails_its_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_time_is_up_does_not_wait_for_its_calls() {
-    let (hang, _) = scripted("hang", [Step::Hang]);
+    let (hang, _) = scripted("hang", [ScriptStep::Hang]);
     let hub = ToolHub::builder().tool(hang.timeout(Duration::from_secs(600))).build().await.unwrap();
     let actor = ScriptedModel::new([calls_reply([("hang", json!({}))]), text_reply("Never said.")]);
     let agent = AgentBuilder::new(actor.clone()).time_budget(Duration::from_secs(10)).build(&hub).await.unwrap();
@@ -105,13 +105,13 @@ async fn the_run_of_an_agent_that_is_gone_ends_without_doing_what_that_agent_cou
     let (pay, _) = scripted("pay", []);
     let first = service(&store, pay.confirm()).await;
     let plan = AgentPlan::new(ScriptedModel::new([calls_reply([("look", json!({})), ("pay", json!({}))])]));
-    first.define("careful", plan.toolset(Toolset::of(["look"]).unwrap()));
+    first.define("careful", plan.toolset(Toolset::from_patterns(["look"]).unwrap()));
     // Both calls are asked for, and the first is never answered: its process dies before the second is looked at.
-    let (look, looking) = scripted("look", [Step::Hang]);
+    let (look, looking) = scripted("look", [ScriptStep::Hang]);
     first.hub().register(look).unwrap();
     let said = toolhub_agent::UserMessage { agent: Some("careful".into()), ..toolhub_agent::UserMessage::from("Go") };
     let run = first.send(&default_tenant(), &thread(), said).await.unwrap();
-    while looking.asked().is_empty() {
+    while looking.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
     }
     first.stop().await;
@@ -121,7 +121,7 @@ async fn the_run_of_an_agent_that_is_gone_ends_without_doing_what_that_agent_cou
     assert_eq!(second.resume().await.unwrap(), 1);
     let end = wait_for_end(&second, &run.record()).await;
     assert_eq!((end.status, end.error.unwrap().code.as_str()), (RunStatus::Failed, "no_such_agent"));
-    assert_eq!(paying.asked().len(), 0);
+    assert_eq!(paying.recorded_arguments().len(), 0);
 }
 
 #[tokio::test]
@@ -146,13 +146,13 @@ async fn a_run_that_waits_for_a_person_goes_on_after_a_hub_that_was_shut_down() 
     let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
     second.hub().resolve_approval(&default_tenant(), question, yes).await.unwrap();
     let end = wait_for_end(&second, &waits).await;
-    assert_eq!((end.content.as_str(), paying.asked().len()), ("Paid.", 1));
+    assert_eq!((end.content.as_str(), paying.recorded_arguments().len()), ("Paid.", 1));
     assert_eq!(second.messages(&default_tenant(), &thread(), 10, None).await.unwrap().len(), 4);
 }
 
 #[tokio::test]
 async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_them_made() {
-    let (pay, paying) = scripted("pay", [Step::Hang]);
+    let (pay, paying) = scripted("pay", [ScriptStep::Hang]);
     let store: Arc<Memory> = Arc::default();
     let hub = async |tool: ToolBuilder| {
         let builder = ToolHub::builder().shared_store(store.clone()).tool(tool.timeout(Duration::from_secs(1)));
@@ -170,14 +170,14 @@ async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_
     );
     second.define("default", AgentPlan::new(ScriptedModel::new([text_reply("Done."), text_reply("Done.")])));
     let run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
-    while paying.asked().is_empty() {
+    while paying.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
     }
     // It takes the run for that of a dead process, and goes on with it.
     second.send(&default_tenant(), &thread(), "Pay").await.unwrap_err();
     wait_for_end(&second, &run.record()).await;
     let messages = second.messages(&default_tenant(), &thread(), 10, None).await.unwrap();
-    assert_eq!((messages.len(), paying.asked().len(), paying_there.asked().len()), (4, 1, 0));
+    assert_eq!((messages.len(), paying.recorded_arguments().len(), paying_there.recorded_arguments().len()), (4, 1, 0));
     let Message::Tool { results } = &messages[2].message else { panic!("{messages:?}") };
     assert!(results[0].text.contains("did not answer"), "{}", results[0].text);
 }
@@ -220,7 +220,10 @@ async fn a_run_can_be_cancelled_whatever_it_waits_for() {
     second.define("default", AgentPlan::new(ScriptedModel::new([])));
     assert_eq!(second.cancel(&default_tenant(), run.id()).await.unwrap(), RunCancellation::Requested);
     let end = wait_for_end(&second, &run.record()).await;
-    assert_eq!((end.status, end.calls[0].status, paying.asked().len()), (RunStatus::Cancelled, Status::Cancelled, 0));
+    assert_eq!(
+        (end.status, end.calls[0].status, paying.recorded_arguments().len()),
+        (RunStatus::Cancelled, Status::Cancelled, 0)
+    );
     let messages = second.messages(&default_tenant(), &thread(), 10, None).await.unwrap();
     assert!(matches!(messages.last().map(|kept| &kept.message), Some(Message::Tool { .. })), "{messages:?}");
 }
@@ -276,6 +279,6 @@ async fn an_external_call_after_a_restart_can_be_seen_in_its_run() {
     let (status, arguments, call) =
         tokio::time::timeout(Duration::from_secs(20), handed).await.expect("it is handed out");
     assert_eq!((status, arguments), (RunStatus::Waiting, json!({"sum": 5})));
-    second.hub().report_call(&default_tenant(), call, Ok(json!("paid"))).await.unwrap();
+    second.hub().report_external_result(&default_tenant(), call, Ok(json!("paid"))).await.unwrap();
     assert_eq!(wait_for_end(&second, &run.record()).await.content, "Paid.");
 }

@@ -3,7 +3,7 @@
 use toolhub::{
     ids::{IdempotencyKey, ThreadId},
     prelude::*,
-    testing::{Step, scripted},
+    testing::{ScriptStep, scripted},
 };
 use toolhub_agent::{
     AgentBuilder, AgentError, AgentPlan, AgentService, Message, RunCancellation, RunStatus, UserMessage,
@@ -21,7 +21,7 @@ fn thread(id: &str) -> ThreadId {
 
 #[tokio::test]
 async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
-    let (hang, script) = scripted("hang", [Step::Hang]);
+    let (hang, script) = scripted("hang", [ScriptStep::Hang]);
     let hub = ToolHub::builder().tool(hang).build().await.unwrap();
     let service = AgentService::new(&hub);
     service.define(
@@ -30,7 +30,7 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
     );
     let (main, t) = (default_tenant(), thread("t"));
     let mut first = service.send(&main, &t, "One").await.unwrap();
-    while script.asked().is_empty() {
+    while script.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
     }
     let refused = service.send(&main, &t, "Two").await.unwrap_err();
@@ -55,13 +55,13 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
 
 #[tokio::test]
 async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
-    let (hang, script) = scripted("hang", [Step::Hang]);
+    let (hang, script) = scripted("hang", [ScriptStep::Hang]);
     let hub = ToolHub::builder().tool(hang).build().await.unwrap();
     let thinks = ScriptedModel::new([calls_reply([("hang", json!({}))])]);
     let build = |actor| AgentBuilder::new(actor).thread(thread("t")).build(&hub);
     let first = build(thinks.clone()).await.unwrap();
     let mut run = first.start("One").await.unwrap();
-    while script.asked().is_empty() {
+    while script.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
     }
     // Whoever comes second takes nothing over, is told what is open, and can end it.
@@ -73,7 +73,7 @@ async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
     assert_eq!(second.invoke("Three").await.unwrap().content, "Next.");
     // Both have the one conversation, and nothing was asked or done twice.
     assert_eq!(patient.prompts()[0].messages.len(), 4);
-    assert_eq!((thinks.prompts().len(), patient.prompts().len(), script.asked().len()), (1, 1, 1));
+    assert_eq!((thinks.prompts().len(), patient.prompts().len(), script.recorded_arguments().len()), (1, 1, 1));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Waits for a number of polls at most. This stands for a deadline without reading a clock.
-async fn give_up_after(polls: u32, mut waiting: Waiting) -> Option<Slot> {
+async fn give_up_after(polls: u32, mut waiting: SlotWaiter) -> Option<Slot> {
     let mut left = polls;
     poll_fn(|cx| match waiting.poll_unpin(cx) {
         Poll::Ready(slot) => Poll::Ready(Some(slot)),
@@ -20,14 +20,14 @@ async fn give_up_after(polls: u32, mut waiting: Waiting) -> Option<Slot> {
 struct Stress {
     slots: Option<usize>,
     limits: &'static [Option<usize>],
-    patience: u32,
+    max_polls: u32,
 }
 
 /// Tasks on four threads take slots, give up waiting and drop slots in a random order; limits must hold at any time.
 async fn stress(stress: Stress) {
     const TASKS: u64 = 64;
-    let queue = Queue::new(stress.slots, Bounds { per_tool: 20, in_all: 40 });
-    let lanes: Arc<[Lane]> = stress.limits.iter().map(|_| queue.lane()).collect();
+    let queue = Queue::new(stress.slots, QueueLimits { per_tool: 20, total: 40 });
+    let lanes: Arc<[ToolQueue]> = stress.limits.iter().map(|_| queue.tool_queue()).collect();
     let seen: Arc<[AtomicUsize]> = lanes.iter().map(|_| AtomicUsize::new(0)).collect();
     let seen_in_all = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..TASKS)
@@ -35,19 +35,19 @@ async fn stress(stress: Stress) {
             let (lanes, seen, seen_in_all) = (lanes.clone(), seen.clone(), seen_in_all.clone());
             tokio::spawn(async move {
                 let mut random = fastrand::Rng::with_seed(seed);
-                let who = party(&format!("t{}", seed % 5));
+                let who = fairness_key(&format!("t{}", seed % 5));
                 for _ in 0..300 {
                     let at = random.usize(..lanes.len());
                     let limit = stress.limits[at];
-                    let slot = match lanes[at].place(limit, &who) {
-                        Ok(Place::Slot(slot)) => slot,
-                        Ok(Place::Waiting(waiting)) if random.u8(..4) == 0 => {
-                            match give_up_after(random.u32(..=stress.patience), waiting).await {
+                    let slot = match lanes[at].acquire(limit, &who) {
+                        Ok(SlotOrWaiter::Slot(slot)) => slot,
+                        Ok(SlotOrWaiter::Waiter(waiting)) if random.u8(..4) == 0 => {
+                            match give_up_after(random.u32(..=stress.max_polls), waiting).await {
                                 Some(slot) => slot,
                                 None => continue,
                             }
                         }
-                        Ok(Place::Waiting(waiting)) => waiting.await,
+                        Ok(SlotOrWaiter::Waiter(waiting)) => waiting.await,
                         Err(_) => {
                             tokio::task::yield_now().await;
                             continue;
@@ -76,18 +76,18 @@ async fn stress(stress: Stress) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_slot_and_nobody_is_lost_under_stress() {
     for patience in [0, 3, 50] {
-        stress(Stress { slots: Some(1), limits: &[None, None], patience }).await;
-        stress(Stress { slots: None, limits: &[Some(1), Some(2)], patience }).await;
-        stress(Stress { slots: Some(3), limits: &[Some(1), Some(2), Some(3), None], patience }).await;
-        stress(Stress { slots: Some(6), limits: &[Some(1), Some(5)], patience }).await;
+        stress(Stress { slots: Some(1), limits: &[None, None], max_polls: patience }).await;
+        stress(Stress { slots: None, limits: &[Some(1), Some(2)], max_polls: patience }).await;
+        stress(Stress { slots: Some(3), limits: &[Some(1), Some(2), Some(3), None], max_polls: patience }).await;
+        stress(Stress { slots: Some(6), limits: &[Some(1), Some(5)], max_polls: patience }).await;
     }
 }
 
 /// One gives the only slot back while another asks for it, and then nobody else comes who could put things right.
 fn race(slots: Option<usize>, limit: Option<usize>, lanes: usize) {
     const ROUNDS: usize = 10_000;
-    let queue = Queue::new(slots, MANY);
-    let lanes: Vec<_> = (0..lanes).map(|_| queue.lane()).collect();
+    let queue = Queue::new(slots, LARGE_LIMITS);
+    let lanes: Vec<_> = (0..lanes).map(|_| queue.tool_queue()).collect();
     let (giver, asker) = (&lanes[0], &lanes[lanes.len() - 1]);
     let handed: Mutex<Option<Slot>> = Mutex::new(None);
     let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -114,12 +114,12 @@ fn race(slots: Option<usize>, limit: Option<usize>, lanes: usize) {
             }
         });
         for round in 1..=ROUNDS {
-            *handed.lock().unwrap() = Some(slot(giver.place(limit, &party("a"))));
+            *handed.lock().unwrap() = Some(expect_slot(giver.acquire(limit, &fairness_key("a"))));
             begun.store(round, SeqCst);
             dawdle(round % 31);
-            let place = asker.place(limit, &party("b")).unwrap();
+            let place = asker.acquire(limit, &fairness_key("b")).unwrap();
             reach(&ended, round);
-            if let Place::Waiting(waiting) = place {
+            if let SlotOrWaiter::Waiter(waiting) = place {
                 lost.fetch_add(usize::from(waiting.now_or_never().is_none()), SeqCst);
             }
         }
@@ -136,15 +136,15 @@ fn a_slot_given_back_while_somebody_asks_for_it_reaches_them() {
 
 /// One step of somebody.
 #[derive(Debug, Clone)]
-enum Step {
-    Place { lane: usize, party: u8, limit: Option<usize> },
+enum Op {
+    Acquire { lane: usize, party: u8, limit: Option<usize> },
     Drop(usize),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn ops() -> impl Strategy<Value = Vec<Op>> {
     let limit = prop_oneof![Just(None), (1..4usize).prop_map(Some)];
-    let place = (0..3usize, 0..4u8, limit).prop_map(|(lane, party, limit)| Step::Place { lane, party, limit });
-    proptest::collection::vec(prop_oneof![place, (0..64usize).prop_map(Step::Drop)], 1..80)
+    let place = (0..3usize, 0..4u8, limit).prop_map(|(lane, party, limit)| Op::Acquire { lane, party, limit });
+    proptest::collection::vec(prop_oneof![place, (0..64usize).prop_map(Op::Drop)], 1..80)
 }
 
 proptest! {
@@ -153,25 +153,25 @@ proptest! {
     #[test]
     fn whatever_happens_nobody_waits_while_a_slot_is_free_for_it(
         all in prop_oneof![Just(None), (1..5usize).prop_map(Some)],
-        steps in steps(),
+        steps in ops(),
     ) {
-        let queue = Queue::new(all, Bounds { per_tool: 5, in_all: 10 });
-        let lanes = [queue.lane(), queue.lane(), queue.lane()];
+        let queue = Queue::new(all, QueueLimits { per_tool: 5, total: 10 });
+        let lanes = [queue.tool_queue(), queue.tool_queue(), queue.tool_queue()];
         let mut limits = [usize::MAX; 3];
         let mut held: Vec<(usize, Slot)> = Vec::new();
-        let mut waiters: Vec<(usize, Waiting)> = Vec::new();
+        let mut waiters: Vec<(usize, SlotWaiter)> = Vec::new();
         for step in steps {
             match step {
-                Step::Place { lane, party: who, limit } => {
+                Op::Acquire { lane, party: who, limit } => {
                     limits[lane] = limit.unwrap_or(usize::MAX);
-                    match lanes[lane].place(limit, &party(&who.to_string())) {
-                        Ok(Place::Slot(slot)) => held.push((lane, slot)),
-                        Ok(Place::Waiting(waiting)) => waiters.push((lane, waiting)),
+                    match lanes[lane].acquire(limit, &fairness_key(&who.to_string())) {
+                        Ok(SlotOrWaiter::Slot(slot)) => held.push((lane, slot)),
+                        Ok(SlotOrWaiter::Waiter(waiting)) => waiters.push((lane, waiting)),
                         Err(_) => prop_assert!(lanes[lane].queued() == 5 || queue.queued() == 10),
                     }
                 }
-                Step::Drop(at) if at < held.len() => drop(held.remove(at)),
-                Step::Drop(at) => {
+                Op::Drop(at) if at < held.len() => drop(held.remove(at)),
+                Op::Drop(at) => {
                     if !waiters.is_empty() {
                         let at = at % waiters.len();
                         drop(waiters.remove(at));

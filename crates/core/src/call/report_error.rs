@@ -20,7 +20,7 @@ pub enum ReportError {
     NotExternal,
     /// It is open, and not run by this hub.
     #[error("the call is not run by this hub")]
-    Elsewhere,
+    OnOtherNode,
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),

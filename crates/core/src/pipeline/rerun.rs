@@ -10,15 +10,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Found, attempts, interrupted,
-    launch::{self, Ahead},
+    Found, attempts, interruption,
+    launch::{self, PreopenedRecord},
     open, report, route,
     ticket::Ticket,
 };
 use crate::{
     call::{Call, CallHead, CallerWait},
     engine::Engine,
-    execution::{Base, CallEnvelope, Tool},
+    execution::{CallEnvelope, EvidenceDemand, Tool},
     journal::{CallTracker, OpenCall},
 };
 use toolhub_types::{
@@ -28,31 +28,31 @@ use toolhub_types::{
 };
 
 /// Starts the call on a task of its own, as soon as there is a place for it. One that only waits needs none.
-pub(crate) fn run_again(
+pub(crate) fn spawn_rerun(
     engine: &Arc<Engine>,
     tenant: Tenant,
     open: OpenCall,
-    tool: (Arc<Tool>, Base),
+    tool: (Arc<Tool>, EvidenceDemand),
     places: Arc<Semaphore>,
 ) {
-    if engine.is_leaving() {
+    if engine.is_shutting_down() {
         return;
     }
     let cancel = CancellationToken::new();
-    let call = Box::new(call(engine, tenant, &open, cancel.clone()));
+    let call = Box::new(restore_call(engine, tenant, &open, cancel.clone()));
     let tracker = CallTracker::of(&call, cancel);
     let mut envelope = CallEnvelope::new(call, tool, None);
     envelope.tracker = Some(tracker.clone());
     if open.waits() {
-        envelope.waits(open.record.status, open.record.approval);
+        envelope.set_waiting(open.record.status, open.record.approval);
     }
     // From here on it counts as running, so that nobody starts it twice.
-    let running = engine.live.enter(&tracker);
-    let (tasks, runtime, engine) = (engine.tasks.clone(), engine.runtime.clone(), engine.clone());
+    let running = engine.live_calls.enter(&tracker);
+    let (tasks, runtime, engine) = (engine.call_tasks.clone(), engine.runtime.clone(), engine.clone());
     let task = async move {
         let _place = if open.waits() { None } else { places.acquire().await.ok() };
         let id = open.record.id;
-        walk(&engine, envelope, open, &tracker).await;
+        run_stages(&engine, envelope, open, &tracker).await;
         drop(running);
         engine.journal.gone(id);
     };
@@ -61,60 +61,60 @@ pub(crate) fn run_again(
 
 /// Walks the call through the doors it has not passed. If it cannot be started, it is closed as interrupted; if somebody
 /// else has taken it over, nothing happens.
-async fn walk(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenCall, tracker: &CallTracker) {
+async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenCall, tracker: &CallTracker) {
     let mut ticket = Ticket::new(&engine.services, &envelope.call);
-    match taken_over(engine, &envelope, &open).await {
+    match take_over(engine, &envelope, &open).await {
         Ok(Some(taken)) => open = taken,
         Ok(None) => {
             let why = "the process that ran the call is gone, and another call has its idempotency key";
-            let outcome = interrupted::outcome(&open, why, engine.services.clock.now());
-            return close(engine, ticket, tracker, &open, &outcome).await;
+            let outcome = interruption::interrupted_outcome(&open, why, engine.services.clock.now());
+            return close_record(engine, ticket, tracker, &open, &outcome).await;
         }
         Err(error) => {
             tracing::warn!(error = %error.operator, call = %open.record.id, "a call that was left open could not be taken over");
-            return ticket.settle();
+            return ticket.complete();
         }
     }
     if open.waits() {
         tracker.written(&open);
     }
-    ticket.goes_on(&envelope.tool, &engine.registry);
-    envelope.extras_mut().left_open = Some(Box::new(open.clone()));
+    ticket.mark_resumed(&envelope.tool, &engine.registry);
+    envelope.extras_mut().open_record = Some(Box::new(open.clone()));
     let passed = {
         let walking = pin!(route(engine, Found(envelope), &mut ticket));
-        attempts::caught(walking).await
+        attempts::catch_panic(walking).await
     };
     let refusal = match passed {
         Ok(Ok(outcome)) => return report::report(ticket, &outcome),
         Ok(Err(refusal)) => refusal,
         Err(panic) => {
-            ticket.count(ErrorKind::Internal);
+            ticket.count_end(ErrorKind::Internal);
             let error = CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic));
-            let outcome = ticket.refused(error);
+            let outcome = ticket.refused_outcome(error);
             engine.journal.not_written(&outcome);
             return report::report(ticket, &outcome);
         }
     };
-    let (open, outcome) = match launch::ahead(Some(tracker), &refusal) {
-        Ahead::Stays => return ticket.settle(),
-        Ahead::Closes(waited) => {
-            ticket.count(refusal.kind);
-            (*waited, ticket.refused(refusal))
+    let (open, outcome) = match launch::preopened_record(Some(tracker), &refusal) {
+        PreopenedRecord::Retained => return ticket.complete(),
+        PreopenedRecord::MustClose(waited) => {
+            ticket.count_end(refusal.kind);
+            (*waited, ticket.refused_outcome(refusal))
         }
-        Ahead::Nothing => {
-            ticket.count(ErrorKind::Interrupted);
+        PreopenedRecord::Absent => {
+            ticket.count_end(ErrorKind::Interrupted);
             let why =
                 format!("the process that ran the call is gone, and it could not be run again: {}", refusal.operator);
-            let outcome = interrupted::outcome(&open, &why, engine.services.clock.now());
+            let outcome = interruption::interrupted_outcome(&open, &why, engine.services.clock.now());
             (open, outcome)
         }
     };
-    close(engine, ticket, tracker, &open, &outcome).await;
+    close_record(engine, ticket, tracker, &open, &outcome).await;
 }
 
 /// The call with the right to go on with it; none where another call has its key.
-async fn taken_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -> Result<Option<OpenCall>, CallError> {
-    Ok(match open::has_its_key(engine, envelope, open).await? {
+async fn take_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -> Result<Option<OpenCall>, CallError> {
+    Ok(match open::holds_idempotency_key(engine, envelope, open).await? {
         false => None,
         // It goes on waiting here, and nowhere else. One that was started is taken over when it is its turn.
         true if open.waits() => Some(open::adopt(engine, envelope, open).await?),
@@ -122,22 +122,22 @@ async fn taken_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -
     })
 }
 
-async fn close(engine: &Engine, ticket: Ticket<'_>, tracker: &CallTracker, open: &OpenCall, outcome: &Outcome) {
-    match interrupted::close(engine, &tracker.head.tenant, open, outcome).await {
+async fn close_record(engine: &Engine, ticket: Ticket<'_>, tracker: &CallTracker, open: &OpenCall, outcome: &Outcome) {
+    match interruption::close_open_call(engine, &tracker.head.tenant, open, outcome).await {
         Ok(true) => report::report(ticket, outcome),
         // Its end is told by whoever has it now. That may be this hub, if it was not told that it has taken the call over.
-        Ok(false) => ticket.settle(),
+        Ok(false) => ticket.complete(),
         // It stays open, and is looked at again.
         Err(error) => {
             tracing::warn!(%error, call = %outcome.id, "a call that was interrupted could not be closed");
             engine.journal.not_written(outcome);
-            ticket.settle();
+            ticket.complete();
         }
     }
 }
 
 /// The call as it was opened. Nobody waits for it any more, and it goes on without anybody.
-fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationToken) -> Call {
+fn restore_call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationToken) -> Call {
     let (record, clock) = (&open.record, &engine.services.clock);
     let arguments = if record.arguments.is_null() { Value::Object(Map::new()) } else { record.arguments.clone() };
     let opening = record.opening.as_deref();
@@ -146,7 +146,7 @@ fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationTo
         caller: record.caller.clone(),
         thread: record.thread.clone(),
         run: record.run,
-        key: record.key.clone(),
+        idempotency_key: record.key.clone(),
         model_call: opening.and_then(|opening| opening.model_call.clone()),
         trace: opening.and_then(|opening| opening.trace.clone()),
         ..CallHead::new(record.id, record.tool.as_str().into(), clock.now(), clock.instant())

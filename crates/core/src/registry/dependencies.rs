@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{RegistryError, Tools};
-use crate::execution::{Base, Tool};
+use crate::execution::{EvidenceDemand, Tool};
 use toolhub_types::tool::ToolName;
 
 /// Checks the dependencies that start at `new` tools. Those of older tools were checked when they came.
@@ -20,18 +20,18 @@ pub(super) fn check(tools: &Tools, new: &[ToolName]) -> Result<(), RegistryError
     }
     let mut harmless = HashSet::new();
     for name in new {
-        if let Some(circle) = circle(tools, name, &mut harmless) {
-            return Err(RegistryError::Circle(circle));
+        if let Some(circle) = find_cycle(tools, name, &mut harmless) {
+            return Err(RegistryError::DependencyCycle(circle));
         }
     }
     Ok(())
 }
 
 /// Every tool that others wait for.
-pub(super) fn bases_of(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<ToolName, Base> {
+pub(super) fn evidence_demands(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<ToolName, EvidenceDemand> {
     let mut bases = HashMap::new();
     for group in tools.values().flat_map(|tool| &tool.definition.depends_on.0) {
-        let wanted = if group.within().is_some() { Base::Lately } else { Base::Once };
+        let wanted = if group.within().is_some() { EvidenceDemand::Latest } else { EvidenceDemand::Once };
         for tool in group.tools() {
             let known = bases.entry(tool.clone()).or_insert(wanted);
             *known = wanted.max(*known);
@@ -41,8 +41,12 @@ pub(super) fn bases_of(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<ToolName
 }
 
 /// Walks from a tool to what it waits for, without recursion: a long chain must not exhaust the stack.
-fn circle<'a>(tools: &'a Tools, start: &'a ToolName, harmless: &mut HashSet<&'a ToolName>) -> Option<Vec<ToolName>> {
-    let mut path: Vec<(&ToolName, Vec<&ToolName>)> = vec![(start, bases(tools, start))];
+fn find_cycle<'a>(
+    tools: &'a Tools,
+    start: &'a ToolName,
+    harmless: &mut HashSet<&'a ToolName>,
+) -> Option<Vec<ToolName>> {
+    let mut path: Vec<(&ToolName, Vec<&ToolName>)> = vec![(start, dependencies_of(tools, start))];
     while let Some((name, ahead)) = path.last_mut() {
         let Some(next) = ahead.pop() else {
             harmless.insert(name);
@@ -53,12 +57,12 @@ fn circle<'a>(tools: &'a Tools, start: &'a ToolName, harmless: &mut HashSet<&'a 
             return Some(path[at..].iter().map(|(seen, _)| (*seen).clone()).chain([next.clone()]).collect());
         }
         if !harmless.contains(next) {
-            path.push((next, bases(tools, next)));
+            path.push((next, dependencies_of(tools, next)));
         }
     }
     None
 }
 
-fn bases<'a>(tools: &'a Tools, name: &str) -> Vec<&'a ToolName> {
+fn dependencies_of<'a>(tools: &'a Tools, name: &str) -> Vec<&'a ToolName> {
     tools.get(name).map(|tool| tool.definition.depends_on.names().collect()).unwrap_or_default()
 }

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 
 /// Values by key, in the order of their turns. A newcomer is last.
-pub(super) struct Rounds<K, V> {
+pub(super) struct RoundRobin<K, V> {
     turn_of: BTreeMap<K, u64>,
     by_turn: BTreeMap<u64, (K, V)>,
     next: u64,
 }
 
-impl<K: Ord + Clone, V: Default> Rounds<K, V> {
+impl<K: Ord + Clone, V: Default> RoundRobin<K, V> {
     /// The value of this key, which stands last if it was not there.
-    pub(super) fn join(&mut self, key: &K) -> &mut V {
+    pub(super) fn get_or_insert(&mut self, key: &K) -> &mut V {
         let turn = match self.turn_of.get(key) {
             Some(turn) => *turn,
             None => {
@@ -50,14 +50,14 @@ impl<K: Ord + Clone, V: Default> Rounds<K, V> {
         self.by_turn.get_mut(turn).map(|(_, value)| value)
     }
 
-    pub(super) fn leave(&mut self, key: &K) {
+    pub(super) fn remove(&mut self, key: &K) {
         if let Some(turn) = self.turn_of.remove(key) {
             self.by_turn.remove(&turn);
         }
     }
 
     /// The first leaves.
-    pub(super) fn leave_first(&mut self) {
+    pub(super) fn remove_first(&mut self) {
         if let Some((_, (key, _))) = self.by_turn.pop_first() {
             self.turn_of.remove(&key);
         }
@@ -72,7 +72,7 @@ impl<K: Ord + Clone, V: Default> Rounds<K, V> {
     }
 }
 
-impl<K, V> Default for Rounds<K, V> {
+impl<K, V> Default for RoundRobin<K, V> {
     fn default() -> Self {
         Self { turn_of: BTreeMap::new(), by_turn: BTreeMap::new(), next: 0 }
     }
@@ -82,7 +82,7 @@ impl<K, V> Default for Rounds<K, V> {
 mod tests {
     use super::*;
 
-    fn order(rounds: &mut Rounds<char, ()>, turns: usize) -> String {
+    fn order(rounds: &mut RoundRobin<char, ()>, turns: usize) -> String {
         let mut seen = String::new();
         for _ in 0..turns {
             seen.extend(rounds.first().map(|(key, ())| *key));
@@ -93,16 +93,16 @@ mod tests {
 
     #[test]
     fn keys_take_turns_and_whoever_leaves_is_skipped() {
-        let mut rounds = Rounds::default();
+        let mut rounds = RoundRobin::default();
         for key in ['a', 'b', 'c', 'a'] {
-            rounds.join(&key);
+            rounds.get_or_insert(&key);
         }
         assert_eq!(order(&mut rounds, 5), "abcab");
-        rounds.leave(&'a');
+        rounds.remove(&'a');
         assert_eq!(order(&mut rounds, 3), "cbc");
-        rounds.join(&'a');
+        rounds.get_or_insert(&'a');
         assert_eq!(order(&mut rounds, 3), "bca");
-        rounds.leave_first();
+        rounds.remove_first();
         assert_eq!((order(&mut rounds, 2).as_str(), rounds.len()), ("ca", 2));
         assert!(rounds.get_mut(&'b').is_none());
     }

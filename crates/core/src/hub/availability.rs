@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{ToolHub, ToolStatusInfo, View};
+use super::{StatusScope, ToolHub, ToolStatusInfo};
 use crate::{execution::Tool, journal::CallQuery, statuses::Whose};
 use toolhub_types::{
     error::CallError,
@@ -18,43 +18,44 @@ use toolhub_types::{
 };
 
 /// How many of a thread's last successes, or of everybody's last calls, are looked up.
-const RECALLED: usize = 100;
+const RECALL_LIMIT: usize = 100;
 
 /// How long the journal is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RECALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A tool as somebody sees it.
-pub(super) struct Seen {
+pub(super) struct ToolSnapshot {
     pub(super) tool: Arc<Tool>,
     pub(super) reading: Reading,
     /// What the tool still waits for in the thread.
-    pub(super) waits: Vec<Missing>,
+    pub(super) unmet_dependencies: Vec<Missing>,
     /// Whether a list that somebody holds for the thread has the tool and should not, or lacks it.
     pub(super) should_rebind: bool,
     /// The record of the view itself; for everybody's view the same as `shared`.
-    pub(super) own: Arc<Facts>,
-    shared: Arc<Facts>,
+    pub(super) own_facts: Arc<Facts>,
+    shared_facts: Arc<Facts>,
 }
 
-impl Seen {
+impl ToolSnapshot {
     /// Whether the thread may use it now. What a rule denies whatever the arguments is not worth a model's attention.
-    pub(super) fn offered(&self) -> bool {
-        offered(&self.tool, &self.reading)
+    pub(super) fn is_offered(&self) -> bool {
+        is_offered(&self.tool, &self.reading)
     }
 
     /// The later of the failures that count in the view.
     pub(super) fn last_failure(&self) -> Option<Failure> {
-        let failures = [&self.own, &self.shared].into_iter().filter_map(|facts| facts.last_failure.as_ref());
+        let failures =
+            [&self.own_facts, &self.shared_facts].into_iter().filter_map(|facts| facts.last_failure.as_ref());
         failures.max_by_key(|failure| failure.at).cloned()
     }
 
     pub(super) fn info(&self) -> ToolStatusInfo {
-        self.info_in(Language::English)
+        self.info_with_language(Language::English)
     }
 
     /// With the reason in this language.
-    pub(super) fn info_in(&self, language: Language) -> ToolStatusInfo {
-        let Self { own, shared, .. } = self;
+    pub(super) fn info_with_language(&self, language: Language) -> ToolStatusInfo {
+        let Self { own_facts: own, shared_facts: shared, .. } = self;
         ToolStatusInfo {
             tool_name: self.tool.definition.name.clone(),
             status: self.reading.status,
@@ -71,35 +72,35 @@ impl Seen {
 impl ToolHub {
     /// Learns what succeeded before this process, the first time somebody asks about a thread, or about all. Where the journal
     /// does not answer, such a tool reads as never run.
-    pub(super) async fn recall(&self, view: View<'_>) {
+    pub(super) async fn load_past_successes(&self, view: StatusScope<'_>) {
         let recalling = async {
             match view {
-                View::Shared => self.recall_everybody().await,
-                View::Thread(tenant, thread) => self.recall_thread(tenant, thread).await,
+                StatusScope::Shared => self.load_shared_successes().await,
+                StatusScope::Thread(tenant, thread) => self.load_thread_successes(tenant, thread).await,
             }
         };
         // What is known without the journal is told in any case.
-        let _ = tokio::time::timeout(PATIENCE, recalling).await;
+        let _ = tokio::time::timeout(RECALL_TIMEOUT, recalling).await;
     }
 
-    async fn recall_everybody(&self) {
+    async fn load_shared_successes(&self) {
         if !self.engine.statuses.successes.wants_everybody() {
             return;
         }
-        for (tool, at) in self.engine.journal.last_successes(RECALLED, self.now()).await.unwrap_or_default() {
+        for (tool, at) in self.engine.journal.last_successes(RECALL_LIMIT, self.now()).await.unwrap_or_default() {
             if let Some(tool) = self.get(&tool) {
-                tool.desk.succeeded.recalled(at);
+                tool.runtime.last_success.recalled(at);
             }
         }
     }
 
-    async fn recall_thread(&self, tenant: &Tenant, thread: &ThreadId) {
+    async fn load_thread_successes(&self, tenant: &Tenant, thread: &ThreadId) {
         let (successes, owner) = (&self.engine.statuses.successes, ThreadKey::new(tenant, thread));
         if successes.has_recalled(&owner) {
             return;
         }
         let (wanted, status) = (Some(thread.clone()), Some(Status::Success));
-        let query = CallQuery { thread: wanted, status, limit: RECALLED, ..CallQuery::default() };
+        let query = CallQuery { thread: wanted, status, limit: RECALL_LIMIT, ..CallQuery::default() };
         // One that does not answer is asked again next time.
         let Ok(page) = self.engine.journal.calls(tenant, &query, &[], self.now()).await else { return };
         let ended = page
@@ -110,66 +111,87 @@ impl ToolHub {
     }
 
     /// These tools as somebody sees them now.
-    pub(super) async fn survey(&self, tools: Vec<Arc<Tool>>, view: View<'_>) -> Result<Vec<Seen>, CallError> {
+    pub(super) async fn snapshot_tools(
+        &self,
+        tools: Vec<Arc<Tool>>,
+        view: StatusScope<'_>,
+    ) -> Result<Vec<ToolSnapshot>, CallError> {
         let now = self.now();
         let evidence = match view {
             // Most tools wait for nothing, and the store need not be asked.
-            View::Thread(tenant, thread) if tools.iter().any(|tool| !tool.definition.depends_on.is_empty()) => {
+            StatusScope::Thread(tenant, thread) if tools.iter().any(|tool| !tool.definition.depends_on.is_empty()) => {
                 self.engine.journal.evidence(tenant, thread, now).await?.0
             }
-            View::Thread(..) | View::Shared => Evidence::default(),
+            StatusScope::Thread(..) | StatusScope::Shared => Evidence::default(),
         };
-        Ok(self.seen(tools, view, &evidence, now))
+        Ok(self.snapshot_tools_with(tools, view, &evidence, now))
     }
 
     /// The same, for whoever has the evidence at hand.
-    pub(super) fn seen(&self, tools: Vec<Arc<Tool>>, view: View<'_>, evidence: &Evidence, now: Timestamp) -> Vec<Seen> {
+    pub(super) fn snapshot_tools_with(
+        &self,
+        tools: Vec<Arc<Tool>>,
+        view: StatusScope<'_>,
+        evidence: &Evidence,
+        now: Timestamp,
+    ) -> Vec<ToolSnapshot> {
         let held = match view {
-            View::Shared => Vec::new(),
-            View::Thread(tenant, thread) => self.engine.offers.of(tenant, thread),
+            StatusScope::Shared => Vec::new(),
+            StatusScope::Thread(tenant, thread) => self.engine.offers.for_thread(tenant, thread),
         };
         let settings = self.engine.statuses.settings();
         let see = |tool: Arc<Tool>| {
             let (waits, presence) = match view {
                 // Evidence belongs to threads: for everybody no tool waits.
-                View::Shared => (Vec::new(), Presence::Ready),
-                View::Thread(..) => {
+                StatusScope::Shared => (Vec::new(), Presence::Ready),
+                StatusScope::Thread(..) => {
                     let waits = missing(&tool.definition.depends_on, evidence, now);
                     let presence = presence(&tool.definition.depends_on, &waits);
                     (waits, presence)
                 }
             };
-            let presence = tool.presence().unwrap_or(presence);
-            let (own, shared) = self.records(&tool, view, now);
+            let presence = tool.presence_override().unwrap_or(presence);
+            let (own, shared) = self.status_facts(&tool, view, now);
             let read = |facts: &Facts| status::read(facts, &presence, &settings, now);
             let mut reading = status::worse(read(&own), read(&shared));
             if presence == Presence::DependenciesMet && reading.status == ToolStatus::Available {
                 reading.next_change = grows_old(&tool.definition.depends_on, evidence);
             }
-            let offered = offered(&tool, &reading);
-            let should_rebind = held.iter().any(|offer| offer.is_wrong_about(&tool.definition.name, offered));
-            Seen { tool, reading, waits, should_rebind, own, shared }
+            let offered = is_offered(&tool, &reading);
+            let should_rebind = held.iter().any(|offer| offer.is_stale_for(&tool.definition.name, offered));
+            ToolSnapshot {
+                tool,
+                reading,
+                unmet_dependencies: waits,
+                should_rebind,
+                own_facts: own,
+                shared_facts: shared,
+            }
         };
         tools.into_iter().map(see).collect()
     }
 
     /// One tool as somebody sees it now.
-    pub(super) async fn see(&self, tool: Arc<Tool>, view: View<'_>) -> Result<Seen, CallError> {
-        let unknown = || self.unknown(&tool.definition.name);
-        self.survey(vec![tool.clone()], view).await?.pop().ok_or_else(unknown)
+    pub(super) async fn snapshot_tool(
+        &self,
+        tool: Arc<Tool>,
+        view: StatusScope<'_>,
+    ) -> Result<ToolSnapshot, CallError> {
+        let unknown = || self.tool_not_found(&tool.definition.name);
+        self.snapshot_tools(vec![tool.clone()], view).await?.pop().ok_or_else(unknown)
     }
 
     /// The records that make up a view: its own and the shared one.
-    fn records(&self, tool: &Tool, view: View<'_>, now: Timestamp) -> (Arc<Facts>, Arc<Facts>) {
+    fn status_facts(&self, tool: &Tool, view: StatusScope<'_>, now: Timestamp) -> (Arc<Facts>, Arc<Facts>) {
         let statuses = &self.engine.statuses;
         let shared = statuses.look(&Whose::everybody(&tool.definition.name), now).unwrap_or_default();
         match view {
-            View::Shared => {
-                let shared = with_success(shared, tool.desk.succeeded.get());
+            StatusScope::Shared => {
+                let shared = with_success(shared, tool.runtime.last_success.get());
                 (shared.clone(), shared)
             }
             // That a tool did well in other threads is no news about this one, and not this one's affair.
-            View::Thread(tenant, thread) => {
+            StatusScope::Thread(tenant, thread) => {
                 let whose = Whose::thread(&tool.definition.name, tenant, thread);
                 let own = statuses.look(&whose, now).unwrap_or_default();
                 (with_success(own, statuses.successes.of(&whose)), shared)
@@ -178,7 +200,7 @@ impl ToolHub {
     }
 }
 
-fn offered(tool: &Tool, reading: &Reading) -> bool {
+fn is_offered(tool: &Tool, reading: &Reading) -> bool {
     reading.status == ToolStatus::Available && tool.gate.denies_all(&tool.definition).is_none()
 }
 

@@ -24,29 +24,29 @@ use toolhub_types::{
 };
 
 /// The call's record and where it goes.
-pub(super) struct Book<'a> {
+pub(super) struct CommitPlan<'a> {
     engine: &'a Engine,
     envelope: &'a CallEnvelope,
     record: CallRecord,
     /// The writing that opened it, if it was opened.
-    opened: Option<Seen>,
+    opening_version: Option<Seen>,
 }
 
 /// Why nothing was committed.
-pub(super) enum Unsettled {
-    Because(CallError),
+pub(super) enum CommitError {
+    Failed(CallError),
     /// The tool may run once more with the states as they are now.
-    RunAgain,
+    Rerun,
 }
 
-impl<E: Into<CallError>> From<E> for Unsettled {
+impl<E: Into<CallError>> From<E> for CommitError {
     fn from(error: E) -> Self {
-        Self::Because(error.into())
+        Self::Failed(error.into())
     }
 }
 
-impl<'a> Book<'a> {
-    pub(super) fn of(engine: &'a Engine, envelope: &'a CallEnvelope, open: Option<&OpenCall>) -> Self {
+impl<'a> CommitPlan<'a> {
+    pub(super) fn new(engine: &'a Engine, envelope: &'a CallEnvelope, open: Option<&OpenCall>) -> Self {
         let opened = open.map(|open| open.seen);
         let record = match open {
             Some(open) => open.record.clone(),
@@ -55,34 +55,34 @@ impl<'a> Book<'a> {
                 CallRecord::opened(&envelope.call, tool, arguments, engine.services.clock.now())
             }
         };
-        Self { engine, envelope, record, opened }
+        Self { engine, envelope, record, opening_version: opened }
     }
 
     /// Commits the end with the states and the evidence of it. Another call of the thread may leave evidence at the same
     /// moment; both count, so whoever comes second looks again. Somebody else may have written a state; whether it can be
     /// written all the same is decided by `state`. Says whether the call has its record: a read that proved nothing new has none yet.
-    pub(super) async fn settle(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<bool, Unsettled> {
-        let told = self.told(outcome);
-        let elsewhere = self.settle_elsewhere(drafts, told.as_ref()).await?;
+    pub(super) async fn commit_all(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<bool, CommitError> {
+        let told = self.history_entry(outcome);
+        let elsewhere = self.commit_separate_states(drafts, told.as_ref()).await?;
         loop {
             let mut all = self.writes(drafts, told.as_ref()).await?;
             let proof = if outcome.is_success() {
-                dependencies::prove(self.engine, self.envelope).await?
+                dependencies::evidence_update(self.engine, self.envelope).await?
             } else {
                 Default::default()
             };
             all.extend(proof.write.clone());
-            if all.is_empty() && self.opened.is_none() {
+            if all.is_empty() && self.opening_version.is_none() {
                 return Ok(false);
             }
             match self.commit(outcome, all).await {
                 Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
-                Err(StoreError::Conflict { table: Table::State, .. }) => match self.renew(drafts).await {
-                    Err(Unsettled::RunAgain) if elsewhere > 0 => return Err(half_done().into()),
+                Err(StoreError::Conflict { table: Table::State, .. }) => match self.rebase_drafts(drafts).await {
+                    Err(CommitError::Rerun) if elsewhere > 0 => return Err(partial_commit_error().into()),
                     renewed => renewed?,
                 },
                 Ok(()) => {
-                    dependencies::tell(self.engine, self.envelope, &proof);
+                    dependencies::emit_newly_available(self.engine, self.envelope, &proof);
                     return Ok(true);
                 }
                 Err(error) => return Err(error.into()),
@@ -93,9 +93,9 @@ impl<'a> Book<'a> {
     /// States that do not lie with the call's records, because all threads share them or another store keeps them, are
     /// committed first, one by one; says how many were. If the process dies before the end of the call is written down
     /// too, what its tool remembers is true, and the call stays open.
-    async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<usize, Unsettled> {
+    async fn commit_separate_states(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<usize, CommitError> {
         let (state, tenant) = (&self.engine.services.state, &self.envelope.call.tenant);
-        let elsewhere = drafts.list.iter_mut().filter(|draft| !self.is_here(draft));
+        let elsewhere = drafts.list.iter_mut().filter(|draft| !self.commits_with_call(draft));
         let mut already = 0;
         for draft in elsewhere {
             loop {
@@ -104,9 +104,9 @@ impl<'a> Book<'a> {
                 batch.writes = state.writes_of(tenant, draft, &self.envelope.tool.state, told, now).await?;
                 match state.homes().commit(batch, now).await {
                     Ok(_) => break,
-                    Err(StoreError::Conflict { .. }) => match self.renew_one(draft).await {
+                    Err(StoreError::Conflict { .. }) => match self.rebase_draft(draft).await {
                         // What another state of the tool remembers of this run is written.
-                        Err(Unsettled::RunAgain) if already > 0 => return Err(half_done().into()),
+                        Err(CommitError::Rerun) if already > 0 => return Err(partial_commit_error().into()),
                         renewed => renewed?,
                     },
                     Err(error) => return Err(error.into()),
@@ -118,10 +118,10 @@ impl<'a> Book<'a> {
     }
 
     /// What is written with the end of the call.
-    async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, Unsettled> {
+    async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, CommitError> {
         let (services, tenant) = (&self.engine.services, &self.envelope.call.tenant);
         let (state, now) = (&services.state, services.clock.now());
-        let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| self.is_here(draft)).collect();
+        let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| self.commits_with_call(draft)).collect();
         let mut all = Vec::new();
         for draft in &drafts {
             all.extend(state.writes_of(tenant, draft, &self.envelope.tool.state, told, now).await?);
@@ -130,23 +130,23 @@ impl<'a> Book<'a> {
         Ok(all)
     }
 
-    async fn renew(&self, drafts: &mut Drafts) -> Result<(), Unsettled> {
+    async fn rebase_drafts(&self, drafts: &mut Drafts) -> Result<(), CommitError> {
         for draft in &mut drafts.list {
-            if self.is_here(draft) {
-                self.renew_one(draft).await?;
+            if self.commits_with_call(draft) {
+                self.rebase_draft(draft).await?;
             }
         }
         Ok(())
     }
 
     /// Whether a state is committed together with the end of the call.
-    fn is_here(&self, draft: &Draft) -> bool {
+    fn commits_with_call(&self, draft: &Draft) -> bool {
         let homes = self.engine.services.state.homes();
         draft.context.partition(&self.envelope.call.tenant) == self.partition()
             && homes.is_with_calls(draft.context.state().as_str())
     }
 
-    async fn renew_one(&self, draft: &mut Draft) -> Result<(), Unsettled> {
+    async fn rebase_draft(&self, draft: &mut Draft) -> Result<(), CommitError> {
         let state = &self.engine.services.state;
         // A store in memory answers without a pause; let the others finish.
         tokio::task::yield_now().await;
@@ -161,13 +161,13 @@ impl<'a> Book<'a> {
         });
         match renewed? {
             Renewed::Ready => Ok(()),
-            Renewed::RunAgain => Err(Unsettled::RunAgain),
-            Renewed::Refused(error) => Err(Unsettled::Because(error)),
+            Renewed::RunAgain => Err(CommitError::Rerun),
+            Renewed::Refused(error) => Err(CommitError::Failed(error)),
         }
     }
 
     /// What the history of its states is told about the call. Whoever only reads leaves no trace there.
-    fn told(&self, outcome: &Outcome) -> Option<Told> {
+    fn history_entry(&self, outcome: &Outcome) -> Option<Told> {
         let Tool { definition, .. } = &*self.envelope.tool;
         if definition.annotations.read_only {
             return None;
@@ -191,22 +191,22 @@ impl<'a> Book<'a> {
         let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
         let record = self.record.clone().closed(outcome.clone(), &self.engine.services.redactor);
         let mut batch = Batch::on(self.partition());
-        batch.writes = journal.close(&record, self.opened, now)?;
+        batch.writes = journal.close(&record, self.opening_version, now)?;
         batch.writes.extend(writes);
         journal.store.commit(batch, now).await.map(|_| ())
     }
 
     /// Somebody has closed the call already, because this node was not heard of for too long. What stands in the journal
     /// is how it ended.
-    pub(super) async fn as_recorded(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
+    pub(super) async fn recorded_outcome(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
         let (journal, call, now) = (&self.engine.journal, &self.envelope.call, self.engine.services.clock.now());
         let record = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await;
         let recorded = record.ok().flatten().and_then(|record| record.outcome);
-        recorded.unwrap_or_else(|| failed(outcome, error, ticket))
+        recorded.unwrap_or_else(|| failed_outcome(outcome, error, ticket))
     }
 
     /// The state could not be committed. The call still ends, with its result and the reason.
-    pub(super) async fn without_state(
+    pub(super) async fn close_without_state(
         &self,
         outcome: Outcome,
         error: CallError,
@@ -215,36 +215,36 @@ impl<'a> Book<'a> {
     ) -> Outcome {
         // The store answers, so the end can still be written down; only not with everything it was to be written with.
         let answers = error.kind != ErrorKind::StoreUnavailable;
-        let failed = failed(outcome, error, ticket);
+        let failed = failed_outcome(outcome, error, ticket);
         if !answers {
-            return self.not_written(failed);
+            return self.mark_unwritten(failed);
         }
         drafts.list.iter_mut().for_each(|draft| draft.text = None);
-        let told = self.told(&failed);
+        let told = self.history_entry(&failed);
         let history = self.writes(drafts, told.as_ref()).await.unwrap_or_default();
         let noted = history.into_iter().filter(|write| write.table == Table::History).collect();
         match self.commit(&failed, noted).await {
             Ok(()) => failed,
-            Err(error) => self.not_written(self::failed(failed, error.into(), ticket)),
+            Err(error) => self.mark_unwritten(self::failed_outcome(failed, error.into(), ticket)),
         }
     }
 
     /// The call stays open for now.
-    fn not_written(&self, outcome: Outcome) -> Outcome {
-        if self.opened.is_some() {
+    fn mark_unwritten(&self, outcome: Outcome) -> Outcome {
+        if self.opening_version.is_some() {
             self.engine.journal.not_written(&outcome);
         }
         outcome
     }
 }
 
-fn half_done() -> CallError {
+fn partial_commit_error() -> CallError {
     let text =
         "somebody else wrote one of the states; another one is committed already, so the tool cannot run once more";
     CallError::new(ErrorKind::StateConflict).operator(text)
 }
 
-fn failed(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
+fn failed_outcome(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
     // An error there was before says more than ours; that something is lost is told all the same. Whatever it is, a tool
     // that has done its work must not be asked to do it again.
     let mut error = match outcome.error {
@@ -256,5 +256,5 @@ fn failed(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
     };
     error.retryable &= outcome.effect == Effect::None;
     let (effect, output, content): (Effect, Value, Vec<Content>) = (outcome.effect, outcome.output, outcome.content);
-    ticket.ended(effect, output, content, Some(error))
+    ticket.outcome(effect, output, content, Some(error))
 }

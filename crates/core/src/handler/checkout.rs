@@ -7,7 +7,7 @@ use crate::{
 use toolhub_types::error::ToolError;
 
 /// What a context holds, for the tool of a call; from here on the call uses it.
-pub(super) async fn take_out(cx: &CallContext, context: &ContextId) -> Result<Found, ToolError> {
+pub(super) async fn check_out(cx: &CallContext, context: &ContextId) -> Result<Found, ToolError> {
     let (manager, tenant) = (&cx.services().state, cx.tenant());
     let taking = async {
         let found = manager.take_out(tenant, context).await?;

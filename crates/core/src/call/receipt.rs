@@ -10,11 +10,11 @@ use toolhub_types::{
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "the common answer is the large one, and lives for a moment")]
 #[non_exhaustive]
-pub enum Reached {
+pub enum CallReceipt {
     /// It has ended.
     Ended(Outcome),
     /// A person was asked.
-    Waiting {
+    AwaitingApproval {
         /// The call.
         call: CallId,
         /// The question.
@@ -31,10 +31,10 @@ pub enum Reached {
     },
 }
 
-impl Reached {
+impl CallReceipt {
     /// The end, if it is there.
     #[must_use]
-    pub fn ended(self) -> Option<Outcome> {
+    pub fn into_outcome(self) -> Option<Outcome> {
         if let Self::Ended(outcome) = self { Some(outcome) } else { None }
     }
 }

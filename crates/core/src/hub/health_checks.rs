@@ -17,7 +17,7 @@ use futures_util::{FutureExt, StreamExt};
 use crate::{
     engine::Engine,
     execution::Tool,
-    registry::Filter,
+    registry::ToolFilter,
     statuses::{Statuses, Whose},
 };
 use toolhub_storage::clock::{self, Instant};
@@ -28,61 +28,63 @@ use toolhub_types::{
 };
 
 /// How long after a tool was withheld it is asked the first time.
-const FIRST: Duration = Duration::from_secs(10);
+const INITIAL_DELAY: Duration = Duration::from_secs(10);
 /// How long it is left alone at most.
-const LONGEST: Duration = Duration::from_secs(5 * 60);
+const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many are asked beside each other.
-const TOGETHER: usize = 16;
+const CONCURRENCY: usize = 16;
 /// How long changes are gathered: all tools of one service fail together, and are looked at together.
-const GATHER: Duration = Duration::from_secs(1);
+const DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// When a tool is asked next, and how long it was left alone before.
-struct Round {
-    at: Instant,
-    wait: Duration,
+struct CheckSchedule {
+    due_at: Instant,
+    delay: Duration,
 }
 
 /// Asks for as long as the hub lives.
-pub(super) async fn ask(hub: Weak<Engine>) {
-    let mut rounds: HashMap<ToolName, Round> = HashMap::new();
+pub(super) async fn run(hub: Weak<Engine>) {
+    let mut rounds: HashMap<ToolName, CheckSchedule> = HashMap::new();
     loop {
         let Some(engine) = hub.upgrade() else { return };
         let (statuses, services) = (engine.statuses.clone(), engine.services.clone());
         // Made before looking, so that no change falls in between.
         let mut news = pin!(statuses.next_change());
         news.as_mut().enable();
-        let withheld = withheld(&engine);
+        let withheld = withheld_tools(&engine);
         drop(engine);
         let now = services.clock.instant();
         rounds = withheld
             .iter()
             .map(|(tool, since)| {
                 let name = tool.definition.name.clone();
-                let left = FIRST.saturating_sub(services.clock.now().since(*since));
-                let round = rounds.remove(&name).unwrap_or(Round { at: clock::after(now, left), wait: FIRST });
+                let left = INITIAL_DELAY.saturating_sub(services.clock.now().since(*since));
+                let round = rounds
+                    .remove(&name)
+                    .unwrap_or(CheckSchedule { due_at: clock::after(now, left), delay: INITIAL_DELAY });
                 (name, round)
             })
             .collect();
-        let due = withheld.into_iter().map(|(tool, _)| tool).filter(|tool| rounds[&tool.definition.name].at <= now);
+        let due = withheld.into_iter().map(|(tool, _)| tool).filter(|tool| rounds[&tool.definition.name].due_at <= now);
         let asked: Vec<(ToolName, bool)> = futures_util::stream::iter(due)
-            .map(|tool| async move { (tool.definition.name.clone(), is_well(&tool).await) })
-            .buffer_unordered(TOGETHER)
+            .map(|tool| async move { (tool.definition.name.clone(), is_healthy(&tool).await) })
+            .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
         for (name, well) in asked {
             if well {
-                come_back(&statuses, &name).await;
+                mark_healthy(&statuses, &name).await;
             }
             // One that came back is looked at no more. One that did not, also because its failures no longer count, is left
             // alone for longer.
             if let Some(round) = rounds.get_mut(&name) {
-                round.wait = (round.wait * 2).min(LONGEST);
-                round.at = clock::after(services.clock.instant(), round.wait);
+                round.delay = (round.delay * 2).min(MAX_DELAY);
+                round.due_at = clock::after(services.clock.instant(), round.delay);
             }
         }
-        let stirred = match rounds.values().map(|round| round.at).min() {
+        let stirred = match rounds.values().map(|round| round.due_at).min() {
             Some(next) => tokio::time::timeout_at(next, news).await.is_ok(),
             None => {
                 news.await;
@@ -90,13 +92,13 @@ pub(super) async fn ask(hub: Weak<Engine>) {
             }
         };
         if stirred {
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(DEBOUNCE).await;
         }
     }
 }
 
 /// The tools that are withheld for all threads because they failed, and can be asked; and since when.
-fn withheld(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
+fn withheld_tools(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
     if engine.statuses.is_empty() {
         return Vec::new();
     }
@@ -107,20 +109,20 @@ fn withheld(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
             Breaker::Open { since, cause, .. } if !matches!(cause, Cause::ByHand { .. }) => *since,
             _ => return None,
         };
-        let can_be_asked = tool.executor.check(&tool.definition).is_some();
+        let can_be_asked = tool.executor.health_check(&tool.definition).is_some();
         can_be_asked.then_some((tool, since))
     };
-    engine.registry.snapshot().list(&Filter::default()).into_iter().filter_map(failed).collect()
+    engine.registry.snapshot().list(&ToolFilter::default()).into_iter().filter_map(failed).collect()
 }
 
 /// Whether a tool says that it works. One that panics or takes too long does not.
-async fn is_well(tool: &Tool) -> bool {
-    let Some(asking) = tool.executor.check(&tool.definition) else { return false };
-    let asked = tokio::time::timeout(PATIENCE, AssertUnwindSafe(asking).catch_unwind()).await;
+async fn is_healthy(tool: &Tool) -> bool {
+    let Some(asking) = tool.executor.health_check(&tool.definition) else { return false };
+    let asked = tokio::time::timeout(CHECK_TIMEOUT, AssertUnwindSafe(asking).catch_unwind()).await;
     matches!(asked, Ok(Ok(true)))
 }
 
 /// Brings a tool back. Where that cannot be written, it is asked again.
-async fn come_back(statuses: &Arc<Statuses>, name: &ToolName) {
+async fn mark_healthy(statuses: &Arc<Statuses>, name: &ToolName) {
     let _ = statuses.apply(&Whose::everybody(name), &Event::Healthy).await;
 }

@@ -25,7 +25,7 @@ use toolhub_types::{
 
 /// Closes an open call; says no where somebody else has closed it or taken it over. An end that the store will never take, because
 /// it is too long or something in its way is damaged, becomes one that says less: a call must have an end.
-pub(crate) async fn close(
+pub(crate) async fn close_open_call(
     engine: &Engine,
     tenant: &Tenant,
     open: &OpenCall,
@@ -40,11 +40,12 @@ pub(crate) async fn close(
         batch.writes.extend(with_it);
         journal.store.commit(batch, now).await
     };
-    let (here, elsewhere) = history(engine, tenant, open, outcome).await;
+    let (here, elsewhere) = history_writes(engine, tenant, open, outcome).await;
     let mut committed = commit(outcome.clone(), here).await;
     if let Err(error @ (StoreError::Refused(_) | StoreError::Damaged { .. })) = &committed {
         tracing::warn!(%error, call = %record.id, "the store does not take the end of a call; it is closed as interrupted");
-        let less = self::outcome(open, &format!("the store does not take the end of the call: {error}"), now);
+        let less =
+            self::interrupted_outcome(open, &format!("the store does not take the end of the call: {error}"), now);
         committed = commit(Outcome { effect: outcome.effect, ..less }, Vec::new()).await;
     }
     match committed {
@@ -61,12 +62,12 @@ pub(crate) async fn close(
 }
 
 /// Tells listeners of a call that was closed here.
-pub(crate) fn tell(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
-    report::tell_of(&engine.services, tenant, (outcome.id, open.record.run, Some(open.record.tool.clone())), outcome);
+pub(crate) fn emit_interrupted(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
+    report::emit_end(&engine.services, tenant, (outcome.id, open.record.run, Some(open.record.tool.clone())), outcome);
 }
 
 /// The end of a call whose process died. Nobody knows what the tool did, unless it is one that changes nothing.
-pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
+pub(crate) fn interrupted_outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
     let record = &open.record;
     let opening = record.opening.as_deref();
     let harmless = open.waits() || opening.is_some_and(|opening| opening.read_only);
@@ -97,7 +98,12 @@ pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
 /// What the history of the tool's states is told, as after any call that failed: what is written with the end of the call,
 /// and after it what lies elsewhere. Nothing where the tool is not known any more, or the states cannot be read: the call
 /// must be closed all the same.
-async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) -> (Vec<Write>, Vec<Batch>) {
+async fn history_writes(
+    engine: &Engine,
+    tenant: &Tenant,
+    open: &OpenCall,
+    outcome: &Outcome,
+) -> (Vec<Write>, Vec<Batch>) {
     let (record, state) = (&open.record, &engine.services.state);
     let tool = engine.registry.find(&record.tool).filter(|(tool, _)| !tool.definition.annotations.read_only);
     let (mut with_it, mut after_it) = (Vec::new(), Vec::new());
@@ -110,7 +116,7 @@ async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Ou
     for name in &tool.state.names {
         let Some(context) = state.context_for(name, record.thread.as_ref()) else { continue };
         let Ok(found) = state.take_out(tenant, &context).await else { continue };
-        let draft = Draft { context, found, text: None, parked: Arc::new(Untouched) };
+        let draft = Draft { context, found, text: None, parked: Arc::new(UnchangedState) };
         let all = state.writes_of(tenant, &draft, &tool.state, Some(&told), outcome.ended_at).await;
         // Only what cannot be in anybody's way.
         let writes = all.unwrap_or_default().into_iter().filter(|write| write.table == Table::History);
@@ -126,9 +132,9 @@ async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Ou
 }
 
 /// A state that a dead process may have changed in its memory, and nobody will ever know how.
-struct Untouched;
+struct UnchangedState;
 
-impl Parked for Untouched {
+impl Parked for UnchangedState {
     fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
         Ok(None)
     }

@@ -17,14 +17,14 @@ use toolhub_types::{
 };
 
 /// How often a call is looked at that runs elsewhere.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ToolHub {
     /// What somebody outside needs to do the work of a call: its arguments as they are, what is secret included. `None` where no
     /// such call of the tenant waits here for its [result](Self::report_call).
     #[must_use]
-    pub fn handed_out(&self, tenant: &Tenant, call: CallId) -> Option<Value> {
-        self.engine.live.find(call).filter(|here| here.head.tenant == *tenant)?.handed_out()
+    pub fn external_arguments(&self, tenant: &Tenant, call: CallId) -> Option<Value> {
+        self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant)?.handed_out()
     }
 
     /// Tells the result of a call whose work was done [outside](super::CallRequest::external). The call ends as if its tool had
@@ -32,16 +32,16 @@ impl ToolHub {
     ///
     /// # Errors
     /// When there is no such call, it takes no result, or not any more; or the store does not answer.
-    pub async fn report_call(
+    pub async fn report_external_result(
         &self,
         tenant: &Tenant,
         call: CallId,
         result: Result<Value, ToolError>,
     ) -> Result<(), ReportError> {
-        let Some(here) = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant) else {
+        let Some(here) = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant) else {
             return Err(match self.call_record(tenant, call).await? {
                 None => ReportError::NotFound,
-                Some(CallRecord { outcome: None, .. }) => ReportError::Elsewhere,
+                Some(CallRecord { outcome: None, .. }) => ReportError::OnOtherNode,
                 Some(CallRecord { external_until: None, .. }) => ReportError::NotExternal,
                 Some(_) => ReportError::Late,
             });
@@ -62,17 +62,17 @@ impl ToolHub {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn wait(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
+    pub async fn wait_for_call(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         loop {
-            if let Some(here) = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant) {
+            if let Some(here) = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant) {
                 here.ended().await;
             }
             let record = self.call_record(tenant, call).await?;
             let open = record.as_ref().is_some_and(|record| record.outcome.is_none());
-            if !open || (self.engine.is_leaving() && !self.engine.live.has(call)) {
+            if !open || (self.engine.is_shutting_down() && !self.engine.live_calls.has(call)) {
                 return Ok(record);
             }
-            let (rest, leaving) = (pin!(tokio::time::sleep(LOOK_AGAIN)), pin!(self.engine.leaving.heard()));
+            let (rest, leaving) = (pin!(tokio::time::sleep(POLL_INTERVAL)), pin!(self.engine.shutdown.requested()));
             select(rest, leaving).await;
         }
     }

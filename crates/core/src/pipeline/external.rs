@@ -10,17 +10,17 @@ use crate::{
 };
 use toolhub_types::error::{ErrorKind, ToolError};
 
-pub(super) async fn wait(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
-    ticket.attempt();
+pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
+    ticket.count_attempt();
     let envelope = context.envelope();
     let call = &envelope.call;
     let Some(tracker) = &envelope.tracker else {
         return Err(ToolError::hidden(ErrorKind::Internal, "a call that was handed out cannot be found"));
     };
-    if let Some(member) = envelope.member() {
+    if let Some(member) = envelope.step_call() {
         member.hands_out(call.id);
     }
-    let _with_somebody = InFlight::begin(&envelope.tool.desk.meter);
+    let _with_somebody = InFlight::begin(&envelope.tool.runtime.meter);
     let reported = tokio::time::timeout_at(context.deadline(), tracker.reported());
     let in_time = match &call.cancel {
         None => reported.await.map_err(|_| ErrorKind::Timeout),

@@ -9,9 +9,9 @@ use futures_core::future::BoxFuture;
 use serde::Serialize;
 
 use super::{
-    Arguments, built,
-    instance::{CRASHED, enter},
-    read, reply,
+    Arguments,
+    instance::{CRASHED, acquire_cell},
+    parse_arguments, to_reply, tool_builder,
 };
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
@@ -62,12 +62,12 @@ where
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
     I: SharedInstance,
 {
-    built::<I::Arguments>(name, &[], Together { factory, makes: PhantomData })
+    tool_builder::<I::Arguments>(name, &[], SharedInstanceExecutor { factory, instance_type: PhantomData })
 }
 
-struct Together<F, I> {
+struct SharedInstanceExecutor<F, I> {
     factory: F,
-    makes: PhantomData<fn() -> I>,
+    instance_type: PhantomData<fn() -> I>,
 }
 
 async fn close<I: SharedInstance>(live: Arc<I>) {
@@ -77,14 +77,19 @@ async fn close<I: SharedInstance>(live: Arc<I>) {
     }
 }
 
-impl<F, Fut, I> Together<F, I>
+impl<F, Fut, I> SharedInstanceExecutor<F, I>
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
     I: SharedInstance,
 {
     /// A share of the instance. Whoever finds none makes it, while the others wait.
-    async fn live(&self, place: &Use, chair: &Chair<Arc<I>>, context: &CallContext) -> Result<Arc<I>, ToolError> {
+    async fn get_or_create(
+        &self,
+        place: &Use,
+        chair: &Chair<Arc<I>>,
+        context: &CallContext,
+    ) -> Result<Arc<I>, ToolError> {
         if let Some(live) = chair.share() {
             return Ok(live);
         }
@@ -104,29 +109,29 @@ where
 }
 
 /// Takes a spoiled instance away, if the call panics.
-struct AtWork<'a, I: Send + Sync + 'static> {
-    place: &'a Use,
-    chair: &'a Chair<Arc<I>>,
+struct DiscardOnPanic<'a, I: Send + Sync + 'static> {
+    lease: &'a Use,
+    cell: &'a Chair<Arc<I>>,
     live: Arc<I>,
 }
 
-impl<I: Send + Sync + 'static> AtWork<'_, I> {
-    fn spoiled(&self) {
-        if self.chair.discard(&self.live) {
-            self.place.lost(CRASHED);
+impl<I: Send + Sync + 'static> DiscardOnPanic<'_, I> {
+    fn discard(&self) {
+        if self.cell.discard(&self.live) {
+            self.lease.lost(CRASHED);
         }
     }
 }
 
-impl<I: Send + Sync + 'static> Drop for AtWork<'_, I> {
+impl<I: Send + Sync + 'static> Drop for DiscardOnPanic<'_, I> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.spoiled();
+            self.discard();
         }
     }
 }
 
-impl<F, Fut, I> Executor for Together<F, I>
+impl<F, Fut, I> Executor for SharedInstanceExecutor<F, I>
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
@@ -134,22 +139,22 @@ where
 {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let arguments = read(job.arguments)?;
-            let (place, chair) = enter(job.context, |live: Arc<I>| Box::pin(close(live)))?;
-            let live = self.live(&place, &chair, job.context).await?;
-            let at_work = AtWork { place: &place, chair: &chair, live };
+            let arguments = parse_arguments(job.arguments)?;
+            let (place, chair) = acquire_cell(job.context, |live: Arc<I>| Box::pin(close(live)))?;
+            let live = self.get_or_create(&place, &chair, job.context).await?;
+            let at_work = DiscardOnPanic { lease: &place, cell: &chair, live };
             let result = at_work.live.call(arguments, job.context).await;
             if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
-                at_work.spoiled();
+                at_work.discard();
             }
-            reply(result?)
+            to_reply(result?)
         })
     }
 
     fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
         Box::pin(async move {
-            let (place, chair) = enter(context, |live: Arc<I>| Box::pin(close(live)))?;
-            self.live(&place, &chair, context).await.map(|_| ())
+            let (place, chair) = acquire_cell(context, |live: Arc<I>| Box::pin(close(live)))?;
+            self.get_or_create(&place, &chair, context).await.map(|_| ())
         })
     }
 

@@ -13,16 +13,16 @@ use toolhub_types::{
 };
 
 /// What was said about tools, the code around their calls, and what is not told.
-pub(super) type Checked = (PolicyBook, Vec<(Glob, Arc<dyn Hook>)>, Arc<Redactor>);
+pub(super) type ValidatedParts = (PolicyBook, Vec<(Glob, Arc<dyn Hook>)>, Arc<Redactor>);
 
 impl HubBuilder {
     /// What was said about tools, and the code around their calls.
     #[allow(clippy::result_large_err, reason = "asked once in the life of a hub")]
-    pub(super) fn checked(&mut self) -> Result<Checked, BuildError> {
-        if let Some(kind) = self.twice.take() {
-            return Err(BuildError::TwoExecutors(kind));
+    pub(super) fn validate(&mut self) -> Result<ValidatedParts, BuildError> {
+        if let Some(kind) = self.duplicate_executor.take() {
+            return Err(BuildError::DuplicateExecutor(kind));
         }
-        let (defaults, policies) = (std::mem::take(&mut self.defaults), std::mem::take(&mut self.policies));
+        let (defaults, policies) = (std::mem::take(&mut self.default_policy), std::mem::take(&mut self.policies));
         let book = PolicyBook::new(defaults, policies, std::mem::take(&mut self.rules));
         let mut problems = Vec::new();
         let book = book.unwrap_or_else(|found| {
@@ -33,19 +33,19 @@ impl HubBuilder {
         for (tools, hook) in std::mem::take(&mut self.hooks) {
             match Glob::new(&tools) {
                 Ok(glob) => hooks.push((glob, hook)),
-                Err(reason) => problems.push(wrong(format!("the hook on `{tools}`"), reason)),
+                Err(reason) => problems.push(policy_error(format!("the hook on `{tools}`"), reason)),
             }
         }
         if self.max_concurrency == Some(0) {
             let reason = "no call could ever run; use at least 1".into();
-            problems.push(wrong("`max_concurrency`".into(), reason));
+            problems.push(policy_error("`max_concurrency`".into(), reason));
         }
-        problems.extend(self.about_states());
+        problems.extend(self.check_state_config());
         let mut secrets = Vec::with_capacity(self.secret_names.len());
         for name in std::mem::take(&mut self.secret_names) {
             match Glob::new(name.to_lowercase()) {
                 Ok(glob) => secrets.push(glob),
-                Err(reason) => problems.push(wrong("the names of secrets".into(), reason)),
+                Err(reason) => problems.push(policy_error("the names of secrets".into(), reason)),
             }
         }
         if problems.is_empty() {
@@ -55,24 +55,24 @@ impl HubBuilder {
         }
     }
 
-    fn about_states(&self) -> Vec<PolicyError> {
+    fn check_state_config(&self) -> Vec<PolicyError> {
         let nonsense = self.state_manager.nonsense().into_iter().chain(self.business_state.nonsense());
-        let nonsense = nonsense.map(|(field, reason)| wrong(format!("the `{field}` of states"), reason.into()));
+        let nonsense = nonsense.map(|(field, reason)| policy_error(format!("the `{field}` of states"), reason.into()));
         let unheeded = self.state_manager.unheeded().into_iter();
-        let unheeded =
-            unheeded.map(|field| wrong(format!("`{field}`"), "nothing here can do that yet; leave it out".into()));
+        let unheeded = unheeded
+            .map(|field| policy_error(format!("`{field}`"), "nothing here can do that yet; leave it out".into()));
         let mut problems: Vec<PolicyError> = nonsense.chain(unheeded).collect();
         let disk = Some(ManagerType::Persistent);
         if self.state_manager.manager_type != disk && self.tools.iter().all(|tool| tool.manager() != disk) {
             // Taken silently, they would promise what does not happen.
             let idle = self.business_state.for_disk().into_iter().chain(self.state_manager.for_disk());
             let reason = "only the persistent manager heeds it; say `manager_type = persistent` for the hub or a tool";
-            problems.extend(idle.map(|field| wrong(format!("`{field}`"), reason.into())));
+            problems.extend(idle.map(|field| policy_error(format!("`{field}`"), reason.into())));
         }
         problems
     }
 }
 
-fn wrong(what: String, reason: String) -> PolicyError {
+fn policy_error(what: String, reason: String) -> PolicyError {
     PolicyError::Policy { what, reason }
 }

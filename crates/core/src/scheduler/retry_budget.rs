@@ -14,40 +14,40 @@ use toolhub_storage::clock::Instant;
 
 /// The retries of one tool, over the ten seconds that ended just now.
 #[derive(Default)]
-pub(crate) struct Budget(Mutex<Recent>);
+pub(crate) struct RetryBudget(Mutex<RetryWindow>);
 
 const SECOND: Duration = Duration::from_secs(1);
-const SECONDS: usize = 10;
+const WINDOW_SECONDS: usize = 10;
 /// As many retries are always allowed.
-const ALWAYS: u64 = 10;
+const MIN_RETRIES: u64 = 10;
 /// Beyond that, one retry for so many calls.
 const CALLS_PER_RETRY: u64 = 5;
 
 #[derive(Default)]
-struct Recent {
+struct RetryWindow {
     /// When the current second began.
-    began: Option<Instant>,
+    second_started_at: Option<Instant>,
     /// The current second is first.
-    seconds: [Second; SECONDS],
+    seconds: [SecondCounts; WINDOW_SECONDS],
     /// The sum of all seconds.
-    sum: Second,
+    sum: SecondCounts,
     /// How many calls there were at the last look; nothing is known of what was long before.
     calls: Option<u64>,
 }
 
 #[derive(Default, Clone, Copy)]
-struct Second {
+struct SecondCounts {
     calls: u64,
     retries: u64,
 }
 
-impl Budget {
+impl RetryBudget {
     /// Takes one retry, if the tool can bear it. `calls`: how many the tool ever had, each counted once.
-    pub(crate) fn may_retry(&self, now: Instant, calls: u64) -> bool {
+    pub(crate) fn try_withdraw(&self, now: Instant, calls: u64) -> bool {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         recent.advance(now);
         recent.count(calls);
-        let may = recent.sum.retries < ALWAYS.max(recent.sum.calls / CALLS_PER_RETRY);
+        let may = recent.sum.retries < MIN_RETRIES.max(recent.sum.calls / CALLS_PER_RETRY);
         if may {
             recent.seconds[0].retries += 1;
             recent.sum.retries += 1;
@@ -56,7 +56,7 @@ impl Budget {
     }
 }
 
-impl Recent {
+impl RetryWindow {
     /// Adds the calls since the last look.
     fn count(&mut self, calls: u64) {
         let new = calls.saturating_sub(self.calls.unwrap_or(calls.saturating_sub(1)));
@@ -67,21 +67,21 @@ impl Recent {
 
     /// Lets go of the seconds that are too old. A time before the current second counts as the current one.
     fn advance(&mut self, now: Instant) {
-        let began = *self.began.get_or_insert(now);
+        let began = *self.second_started_at.get_or_insert(now);
         let passed = now.saturating_duration_since(began).as_secs();
         if passed == 0 {
             return;
         }
-        self.began = Some(began + SECOND * u32::try_from(passed).unwrap_or(u32::MAX));
-        let gone = usize::try_from(passed).unwrap_or(SECONDS).min(SECONDS);
-        if gone == SECONDS {
+        self.second_started_at = Some(began + SECOND * u32::try_from(passed).unwrap_or(u32::MAX));
+        let gone = usize::try_from(passed).unwrap_or(WINDOW_SECONDS).min(WINDOW_SECONDS);
+        if gone == WINDOW_SECONDS {
             self.calls = None;
         }
         self.seconds.rotate_right(gone);
         for old in &mut self.seconds[..gone] {
             self.sum.calls -= old.calls;
             self.sum.retries -= old.retries;
-            *old = Second::default();
+            *old = SecondCounts::default();
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     /// As many more calls at these milliseconds, each with a look; then as many retries at once as are allowed.
     #[track_caller]
     fn check(calls: &[(u64, u64)], retry_at: u64, expected: usize) {
-        let (budget, start) = (Budget::default(), Instant::now());
+        let (budget, start) = (RetryBudget::default(), Instant::now());
         let mut all = 1;
         for (at, count) in calls {
             all += count;
@@ -104,7 +104,7 @@ mod tests {
         }
         let now = start + Duration::from_millis(retry_at);
         assert_eq!(
-            (0..100_000).take_while(|_| budget.may_retry(now, all)).count(),
+            (0..100_000).take_while(|_| budget.try_withdraw(now, all)).count(),
             expected,
             "{calls:?} at {retry_at}"
         );
@@ -132,36 +132,36 @@ mod tests {
 
     #[test]
     fn calls_from_long_before_the_first_failure_buy_no_retries() {
-        let (budget, start) = (Budget::default(), Instant::now());
-        assert_eq!((0..100).filter(|_| budget.may_retry(start, 1_000_000)).count(), 10);
+        let (budget, start) = (RetryBudget::default(), Instant::now());
+        assert_eq!((0..100).filter(|_| budget.try_withdraw(start, 1_000_000)).count(), 10);
         let later = start + Duration::from_secs(60);
-        assert_eq!((0..100).filter(|_| budget.may_retry(later, 2_000_000)).count(), 10);
+        assert_eq!((0..100).filter(|_| budget.try_withdraw(later, 2_000_000)).count(), 10);
     }
 
     #[test]
     fn retries_come_back_as_time_passes() {
-        let (budget, start) = (Budget::default(), Instant::now());
-        assert_eq!((0..100).filter(|_| budget.may_retry(start, 1)).count(), 10);
-        assert!(!budget.may_retry(start + Duration::from_millis(9_999), 1));
-        assert_eq!((0..100).filter(|_| budget.may_retry(start + Duration::from_secs(10), 1)).count(), 10);
+        let (budget, start) = (RetryBudget::default(), Instant::now());
+        assert_eq!((0..100).filter(|_| budget.try_withdraw(start, 1)).count(), 10);
+        assert!(!budget.try_withdraw(start + Duration::from_millis(9_999), 1));
+        assert_eq!((0..100).filter(|_| budget.try_withdraw(start + Duration::from_secs(10), 1)).count(), 10);
     }
 
     #[test]
     fn a_busy_tool_that_is_down_sees_a_fifth_more_than_its_calls() {
-        let (budget, start) = (Budget::default(), Instant::now());
+        let (budget, start) = (RetryBudget::default(), Instant::now());
         let (mut calls, mut retries) = (0, 0);
         for at in 0..100_000 {
             let now = start + Duration::from_millis(at);
             calls += 1;
-            retries += (0..2).filter(|_| budget.may_retry(now, calls)).count() as u64;
+            retries += (0..2).filter(|_| budget.try_withdraw(now, calls)).count() as u64;
         }
         assert!((calls * 19 / 100..=calls / 5).contains(&retries), "{retries} retries of {calls} calls");
     }
 
     #[test]
     fn a_time_before_the_last_one_is_taken_as_now() {
-        let (budget, start) = (Budget::default(), Instant::now());
-        assert!(budget.may_retry(start + Duration::from_secs(60), 1));
-        assert!(budget.may_retry(start, 2));
+        let (budget, start) = (RetryBudget::default(), Instant::now());
+        assert!(budget.try_withdraw(start + Duration::from_secs(60), 1));
+        assert!(budget.try_withdraw(start, 2));
     }
 }
