@@ -89,7 +89,7 @@ impl AgentService {
             ended: false,
         };
         // That something was missed is made good by looking.
-        let is_told = |news: &RunEvent| !matches!(news, RunEvent::Event(event) if event.news == News::StreamReset);
+        let is_told = |news: &RunEvent| !matches!(news, RunEvent::Event(event) if event.kind == News::StreamReset);
         stream::unfold(heard, RunFollower::next).filter(move |news| std::future::ready(is_told(news)))
     }
 }
@@ -137,14 +137,14 @@ impl<L: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<L> {
                 }
             }
             let Ok(event) = tokio::time::timeout_at(self.next_probe, self.events.next()).await else { continue };
-            if event.news == News::StreamReset {
+            if event.kind == News::StreamReset {
                 // Its end may have been among what was missed.
                 self.lagged = true;
                 return Some((RunEvent::Event(event), self));
             }
-            if event.news.run() == Some(self.run) {
+            if event.kind.run() == Some(self.run) {
                 self.next_probe = Instant::now() + self.interval;
-                self.ended = matches!(event.news, News::RunCompleted { .. } | News::RunFailed { .. });
+                self.ended = matches!(event.kind, News::RunCompleted { .. } | News::RunFailed { .. });
                 return Some((RunEvent::Event(event), self));
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 use toolhub_core::{
-    CallRequest, Cancellation, CancellationToken, Content, ErrorKind, Outcome, Status, ToolHub, Tools, Waiting,
+    CallRequest, Cancellation, CancellationToken, Content, ErrorKind, Outcome, Status, ToolHub, Tools, WaitReason,
     backend::StoreError,
     events::{MessageCall, News},
     ids::ThreadKey,
@@ -196,11 +196,11 @@ fn mark_waiting(told: &watch::Sender<RunRecord>, change: impl FnOnce(&mut RunRec
 }
 
 /// Notes in the record that a call waits.
-fn record_waiting(record: &mut RunRecord, id: toolhub_core::ids::CallId, waiting: &Waiting, asked: Option<&Value>) {
+fn record_waiting(record: &mut RunRecord, id: toolhub_core::ids::CallId, waiting: &WaitReason, asked: Option<&Value>) {
     let Some(call) = record.calls.iter_mut().find(|call| call.id == id) else { return };
     match waiting {
-        Waiting::Person(approval) => (call.status, call.approval) = (Status::AwaitingApproval, Some(*approval)),
-        Waiting::Result => (call.status, call.arguments) = (Status::Executing, asked.cloned()),
+        WaitReason::Approval(approval) => (call.status, call.approval) = (Status::AwaitingApproval, Some(*approval)),
+        WaitReason::ExternalResult => (call.status, call.arguments) = (Status::Executing, asked.cloned()),
         _ => {}
     }
 }

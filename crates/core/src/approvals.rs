@@ -8,19 +8,19 @@ mod error;
 mod grant;
 mod pending;
 mod record;
-mod waiting;
+mod waiters;
 
 use std::{sync::Arc, time::Duration};
 
 use smol_str::SmolStr;
 
 pub use error::ApprovalError;
-pub use grant::{Covers, Grant};
-use pending::Pending;
+pub use grant::{Grant, GrantScope};
+use pending::PendingApprovals;
 pub use record::{Answer, Approval};
-pub(crate) use record::{ToolVersion, binding, binding_now, partition};
+pub(crate) use record::{ToolVersion, binding, current_binding, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
-use waiting::Places;
+use waiters::ApprovalWaiters;
 
 use crate::{events::Events, redact::Redactor};
 use toolhub_storage::{
@@ -38,28 +38,28 @@ use toolhub_types::{
 /// The layout of these records.
 const LAYOUT: u32 = 1;
 /// How the ids of questions begin; the lists of questions about the same thing begin otherwise.
-const QUESTIONS: &str = "apr_";
+const APPROVAL_ID_PREFIX: &str = "apr_";
 /// How many are read at once, where not all are wanted.
-const AT_ONCE: usize = 500;
+const MAX_SCAN_BATCH: usize = 500;
 
 pub(crate) struct Approvals {
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
     /// How long answered questions are kept.
-    keep: Duration,
+    retention: Duration,
     redactor: Arc<Redactor>,
     /// The calls of this node that wait for an answer.
-    waiting: Places,
-    pending: Pending,
+    waiters: ApprovalWaiters,
+    pending: PendingApprovals,
 }
 
 /// The right to make one call, to be used up when it starts.
 #[derive(Clone)]
-pub(crate) struct Permit {
+pub(crate) struct StoredApproval {
     pub(crate) approval: Approval,
     pub(crate) partition: Partition,
-    seen: Seen,
+    row_version: Seen,
 }
 
 impl Approvals {
@@ -70,36 +70,53 @@ impl Approvals {
         keep: Duration,
         redactor: Arc<Redactor>,
     ) -> Self {
-        Self { store, clock, events, keep, redactor, waiting: Places::default(), pending: Pending::default() }
+        Self {
+            store,
+            clock,
+            events,
+            retention: keep,
+            redactor,
+            waiters: ApprovalWaiters::default(),
+            pending: PendingApprovals::default(),
+        }
     }
 
     /// The questions with this binding that still matter, the newest first.
-    pub(crate) async fn about(&self, partition: &Partition, binding: &str) -> Result<Vec<Permit>, StoreError> {
-        Ok(self.look(partition, binding).await?.0)
+    pub(crate) async fn find_by_binding(
+        &self,
+        partition: &Partition,
+        binding: &str,
+    ) -> Result<Vec<StoredApproval>, StoreError> {
+        Ok(self.load_by_binding(partition, binding).await?.0)
     }
 
     /// The same, and the list of them as it was seen.
-    async fn look(&self, partition: &Partition, binding: &str) -> Result<(Vec<Permit>, Option<Seen>), StoreError> {
+    async fn load_by_binding(
+        &self,
+        partition: &Partition,
+        binding: &str,
+    ) -> Result<(Vec<StoredApproval>, Option<Seen>), StoreError> {
         let now = self.clock.now();
-        let list = [Key { partition: partition.clone(), table: Table::Approvals, id: list_of(binding) }];
+        let list = [Key { partition: partition.clone(), table: Table::Approvals, id: list_row_id(binding) }];
         let Some(row) = self.store.load(&list, now).await?.pop().flatten() else { return Ok((Vec::new(), None)) };
         // A list that cannot be read approves nothing: its call asks again, and writes it anew.
         let asked: Vec<ApprovalId> =
-            readable(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|it| it.0).unwrap_or_default();
+            ok_or_log(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|it| it.0).unwrap_or_default();
         let key = |id: &ApprovalId| Key { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
         let keys: Vec<Key> = asked.iter().rev().map(key).collect();
         let rows = self.store.load(&keys, now).await?;
-        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| readable(permit(key, &row?)));
-        let matters = |permit: &Permit| permit.approval.binding == binding && permit.approval.matters(now);
+        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| ok_or_log(decode_approval(key, &row?)));
+        let matters = |permit: &StoredApproval| permit.approval.binding == binding && permit.approval.is_relevant(now);
         Ok((found.filter(matters).collect(), Some(row.seen)))
     }
 
     /// Every question of a tenant, the oldest first.
-    pub(crate) async fn of_tenant(&self, tenant: &Tenant) -> Result<Vec<Permit>, StoreError> {
-        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(QUESTIONS);
+    pub(crate) async fn of_tenant(&self, tenant: &Tenant) -> Result<Vec<StoredApproval>, StoreError> {
+        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
         let rows = read_all(&*self.store, scan, self.clock.now()).await?;
         // One row that cannot be read hides no other.
-        let mut found: Vec<Permit> = rows.into_iter().filter_map(|(key, row)| readable(permit(key, &row))).collect();
+        let mut found: Vec<StoredApproval> =
+            rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row))).collect();
         found.sort_by_key(|permit| permit.approval.id);
         Ok(found)
     }
@@ -112,24 +129,24 @@ impl Approvals {
         before: Option<ApprovalId>,
         limit: usize,
         is_wanted: impl Fn(&Approval) -> bool,
-    ) -> Result<Vec<Permit>, StoreError> {
+    ) -> Result<Vec<StoredApproval>, StoreError> {
         // Ids grow with time, and no two are alike; so the partition plays no part, and any will do.
         let place = |id: ApprovalId| {
             let partition = Partition { tenant: tenant.clone(), place: Place::Grants };
             Key { partition, table: Table::Approvals, id: id.into() }
         };
-        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(QUESTIONS);
+        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
         let mut scan =
-            Scan { newest: true, after: before.map(place).map(Cursor), ..scan.limit(limit.clamp(1, AT_ONCE)) };
+            Scan { newest: true, after: before.map(place).map(Cursor), ..scan.limit(limit.clamp(1, MAX_SCAN_BATCH)) };
         let mut found = Vec::new();
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
-            let permits = page.rows.into_iter().filter_map(|(key, row)| readable(permit(key, &row)));
-            let is_older = |permit: &Permit| before.is_none_or(|before| permit.approval.id < before);
+            let permits = page.rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row)));
+            let is_older = |permit: &StoredApproval| before.is_none_or(|before| permit.approval.id < before);
             found.extend(permits.filter(|permit| is_older(permit) && is_wanted(&permit.approval)));
             match page.next.filter(|_| found.len() < limit) {
                 // The fewer are wanted of those that are looked at, the more are looked at together.
-                Some(next) => (scan.after, scan.limit) = (Some(next), (2 * scan.limit).min(AT_ONCE)),
+                Some(next) => (scan.after, scan.limit) = (Some(next), (2 * scan.limit).min(MAX_SCAN_BATCH)),
                 None => break,
             }
         }
@@ -138,29 +155,29 @@ impl Approvals {
     }
 
     /// One question of a tenant.
-    pub(crate) async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Permit>, StoreError> {
+    pub(crate) async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<StoredApproval>, StoreError> {
         // A question is found by its id alone, as people know it.
         let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(id.to_string()).limit(1);
         let page = self.store.scan(scan, self.clock.now()).await?;
-        page.rows.into_iter().next().map(|(key, row)| permit(key, &row)).transpose()
+        page.rows.into_iter().next().map(|(key, row)| decode_approval(key, &row)).transpose()
     }
 
     /// Asks.
-    pub(crate) async fn ask(&self, partition: Partition, approval: Approval) -> Result<Permit, StoreError> {
+    pub(crate) async fn ask(&self, partition: Partition, approval: Approval) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
         // A yes may come at the last moment, and can be used for as long again.
         let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
         let seen = loop {
-            let (found, list) = self.look(&partition, &approval.binding).await?;
+            let (found, list) = self.load_by_binding(&partition, &approval.binding).await?;
             let mut asked: Vec<ApprovalId> = found.iter().rev().map(|permit| permit.approval.id).collect();
             asked.push(approval.id);
-            let id = list_of(&approval.binding);
+            let id = list_row_id(&approval.binding);
             let value = encode(Table::Approvals, &id, &asked)?;
             let listed = Write {
                 table: Table::Approvals,
                 id,
                 expect: list.map_or(Expect::Absent, Expect::Same),
-                change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.keep) },
+                change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.retention) },
                 durability: Durability::PowerSafe,
             };
             let batch = Batch::on(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);
@@ -173,7 +190,7 @@ impl Approvals {
                 Err(error) => return Err(error),
             }
         };
-        self.pending.asked(&approval, seen, now);
+        self.pending.insert(&approval, seen, now);
         let news = News::ApprovalRequested {
             approval_id: approval.id,
             call_id: approval.call_id,
@@ -183,26 +200,30 @@ impl Approvals {
             reason: approval.reason.clone(),
             expires_at: approval.expires_at,
         };
-        self.events.tell_tenant(now, &partition.tenant, approval.thread.as_ref(), news);
-        Ok(Permit { approval, partition, seen })
+        self.events.emit_for_tenant(now, &partition.tenant, approval.thread.as_ref(), news);
+        Ok(StoredApproval { approval, partition, row_version: seen })
     }
 
     /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very
     /// moment, the answer stands.
-    pub(crate) async fn close(&self, asked: Permit, state: ApprovalState) -> Result<Permit, StoreError> {
+    pub(crate) async fn close(
+        &self,
+        asked: StoredApproval,
+        state: ApprovalState,
+    ) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
         let approval = Approval { state, ..asked.approval.clone() };
-        let batch = Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.seen))?);
+        let batch = Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
         match self.store.commit(batch, now).await {
             Ok(_) => {
-                self.tell_resolved(&asked.partition.tenant, &approval);
-                Ok(Permit { approval, ..asked })
+                self.emit_resolved(&asked.partition.tenant, &approval);
+                Ok(StoredApproval { approval, ..asked })
             }
             Err(StoreError::Conflict { .. }) => {
-                let keys = [key(&asked)];
+                let keys = [row_key(&asked)];
                 let row = self.store.load(&keys, now).await?.pop().flatten();
                 let [key] = keys;
-                row.map_or_else(|| Ok(timed_out(asked)), |row| permit(key, &row))
+                row.map_or_else(|| Ok(timed_out(asked)), |row| decode_approval(key, &row))
             }
             Err(error) => Err(error),
         }
@@ -211,15 +232,16 @@ impl Approvals {
     /// Writes an answer down, together with the standing yes it gives.
     pub(crate) async fn answer(
         &self,
-        asked: Permit,
+        asked: StoredApproval,
         approval: Approval,
         grant: Option<(Key, Grant)>,
     ) -> Result<Approval, ApprovalError> {
         let now = self.clock.now();
-        let mut batch = Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.seen))?);
+        let mut batch =
+            Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
         let mut apart = None;
         if let Some((key, grant)) = grant {
-            let write = granted(&key, &grant)?;
+            let write = grant_write(&key, &grant)?;
             if key.partition == batch.partition {
                 batch.writes.push(write);
             } else {
@@ -235,8 +257,8 @@ impl Approvals {
             Err(error) => return Err(error.into()),
         }
         // The answer stands from here on, whatever becomes of the rest.
-        self.tell_resolved(&asked.partition.tenant, &approval);
-        self.stir(approval.id);
+        self.emit_resolved(&asked.partition.tenant, &approval);
+        self.wake_waiters(approval.id);
         // After the answer: of two people only the one who was first has said "always".
         if let Some(batch) = apart {
             self.store.commit(batch, now).await?;
@@ -245,20 +267,20 @@ impl Approvals {
     }
 
     /// The write that uses a permit up.
-    pub(crate) fn used(&self, permit: &Permit, call: CallId) -> Result<Write, StoreError> {
+    pub(crate) fn mark_used(&self, permit: &StoredApproval, call: CallId) -> Result<Write, StoreError> {
         let used = Approval { state: ApprovalState::Used, used_by: Some(call), ..permit.approval.clone() };
-        self.write(&used, Expect::Same(permit.seen))
+        self.write(&used, Expect::Same(permit.row_version))
     }
 
     /// Notes that a caller has heard the no. The next identical call asks anew.
-    pub(crate) async fn heard(&self, permit: &Permit, call: CallId) -> Result<(), StoreError> {
+    pub(crate) async fn mark_denial_delivered(&self, permit: &StoredApproval, call: CallId) -> Result<(), StoreError> {
         let heard = Approval { used_by: Some(call), ..permit.approval.clone() };
-        let batch = Batch::on(permit.partition.clone()).with(self.write(&heard, Expect::Same(permit.seen))?);
+        let batch = Batch::on(permit.partition.clone()).with(self.write(&heard, Expect::Same(permit.row_version))?);
         self.store.commit(batch, self.clock.now()).await.map(|_| ())
     }
 
     /// Whether a standing yes answers this rule for this tool.
-    pub(crate) async fn granted(
+    pub(crate) async fn is_granted(
         &self,
         tool: ToolVersion<'_>,
         tenant: &Tenant,
@@ -266,10 +288,10 @@ impl Approvals {
         rule: &str,
     ) -> Result<bool, StoreError> {
         let keys: Vec<Key> =
-            Covers::candidates(tool.definition, thread).map(|covers| covers.key(tenant, rule)).collect();
+            GrantScope::candidates(tool.definition, thread).map(|covers| covers.key(tenant, rule)).collect();
         let rows = self.store.load(&keys, self.clock.now()).await?;
         let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
-            let grant: Grant = readable(decode(Table::Grants, &key.id, LAYOUT, &row?))?.0;
+            let grant: Grant = ok_or_log(decode(Table::Grants, &key.id, LAYOUT, &row?))?.0;
             Some(grant)
         });
         Ok(grants.into_iter().any(|grant| grant.holds_for(tool)))
@@ -280,7 +302,7 @@ impl Approvals {
         let scan = Scan::of(Table::Grants, Scope::Tenant(tenant.clone()));
         let rows = read_all(&*self.store, scan, self.clock.now()).await?;
         let grants = rows.into_iter().filter_map(|(key, row)| {
-            let grant: Grant = readable(decode(Table::Grants, &key.id, LAYOUT, &row))?.0;
+            let grant: Grant = ok_or_log(decode(Table::Grants, &key.id, LAYOUT, &row))?.0;
             Some((key, grant))
         });
         Ok(grants.collect())
@@ -300,7 +322,7 @@ impl Approvals {
 
     /// A question as it is kept. Nobody needs the secrets among its arguments: the call has them, and people are not shown them.
     /// Those that a person put in are needed until a call is made on the answer.
-    fn as_kept(&self, approval: &Approval) -> Approval {
+    fn redacted_for_storage(&self, approval: &Approval) -> Approval {
         let edited = approval.answer.as_ref().and_then(|answer| answer.arguments.clone());
         let mut kept = approval.clone().without_secrets(&self.redactor);
         if let (Some(answer), ApprovalState::Approved) = (&mut kept.answer, approval.state) {
@@ -310,8 +332,8 @@ impl Approvals {
     }
 
     /// A question is over: it does not wait any more, and listeners are told.
-    fn tell_resolved(&self, tenant: &Tenant, approval: &Approval) {
-        self.pending.over(approval.id);
+    fn emit_resolved(&self, tenant: &Tenant, approval: &Approval) {
+        self.pending.remove(approval.id);
         if let Some(answer) = &approval.answer {
             self.pending.wait.add(answer.at.since(approval.asked_at));
         }
@@ -324,19 +346,19 @@ impl Approvals {
             outcome: approval.answer.as_ref().map(|answer| answer.outcome),
             by: approval.answer.as_ref().map(|answer| answer.by.clone()),
         };
-        self.events.tell_tenant(self.clock.now(), tenant, approval.thread.as_ref(), news);
+        self.events.emit_for_tenant(self.clock.now(), tenant, approval.thread.as_ref(), news);
     }
 
     fn write(&self, approval: &Approval, expect: Expect) -> Result<Write, StoreError> {
         let id = approval.id.into();
-        let approval = &self.as_kept(approval);
+        let approval = &self.redacted_for_storage(approval);
         Ok(Write {
             table: Table::Approvals,
             expect,
             change: Change::Put {
                 value: encode(Table::Approvals, &id, approval)?,
                 schema: LAYOUT,
-                expires: Some(approval.expires_at + self.keep),
+                expires: Some(approval.expires_at + self.retention),
             },
             durability: Durability::PowerSafe,
             id,
@@ -345,16 +367,16 @@ impl Approvals {
 }
 
 /// Where the questions about one thing are listed, so that a call made again finds its own.
-fn list_of(binding: &str) -> SmolStr {
+fn list_row_id(binding: &str) -> SmolStr {
     smol_str::format_smolstr!("about_{binding}")
 }
 
 /// A record that cannot be read approves nothing, and is said aloud: its call asks again.
-fn readable<T>(read: Result<T, StoreError>) -> Option<T> {
+fn ok_or_log<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(StoreError::passed_over).ok()
 }
 
-fn granted(key: &Key, grant: &Grant) -> Result<Write, StoreError> {
+fn grant_write(key: &Key, grant: &Grant) -> Result<Write, StoreError> {
     Ok(Write {
         table: Table::Grants,
         id: key.id.clone(),
@@ -364,15 +386,15 @@ fn granted(key: &Key, grant: &Grant) -> Result<Write, StoreError> {
     })
 }
 
-fn key(permit: &Permit) -> Key {
+fn row_key(permit: &StoredApproval) -> Key {
     Key { partition: permit.partition.clone(), table: Table::Approvals, id: permit.approval.id.into() }
 }
 
-fn permit(key: Key, row: &toolhub_storage::backend::Row) -> Result<Permit, StoreError> {
+fn decode_approval(key: Key, row: &toolhub_storage::backend::Row) -> Result<StoredApproval, StoreError> {
     let (approval, seen) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
-    Ok(Permit { approval, partition: key.partition, seen })
+    Ok(StoredApproval { approval, partition: key.partition, row_version: seen })
 }
 
-fn timed_out(asked: Permit) -> Permit {
-    Permit { approval: Approval { state: ApprovalState::TimedOut, ..asked.approval }, ..asked }
+fn timed_out(asked: StoredApproval) -> StoredApproval {
+    StoredApproval { approval: Approval { state: ApprovalState::TimedOut, ..asked.approval }, ..asked }
 }

@@ -17,7 +17,7 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-const ARTIFACTS_ARE_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Something that was too long for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Artifact {
 }
 
 /// Keeps something; `None` when the store does not answer.
-pub(crate) async fn keep(
+pub(crate) async fn save(
     store: &dyn Backend,
     tenant: &Tenant,
     mime_type: &str,
@@ -42,10 +42,10 @@ pub(crate) async fn keep(
         table: Table::Artifacts,
         id: SmolStr::new(mime_type),
         expect: Expect::Absent,
-        change: Change::Put { value: bytes.into(), schema: 1, expires: Some(now + ARTIFACTS_ARE_KEPT) },
+        change: Change::Put { value: bytes.into(), schema: 1, expires: Some(now + ARTIFACT_TTL) },
         durability: Durability::KillSafe,
     };
-    let batch = Batch::on(place(tenant, &id)).with(write);
+    let batch = Batch::on(artifact_partition(tenant, &id)).with(write);
     store.commit(batch, now).await.ok()?;
     Some(Content::Artifact { id, mime_type: mime_type.into(), bytes: size })
 }
@@ -58,14 +58,14 @@ pub(crate) async fn fetch(
     now: Timestamp,
 ) -> Result<Option<Artifact>, StoreError> {
     // The row's id says what the bytes are, so one look at the partition tells all.
-    let scan = Scan::of(Table::Artifacts, Scope::Partition(place(tenant, id))).limit(1);
+    let scan = Scan::of(Table::Artifacts, Scope::Partition(artifact_partition(tenant, id))).limit(1);
     let page = store.scan(scan, now).await?;
     let found = page.rows.into_iter().next();
     Ok(found.map(|(key, row)| Artifact { mime_type: key.id.into(), bytes: row.value.to_vec() }))
 }
 
 /// Takes away what these pieces point to.
-pub(crate) async fn forget(
+pub(crate) async fn delete(
     store: &dyn Backend,
     tenant: &Tenant,
     pieces: &[Content],
@@ -76,11 +76,11 @@ pub(crate) async fn forget(
         let (expect, durability) = (Expect::Any, Durability::KillSafe);
         let gone =
             Write { table: Table::Artifacts, id: SmolStr::new(mime_type), expect, change: Change::Remove, durability };
-        store.commit(Batch::on(place(tenant, id)).with(gone), now).await?;
+        store.commit(Batch::on(artifact_partition(tenant, id)).with(gone), now).await?;
     }
     Ok(())
 }
 
-fn place(tenant: &Tenant, id: &ArtifactId) -> Partition {
+fn artifact_partition(tenant: &Tenant, id: &ArtifactId) -> Partition {
     Partition { tenant: tenant.clone(), place: Place::Artifact(id.clone()) }
 }

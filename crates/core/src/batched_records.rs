@@ -42,17 +42,17 @@ use toolhub_types::{
 };
 
 /// How many calls are noted at most.
-const ROOM: usize = 10_000;
+const CAPACITY: usize = 10_000;
 /// One with more arguments than this takes the room of several.
-const USUAL: usize = 16 * 1024;
+const WEIGHT_UNIT_BYTES: usize = 16 * 1024;
 /// How long calls are collected. They are in the store before fifty milliseconds are over.
-const COLLECT: Duration = Duration::from_millis(30);
+const FLUSH_DELAY: Duration = Duration::from_millis(30);
 /// Callers on different cores note in different parts, so that they seldom meet. A power of two.
-const PARTS: usize = 16;
+const SHARDS: usize = 16;
 /// How many rows are written in one batch.
-const AT_ONCE: usize = 200;
+const BATCH_SIZE: usize = 200;
 /// How many batches are written beside each other: a store that writes in groups has something to group.
-const TOGETHER: usize = 64;
+const WRITE_CONCURRENCY: usize = 64;
 
 /// What became of the records of plain read-only calls on this hub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -67,25 +67,25 @@ pub struct JournalStats {
 
 /// Plain calls that have ended and are not in the store yet.
 pub(crate) struct BatchedRecords {
-    parts: [Mutex<Vec<Noted>>; PARTS],
+    shards: [Mutex<Vec<EndedCall>>; SHARDS],
     /// How much of the room is taken.
-    taken: AtomicUsize,
+    used_capacity: AtomicUsize,
     written: AtomicU64,
     dropped: AtomicU64,
     warned: AtomicBool,
     /// Told when the first call is noted after all were written.
-    due: Notify,
+    flush_needed: Notify,
     /// Whoever waits for everything to be written must also wait for what somebody else is writing.
-    writing: AsyncMutex<()>,
+    write_lock: AsyncMutex<()>,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    keep: Duration,
+    retention: Duration,
 }
 
 /// A call that has ended. Its context is handed over whole: nothing is copied, and it is cleared away elsewhere.
-struct Noted {
+struct EndedCall {
     context: CallContext,
-    room: usize,
+    weight: usize,
     status: Status,
     effect: Effect,
     error: Option<Box<CallError>>,
@@ -98,31 +98,31 @@ struct Noted {
 impl BatchedRecords {
     pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, keep: Duration) -> Self {
         Self {
-            parts: std::array::from_fn(|_| Mutex::default()),
-            taken: AtomicUsize::new(0),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            used_capacity: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             warned: AtomicBool::new(false),
-            due: Notify::new(),
-            writing: AsyncMutex::default(),
+            flush_needed: Notify::new(),
+            write_lock: AsyncMutex::default(),
             store,
             clock,
-            keep,
+            retention: keep,
         }
     }
 
     /// Notes a call that has ended.
     pub(crate) fn note(&self, context: CallContext, outcome: &Outcome) {
-        let room = 1 + weight(&context.envelope().call.arguments) / USUAL;
-        let taken = self.taken.fetch_add(room, Ordering::Relaxed);
-        if taken + room > ROOM {
-            self.taken.fetch_sub(room, Ordering::Relaxed);
-            self.lost(1, "more calls ended than can be noted");
+        let room = 1 + estimated_bytes(&context.envelope().call.arguments) / WEIGHT_UNIT_BYTES;
+        let taken = self.used_capacity.fetch_add(room, Ordering::Relaxed);
+        if taken + room > CAPACITY {
+            self.used_capacity.fetch_sub(room, Ordering::Relaxed);
+            self.count_dropped(1, "more calls ended than can be noted");
             return;
         }
-        let noted = Noted {
+        let noted = EndedCall {
             context,
-            room,
+            weight: room,
             status: outcome.status,
             effect: outcome.effect,
             error: outcome.error.clone().map(Box::new),
@@ -131,36 +131,36 @@ impl BatchedRecords {
             duration: outcome.duration,
             ended_at: outcome.ended_at,
         };
-        let part = &self.parts[toolhub_storage::latency::thread_number() % PARTS];
+        let part = &self.shards[toolhub_storage::latency::thread_number() % SHARDS];
         part.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
         if taken == 0 {
-            self.due.notify_one();
+            self.flush_needed.notify_one();
         }
     }
 
     /// Writes down everything that was noted before. On a task of its own: whoever waits for it may go away.
     pub(crate) async fn flush(self: &Arc<Self>, runtime: &Handle) {
-        if self.taken.load(Ordering::Relaxed) > 0 {
+        if self.used_capacity.load(Ordering::Relaxed) > 0 {
             let plain = self.clone();
             let _ = runtime.spawn(async move { plain.write_all().await }).await;
         }
     }
 
     async fn write_all(&self) {
-        let _alone = self.writing.lock().await;
-        let mut noted: Vec<Noted> = Vec::new();
-        for part in &self.parts {
+        let _alone = self.write_lock.lock().await;
+        let mut noted: Vec<EndedCall> = Vec::new();
+        for part in &self.shards {
             noted.append(&mut std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner)));
         }
         let now = self.clock.now();
         let mut writing = FuturesUnordered::new();
-        let room: usize = noted.iter().map(|noted| noted.room).sum();
+        let room: usize = noted.iter().map(|noted| noted.weight).sum();
         let mut noted = noted.into_iter();
         while noted.len() > 0 {
-            let some: Vec<Noted> = noted.by_ref().take(AT_ONCE).collect();
+            let some: Vec<EndedCall> = noted.by_ref().take(BATCH_SIZE).collect();
             for (partition, records) in by_partition(some) {
-                if writing.len() >= TOGETHER {
-                    self.count(writing.next().await);
+                if writing.len() >= WRITE_CONCURRENCY {
+                    self.count_written(writing.next().await);
                 }
                 writing.push(self.write(partition, records, now));
             }
@@ -168,12 +168,12 @@ impl BatchedRecords {
             tokio::task::yield_now().await;
         }
         while let Some(written) = writing.next().await {
-            self.count(Some(written));
+            self.count_written(Some(written));
         }
-        self.taken.fetch_sub(room, Ordering::Relaxed);
-        if self.taken.load(Ordering::Relaxed) > 0 {
+        self.used_capacity.fetch_sub(room, Ordering::Relaxed);
+        if self.used_capacity.load(Ordering::Relaxed) > 0 {
             // Noted meanwhile, by callers who found that others had been told of already.
-            self.due.notify_one();
+            self.flush_needed.notify_one();
         }
     }
 
@@ -196,7 +196,7 @@ impl BatchedRecords {
             match encode(Table::Calls, &id, &record) {
                 Err(error) => return (many, Err(error)),
                 Ok(value) => {
-                    let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.keep) };
+                    let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.retention) };
                     let (expect, durability) = (Expect::Any, Durability::KillSafe);
                     batch.writes.push(Write { table: Table::Calls, id, expect, change, durability });
                 }
@@ -205,17 +205,17 @@ impl BatchedRecords {
         (many, self.store.commit(batch, now).await.map(|_| ()))
     }
 
-    fn count(&self, written: Option<(usize, Result<(), StoreError>)>) {
+    fn count_written(&self, written: Option<(usize, Result<(), StoreError>)>) {
         match written {
             None => {}
             Some((many, Ok(()))) => {
                 self.written.fetch_add(many as u64, Ordering::Relaxed);
             }
-            Some((many, Err(error))) => self.lost(many as u64, &error.to_string()),
+            Some((many, Err(error))) => self.count_dropped(many as u64, &error.to_string()),
         }
     }
 
-    fn lost(&self, many: u64, reason: &str) {
+    fn count_dropped(&self, many: u64, reason: &str) {
         self.dropped.fetch_add(many, Ordering::Relaxed);
         if !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(%reason, "records of read-only calls are lost; from here on they are only counted");
@@ -224,13 +224,13 @@ impl BatchedRecords {
 }
 
 /// The records, those of one thread together. A call without a thread is by itself.
-fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallRecord>)> {
+fn by_partition(noted: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<CallRecord>)> {
     let (mut threads, mut alone) = (HashMap::<Partition, Vec<CallRecord>>::new(), Vec::new());
     for noted in noted {
-        let Noted { context, status, effect, error, attempts, queued, duration, ended_at, .. } = noted;
+        let EndedCall { context, status, effect, error, attempts, queued, duration, ended_at, .. } = noted;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
         let Call { head, mut arguments, .. } = context.into_call();
-        redactor.hide(&mut arguments);
+        redactor.redact(&mut arguments);
         let head = Arc::unwrap_or_clone(head);
         let trace_id = head.trace_id();
         let partition = Partition::of_call(head.tenant, head.thread.as_ref(), head.id);
@@ -280,19 +280,21 @@ fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallR
 }
 
 /// About how many bytes a value takes.
-fn weight(value: &Value) -> usize {
+fn estimated_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 32,
         Value::String(text) => 32 + text.len(),
-        Value::Array(items) => 32 + items.iter().map(weight).sum::<usize>(),
-        Value::Object(fields) => 32 + fields.iter().map(|(name, value)| 64 + name.len() + weight(value)).sum::<usize>(),
+        Value::Array(items) => 32 + items.iter().map(estimated_bytes).sum::<usize>(),
+        Value::Object(fields) => {
+            32 + fields.iter().map(|(name, value)| 64 + name.len() + estimated_bytes(value)).sum::<usize>()
+        }
     }
 }
 
 /// Writes down what is noted until the hub is gone, and then the rest.
 pub(crate) async fn write_batched(records: Arc<BatchedRecords>, gone: CancellationToken) {
-    while gone.run_until_cancelled(records.due.notified()).await.is_some() {
-        let _ = gone.run_until_cancelled(tokio::time::sleep(COLLECT)).await;
+    while gone.run_until_cancelled(records.flush_needed.notified()).await.is_some() {
+        let _ = gone.run_until_cancelled(tokio::time::sleep(FLUSH_DELAY)).await;
         records.write_all().await;
     }
     records.write_all().await;

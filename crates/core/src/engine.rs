@@ -16,7 +16,7 @@ use tokio_util::{
 use crate::{
     approvals::Approvals,
     batched_records::BatchedRecords,
-    events::Kept,
+    events::EventLog,
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
@@ -26,7 +26,7 @@ use crate::{
     scheduler::Scheduler,
     services::Services,
     statuses::Statuses,
-    threads::Book,
+    threads::ThreadStore,
 };
 use toolhub_types::{policy::Glob, tool::Kind};
 
@@ -36,12 +36,12 @@ pub(crate) struct Engine {
     /// Records of plain read-only calls; none where no store was handed in, so that nobody wants them.
     pub(crate) batched_records: Option<Arc<BatchedRecords>>,
     /// The events that can be heard later; none where no store was handed in.
-    pub(crate) event_log: Option<Arc<Kept>>,
+    pub(crate) event_log: Option<Arc<EventLog>>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) scheduler: Scheduler,
     pub(crate) statuses: Arc<Statuses>,
     /// Which threads there are.
-    pub(crate) thread_store: Arc<Book>,
+    pub(crate) thread_store: Arc<ThreadStore>,
     pub(crate) services: Arc<Services>,
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,

@@ -3,7 +3,7 @@
 //! In: facts from every room. Out: numbered events to subscribers. Nobody waits for a subscriber; one that falls
 //! behind is told so. Where nobody listens, an event is not even made. Some are kept besides, for whoever comes later.
 
-mod kept;
+mod event_log;
 
 use std::{
     borrow::Cow,
@@ -18,9 +18,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 
-use kept::Waiting;
-pub use kept::{EventPage, KeptEvent};
-pub(crate) use kept::{Kept, keep};
+use event_log::LogQueue;
+pub(crate) use event_log::{EventLog, run_event_log};
+pub use event_log::{EventPage, StoredEvent};
 pub use toolhub_types::event_kind::{MessageCall, News};
 
 use toolhub_types::{
@@ -44,7 +44,7 @@ pub struct Event {
     /// The conversation it happened in.
     pub thread: Option<ThreadId>,
     /// What happened.
-    pub news: News,
+    pub kind: News,
 }
 
 /// `{"id", "event", "timestamp", "tenant", "threadId", …}` and what the news has to tell.
@@ -61,11 +61,11 @@ impl Serialize for Event {
             #[serde(skip_serializing_if = "Option::is_none")]
             thread_id: Option<&'a ThreadId>,
             #[serde(flatten)]
-            news: &'a News,
+            kind: &'a News,
         }
-        let Self { id, timestamp, tenant, thread, news } = self;
+        let Self { id, timestamp, tenant, thread, kind: news } = self;
         let (tenant, thread_id) = (tenant.as_ref(), thread.as_ref());
-        Wire { id: *id, event: self.name(), timestamp: *timestamp, tenant, thread_id, news }.serialize(to)
+        Wire { id: *id, event: self.name(), timestamp: *timestamp, tenant, thread_id, kind: news }.serialize(to)
     }
 }
 
@@ -80,7 +80,7 @@ impl JsonSchema for Event {
         let thread = generator.subschema_for::<ThreadId>();
         let news = News::json_schema(generator).to_value();
         let told = news["anyOf"].as_array().cloned().unwrap_or_default();
-        let sorts: Vec<Value> = News::NAMES.iter().zip(told).map(|(name, told)| sort(name, told)).collect();
+        let sorts: Vec<Value> = News::NAMES.iter().zip(told).map(|(name, told)| event_schema(name, told)).collect();
         json_schema!({
             "type": "object",
             "description": "one thing that happened",
@@ -98,7 +98,7 @@ impl JsonSchema for Event {
 }
 
 /// One sort of event: its name, and what it has to tell.
-fn sort(name: &str, mut told: Value) -> Value {
+fn event_schema(name: &str, mut told: Value) -> Value {
     if told["type"] == "null" {
         told = json!({"type": "object"});
     }
@@ -113,7 +113,7 @@ impl Event {
     /// The event's name, such as `tool.registered`.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.news.name()
+        self.kind.name()
     }
 }
 
@@ -122,12 +122,12 @@ impl Event {
 pub(crate) struct Events(Arc<Inner>);
 
 struct Inner {
-    line: broadcast::Sender<Arc<Event>>,
+    sender: broadcast::Sender<Arc<Event>>,
     listeners: AtomicUsize,
     /// The last number. Held while an event is sent, so that numbers are heard in order.
-    last: Mutex<u64>,
+    last_id: Mutex<u64>,
     /// Where those are handed in that are kept.
-    kept: OnceLock<Arc<Waiting>>,
+    log_queue: OnceLock<Arc<LogQueue>>,
     /// How many a listener or the store was too slow for.
     dropped: AtomicU64,
 }
@@ -136,49 +136,50 @@ impl Events {
     pub(crate) fn new() -> Self {
         let line = broadcast::Sender::new(BACKLOG);
         let (listeners, last, kept, dropped) = Default::default();
-        Self(Arc::new(Inner { line, listeners, last, kept, dropped }))
+        Self(Arc::new(Inner { sender: line, listeners, last_id: last, log_queue: kept, dropped }))
     }
 
     /// Whether an event would be heard. Cheap, so that the way of a call may ask before it makes one.
-    pub(crate) fn heard(&self) -> bool {
+    pub(crate) fn has_subscribers(&self) -> bool {
         self.0.listeners.load(Ordering::Relaxed) > 0
     }
 
     /// Whether an event of the sort that is kept would be heard or kept.
-    pub(crate) fn wanted(&self) -> bool {
-        self.heard() || self.0.kept.get().is_some()
+    pub(crate) fn has_consumers(&self) -> bool {
+        self.has_subscribers() || self.0.log_queue.get().is_some()
     }
 
     /// Keeps some events from here on. Their numbers come after `last`.
-    pub(crate) fn keep(&self, kept: &Kept, last: u64) {
-        let mut number = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn attach_log(&self, kept: &EventLog, last: u64) {
+        let mut number = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
         *number = (*number).max(last);
-        let _ = self.0.kept.set(kept.waiting());
+        let _ = self.0.log_queue.set(kept.queue());
     }
 
     /// Tells of something that concerns everybody.
-    pub(crate) fn tell(&self, timestamp: Timestamp, news: News) {
+    pub(crate) fn emit(&self, timestamp: Timestamp, news: News) {
         self.send(timestamp, None, None, news);
     }
 
     /// Tells of something that concerns one tenant, and perhaps one thread of it.
-    pub(crate) fn tell_tenant(&self, timestamp: Timestamp, tenant: &Tenant, thread: Option<&ThreadId>, news: News) {
+    pub(crate) fn emit_for_tenant(&self, timestamp: Timestamp, tenant: &Tenant, thread: Option<&ThreadId>, news: News) {
         self.send(timestamp, Some(tenant.clone()), thread.cloned(), news);
     }
 
     fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, news: News) {
-        let kept = self.0.kept.get().filter(|_| news.is_kept());
-        if self.heard() || kept.is_some() {
-            let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = (*last + 1).max(if self.0.kept.get().is_some() { kept::first_number(timestamp) } else { 0 });
-            let event = Arc::new(Event { id: *last, timestamp, tenant, thread, news });
+        let kept = self.0.log_queue.get().filter(|_| news.is_kept());
+        if self.has_subscribers() || kept.is_some() {
+            let mut last = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+            *last =
+                (*last + 1).max(if self.0.log_queue.get().is_some() { event_log::first_id_at(timestamp) } else { 0 });
+            let event = Arc::new(Event { id: *last, timestamp, tenant, thread, kind: news });
             if let Some(kept) = kept
-                && kept.note(event.clone())
+                && kept.push(event.clone())
             {
-                self.0.drop_some(1);
+                self.0.count_dropped(1);
             }
             // The last listener may have left in between; that is no failure.
-            let _ = self.0.line.send(event);
+            let _ = self.0.sender.send(event);
         }
     }
 
@@ -188,21 +189,21 @@ impl Events {
     }
 
     pub(crate) fn subscribe(&self) -> Subscription {
-        let news = self.0.line.subscribe();
+        let news = self.0.sender.subscribe();
         self.0.listeners.fetch_add(1, Ordering::Relaxed);
-        Subscription { news, after_reset: None, inner: self.0.clone() }
+        Subscription { receiver: news, after_reset: None, inner: self.0.clone() }
     }
 }
 
 impl Inner {
-    fn drop_some(&self, many: u64) {
+    fn count_dropped(&self, many: u64) {
         self.dropped.fetch_add(many, Ordering::Relaxed);
     }
 }
 
 /// A listener. It hears every event from the moment it was made.
 pub struct Subscription {
-    news: broadcast::Receiver<Arc<Event>>,
+    receiver: broadcast::Receiver<Arc<Event>>,
     /// The oldest event that was kept, to be told after the listener knows that older ones were not.
     after_reset: Option<Arc<Event>>,
     inner: Arc<Inner>,
@@ -214,7 +215,7 @@ impl Subscription {
         if let Some(event) = self.after_reset.take() {
             return event;
         }
-        match self.news.recv().await {
+        match self.receiver.recv().await {
             Ok(event) => event,
             Err(RecvError::Lagged(many)) => self.reset(many),
             // The sender lives in `inner`, which this subscription holds: it cannot be closed.
@@ -227,7 +228,7 @@ impl Subscription {
         if let Some(event) = self.after_reset.take() {
             return Some(event);
         }
-        match self.news.try_recv() {
+        match self.receiver.try_recv() {
             Ok(event) => Some(event),
             Err(TryRecvError::Lagged(many)) => Some(self.reset(many)),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
@@ -236,17 +237,17 @@ impl Subscription {
 
     /// The news that news was missed. It stands right before the oldest event that was kept.
     fn reset(&mut self, missed: u64) -> Arc<Event> {
-        self.inner.drop_some(missed);
+        self.inner.count_dropped(missed);
         let oldest = loop {
-            match self.news.try_recv() {
+            match self.receiver.try_recv() {
                 Ok(event) => break Some(event),
-                Err(TryRecvError::Lagged(many)) => self.inner.drop_some(many),
+                Err(TryRecvError::Lagged(many)) => self.inner.count_dropped(many),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break None,
             }
         };
         let (id, timestamp) = oldest.as_ref().map_or_else(Default::default, |event| (event.id - 1, event.timestamp));
         self.after_reset = oldest;
-        Arc::new(Event { id, timestamp, tenant: None, thread: None, news: News::StreamReset })
+        Arc::new(Event { id, timestamp, tenant: None, thread: None, kind: News::StreamReset })
     }
 }
 

@@ -112,8 +112,8 @@ impl ToolHub {
     pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
         let new = self.build_tools(tools)?;
         let names: Vec<_> = new.iter().map(|tool| tool.definition.name.clone()).collect();
-        self.engine.registry.add(new, self.engine.services.state.homes())?;
-        self.engine.services.stirred.notify_one();
+        self.engine.registry.add(new, self.engine.services.state.store_router())?;
+        self.engine.services.availability_changed.notify_one();
         for tool_name in names {
             self.emit(News::ToolRegistered { tool_name });
         }
@@ -261,14 +261,14 @@ impl ToolHub {
         leaving.request();
         tasks.close();
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
-            live.cut_all_off();
+            live.cancel_all_by_shutdown();
             // Somebody may go on making calls, and nobody must wait for those either.
             while tokio::time::timeout(CANCEL_RETRY_INTERVAL, tasks.wait()).await.is_err() {
-                live.cut_all_off();
+                live.cancel_all_by_shutdown();
             }
         }
-        services.rooms.shut().await;
-        if let Err(error) = book.close().await {
+        services.instances.shut_down().await;
+        if let Err(error) = book.flush_all().await {
             tracing::warn!(%error, "which threads were active lately could not be written down");
         }
         self.flush_batched_records().await;
@@ -307,16 +307,16 @@ impl ToolHub {
     async fn finish_removal(&self, tool: &Arc<Tool>) {
         let name = &tool.definition.name;
         self.emit(News::ToolUnregistered { tool_name: name.clone() });
-        self.engine.services.stirred.notify_one();
+        self.engine.services.availability_changed.notify_one();
         self.engine.scheduler.result_cache.forget_tool(name);
         self.close_instances(tool).await;
     }
 
     async fn close_instances(&self, tool: &Arc<Tool>) {
-        self.engine.services.rooms.clear_tool(&tool.registration, "the tool was removed").await;
+        self.engine.services.instances.close_tool_instances(&tool.registration, "the tool was removed").await;
     }
 
     fn emit(&self, news: News) {
-        self.engine.services.events.tell(self.now(), news);
+        self.engine.services.events.emit(self.now(), news);
     }
 }

@@ -14,9 +14,7 @@ mod engine;
 pub mod events;
 mod execution;
 mod extensions;
-mod guard;
 mod handler;
-mod held;
 mod hooks;
 mod hub;
 mod journal;
@@ -24,9 +22,11 @@ mod monitor;
 mod offers;
 mod pipeline;
 mod redact;
+mod reentrancy;
 mod registration;
 mod registry;
 mod result_cache;
+mod runaway;
 mod scheduler;
 mod services;
 mod sharded;
@@ -38,13 +38,12 @@ pub mod tasks;
 pub mod testing;
 mod threads;
 
-pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
+pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Grant, GrantScope};
 pub use artifact::Artifact;
 pub use batched_records::JournalStats;
 pub use call::{CallReceipt, ReportError};
 pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, Job, Reply, Tool};
 pub use futures_core::Stream;
-pub use guard::RunLimits;
 pub use handler::{
     Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, JsonState, NoArguments, Parameters, Shared,
     SharedInstance, State, StatefulTool, blocking, dynamic, dynamic_stateful, instance, legacy_stateful,
@@ -58,12 +57,13 @@ pub use hub::{
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, StatusChanges, ToolStats};
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
+pub use runaway::RunLimits;
 pub use state::{
-    ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState, Happened, HistoryEntry,
+    ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState, HistoryEntry, HistoryEvent,
     KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry, StateError, StateKind,
     StateManager, StateStats, StateVersion, ToolState,
 };
-pub use step::Waiting;
+pub use step::WaitReason;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;
 

@@ -56,7 +56,7 @@ pub struct StatusChanges {
     /// The status after.
     pub to: ToolStatus,
     /// How often.
-    pub many: u64,
+    pub count: u64,
 }
 
 /// Questions to people, in numbers.

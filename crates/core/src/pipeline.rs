@@ -37,8 +37,8 @@ use crate::{
     execution::{CallContext, CallEnvelope, CallSlot, EvidenceDemand, Reply},
     journal::OpenCall,
     registry::Tools,
-    statuses::Standing,
-    step::Member,
+    statuses::ProbeGuard,
+    step::StepCall,
 };
 pub(crate) use batch::run_batch;
 pub(crate) use interruption::{
@@ -151,7 +151,7 @@ pub(crate) struct Submission {
     /// The list the caller was offered; the hub's present one where absent.
     pub(crate) offer: Option<Arc<Tools>>,
     /// Its place among the calls of one step.
-    pub(crate) step_call: Option<Member>,
+    pub(crate) step_call: Option<StepCall>,
 }
 
 impl From<Box<Call>> for Submission {
@@ -172,21 +172,21 @@ struct Placed {
     slot: CallSlot,
     rate_permit: admission::RefundOnDrop,
     /// How the call stands with the records of its tool; none while no tool has a record.
-    probe_guard: Option<Box<Standing>>,
+    probe_guard: Option<Box<ProbeGuard>>,
 }
 /// What must not be forgotten about the call is written down.
 struct Opened {
     envelope: CallEnvelope,
     slot: CallSlot,
     rate_permit: admission::RefundOnDrop,
-    probe_guard: Option<Box<Standing>>,
+    probe_guard: Option<Box<ProbeGuard>>,
     record: Option<Box<OpenCall>>,
 }
 /// The tool has run, or was stopped.
 struct Done {
     /// Holds the way: a tool may keep its context, so the call lives there from here on.
     context: CallContext,
-    probe_guard: Option<Box<Standing>>,
+    probe_guard: Option<Box<ProbeGuard>>,
     record: Option<Box<OpenCall>>,
     result: Result<Reply, ToolError>,
     effect: Effect,

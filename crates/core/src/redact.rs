@@ -10,7 +10,7 @@ use toolhub_types::policy::Glob;
 /// What stands in the place of a secret.
 const REDACTED: &str = "[redacted]";
 /// A name that holds one of these sounds secret, whatever its case, underscores and dashes.
-const SECRET: [&str; 5] = ["authorization", "apikey", "token", "secret", "password"];
+const SECRET_WORDS: [&str; 5] = ["authorization", "apikey", "token", "secret", "password"];
 
 /// The names that sound secret, and those the hub's owner has said besides.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Redactor(pub(crate) Vec<Glob>);
 
 impl Redactor {
     /// Takes the secrets out of a value, at any depth.
-    pub(crate) fn hide(&self, value: &mut Value) {
+    pub(crate) fn redact(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
                 for (name, value) in members.iter_mut() {
@@ -27,18 +27,18 @@ impl Redactor {
                     } else if self.is_secret(name) {
                         *value = REDACTED.into();
                     } else {
-                        self.hide(value);
+                        self.redact(value);
                     }
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.hide(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact(item)),
             _ => {}
         }
     }
 
     /// Puts back what a person was not shown and has left as it stood, from the value as it was. `false` where something that is
     /// not shown stands in another place than before: then nobody can know what is meant.
-    pub(crate) fn put_back(&self, edited: &mut Value, was: &Value) -> bool {
+    pub(crate) fn restore(&self, edited: &mut Value, was: &Value) -> bool {
         match edited {
             Value::Object(members) => members.iter_mut().all(|(name, value)| match was.get(name) {
                 Some(was) if *value == REDACTED && self.is_secret(name) => {
@@ -46,47 +46,47 @@ impl Redactor {
                     true
                 }
                 None if *value == REDACTED && self.is_secret(name) => false,
-                was => self.put_back(value, was.unwrap_or(&Value::Null)),
+                was => self.restore(value, was.unwrap_or(&Value::Null)),
             }),
             // An item that was touched may be another one now, so only those that were not are known.
             Value::Array(items) => items.iter_mut().enumerate().all(|(at, item)| {
                 let was = was.get(at).filter(|was| {
                     let mut shown = (*was).clone();
-                    self.hide(&mut shown);
+                    self.redact(&mut shown);
                     shown == *item
                 });
-                self.put_back(item, was.unwrap_or(&Value::Null))
+                self.restore(item, was.unwrap_or(&Value::Null))
             }),
             _ => true,
         }
     }
 
     /// Leaves out what was taken out and is not known.
-    pub(crate) fn leave_out(&self, value: &mut Value) {
+    pub(crate) fn remove_redacted(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
                 members.retain(|name, value| *value != REDACTED || !self.is_secret(name));
-                members.values_mut().for_each(|value| self.leave_out(value));
+                members.values_mut().for_each(|value| self.remove_redacted(value));
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.leave_out(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.remove_redacted(item)),
             _ => {}
         }
     }
 
     /// Whether a value, which may stand under a secret name, holds something that was taken out and is not known.
-    pub(crate) fn is_hidden(&self, value: &Value, is_secret: bool) -> bool {
+    pub(crate) fn contains_redacted(&self, value: &Value, is_secret: bool) -> bool {
         match value {
             Value::Object(members) => {
-                members.iter().any(|(name, value)| self.is_hidden(value, is_secret || self.is_secret(name)))
+                members.iter().any(|(name, value)| self.contains_redacted(value, is_secret || self.is_secret(name)))
             }
-            Value::Array(items) => items.iter().any(|item| self.is_hidden(item, is_secret)),
+            Value::Array(items) => items.iter().any(|item| self.contains_redacted(item, is_secret)),
             value => is_secret && *value == REDACTED,
         }
     }
 
     /// Whether what stands under this name is not told.
     pub(crate) fn is_secret(&self, name: &str) -> bool {
-        sounds_secret(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))
+        is_secret_name(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn redact(value: &Value) -> Value {
 pub(crate) fn redact_members(members: &Map<String, Value>) -> Map<String, Value> {
     let member = |(name, value): (&String, &Value)| {
         // That a secret was deleted is no secret.
-        let hide = !value.is_null() && sounds_secret(name);
+        let hide = !value.is_null() && is_secret_name(name);
         (name.clone(), if hide { REDACTED.into() } else { redact(value) })
     };
     members.iter().map(member).collect()
@@ -117,12 +117,12 @@ pub(crate) fn may_hold_secrets(text: &[u8]) -> bool {
     }
     let plain: Vec<u8> =
         (text.iter().filter(|byte| !matches!(byte, b'_' | b'-' | b' '))).map(u8::to_ascii_lowercase).collect();
-    std::str::from_utf8(&plain).is_ok_and(|plain| SECRET.iter().any(|word| plain.contains(word)))
+    std::str::from_utf8(&plain).is_ok_and(|plain| SECRET_WORDS.iter().any(|word| plain.contains(word)))
 }
 
-fn sounds_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let plain: String = name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect();
-    SECRET.iter().any(|word| plain.contains(word))
+    SECRET_WORDS.iter().any(|word| plain.contains(word))
 }
 
 #[cfg(test)]
@@ -149,11 +149,11 @@ mod tests {
         let was =
             json!({"token": "a", "n": 1, "in": {"password": ["b"]}, "list": [{"id": 1, "token": "c"}, {"token": "d"}]});
         let mut shown = was.clone();
-        redactor.hide(&mut shown);
+        redactor.redact(&mut shown);
         let edit = |change: &dyn Fn(&mut Value)| {
             let mut edited = shown.clone();
             change(&mut edited);
-            redactor.put_back(&mut edited, &was).then_some(edited)
+            redactor.restore(&mut edited, &was).then_some(edited)
         };
         assert_eq!(edit(&|_| ()), Some(was.clone()));
         let changed = edit(&|edited| {

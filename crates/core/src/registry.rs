@@ -21,7 +21,7 @@ pub use toolset::Toolset;
 
 use crate::{
     execution::{EvidenceDemand, Tool},
-    state::Homes,
+    state::StoreRouter,
 };
 use toolhub_types::{policy::PolicyBook, tool::ToolName};
 
@@ -53,7 +53,7 @@ impl Registry {
     }
 
     /// Adds tools, all or none. Before anybody can call them, `homes` learns who keeps their states.
-    pub(crate) fn add(&self, new: Vec<Tool>, homes: &Homes) -> Result<(), RegistryError> {
+    pub(crate) fn add(&self, new: Vec<Tool>, homes: &StoreRouter) -> Result<(), RegistryError> {
         let book = self.lock_policies();
         self.current.store(Arc::new(register_managers(self.current.load().with_added(new, &book)?, homes)?));
         Ok(())
@@ -65,7 +65,7 @@ impl Registry {
         &self,
         (without, new): (&[ToolName], Vec<Tool>),
         book: Option<PolicyBook>,
-        homes: &Homes,
+        homes: &StoreRouter,
         with_it: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
         let mut held = self.lock_policies();
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-fn register_managers(tools: Tools, homes: &Homes) -> Result<Tools, RegistryError> {
-    homes.settle(&tools.manager_types()?);
+fn register_managers(tools: Tools, homes: &StoreRouter) -> Result<Tools, RegistryError> {
+    homes.assign_stores(&tools.manager_types()?);
     Ok(tools)
 }

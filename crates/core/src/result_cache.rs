@@ -4,7 +4,7 @@
 //! Bounded by number and by an estimate of bytes: what is over goes first, then what was kept first.
 //! Which tools may be answered from here, and for how long, is for their policy to say.
 
-mod answer;
+mod cached_result;
 mod fingerprint;
 
 use std::{
@@ -16,61 +16,62 @@ use std::{
 
 use hashlink::LinkedHashMap;
 
-pub(crate) use answer::Answer;
-pub(crate) use fingerprint::{Fingerprint, Known};
+pub(crate) use cached_result::CachedResult;
+pub(crate) use fingerprint::{Fingerprint, ToolIdentity};
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::tool::ToolName;
 
 /// What one entry costs beside its answer: its key, twice, and its places in the lists.
-const ENTRY: usize = 384;
+const ENTRY_OVERHEAD_BYTES: usize = 384;
 
 /// How many whose time is over are dropped with each new one, so that memory comes back before all is full.
-const AT_A_TIME: usize = 4;
+const EXPIRED_PER_INSERT: usize = 4;
 
 /// Answers that still hold.
 #[derive(Debug)]
 pub(crate) struct ResultCache {
-    most_entries: usize,
-    most_bytes: usize,
+    max_entries: usize,
+    max_bytes: usize,
     inner: Mutex<CacheInner>,
 }
 
 #[derive(Debug, Default)]
 struct CacheInner {
     /// In the order they were added: the first is the oldest.
-    entries: LinkedHashMap<Fingerprint, Entry, RandomState>,
+    entries: LinkedHashMap<Fingerprint, CacheEntry, RandomState>,
     /// By when their time is over.
-    by_end: BTreeMap<(Instant, u64), Fingerprint>,
+    by_expiry: BTreeMap<(Instant, u64), Fingerprint>,
     bytes: usize,
     /// Counts what was ever kept.
-    turn: u64,
+    sequence: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
-    answer: Arc<Answer>,
-    ends: Instant,
-    turn: u64,
+struct CacheEntry {
+    result: Arc<CachedResult>,
+    expires_at: Instant,
+    sequence: u64,
     bytes: usize,
 }
 
 impl ResultCache {
     /// Room for so many answers and so many bytes.
     pub(crate) fn new(entries: usize, bytes: usize) -> Self {
-        Self { most_entries: entries, most_bytes: bytes, inner: Mutex::default() }
+        Self { max_entries: entries, max_bytes: bytes, inner: Mutex::default() }
     }
 
     /// The answer, if one is kept and its time is not over.
-    pub(crate) fn get(&self, key: &Fingerprint, now: Instant) -> Option<Arc<Answer>> {
+    pub(crate) fn get(&self, key: &Fingerprint, now: Instant) -> Option<Arc<CachedResult>> {
         let inner = self.lock();
-        inner.entries.get(key).filter(|entry| entry.ends > now).map(|entry| entry.answer.clone())
+        inner.entries.get(key).filter(|entry| entry.expires_at > now).map(|entry| entry.result.clone())
     }
 
     /// Keeps an answer in place of the one before. One that is larger than a sixteenth of all room is not kept: it
     /// would push out too many others.
-    pub(crate) fn put(&self, key: Fingerprint, answer: Arc<Answer>, ttl: Duration, now: Instant) {
-        let most = self.most_bytes / 16;
-        let bytes = answer.bytes_within(most.saturating_sub(ENTRY)).map(|bytes| bytes + ENTRY);
+    pub(crate) fn put(&self, key: Fingerprint, answer: Arc<CachedResult>, ttl: Duration, now: Instant) {
+        let most = self.max_bytes / 16;
+        let bytes =
+            answer.bytes_within(most.saturating_sub(ENTRY_OVERHEAD_BYTES)).map(|bytes| bytes + ENTRY_OVERHEAD_BYTES);
         let fits = bytes.filter(|bytes| *bytes <= most && !ttl.is_zero());
         let mut gone = Vec::new();
         let mut inner = self.lock();
@@ -78,11 +79,11 @@ impl ResultCache {
         if let Some(bytes) = fits {
             inner.insert(key, answer, clock::after(now, ttl), bytes);
         }
-        for _ in 0..AT_A_TIME {
-            gone.extend(inner.remove_over(now));
+        for _ in 0..EXPIRED_PER_INSERT {
+            gone.extend(inner.remove_expired(now));
         }
-        while inner.entries.len() > self.most_entries || inner.bytes > self.most_bytes {
-            let Some(entry) = inner.remove_over(now).or_else(|| inner.remove_oldest()) else { break };
+        while inner.entries.len() > self.max_entries || inner.bytes > self.max_bytes {
+            let Some(entry) = inner.remove_expired(now).or_else(|| inner.remove_oldest()) else { break };
             gone.push(entry);
         }
         // A large answer takes a while to fall apart; nobody should wait for that.
@@ -106,29 +107,29 @@ impl ResultCache {
 }
 
 impl CacheInner {
-    fn insert(&mut self, key: Fingerprint, answer: Arc<Answer>, ends: Instant, bytes: usize) {
-        self.turn += 1;
-        let turn = self.turn;
-        self.by_end.insert((ends, turn), key.clone());
+    fn insert(&mut self, key: Fingerprint, answer: Arc<CachedResult>, ends: Instant, bytes: usize) {
+        self.sequence += 1;
+        let turn = self.sequence;
+        self.by_expiry.insert((ends, turn), key.clone());
         self.bytes += bytes;
-        self.entries.insert(key, Entry { answer, ends, turn, bytes });
+        self.entries.insert(key, CacheEntry { result: answer, expires_at: ends, sequence: turn, bytes });
     }
 
-    fn remove(&mut self, key: &Fingerprint) -> Option<Entry> {
+    fn remove(&mut self, key: &Fingerprint) -> Option<CacheEntry> {
         let entry = self.entries.remove(key)?;
-        self.by_end.remove(&(entry.ends, entry.turn));
+        self.by_expiry.remove(&(entry.expires_at, entry.sequence));
         self.bytes -= entry.bytes;
         Some(entry)
     }
 
     /// Removes one whose time is over.
-    fn remove_over(&mut self, now: Instant) -> Option<Entry> {
-        let (_, key) = self.by_end.first_key_value().filter(|((ends, _), _)| *ends <= now)?;
+    fn remove_expired(&mut self, now: Instant) -> Option<CacheEntry> {
+        let (_, key) = self.by_expiry.first_key_value().filter(|((ends, _), _)| *ends <= now)?;
         let key = key.clone();
         self.remove(&key)
     }
 
-    fn remove_oldest(&mut self) -> Option<Entry> {
+    fn remove_oldest(&mut self) -> Option<CacheEntry> {
         let key = self.entries.front()?.0.clone();
         self.remove(&key)
     }

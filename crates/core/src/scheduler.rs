@@ -24,8 +24,8 @@ pub(crate) use tool_runtime::ToolRuntime;
 use crate::result_cache::ResultCache;
 use crate::{
     blocking::StuckCounter,
-    guard::{Guard, RunLimits},
     monitor::Meter,
+    runaway::{RunLimits, RunawayGuard},
     statuses::LastSuccess,
 };
 use toolhub_types::tool::ToolName;
@@ -37,14 +37,14 @@ const CACHE_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// What all calls of a hub share on their way to a tool.
 pub(crate) struct Scheduler {
     queue: Queue,
-    pub(crate) runaway_guard: Guard,
+    pub(crate) runaway_guard: RunawayGuard,
     pub(crate) result_cache: ResultCache,
     tool_runtimes: Mutex<HashMap<ToolName, Weak<ToolRuntime>>>,
 }
 
 impl Scheduler {
     pub(crate) fn new(all: Option<usize>, bounds: QueueLimits, runs: RunLimits) -> Self {
-        let (guard, result_cache) = (Guard::new(runs), ResultCache::new(CACHE_MAX_ENTRIES, CACHE_MAX_BYTES));
+        let (guard, result_cache) = (RunawayGuard::new(runs), ResultCache::new(CACHE_MAX_ENTRIES, CACHE_MAX_BYTES));
         Self { queue: Queue::new(all, bounds), runaway_guard: guard, result_cache, tool_runtimes: Mutex::default() }
     }
 

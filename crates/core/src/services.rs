@@ -9,8 +9,8 @@ use crate::{
     events::Events,
     extensions::Extensions,
     redact::Redactor,
-    state::{StateManager, Turns},
-    threads::{Known, Rooms},
+    state::{StateManager, WriteLocks},
+    threads::{InstancePool, ThreadActivity},
 };
 use toolhub_storage::{
     backend::{Backend, StoreMeters},
@@ -26,16 +26,16 @@ pub(crate) struct Services {
     /// What tools remember, as JSON.
     pub(crate) state: StateManager,
     /// Whose turn it is to write which of it.
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) write_locks: Arc<WriteLocks>,
     /// The live instances of all threads.
-    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) instances: Arc<InstancePool>,
     /// The threads this node has seen lately.
-    pub(crate) known: Arc<Known>,
+    pub(crate) thread_activity: Arc<ThreadActivity>,
     pub(crate) blocking: BlockingPool,
     /// What the owner shares with all tools, one value per type.
     pub(crate) resources: Extensions,
     /// What is not told, in records and elsewhere.
     pub(crate) redactor: Arc<Redactor>,
     /// Told when what some thread may use has perhaps changed.
-    pub(crate) stirred: Arc<Notify>,
+    pub(crate) availability_changed: Arc<Notify>,
 }

@@ -8,10 +8,10 @@ use std::{
 };
 
 /// How many parts there are: well above the number of cores that could meet.
-pub(crate) const PARTS: usize = 64;
+pub(crate) const SHARDS: usize = 64;
 
 pub(crate) struct Sharded<M> {
-    parts: [Mutex<M>; PARTS],
+    shards: [Mutex<M>; SHARDS],
     hasher: RandomState,
 }
 
@@ -23,17 +23,17 @@ impl<M: Default> Default for Sharded<M> {
 
 impl<M> Sharded<M> {
     pub(crate) fn new(make: impl Fn() -> M) -> Self {
-        Self { parts: std::array::from_fn(|_| Mutex::new(make())), hasher: RandomState::new() }
+        Self { shards: std::array::from_fn(|_| Mutex::new(make())), hasher: RandomState::new() }
     }
 
     /// The part where this key belongs. To be held for a few lines.
-    pub(crate) fn part(&self, key: &impl Hash) -> MutexGuard<'_, M> {
-        let at = self.hasher.hash_one(key) as usize % PARTS;
-        self.parts[at].lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn shard(&self, key: &impl Hash) -> MutexGuard<'_, M> {
+        let at = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every part, one after the other. To be held for a few lines each.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = MutexGuard<'_, M>> {
-        self.parts.iter().map(|part| part.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, M>> {
+        self.shards.iter().map(|part| part.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

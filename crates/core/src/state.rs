@@ -5,38 +5,38 @@
 //! Whether the writes are made is decided by `pipeline/close.rs`; a failed call leaves the state as it was. `manager` is
 //! the way to it from outside a call.
 
-mod bound;
+mod checkouts;
+mod connection_states;
 mod context_id;
+mod context_state;
 pub(crate) mod data;
-mod desk;
 pub(crate) mod entry;
 mod error;
+mod export_line;
 mod history;
-mod homes;
-mod live;
 mod manager;
 pub(crate) mod merge;
 mod patch;
 mod rules;
-mod saved;
 mod sessions;
-mod turns;
+mod store_router;
 mod versions;
+mod write_locks;
 
-pub use bound::ContextState;
+pub(crate) use checkouts::{Checkout, Draft, Drafts, LoadedContext, PendingState, StateCheckouts};
 pub use context_id::ContextId;
+pub use context_state::ContextState;
 pub use data::{ConnectionState, SessionState};
-pub(crate) use desk::{Desk, Draft, Drafts, Found, Parked, Sheet};
 pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, StateStats};
 pub use error::StateError;
-pub use history::{Happened, HistoryEntry};
-pub(crate) use homes::{Homes, OpenStore};
+pub use history::{HistoryEntry, HistoryEvent};
+pub(crate) use manager::{ConflictOutcome, ExecutionHistory};
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};
-pub(crate) use manager::{Renewed, Told};
 pub use rules::StateCleanup;
 pub(crate) use rules::StateRules;
-pub(crate) use turns::{Place as WritePlace, Turns};
+pub(crate) use store_router::{OpenStore, StoreRouter};
 pub use versions::StateVersion;
+pub(crate) use write_locks::{WriteLockEntry as WritePlace, WriteLocks};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -80,7 +80,8 @@ pub trait ToolState: Default + Serialize + DeserializeOwned + Send + Sync + 'sta
     /// Why they do not go together; the call fails as `state_conflict`, and what is stored stays.
     fn merge(base: Self, mine: Self, theirs: Self) -> Result<Self, String> {
         let json = |value: Self| serde_json::to_value(value).map_err(|error| error.to_string());
-        let merged = merge::three_way(&json(base)?, &json(mine)?, &json(theirs)?).map_err(|at| merge::told(&at))?;
+        let merged =
+            merge::three_way(&json(base)?, &json(mine)?, &json(theirs)?).map_err(|at| merge::describe_conflict(&at))?;
         serde_json::from_value(merged).map_err(|error| error.to_string())
     }
 }

@@ -4,10 +4,10 @@
 //! does to a record is decided by `status`; this room stores it with a compare-and-set, so that of many nodes and callers
 //! exactly one is first. A tool that never made trouble has no record, and asking about it costs next to nothing.
 
-mod known;
-mod returning;
+mod probe_guard;
+mod status_cache;
+mod status_events;
 mod successes;
-mod tell;
 
 use std::sync::{
     Arc, Mutex,
@@ -19,10 +19,10 @@ use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use known::{Known, Whose};
-pub(crate) use returning::{Standing, Verdict};
+pub(crate) use probe_guard::{ProbeGuard, Verdict};
+pub(crate) use status_cache::{StatusCache, StatusKey};
+use status_events::ChangeCounts;
 pub(crate) use successes::{LastSuccess, Successes};
-use tell::Changes;
 
 use crate::events::Events;
 use toolhub_storage::{
@@ -45,23 +45,23 @@ pub(crate) struct Statuses {
     /// What holds now; a reload puts others in their place.
     settings: ArcSwap<StatusSettings>,
     /// Whether successes are weighed against failures, so that they are worth a record. Apart, because every call asks.
-    weighs: AtomicBool,
+    weighs_successes: AtomicBool,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
-    known: Known,
+    cache: StatusCache,
     /// When tools last succeeded, also those that have no record.
     pub(crate) successes: Successes,
     /// Held while listeners are told of a record, so that they hear its words in the order in which they were true.
-    telling: Mutex<()>,
-    changes: Changes,
+    emit_lock: Mutex<()>,
+    change_counts: ChangeCounts,
     /// Told whenever a record changed: calls that wait for a probe listen.
     changed: Notify,
-    stirred: Arc<Notify>,
+    availability_changed: Arc<Notify>,
     runtime: tokio::runtime::Handle,
     /// Ends the timers when nobody can hear of them any more; one may have been set for years.
     timers: CancellationToken,
-    _gone: DropGuard,
+    _cancel_timers: DropGuard,
 }
 
 impl Statuses {
@@ -73,7 +73,7 @@ impl Statuses {
         stirred: Arc<Notify>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        let (known, successes) = (Known::default(), Successes::default());
+        let (known, successes) = (StatusCache::default(), Successes::default());
         let (telling, changes) = Default::default();
         let (changed, timers) = (Notify::new(), CancellationToken::new());
         let _gone = timers.clone().drop_guard();
@@ -81,19 +81,19 @@ impl Statuses {
         let settings = ArcSwap::from_pointee(settings);
         Self {
             settings,
-            weighs,
+            weighs_successes: weighs,
             store,
             clock,
             events,
-            known,
+            cache: known,
             successes,
-            telling,
-            changes,
+            emit_lock: telling,
+            change_counts: changes,
             changed,
-            stirred,
+            availability_changed: stirred,
             runtime,
             timers,
-            _gone,
+            _cancel_timers: _gone,
         }
     }
 
@@ -103,61 +103,61 @@ impl Statuses {
     }
 
     /// Puts other settings in the place of those that held. Records stay as they are, and are read anew.
-    pub(crate) fn settle(self: &Arc<Self>, settings: StatusSettings) {
-        self.weighs.store(settings.weighs_successes(), Ordering::Relaxed);
+    pub(crate) fn update_settings(self: &Arc<Self>, settings: StatusSettings) {
+        self.weighs_successes.store(settings.weighs_successes(), Ordering::Relaxed);
         self.settings.store(Arc::new(settings));
-        self.tell_all();
+        self.emit_all();
     }
 
     /// Whether successes are weighed against failures.
-    pub(crate) fn weighs(&self) -> bool {
-        self.weighs.load(Ordering::Relaxed)
+    pub(crate) fn weighs_successes(&self) -> bool {
+        self.weighs_successes.load(Ordering::Relaxed)
     }
 
     /// Whether no tool has a record.
     pub(crate) fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.cache.is_empty()
     }
 
     /// The record, if there is one.
-    pub(crate) fn facts(&self, whose: &Whose) -> Option<Arc<Facts>> {
-        self.known.get(whose).map(|(facts, _)| facts)
+    pub(crate) fn facts(&self, whose: &StatusKey) -> Option<Arc<Facts>> {
+        self.cache.get(whose).map(|(facts, _)| facts)
     }
 
     /// The record as it is read now. Whoever reads one whose word has changed by itself, and nobody has said so, says so.
-    pub(crate) fn look(self: &Arc<Self>, whose: &Whose, now: Timestamp) -> Option<Arc<Facts>> {
-        let (facts, due) = self.known.look(whose, now)?;
+    pub(crate) fn facts_at(self: &Arc<Self>, whose: &StatusKey, now: Timestamp) -> Option<Arc<Facts>> {
+        let (facts, due) = self.cache.get_with_recheck(whose, now)?;
         if let Some(at) = due {
-            self.time_has_come(whose, at);
+            self.recheck_due(whose, at);
         }
         Some(facts)
     }
 
     /// Whether a call may pass now, with what else is known of the tool.
-    pub(crate) fn admit_as(
+    pub(crate) fn admit_with_presence(
         self: &Arc<Self>,
         tool: &ToolName,
         (tenant, thread): (&Tenant, Option<&ThreadId>),
         presence: &Presence,
     ) -> Admission {
         let now = self.clock.now();
-        let shared = self.look(&Whose::everybody(tool), now).unwrap_or_default();
-        let own = thread.map(|thread| self.look(&Whose::thread(tool, tenant, thread), now).unwrap_or_default());
+        let shared = self.facts_at(&StatusKey::shared(tool), now).unwrap_or_default();
+        let own = thread.map(|thread| self.facts_at(&StatusKey::thread(tool, tenant, thread), now).unwrap_or_default());
         status::admit(own.as_deref(), &shared, presence, &self.settings.load(), now)
     }
 
     /// Whether a call may pass now. Most tools have no record, and the answer is yes.
     pub(crate) fn admit(self: &Arc<Self>, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
-        if self.known.is_empty() {
+        if self.cache.is_empty() {
             return Admission::Pass;
         }
-        self.admit_as(tool, (tenant, thread), &Presence::Ready)
+        self.admit_with_presence(tool, (tenant, thread), &Presence::Ready)
     }
 
     /// Tells a record of an event; answers the record afterwards.
-    pub(crate) async fn apply(self: &Arc<Self>, whose: &Whose, event: &Event) -> Result<Arc<Facts>, StoreError> {
+    pub(crate) async fn apply(self: &Arc<Self>, whose: &StatusKey, event: &Event) -> Result<Arc<Facts>, StoreError> {
         let jitter = fastrand::f64();
-        let mut known = self.known.get(whose);
+        let mut known = self.cache.get(whose);
         loop {
             let now = self.clock.now();
             let (facts, seen) = match known {
@@ -166,9 +166,9 @@ impl Statuses {
                     let (facts, seen) = self.load(whose, now).await?;
                     // Somebody else may have written it; what was read is known from here on, whatever comes of the event.
                     match seen {
-                        Some(seen) => self.learn(whose.clone(), facts.clone(), seen),
+                        Some(seen) => self.insert_and_emit(whose.clone(), facts.clone(), seen),
                         // Nothing, or nothing any more: what was known of a thread that was swept is no longer so.
-                        None => self.known.forget(whose),
+                        None => self.cache.forget(whose),
                     }
                     (facts, seen)
                 }
@@ -180,7 +180,7 @@ impl Statuses {
             let next = Arc::new(next);
             match self.write(whose, (&facts, &next), seen, now).await {
                 Ok(seen) => {
-                    self.learn(whose.clone(), next.clone(), seen);
+                    self.insert_and_emit(whose.clone(), next.clone(), seen);
                     return Ok(next);
                 }
                 // Somebody was faster: look again, in the store.
@@ -196,14 +196,14 @@ impl Statuses {
     }
 
     /// Reads every record of the store. What cannot be read is passed over: one damaged row must not stop a hub.
-    pub(crate) async fn follow(self: &Arc<Self>, told: Told) -> Result<(), StoreError> {
+    pub(crate) async fn load_all(self: &Arc<Self>, told: OnLoad) -> Result<(), StoreError> {
         let scan = Scan::of(Table::Statuses, Scope::All);
         for (key, row) in read_all(&*self.store, scan, self.clock.now()).await? {
             let read = decode(&key.id, &row).inspect_err(StoreError::passed_over);
-            let (Some(whose), Ok(facts)) = (Whose::of(&key), read) else { continue };
+            let (Some(whose), Ok(facts)) = (StatusKey::from_key(&key), read) else { continue };
             match told {
-                Told::Already => self.recall(whose, facts, row.seen),
-                Told::NotYet => self.learn(whose, facts, row.seen),
+                OnLoad::Silent => self.insert_silently(whose, facts, row.seen),
+                OnLoad::Emit => self.insert_and_emit(whose, facts, row.seen),
             }
         }
         Ok(())
@@ -211,29 +211,29 @@ impl Statuses {
 
     /// Learns what another node has written.
     pub(crate) async fn refresh(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
-        let Some(whose) = Whose::of(key) else { return Ok(()) };
+        let Some(whose) = StatusKey::from_key(key) else { return Ok(()) };
         let (facts, seen) = self.load(&whose, self.clock.now()).await?;
         if seen.is_none() && whose.owner().is_some() {
             // The thread was swept, its records with it.
             self.forget(&whose);
         }
-        if let Some(seen) = seen.filter(|seen| self.known.get(&whose).and_then(|(_, known)| known) != Some(*seen)) {
-            self.learn(whose, facts, seen);
+        if let Some(seen) = seen.filter(|seen| self.cache.get(&whose).and_then(|(_, known)| known) != Some(*seen)) {
+            self.insert_and_emit(whose, facts, seen);
         }
         Ok(())
     }
 
     /// Forgets what is known of a tool in a thread that is gone.
-    pub(crate) fn forget(&self, whose: &Whose) {
-        self.known.forget(whose);
+    pub(crate) fn forget(&self, whose: &StatusKey) {
+        self.cache.forget(whose);
         self.successes.forget(whose);
     }
 
-    async fn load(&self, whose: &Whose, now: Timestamp) -> Result<(Arc<Facts>, Option<Seen>), StoreError> {
+    async fn load(&self, whose: &StatusKey, now: Timestamp) -> Result<(Arc<Facts>, Option<Seen>), StoreError> {
         let keys = [whose.key()];
         match self.store.load(&keys, now).await?.pop().flatten() {
             None => Ok((Arc::default(), None)),
-            Some(row) if row.schema != LAYOUT => Err(layout(whose.tool(), &row)),
+            Some(row) if row.schema != LAYOUT => Err(layout_error(whose.tool(), &row)),
             // A damaged record says nothing about the tool. The next thing that happens to the tool takes its place.
             Some(row) => {
                 let facts = decode(whose.tool(), &row).inspect_err(StoreError::passed_over);
@@ -244,20 +244,24 @@ impl Statuses {
 
     async fn write(
         &self,
-        whose: &Whose,
+        whose: &StatusKey,
         (before, facts): (&Facts, &Facts),
         over: Option<Seen>,
         now: Timestamp,
     ) -> Result<Seen, StoreError> {
         let Key { partition, table, id } = whose.key();
-        let value = serde_json::to_vec(facts).map_err(|error| damaged(whose.tool(), &error))?;
+        let value = serde_json::to_vec(facts).map_err(|error| damaged_error(whose.tool(), &error))?;
         let write = Write {
             table,
             id,
             expect: over.map_or(Expect::Absent, Expect::Same),
             change: Change::Put { value: value.into(), schema: LAYOUT, expires: None },
             // An operator's word must survive more than the process, and so must that it was taken back.
-            durability: if said(before) || said(facts) { Durability::PowerSafe } else { Durability::KillSafe },
+            durability: if has_operator_decision(before) || has_operator_decision(facts) {
+                Durability::PowerSafe
+            } else {
+                Durability::KillSafe
+            },
         };
         let batch = Batch::on(partition).with(write);
         let stamp = batch.stamp;
@@ -266,7 +270,7 @@ impl Statuses {
     }
 
     /// Gives a permit back, on a task of its own: whoever held it is going away.
-    fn give_back(self: &Arc<Self>, whose: Whose, call: CallId) {
+    fn return_probe_permit(self: &Arc<Self>, whose: StatusKey, call: CallId) {
         let this = self.clone();
         self.runtime.spawn(async move {
             // The store may know of a permit whose taking got no answer. If it does not answer now, the lease runs out by
@@ -278,28 +282,28 @@ impl Statuses {
 }
 
 /// Whether a person has said something about the tool.
-fn said(facts: &Facts) -> bool {
+fn has_operator_decision(facts: &Facts) -> bool {
     facts.operator.is_some() || facts.disabled.is_some()
 }
 
 /// Whether listeners were told of a record in an earlier life.
 #[derive(Clone, Copy)]
-pub(crate) enum Told {
-    Already,
-    NotYet,
+pub(crate) enum OnLoad {
+    Silent,
+    Emit,
 }
 
 fn decode(tool: &str, row: &Row) -> Result<Arc<Facts>, StoreError> {
     if row.schema != LAYOUT {
-        return Err(layout(tool, row));
+        return Err(layout_error(tool, row));
     }
-    serde_json::from_slice(&row.value).map(Arc::new).map_err(|error| damaged(tool, &error))
+    serde_json::from_slice(&row.value).map(Arc::new).map_err(|error| damaged_error(tool, &error))
 }
 
-fn layout(tool: &str, row: &Row) -> StoreError {
+fn layout_error(tool: &str, row: &Row) -> StoreError {
     StoreError::layout(Table::Statuses, SmolStr::new(tool), row.schema, LAYOUT)
 }
 
-fn damaged(tool: &str, error: &serde_json::Error) -> StoreError {
+fn damaged_error(tool: &str, error: &serde_json::Error) -> StoreError {
     StoreError::unreadable(Table::Statuses, SmolStr::new(tool), error)
 }

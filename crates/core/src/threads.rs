@@ -3,17 +3,17 @@
 //! In: calls that name a thread. Out: a place for the tool's instance, and an answer to "is there such a thread?". What
 //! tools remember of a thread is `state`; who may call in it is decided elsewhere.
 
-mod book;
+mod activity;
 mod context;
-mod directory;
-mod known;
-mod room;
-mod rooms;
+mod instance_pool;
+mod instance_slot;
+mod pool_state;
+mod store;
 
-pub(crate) use book::{Book, keep, key};
-pub use book::{ThreadInfo, ThreadPage};
+pub(crate) use activity::ThreadActivity;
 pub use context::{InstanceInfo, ThreadContext, Threads};
-pub(crate) use directory::Caps;
-pub(crate) use known::Known;
-pub(crate) use room::Chair;
-pub(crate) use rooms::{Rooms, Use, alone_in, drop_idle};
+pub(crate) use instance_pool::{InstanceLease, InstancePool, run_exclusive, run_idle_sweeper};
+pub(crate) use instance_slot::InstanceCell;
+pub(crate) use pool_state::InstanceLimits;
+pub use store::{ThreadInfo, ThreadPage};
+pub(crate) use store::{ThreadStore, row_key, run_activity_flusher};

@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     agent.reset_tool_status("look_up").await?;
     let mut events = agent.stream("what is a hub").await?;
     while let Some(event) = events.next().await {
-        match &event.news {
+        match &event.kind {
             News::MessageDelta { text, .. } => print!("{text}"),
             News::RunCompleted { .. } => println!(),
             _ => {}

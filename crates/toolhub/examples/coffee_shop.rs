@@ -203,7 +203,7 @@ async fn order_and_answer(hub: &ToolHub, arguments: &Value, answer: Answer) -> R
 /// Listens until somebody is asked.
 async fn next_question(hub: &ToolHub, events: &mut Subscription) -> Result<Approval, Box<dyn Error>> {
     loop {
-        if let News::ApprovalRequested { approval_id, .. } = events.next().await.news {
+        if let News::ApprovalRequested { approval_id, .. } = events.next().await.kind {
             return Ok(hub.approval(&Tenant::default(), approval_id).await?.ok_or("the question is gone")?);
         }
     }

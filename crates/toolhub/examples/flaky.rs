@@ -83,12 +83,12 @@ async fn is_offered(hub: &ToolHub) -> Result<bool, Box<dyn Error>> {
 
 /// What was said about the tool's status so far.
 fn status_events(events: &mut Subscription) -> Vec<String> {
-    std::iter::from_fn(|| events.try_next()).filter_map(|event| print_status_event(&event.news)).collect()
+    std::iter::from_fn(|| events.try_next()).filter_map(|event| print_status_event(&event.kind)).collect()
 }
 
 /// Listens until the tool may be used again.
 async fn wait_until_offered(events: &mut Subscription) {
-    while print_status_event(&events.next().await.news).is_none_or(|word| word != "offered again") {}
+    while print_status_event(&events.next().await.kind).is_none_or(|word| word != "offered again") {}
 }
 
 /// Prints an event about a status; the other events are not this example's.

@@ -95,7 +95,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Waits until an instance goes, and says why.
 async fn next_reason(events: &mut Subscription) -> &'static str {
     loop {
-        if let News::ExecutorCleaned { reason, .. } = events.next().await.news {
+        if let News::ExecutorCleaned { reason, .. } = events.next().await.kind {
             println!("  an instance is gone: {reason}");
             return reason;
         }

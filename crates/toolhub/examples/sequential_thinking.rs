@@ -5,7 +5,7 @@
 
 use std::{error::Error, fmt};
 
-use toolhub::{ContextId, Happened, prelude::*};
+use toolhub::{ContextId, HistoryEvent, prelude::*};
 
 /// Think one step further about a problem that takes several. Number your thoughts; say early how many you will need, and
 /// more when it turns out so. Revise an earlier thought when you know better, or branch off from one to try another way.
@@ -201,11 +201,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     println!("\n## What happened, the last five entries");
     for entry in hub.state().history(&me, &thoughts, 5).await? {
-        match entry.what {
-            Happened::ExecutionStart { parameters } => println!("began: {}", parameters["thought"]),
-            Happened::Update { version, .. } => println!("  wrote version {version}"),
-            Happened::ExecutionSuccess { result_type } => println!("  succeeded with {result_type}"),
-            Happened::ExecutionError { error, .. } => println!("  failed: {error}"),
+        match entry.event {
+            HistoryEvent::ExecutionStart { parameters } => println!("began: {}", parameters["thought"]),
+            HistoryEvent::Update { version, .. } => println!("  wrote version {version}"),
+            HistoryEvent::ExecutionSuccess { result_type } => println!("  succeeded with {result_type}"),
+            HistoryEvent::ExecutionError { error, .. } => println!("  failed: {error}"),
             _ => {}
         }
     }

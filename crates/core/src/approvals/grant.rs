@@ -26,7 +26,7 @@ pub struct Grant {
     /// The grant.
     pub id: SmolStr,
     /// What it covers.
-    pub covers: Covers,
+    pub covers: GrantScope,
     /// The rule whose question it answers.
     pub rule: String,
     /// The tools it holds for, as they were when it was given. One that is not here, or is another now, asks again.
@@ -44,7 +44,7 @@ pub struct Grant {
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "scope")]
 #[non_exhaustive]
 #[schemars(rename = "GrantCovers")]
-pub enum Covers {
+pub enum GrantScope {
     /// One tool in one thread.
     Thread {
         /// The tool.
@@ -64,9 +64,9 @@ pub enum Covers {
     },
 }
 
-impl Covers {
+impl GrantScope {
     /// What an answer covers for good; `None` for one that holds only once. Fails where there is nothing to cover.
-    pub(crate) fn by(
+    pub(crate) fn from_outcome(
         outcome: ApprovalOutcome,
         approval: &Approval,
         tool: &Definition,
@@ -110,9 +110,9 @@ impl Covers {
 
 impl Grant {
     /// The grant that an answer gives.
-    pub(crate) fn given(
+    pub(crate) fn new(
         key: &Key,
-        covers: Covers,
+        covers: GrantScope,
         approval: &Approval,
         answer: &Answer,
         tools: &[ToolVersion<'_>],

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Approval, ApprovalState, Approvals, LAYOUT, QUESTIONS, readable};
+use super::{APPROVAL_ID_PREFIX, Approval, ApprovalState, Approvals, LAYOUT, ok_or_log};
 use crate::monitor::ApprovalStats;
 use toolhub_storage::{
     backend::{Scan, Scope, Seen, StoreError, Table, decode},
@@ -17,35 +17,35 @@ use toolhub_storage::{
 use toolhub_types::{ids::ApprovalId, timestamp::Timestamp};
 
 /// How many questions are counted at most.
-const MOST: usize = 100_000;
+const MAX_TRACKED: usize = 100_000;
 
 /// The questions that wait for an answer, as far as this node knows.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct PendingApprovals {
     /// When their time is over, and the version of their rows.
-    asked: Mutex<HashMap<ApprovalId, (Timestamp, u64)>>,
+    by_id: Mutex<HashMap<ApprovalId, (Timestamp, u64)>>,
     pub(super) wait: Timed,
 }
 
-impl Pending {
+impl PendingApprovals {
     /// A question was asked.
-    pub(super) fn asked(&self, approval: &Approval, seen: Seen, now: Timestamp) {
+    pub(super) fn insert(&self, approval: &Approval, seen: Seen, now: Timestamp) {
         let mut asked = self.lock();
-        if asked.len() >= MOST {
+        if asked.len() >= MAX_TRACKED {
             asked.retain(|_, (expires, _)| *expires > now);
         }
-        if asked.len() < MOST {
+        if asked.len() < MAX_TRACKED {
             asked.insert(approval.id, (approval.expires_at, seen.version));
         }
     }
 
     /// A question was answered, or given up.
-    pub(super) fn over(&self, id: ApprovalId) {
+    pub(super) fn remove(&self, id: ApprovalId) {
         self.lock().remove(&id);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ApprovalId, (Timestamp, u64)>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,7 +59,7 @@ impl Approvals {
     }
 
     /// The row of a question has this version now, or is gone: a question that waits is written once.
-    pub(crate) fn written(&self, id: ApprovalId, version: Option<u64>) {
+    pub(crate) fn row_changed(&self, id: ApprovalId, version: Option<u64>) {
         let mut asked = self.pending.lock();
         if asked.get(&id).is_some_and(|(_, known)| version.is_none_or(|version| *known < version)) {
             asked.remove(&id);
@@ -67,16 +67,16 @@ impl Approvals {
     }
 
     /// Counts the questions that were asked before this hub began.
-    pub(crate) async fn count_old(&self) -> Result<(), StoreError> {
-        let mut scan = Scan::of(Table::Approvals, Scope::All).prefix(QUESTIONS);
+    pub(crate) async fn load_pending(&self) -> Result<(), StoreError> {
+        let mut scan = Scan::of(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX);
         loop {
             let now = self.clock.now();
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in &page.rows {
-                let read = readable(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
+                let read = ok_or_log(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
                 let waits = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending);
                 if let Some((approval, seen)) = waits {
-                    self.pending.asked(&approval, seen, now);
+                    self.pending.insert(&approval, seen, now);
                 }
             }
             let Some(next) = page.next else { return Ok(()) };

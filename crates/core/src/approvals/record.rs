@@ -71,9 +71,9 @@ pub struct Approval {
 impl Approval {
     /// The same, as it may be told.
     pub(crate) fn without_secrets(mut self, redactor: &Redactor) -> Self {
-        redactor.hide(&mut self.arguments);
+        redactor.redact(&mut self.arguments);
         if let Some(edited) = self.answer.as_mut().and_then(|answer| answer.arguments.as_mut()) {
-            redactor.hide(edited);
+            redactor.redact(edited);
         }
         self
     }
@@ -135,12 +135,12 @@ impl Approval {
     }
 
     /// Whether a call that is made again would still want to find it.
-    pub(crate) fn matters(&self, now: Timestamp) -> bool {
-        self.is_usable(now) || self.is_unheard_no(now) || self.state_at(now) == ApprovalState::Pending
+    pub(crate) fn is_relevant(&self, now: Timestamp) -> bool {
+        self.is_usable(now) || self.is_undelivered_denial(now) || self.state_at(now) == ApprovalState::Pending
     }
 
     /// Whether it is a no that no caller has heard yet.
-    pub(crate) fn is_unheard_no(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_undelivered_denial(&self, now: Timestamp) -> bool {
         self.state == ApprovalState::Denied && self.used_by.is_none() && now < self.expires_at
     }
 }
@@ -155,19 +155,25 @@ pub(crate) struct ToolVersion<'a> {
 /// What an approval for this call is bound to.
 pub(crate) fn binding(call: &Call, tool: ToolVersion<'_>) -> String {
     let arguments = digest::of_json(&call.arguments);
-    bound(&tool.definition.name, tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
+    binding_digest(&tool.definition.name, tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
 }
 
 /// The same for an approval that is there: what it would be bound to if it were asked for now.
-pub(crate) fn binding_now(approval: &Approval, tool: ToolVersion<'_>) -> String {
+pub(crate) fn current_binding(approval: &Approval, tool: ToolVersion<'_>) -> String {
     let arguments = match approval.digest.as_str() {
         "" => &digest::of_json(&approval.arguments),
         digest => digest,
     };
-    bound(&tool.definition.name, tool.fingerprint, arguments, approval.thread.as_ref(), &approval.caller)
+    binding_digest(&tool.definition.name, tool.fingerprint, arguments, approval.thread.as_ref(), &approval.caller)
 }
 
-fn bound(tool: &str, fingerprint: &str, arguments: &str, thread: Option<&ThreadId>, caller: &Caller) -> String {
+fn binding_digest(
+    tool: &str,
+    fingerprint: &str,
+    arguments: &str,
+    thread: Option<&ThreadId>,
+    caller: &Caller,
+) -> String {
     let parts = [tool, fingerprint, arguments, thread.map_or("", ThreadId::as_str), caller.as_str()];
     digest::hex(parts.map(str::as_bytes))
 }

@@ -20,7 +20,7 @@ use crate::{
     call::Call,
     execution::{CallEnvelope, CallSlot, WeakSlot},
     services::Services,
-    state::{ContextState, Desk, StateError},
+    state::{ContextState, StateCheckouts, StateError},
 };
 use toolhub_storage::clock::Instant;
 use toolhub_types::{
@@ -56,7 +56,7 @@ struct Inner {
     attachments: Mutex<Vec<Content>>,
     /// Whether anything was attached; most tools attach nothing.
     has_attachments: AtomicBool,
-    checkouts: Desk,
+    checkouts: StateCheckouts,
     slot: WeakSlot,
     is_waiting_to_start: AtomicBool,
 }
@@ -83,7 +83,7 @@ impl CallContext {
             last_progress: Mutex::default(),
             attachments: Mutex::default(),
             has_attachments: AtomicBool::new(false),
-            checkouts: Desk::default(),
+            checkouts: StateCheckouts::default(),
             slot,
             is_waiting_to_start: AtomicBool::new(false),
         }))
@@ -192,7 +192,7 @@ impl CallContext {
     /// of the tool's reply; `None` when the store does not answer.
     pub async fn store_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
         let services = self.services();
-        artifact::keep(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
+        artifact::save(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
     }
 
     /// What is remembered under this name in the thread of the call. Nothing is made by asking.
@@ -211,10 +211,10 @@ impl CallContext {
         let services = self.services();
         *self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
         let at = services.clock.now();
-        if services.events.heard() {
+        if services.events.has_subscribers() {
             let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
             let news = News::CallProgress { call_id, run_id, tool_name, message: message.clone(), fraction };
-            services.events.tell_tenant(at, self.tenant(), self.thread(), news);
+            services.events.emit_for_tenant(at, self.tenant(), self.thread(), news);
         }
         if let Some(sink) = &self.call().progress {
             sink.send(Progress { message, fraction, at });
@@ -243,7 +243,7 @@ impl CallContext {
         std::mem::take(&mut self.0.attachments.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn checkouts(&self) -> &Desk {
+    pub(crate) fn checkouts(&self) -> &StateCheckouts {
         &self.0.checkouts
     }
 

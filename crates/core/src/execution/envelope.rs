@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{EvidenceDemand, Tool};
 use crate::{
-    approvals::Permit,
+    approvals::StoredApproval,
     call::Call,
     journal::{CallTracker, OpenCall},
     result_cache::Fingerprint,
-    step::Member,
+    step::StepCall,
 };
 use toolhub_storage::backend::Seen;
 use toolhub_types::{ids::ApprovalId, outcome::Status};
@@ -35,9 +35,9 @@ pub(crate) struct Extras {
     /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
     pub(crate) digest: Option<String>,
     /// A person's yes to exactly this call.
-    pub(crate) approval: Option<Permit>,
+    pub(crate) approval: Option<StoredApproval>,
     /// Its place among the calls of one step.
-    pub(crate) step_call: Option<Member>,
+    pub(crate) step_call: Option<StepCall>,
     /// What the model is told beside the result.
     pub(crate) notes: Vec<String>,
     /// What the answer is kept as.
@@ -48,7 +48,7 @@ pub(crate) struct Extras {
 
 impl CallEnvelope {
     /// A call and its tool.
-    pub(crate) fn new(call: Box<Call>, (tool, base): (Arc<Tool>, EvidenceDemand), member: Option<Member>) -> Self {
+    pub(crate) fn new(call: Box<Call>, (tool, base): (Arc<Tool>, EvidenceDemand), member: Option<StepCall>) -> Self {
         let extras = member.map(|member| Box::new(Extras { step_call: Some(member), ..Extras::default() }));
         Self { call, tool, evidence_demand: base, tracker: None, extras }
     }
@@ -56,19 +56,19 @@ impl CallEnvelope {
     /// The call has come so far.
     pub(crate) fn set_status(&self, status: Status) {
         if let Some(tracker) = &self.tracker {
-            tracker.at(status);
+            tracker.set_status(status);
         }
     }
 
     /// The call waits, for its turn or for a person.
     pub(crate) fn set_waiting(&self, status: Status, asked: Option<ApprovalId>) {
         if let Some(tracker) = &self.tracker {
-            tracker.waits(status, asked, &self.call.arguments);
+            tracker.set_waiting(status, asked, &self.call.arguments);
         }
     }
 
     /// Its place among the calls of one step.
-    pub(crate) fn step_call(&self) -> Option<&Member> {
+    pub(crate) fn step_call(&self) -> Option<&StepCall> {
         self.extras.as_ref()?.step_call.as_ref()
     }
 
@@ -78,7 +78,7 @@ impl CallEnvelope {
     }
 
     /// A person's yes to exactly this call.
-    pub(crate) fn approval(&self) -> Option<&Permit> {
+    pub(crate) fn approval(&self) -> Option<&StoredApproval> {
         self.extras.as_ref()?.approval.as_ref()
     }
 
@@ -94,7 +94,7 @@ impl CallEnvelope {
 
     /// The question it waits for, or did when its process died.
     pub(crate) fn pending_approval(&self) -> Option<ApprovalId> {
-        self.open_record().filter(|left| left.waits()).and_then(|left| left.record.approval)
+        self.open_record().filter(|left| left.is_waiting()).and_then(|left| left.record.approval)
     }
 
     /// What the model is told beside the result.

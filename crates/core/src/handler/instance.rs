@@ -12,7 +12,7 @@ use super::{Arguments, parse_arguments, to_reply, tool_builder};
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
-    threads::{Chair, Use, alone_in},
+    threads::{InstanceCell, InstanceLease, run_exclusive},
 };
 use toolhub_types::{
     effect::Effect,
@@ -76,7 +76,7 @@ struct InstanceExecutor<F, I> {
 pub(super) fn acquire_cell<T: Send + 'static>(
     context: &CallContext,
     close: fn(T) -> BoxFuture<'static, ()>,
-) -> Result<(Use, std::sync::Arc<Chair<T>>), ToolError> {
+) -> Result<(InstanceLease, std::sync::Arc<InstanceCell<T>>), ToolError> {
     let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
     let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
     let owner = ThreadKey::new(context.tenant(), thread);
@@ -84,19 +84,19 @@ pub(super) fn acquire_cell<T: Send + 'static>(
     let place =
         context
             .services()
-            .rooms
-            .enter(&owner, (envelope.tool.as_registered(), envelope.call.from_offer), || Chair::new(close));
-    let chair = place.chair().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
+            .instances
+            .acquire(&owner, (envelope.tool.as_registered(), envelope.call.from_offer), || InstanceCell::new(close));
+    let chair = place.cell().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
     Ok((place, chair))
 }
 
 /// What is known of an instance while it works: if the call is cut off here, or panics, it is lost.
-struct DiscardOnDrop<'a>(Option<&'a Use>);
+struct DiscardOnDrop<'a>(Option<&'a InstanceLease>);
 
 impl Drop for DiscardOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
-            place.lost(if std::thread::panicking() { CRASHED } else { "its call was cut off" });
+            place.mark_lost(if std::thread::panicking() { CRASHED } else { "its call was cut off" });
         }
     }
 }
@@ -110,19 +110,24 @@ where
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
     I: Instance,
 {
-    async fn get_or_create(&self, place: &Use, chair: &Chair<I>, context: &CallContext) -> Result<I, ToolError> {
+    async fn get_or_create(
+        &self,
+        place: &InstanceLease,
+        chair: &InstanceCell<I>,
+        context: &CallContext,
+    ) -> Result<I, ToolError> {
         if let Some(live) = chair.take() {
             return Ok(live);
         }
         let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
-        place.made();
+        place.mark_created();
         Ok(live)
     }
 
     async fn call_instance(
         &self,
-        place: &Use,
-        chair: &Chair<I>,
+        place: &InstanceLease,
+        chair: &InstanceCell<I>,
         arguments: I::Arguments,
         context: &CallContext,
     ) -> Result<I::Output, ToolError> {
@@ -134,7 +139,7 @@ where
         at_work.0 = None;
         if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
             drop(live);
-            place.lost(CRASHED);
+            place.mark_lost(CRASHED);
         } else {
             chair.put(live);
         }
@@ -153,10 +158,10 @@ where
             let arguments = parse_arguments(job.arguments)?;
             let (place, chair) = acquire_cell(job.context, |live: I| Box::pin(live.close()))?;
             let alone = async {
-                let _turn = job.context.wait_before_start(chair.turn()).await?;
+                let _turn = job.context.wait_before_start(chair.lock_exclusive()).await?;
                 self.call_instance(&place, &chair, arguments, job.context).await
             };
-            to_reply(alone_in(&place, alone).await??)
+            to_reply(run_exclusive(&place, alone).await??)
         })
     }
 
@@ -164,12 +169,12 @@ where
         Box::pin(async move {
             let (place, chair) = acquire_cell(context, |live: I| Box::pin(live.close()))?;
             let alone = async {
-                let _turn = chair.turn().await;
+                let _turn = chair.lock_exclusive().await;
                 let live = self.get_or_create(&place, &chair, context).await?;
                 chair.put(live);
                 Ok(())
             };
-            alone_in(&place, alone).await?
+            run_exclusive(&place, alone).await?
         })
     }
 

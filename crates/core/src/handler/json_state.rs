@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use super::checkout;
 use crate::{
     execution::CallContext,
-    state::{Parked, Sheet, StateKind, data, entry, merge},
+    state::{Checkout, PendingState, StateKind, data, entry, merge},
 };
 use toolhub_storage::backend::Row;
 use toolhub_types::{
@@ -69,13 +69,13 @@ impl JsonState {
         let found = checkout::check_out(cx, &context).await.map_err(|error| error.effect(Effect::None))?;
         let value = match &found.business {
             None => Value::Object(Map::new()),
-            Some(row) => entry::read(&context, StateKind::Business, row)
+            Some(row) => entry::read_data(&context, StateKind::Business, row)
                 .map_err(|error| hidden(ErrorKind::StateUnreadable, error.to_string()))?,
         };
         let layout = found.business.as_ref().map_or(LAYOUT, |row| row.schema);
         let loaded = found.business.as_ref().map(|row| row.value.clone());
         let slip = Arc::new(JsonPendingState { next: Mutex::default(), layout, loaded });
-        cx.checkouts().put(Sheet { context, found, parked: slip.clone() })?;
+        cx.checkouts().put(Checkout { context, loaded: found, pending: slip.clone() })?;
         let parameter = cx.envelope().tool.state.parameter.clone();
         Ok(Self { value, parameter, pending: slip })
     }
@@ -85,8 +85,8 @@ impl JsonState {
     /// # Errors
     /// When it is no JSON object, or nested too deeply.
     pub fn set(&self, next: Value) -> Result<(), ToolError> {
-        let members = data::members(next);
-        let text = members.and_then(|members| data::text(StateKind::Business, &members, usize::MAX));
+        let members = data::into_object(next);
+        let text = members.and_then(|members| data::encode_state(StateKind::Business, &members, usize::MAX));
         let text = text.map_err(|error| ToolError::hidden(ErrorKind::ToolError, error.to_string()))?;
         *self.pending.lock() = Some(text.to_vec());
         Ok(())
@@ -99,8 +99,8 @@ impl JsonPendingState {
     }
 }
 
-impl Parked for JsonPendingState {
-    fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
+impl PendingState for JsonPendingState {
+    fn encode_changes(&self) -> Result<Option<Vec<u8>>, ToolError> {
         Ok(self.lock().take().filter(|next| self.loaded.as_deref() != Some(next)))
     }
 
@@ -108,17 +108,18 @@ impl Parked for JsonPendingState {
         self.layout
     }
 
-    fn again(&self, _: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
+    fn reapply(&self, _: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
         Ok(None)
     }
 
-    fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
+    fn merge(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
         if theirs.schema != self.layout {
             return Err(format!("it has layout {} now, and had {}", theirs.schema, self.layout));
         }
         let read = |text: &[u8]| serde_json::from_slice::<Value>(text).map_err(|error| error.to_string());
         let base = base.map_or(Ok(Value::Object(Map::new())), |row| read(&row.value))?;
-        let merged = merge::three_way(&base, &read(mine)?, &read(&theirs.value)?).map_err(|at| merge::told(&at))?;
+        let merged =
+            merge::three_way(&base, &read(mine)?, &read(&theirs.value)?).map_err(|at| merge::describe_conflict(&at))?;
         serde_json::to_vec(&merged).map_err(|error| error.to_string())
     }
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
-    threads::{Chair, Use, alone_in},
+    threads::{InstanceCell, InstanceLease, run_exclusive},
 };
 use toolhub_types::{
     effect::Effect,
@@ -86,39 +86,39 @@ where
     /// A share of the instance. Whoever finds none makes it, while the others wait.
     async fn get_or_create(
         &self,
-        place: &Use,
-        chair: &Chair<Arc<I>>,
+        place: &InstanceLease,
+        chair: &InstanceCell<Arc<I>>,
         context: &CallContext,
     ) -> Result<Arc<I>, ToolError> {
-        if let Some(live) = chair.share() {
+        if let Some(live) = chair.get_shared() {
             return Ok(live);
         }
         let making = async {
-            let _turn = chair.turn().await;
-            if let Some(live) = chair.share() {
+            let _turn = chair.lock_exclusive().await;
+            if let Some(live) = chair.get_shared() {
                 return Ok(live);
             }
             let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
             let live = Arc::new(live);
             chair.put(live.clone());
-            place.made();
+            place.mark_created();
             Ok(live)
         };
-        alone_in(place, making).await?
+        run_exclusive(place, making).await?
     }
 }
 
 /// Takes a spoiled instance away, if the call panics.
 struct DiscardOnPanic<'a, I: Send + Sync + 'static> {
-    lease: &'a Use,
-    cell: &'a Chair<Arc<I>>,
+    lease: &'a InstanceLease,
+    cell: &'a InstanceCell<Arc<I>>,
     live: Arc<I>,
 }
 
 impl<I: Send + Sync + 'static> DiscardOnPanic<'_, I> {
     fn discard(&self) {
         if self.cell.discard(&self.live) {
-            self.lease.lost(CRASHED);
+            self.lease.mark_lost(CRASHED);
         }
     }
 }

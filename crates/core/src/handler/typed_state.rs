@@ -9,7 +9,7 @@ use std::{
 use super::{FromCall, checkout};
 use crate::{
     execution::CallContext,
-    state::{Found, Parked, Sheet, ToolState, data},
+    state::{Checkout, LoadedContext, PendingState, ToolState, data},
 };
 use toolhub_storage::backend::Row;
 use toolhub_types::{
@@ -111,7 +111,7 @@ impl<S: ToolState> State<S> {
         let context = manager.context(&name, thread);
         let found = checkout::check_out(cx, &context).await?;
         let value = decode::<S>(found.business.as_ref())?;
-        let Found { business, .. } = &found;
+        let LoadedContext { business, .. } = &found;
         let loaded = business.as_ref().filter(|row| row.schema == S::VERSION).map(|row| row.value.clone());
         let version = business.as_ref().map_or(0, |row| row.seen.version);
         let home = Arc::new(TypedPendingState {
@@ -119,7 +119,7 @@ impl<S: ToolState> State<S> {
             loaded,
             auto_save: manager.auto_save(),
         });
-        cx.checkouts().put(Sheet { context, found, parked: home.clone() })?;
+        cx.checkouts().put(Checkout { context, loaded: found, pending: home.clone() })?;
         Ok(Self { value: Some(value), dirty: false, updates: Vec::new(), explicit_save: None, version, pending: home })
     }
 }
@@ -143,7 +143,7 @@ fn encode<S: ToolState>(value: &S) -> Result<Vec<u8>, ToolError> {
     let failed = |text| ToolError::hidden(ErrorKind::ToolError, text);
     let bytes = serde_json::to_vec(value)
         .map_err(|error| failed(format!("the state `{}` cannot be written as JSON: {error}", S::NAME)))?;
-    data::shallow_enough(&bytes).map_err(|error| failed(error.to_string()))?;
+    data::check_depth(&bytes).map_err(|error| failed(error.to_string()))?;
     match serde_json::from_slice::<S>(&bytes) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(failed(format!("the state `{}` could not be read back: {error}", S::NAME))),
@@ -176,8 +176,8 @@ impl<S> Drop for TypedPendingState<S> {
     }
 }
 
-impl<S: ToolState> Parked for TypedPendingState<S> {
-    fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
+impl<S: ToolState> PendingState for TypedPendingState<S> {
+    fn encode_changes(&self) -> Result<Option<Vec<u8>>, ToolError> {
         let StatePhase::Returned(left) = self.replace_phase(StatePhase::InUse) else {
             let text = "the tool returned while something it started still held the state";
             return Err(ToolError::hidden(ErrorKind::ToolError, format!("{text} `{}`; it was not saved", S::NAME)));
@@ -206,7 +206,7 @@ impl<S: ToolState> Parked for TypedPendingState<S> {
         S::VERSION
     }
 
-    fn again(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
+    fn reapply(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
         let parked = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let StatePhase::Serialized(changes) = &*parked else { return Ok(None) };
         let mut value = decode::<S>(now)?;
@@ -214,7 +214,7 @@ impl<S: ToolState> Parked for TypedPendingState<S> {
         encode(&value).map(Some)
     }
 
-    fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
+    fn merge(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
         let told = |error: ToolError| error.to_string();
         let mine = serde_json::from_slice(mine).map_err(|error| error.to_string())?;
         let merged = S::merge(decode(base).map_err(told)?, mine, decode(Some(theirs)).map_err(told)?)?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::ToolHub;
 use crate::{
-    approvals::{Answer, Approval, ApprovalError, Covers, Grant, binding_now},
+    approvals::{Answer, Approval, ApprovalError, Grant, GrantScope, current_binding},
     execution::Tool,
     redact::Redactor,
     registry::ToolFilter,
@@ -89,12 +89,13 @@ impl ToolHub {
             let tool = self.find_unchanged_tool(&approval)?;
             let was = self.original_arguments(tenant, &approval).await?;
             check_answer(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
-            let covers = Covers::by(answer.outcome, &approval, &tool.definition).map_err(ApprovalError::Answer)?;
+            let covers =
+                GrantScope::from_outcome(answer.outcome, &approval, &tool.definition).map_err(ApprovalError::Answer)?;
             covers.map(|covers| {
                 let key = covers.key(tenant, &approval.rule);
                 let tools = self.tools_in_scope(&covers, &tool);
                 let tools: Vec<_> = tools.iter().map(|tool| tool.version()).collect();
-                let grant = Grant::given(&key, covers, &approval, &answer, &tools);
+                let grant = Grant::new(&key, covers, &approval, &answer, &tools);
                 (key, grant)
             })
         };
@@ -140,13 +141,14 @@ impl ToolHub {
 
     /// The tool, if it is still the one the question was about.
     fn find_unchanged_tool(&self, approval: &Approval) -> Result<Arc<Tool>, ApprovalError> {
-        let same = self.get(&approval.tool).filter(|tool| binding_now(approval, tool.version()) == approval.binding);
+        let same =
+            self.get(&approval.tool).filter(|tool| current_binding(approval, tool.version()) == approval.binding);
         same.ok_or_else(|| ApprovalError::ToolChanged(approval.tool.clone()))
     }
 
     /// The tools a standing yes holds for.
-    fn tools_in_scope(&self, covers: &Covers, tool: &Arc<Tool>) -> Vec<Arc<Tool>> {
-        let Covers::Server { server } = covers else { return vec![tool.clone()] };
+    fn tools_in_scope(&self, covers: &GrantScope, tool: &Arc<Tool>) -> Vec<Arc<Tool>> {
+        let GrantScope::Server { server } = covers else { return vec![tool.clone()] };
         let from_there = |tool: &Arc<Tool>| tool.definition.origin.as_ref().is_some_and(|it| it.source == *server);
         self.list(&ToolFilter::default()).into_iter().filter(from_there).collect()
     }
@@ -157,7 +159,7 @@ fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) 
     let redactor = &tool.services.redactor;
     let mut edited = answer.arguments.clone();
     if let Some(edited) = &mut edited {
-        if !redactor.put_back(edited, was) {
+        if !redactor.restore(edited, was) {
             return Err(ApprovalError::Answer(
                 "`[redacted]` may stay where it was, for what is not shown; elsewhere write the value itself",
             ));
@@ -171,7 +173,7 @@ fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) 
     }
     // A rule about what is not known here cannot be asked; the door asks it when the call comes.
     let mut arguments = edited.unwrap_or_else(|| was.clone());
-    redactor.leave_out(&mut arguments);
+    redactor.remove_redacted(&mut arguments);
     match tool.gate.decide(&tool.definition, &arguments, &approval.caller) {
         Verdict::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
         Verdict::Allow | Verdict::Ask(_) => Ok(()),
@@ -189,8 +191,9 @@ fn redact_problems(
         let names = problem.pointer.split('/').skip(1);
         let under_secret =
             names.into_iter().any(|name| redactor.is_secret(&name.replace("~1", "/").replace("~0", "~")));
-        let is_hidden =
-            |value: &Value| value.pointer(&problem.pointer).is_some_and(|it| redactor.is_hidden(it, under_secret));
+        let is_hidden = |value: &Value| {
+            value.pointer(&problem.pointer).is_some_and(|it| redactor.contains_redacted(it, under_secret))
+        };
         if is_hidden(arguments) {
             return None;
         }

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{StatusScope, ToolHub, ToolStatusInfo};
-use crate::{execution::Tool, journal::CallQuery, statuses::Whose};
+use crate::{execution::Tool, journal::CallQuery, statuses::StatusKey};
 use toolhub_types::{
     error::CallError,
     ids::{Tenant, ThreadId, ThreadKey},
@@ -84,19 +84,19 @@ impl ToolHub {
     }
 
     async fn load_shared_successes(&self) {
-        if !self.engine.statuses.successes.wants_everybody() {
+        if !self.engine.statuses.successes.claim_shared_backfill() {
             return;
         }
         for (tool, at) in self.engine.journal.last_successes(RECALL_LIMIT, self.now()).await.unwrap_or_default() {
             if let Some(tool) = self.get(&tool) {
-                tool.runtime.last_success.recalled(at);
+                tool.runtime.last_success.backfill(at);
             }
         }
     }
 
     async fn load_thread_successes(&self, tenant: &Tenant, thread: &ThreadId) {
         let (successes, owner) = (&self.engine.statuses.successes, ThreadKey::new(tenant, thread));
-        if successes.has_recalled(&owner) {
+        if successes.is_backfilled(&owner) {
             return;
         }
         let (wanted, status) = (Some(thread.clone()), Some(Status::Success));
@@ -106,8 +106,8 @@ impl ToolHub {
         let ended = page
             .calls
             .iter()
-            .filter_map(|call| Some((Whose::thread(&call.tool, tenant, thread), call.outcome.as_ref()?.ended_at)));
-        successes.recalled(owner, ended);
+            .filter_map(|call| Some((StatusKey::thread(&call.tool, tenant, thread), call.outcome.as_ref()?.ended_at)));
+        successes.backfill(owner, ended);
     }
 
     /// These tools as somebody sees them now.
@@ -184,7 +184,7 @@ impl ToolHub {
     /// The records that make up a view: its own and the shared one.
     fn status_facts(&self, tool: &Tool, view: StatusScope<'_>, now: Timestamp) -> (Arc<Facts>, Arc<Facts>) {
         let statuses = &self.engine.statuses;
-        let shared = statuses.look(&Whose::everybody(&tool.definition.name), now).unwrap_or_default();
+        let shared = statuses.facts_at(&StatusKey::shared(&tool.definition.name), now).unwrap_or_default();
         match view {
             StatusScope::Shared => {
                 let shared = with_success(shared, tool.runtime.last_success.get());
@@ -192,9 +192,9 @@ impl ToolHub {
             }
             // That a tool did well in other threads is no news about this one, and not this one's affair.
             StatusScope::Thread(tenant, thread) => {
-                let whose = Whose::thread(&tool.definition.name, tenant, thread);
-                let own = statuses.look(&whose, now).unwrap_or_default();
-                (with_success(own, statuses.successes.of(&whose)), shared)
+                let whose = StatusKey::thread(&tool.definition.name, tenant, thread);
+                let own = statuses.facts_at(&whose, now).unwrap_or_default();
+                (with_success(own, statuses.successes.get(&whose)), shared)
             }
         }
     }

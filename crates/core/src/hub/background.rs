@@ -20,7 +20,7 @@ use crate::{
     engine::Engine,
     events,
     journal::keep_lease,
-    statuses::{Statuses, Told},
+    statuses::{OnLoad, Statuses},
     tasks::supervise,
     threads,
 };
@@ -46,15 +46,16 @@ pub(super) async fn start_tasks(
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
     let evidence = services.store.watch(Table::Evidence);
-    statuses.follow(Told::Already).await?;
+    statuses.load_all(OnLoad::Silent).await?;
     // Whoever has the store alone knows at once that what others left open is of the dead.
     let mut recovery = Recovery::default();
-    let looked = if journal.alone { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
-    let nodes = (!journal.alone).then(|| services.store.watch(Table::Nodes));
+    let looked =
+        if journal.store_is_exclusive { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
+    let nodes = (!journal.store_is_exclusive).then(|| services.store.watch(Table::Nodes));
     let tasks = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
     if let Some(kept) = engine.event_log.clone() {
-        tasks.spawn_graceful("event log", move |gone| Box::pin(events::keep(kept.clone(), gone)));
+        tasks.spawn_graceful("event log", move |gone| Box::pin(events::run_event_log(kept.clone(), gone)));
     }
     let (hub, mut first, statuses) = (weak(), Some(changes), Arc::downgrade(statuses));
     tasks.spawn("status watch", move || {
@@ -64,20 +65,20 @@ pub(super) async fn start_tasks(
     tasks.spawn("approval watch", move || {
         Box::pin(watch_approvals(take_or_watch(&hub, &mut first, Table::Approvals), approvals.clone()))
     });
-    let (hub, mut first, stirred) = (weak(), Some(evidence), services.stirred.clone());
+    let (hub, mut first, stirred) = (weak(), Some(evidence), services.availability_changed.clone());
     tasks.spawn("evidence watch", move || {
         Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), stirred.clone()))
     });
-    let (hub, stirred) = (weak(), services.stirred.clone());
+    let (hub, stirred) = (weak(), services.availability_changed.clone());
     tasks.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), stirred.clone())));
-    let rooms = Arc::downgrade(&services.rooms);
-    tasks.spawn("idle instances", move || Box::pin(threads::drop_idle(rooms.clone())));
+    let rooms = Arc::downgrade(&services.instances);
+    tasks.spawn("idle instances", move || Box::pin(threads::run_idle_sweeper(rooms.clone())));
     let book = Arc::downgrade(book);
-    tasks.spawn("thread activity", move || Box::pin(threads::keep(book.clone())));
+    tasks.spawn("thread activity", move || Box::pin(threads::run_activity_flusher(book.clone())));
     let (hub, mut first) = (weak(), Some((recovery, looked, nodes)));
     tasks.spawn("call recovery", move || {
         let (recovery, looked, nodes) = first.take().unwrap_or_else(|| {
-            let shared = hub.upgrade().filter(|engine| !engine.journal.alone);
+            let shared = hub.upgrade().filter(|engine| !engine.journal.store_is_exclusive);
             (Recovery::default(), None, shared.map(|engine| engine.services.store.watch(Table::Nodes)))
         });
         let journal = hub.upgrade().map(|engine| engine.journal.clone());
@@ -90,7 +91,7 @@ pub(super) async fn start_tasks(
     });
     let hub = weak();
     tasks.spawn("health checks", move || Box::pin(super::health_checks::run(hub.clone())));
-    if !journal.alone {
+    if !journal.store_is_exclusive {
         let (journal, clock, live) = (journal.clone(), services.clock.clone(), engine.live_calls.clone());
         tasks.spawn_graceful("node lease", move |gone| {
             Box::pin(keep_lease(journal.clone(), clock.clone(), live.clone(), gone))
@@ -103,7 +104,7 @@ pub(super) async fn start_tasks(
         let hub = weak();
         tasks.spawn("idle threads", move || Box::pin(super::threads::sweep_idle_threads(hub.clone(), idle)));
     }
-    if let Some(rest) = services.state.session_rest() {
+    if let Some(rest) = services.state.session_sweep_interval() {
         let hub = weak();
         tasks.spawn("state sessions", move || Box::pin(super::sessions::run_expiry(hub.clone(), rest)));
     }
@@ -150,12 +151,12 @@ async fn sync_statuses(mut changes: Watcher, statuses: Weak<Statuses>) {
         let Some(statuses) = statuses.upgrade() else { return };
         let mut read = match change {
             Changed::Row(key, _) => statuses.refresh(&key).await,
-            Changed::Missed => statuses.follow(Told::NotYet).await,
+            Changed::Missed => statuses.load_all(OnLoad::Emit).await,
         };
         // A change that was missed would be missed for ever. Until the store answers, this node goes by what it knows.
         while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
             tokio::time::sleep(STORE_RETRY_DELAY).await;
-            read = statuses.follow(Told::NotYet).await;
+            read = statuses.load_all(OnLoad::Emit).await;
         }
     }
 }
@@ -170,7 +171,7 @@ async fn watch_evidence(mut evidence: Watcher, stirred: Arc<Notify>) {
 /// Wakes calls that wait for a person when somebody answered on another node, for as long as the hub lives.
 async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>) {
     if let Some(approvals) = approvals.upgrade()
-        && let Err(error) = approvals.count_old().await
+        && let Err(error) = approvals.load_pending().await
     {
         tracing::debug!(%error, "the questions that were asked before could not be counted");
     }
@@ -178,10 +179,10 @@ async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>) {
         let Some(approvals) = approvals.upgrade() else { return };
         match change {
             Changed::Row(key, version) => key.id.parse().map_or((), |id| {
-                approvals.written(id, version);
-                approvals.stir(id);
+                approvals.row_changed(id, version);
+                approvals.wake_waiters(id);
             }),
-            Changed::Missed => approvals.stir_all(),
+            Changed::Missed => approvals.wake_all_waiters(),
         }
     }
 }
@@ -192,7 +193,7 @@ async fn sweep_expired(hub: Weak<Engine>, every: Duration) {
         tokio::time::sleep(every).await;
         let Some(engine) = hub.upgrade() else { return };
         let now = engine.services.clock.now();
-        let mut stores = engine.services.state.homes().elsewhere();
+        let mut stores = engine.services.state.store_router().non_hub_stores();
         stores.push(engine.services.store.clone());
         for store in stores {
             while let Ok(SWEEP_BATCH_SIZE) = store.sweep(SWEEP_BATCH_SIZE, now).await {

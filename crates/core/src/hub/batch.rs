@@ -8,7 +8,7 @@ use super::{CallRequest, ToolHub};
 use crate::{
     engine::Engine,
     pipeline,
-    step::{Hear, Waiting},
+    step::{OnWait, WaitReason},
 };
 use toolhub_types::{
     ids::{CallId, IdError},
@@ -20,7 +20,7 @@ use toolhub_types::{
 pub struct BatchRequest<'hub> {
     engine: &'hub Arc<Engine>,
     calls: Vec<CallRequest<'hub>>,
-    on_wait: Option<Hear>,
+    on_wait: Option<OnWait>,
 }
 
 impl ToolHub {
@@ -46,7 +46,7 @@ impl ToolHub {
 impl BatchRequest<'_> {
     /// Tells when a call of the step begins to wait for something that may take long, so that whoever waits for the step need not:
     /// each time it does, in the middle of the call. What hears it must be quick.
-    pub fn on_wait(mut self, hear: impl Fn(CallId, Waiting) + Send + Sync + 'static) -> Self {
+    pub fn on_wait(mut self, hear: impl Fn(CallId, WaitReason) + Send + Sync + 'static) -> Self {
         self.on_wait = Some(Box::new(hear));
         self
     }

@@ -13,18 +13,18 @@ use crate::{
     batched_records::BatchedRecords,
     blocking::BlockingPool,
     engine::Engine,
-    events::{Events, Kept, Subscription},
+    events::{EventLog, Events, Subscription},
     execution::Executor,
     extensions::Extensions,
-    guard::RunLimits,
     hooks::Hook,
     journal::Journal,
     registry::{Registry, RegistryError, ToolBuilder},
+    runaway::RunLimits,
     scheduler::{QueueLimits, Scheduler},
     services::Services,
-    state::{Homes, OpenStore, StateManager},
+    state::{OpenStore, StateManager, StoreRouter},
     statuses::Statuses,
-    threads::{Book, Caps, Known, Rooms},
+    threads::{InstanceLimits, InstancePool, ThreadActivity, ThreadStore},
 };
 use toolhub_storage::{
     backend::{Backend, Bounded, Memory, StoreError, StoreMeters},
@@ -70,7 +70,7 @@ pub struct HubBuilder {
     call_retention: Duration,
     event_retention: Duration,
     instance_idle_timeout: Duration,
-    instance_limits: Caps,
+    instance_limits: InstanceLimits,
     idle_thread_retention: Option<Duration>,
     secret_names: Vec<String>,
 }
@@ -125,7 +125,7 @@ impl HubBuilder {
             call_retention: 30 * DAY,
             event_retention: 7 * DAY,
             instance_idle_timeout: Duration::from_secs(30 * 60),
-            instance_limits: Caps { per_thread: 32, in_all: 10_000 },
+            instance_limits: InstanceLimits { per_thread: 32, total: 10_000 },
             idle_thread_retention: Some(14 * DAY),
             secret_names: Vec::new(),
         }
@@ -276,7 +276,7 @@ impl HubBuilder {
     /// How many live instances are kept: in one thread, and in all. 32 and 10,000 where nothing is said. The least recently
     /// used goes first, and one that is in use never goes: while more are in use at once, there are more.
     pub fn instance_limits(mut self, per_thread: usize, in_all: usize) -> Self {
-        self.instance_limits = Caps { per_thread, in_all };
+        self.instance_limits = InstanceLimits { per_thread, total: in_all };
         self
     }
 
@@ -317,10 +317,10 @@ impl HubBuilder {
         let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
         let batched_records = given.then(batched);
         let kept_events = given.then(|| {
-            Arc::new(Kept::new(store.clone(), self.clock.clone(), journal.node.clone(), self.event_retention))
+            Arc::new(EventLog::new(store.clone(), self.clock.clone(), journal.node.clone(), self.event_retention))
         });
         if let Some(kept) = &kept_events {
-            self.events.keep(kept, kept.last().await?);
+            self.events.attach_log(kept, kept.last_id().await?);
         }
         let stirred = Arc::new(Notify::new());
         let gone = CancellationToken::new();
@@ -341,7 +341,7 @@ impl HubBuilder {
         ));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
-        let homes = Homes::new(
+        let homes = StoreRouter::new(
             (store.clone(), given),
             meters.clone(),
             self.state_store_factory,
@@ -351,9 +351,9 @@ impl HubBuilder {
         let homes = homes.map_err(BuildError::StateStore)?;
         let state = StateManager::new(homes, self.clock.clone(), business, manager);
         let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
-        let known = Arc::new(Known::new(lag));
-        let book = Arc::new(Book::new(known.clone(), store.clone(), self.clock.clone()));
-        let rooms = Arc::new(Rooms::new(
+        let known = Arc::new(ThreadActivity::new(lag));
+        let book = Arc::new(ThreadStore::new(known.clone(), store.clone(), self.clock.clone()));
+        let rooms = Arc::new(InstancePool::new(
             self.instance_limits,
             self.instance_idle_timeout,
             self.events.clone(),
@@ -362,17 +362,17 @@ impl HubBuilder {
         ));
         let services = Arc::new(Services {
             state,
-            turns: Arc::default(),
+            write_locks: Arc::default(),
             clock: self.clock,
             events: self.events,
             store: store.clone(),
             store_meters: meters,
-            rooms: rooms.clone(),
-            known,
+            instances: rooms.clone(),
+            thread_activity: known,
             blocking: BlockingPool::new(self.max_blocking_threads.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
             redactor,
-            stirred: stirred.clone(),
+            availability_changed: stirred.clone(),
         });
         let hub = ToolHub {
             engine: Arc::new(Engine {

@@ -153,12 +153,13 @@ impl ToolHub {
         // What cannot be a name is nobody's.
         let remove: Vec<ToolName> = remove.into_iter().filter_map(|name| ToolName::new(name).ok()).collect();
         let engine = &self.engine;
-        let (before, after) = engine.registry.apply((&remove, new), book, engine.services.state.homes(), || {
-            if let Some(settings) = status {
-                engine.statuses.settle(settings);
-            }
-        })?;
-        engine.services.stirred.notify_one();
+        let (before, after) =
+            engine.registry.apply((&remove, new), book, engine.services.state.store_router(), || {
+                if let Some(settings) = status {
+                    engine.statuses.update_settings(settings);
+                }
+            })?;
+        engine.services.availability_changed.notify_one();
         let changed = ChangeSummary::between(&before, &after);
         let mut leaving = Vec::new();
         for name in changed.removed.iter().chain(&changed.replaced) {

@@ -23,7 +23,7 @@ impl ToolHub {
     /// Whether anybody listens. Whoever has much to tell need not put it into words where nobody does.
     #[must_use]
     pub fn has_subscribers(&self) -> bool {
-        self.engine.services.events.heard()
+        self.engine.services.events.has_subscribers()
     }
 
     /// Tells whoever listens what happened in a thread; for rooms beside the hub. What sounds secret in arguments is taken out.
@@ -34,13 +34,13 @@ impl ToolHub {
         if let News::MessageCompleted { calls, .. } = &mut news {
             calls.iter_mut().for_each(|call| self.redact(&mut call.arguments));
         }
-        self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news);
+        self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), news);
     }
 
     /// Takes what sounds secret out of a value before it is shown, as it is taken out of the hub's own records; for rooms beside
     /// the hub.
     pub fn redact(&self, value: &mut Value) {
-        self.engine.services.redactor.hide(value);
+        self.engine.services.redactor.redact(value);
     }
 
     /// The events after this number that are kept and concern a tenant or everybody, a page at a time, the oldest first.

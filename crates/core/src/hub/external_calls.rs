@@ -24,7 +24,7 @@ impl ToolHub {
     /// such call of the tenant waits here for its [result](Self::report_call).
     #[must_use]
     pub fn external_arguments(&self, tenant: &Tenant, call: CallId) -> Option<Value> {
-        self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant)?.handed_out()
+        self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant)?.external_arguments()
     }
 
     /// Tells the result of a call whose work was done [outside](super::CallRequest::external). The call ends as if its tool had
@@ -47,7 +47,7 @@ impl ToolHub {
             });
         };
         here.report(result)?;
-        here.ended().await;
+        here.wait_ended().await;
         // Another node may have taken this one for dead, and have ended the call before.
         let end = self.call_record(tenant, call).await.ok().flatten().and_then(|record| record.outcome);
         match end.is_some_and(|end| end.error_kind() == Some(ErrorKind::Interrupted)) {
@@ -65,11 +65,11 @@ impl ToolHub {
     pub async fn wait_for_call(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         loop {
             if let Some(here) = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant) {
-                here.ended().await;
+                here.wait_ended().await;
             }
             let record = self.call_record(tenant, call).await?;
             let open = record.as_ref().is_some_and(|record| record.outcome.is_none());
-            if !open || (self.engine.is_shutting_down() && !self.engine.live_calls.has(call)) {
+            if !open || (self.engine.is_shutting_down() && !self.engine.live_calls.contains(call)) {
                 return Ok(record);
             }
             let (rest, leaving) = (pin!(tokio::time::sleep(POLL_INTERVAL)), pin!(self.engine.shutdown.requested()));

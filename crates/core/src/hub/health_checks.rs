@@ -18,7 +18,7 @@ use crate::{
     engine::Engine,
     execution::Tool,
     registry::ToolFilter,
-    statuses::{Statuses, Whose},
+    statuses::{StatusKey, Statuses},
 };
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
@@ -103,7 +103,7 @@ fn withheld_tools(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
         return Vec::new();
     }
     let failed = |tool: Arc<Tool>| {
-        let facts = engine.statuses.facts(&Whose::everybody(&tool.definition.name))?;
+        let facts = engine.statuses.facts(&StatusKey::shared(&tool.definition.name))?;
         let since = match &facts.breaker {
             // An operator who said so knows something that a check does not.
             Breaker::Open { since, cause, .. } if !matches!(cause, Cause::ByHand { .. }) => *since,
@@ -124,5 +124,5 @@ async fn is_healthy(tool: &Tool) -> bool {
 
 /// Brings a tool back. Where that cannot be written, it is asked again.
 async fn mark_healthy(statuses: &Arc<Statuses>, name: &ToolName) {
-    let _ = statuses.apply(&Whose::everybody(name), &Event::Healthy).await;
+    let _ = statuses.apply(&StatusKey::shared(name), &Event::Healthy).await;
 }

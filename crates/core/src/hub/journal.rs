@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::ToolHub;
 use crate::{
     batched_records::JournalStats,
-    journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, as_it_stands},
+    journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, with_live_status},
 };
 use toolhub_storage::backend::{Scan, Scope, StoreError, Table};
 use toolhub_types::{
@@ -39,7 +39,7 @@ impl ToolHub {
         self.flush_batched_records().await;
         let here = self.engine.live_calls.of_tenant(tenant);
         let mut page = self.engine.journal.calls(tenant, query, &here, self.now()).await?;
-        page.calls.iter_mut().for_each(|record| self.engine.services.redactor.hide(&mut record.arguments));
+        page.calls.iter_mut().for_each(|record| self.engine.services.redactor.redact(&mut record.arguments));
         Ok(page)
     }
 
@@ -50,7 +50,7 @@ impl ToolHub {
     /// When the store does not answer, or the record cannot be read.
     pub async fn call_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         Ok(self.unredacted_record(tenant, call).await?.map(|mut record| {
-            self.engine.services.redactor.hide(&mut record.arguments);
+            self.engine.services.redactor.redact(&mut record.arguments);
             record
         }))
     }
@@ -66,7 +66,7 @@ impl ToolHub {
         let here = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant);
         let written = self.stored_record(tenant, call).await?;
         Ok(match (written, here) {
-            (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
+            (Some(record), here) => Some(with_live_status(record, here.as_deref())),
             (None, here) => here.and_then(|here| here.record()),
         })
     }
@@ -95,7 +95,7 @@ impl ToolHub {
             let scan = Scan::of(table, Scope::Tenant(tenant.clone())).prefix(call.to_string()).limit(1);
             let page = self.engine.services.store.scan(scan, now).await?;
             if let Some((key, _)) = page.rows.first() {
-                return self.engine.journal.record(tenant, key.partition.thread(), call, now).await;
+                return self.engine.journal.find_record(tenant, key.partition.thread(), call, now).await;
             }
         }
         Ok(None)
@@ -109,13 +109,13 @@ impl ToolHub {
     pub async fn recent_stats(&self, tool: &str, window: Duration) -> Result<Option<RecentStats>, StoreError> {
         let Some(tool) = self.get(tool) else { return Ok(None) };
         self.flush_batched_records().await;
-        self.engine.journal.recent(&tool.definition.name, window, self.now()).await.map(Some)
+        self.engine.journal.recent_stats(&tool.definition.name, window, self.now()).await.map(Some)
     }
 
     /// How long the journal keeps calls that have ended.
     #[must_use]
     pub fn call_retention(&self) -> Duration {
-        self.engine.journal.keep
+        self.engine.journal.retention
     }
 
     /// What became of the records of plain read-only calls on this hub.

@@ -44,7 +44,7 @@ impl ToolHub {
     /// How many threads were used here lately: within the last ten minutes or so.
     #[must_use]
     pub fn active_threads(&self) -> usize {
-        self.engine.services.known.many()
+        self.engine.services.thread_activity.count()
     }
 
     /// How long the stores took, by sort and request. A store of states in memory is not measured.

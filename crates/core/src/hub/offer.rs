@@ -155,7 +155,7 @@ impl ToolHub {
         });
         if grows_old.is_some() {
             // Nothing else will happen at that moment, so whoever tells holders must know of it now.
-            self.engine.services.stirred.notify_one();
+            self.engine.services.availability_changed.notify_one();
         }
         Offer(bound)
     }
@@ -219,7 +219,7 @@ impl ToolHub {
         drop(heard);
         if let Some(news) = news {
             let events = &self.engine.services.events;
-            events.tell_tenant(self.now(), &bound.tenant, Some(&bound.thread), news);
+            events.emit_for_tenant(self.now(), &bound.tenant, Some(&bound.thread), news);
         }
         Ok(next)
     }

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use crate::{
     engine::Engine,
     execution::{EvidenceDemand, Tool},
-    journal::{Journal, OpenCall, RENEW, Watched},
+    journal::{Journal, LEASE_RENEW_INTERVAL, LeaseMonitor, OpenCall},
     pipeline,
 };
 use toolhub_storage::backend::{
@@ -47,7 +47,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// What was seen of the open calls so far.
 pub(super) struct Recovery {
-    liveness: Watched,
+    liveness: LeaseMonitor,
     /// Records that cannot be read, which was said once.
     unreadable: HashSet<SmolStr>,
     rerun_permits: Arc<Semaphore>,
@@ -56,7 +56,7 @@ pub(super) struct Recovery {
 impl Default for Recovery {
     fn default() -> Self {
         Self {
-            liveness: Watched::default(),
+            liveness: LeaseMonitor::default(),
             unreadable: HashSet::new(),
             rerun_permits: Arc::new(Semaphore::new(RERUN_CONCURRENCY)),
         }
@@ -80,12 +80,12 @@ pub(super) async fn recover(
     loop {
         match looked {
             None => {}
-            Some(ScanResult::RescanSoon) => tokio::time::sleep(RENEW).await,
+            Some(ScanResult::RescanSoon) => tokio::time::sleep(LEASE_RENEW_INTERVAL).await,
             Some(ScanResult::Clean) => {
                 let (here, there) =
-                    (pin!(journal.left_open.notified()), pin!(wait_for_other_node(&mut nodes, &journal.node)));
+                    (pin!(journal.recovery_needed.notified()), pin!(wait_for_other_node(&mut nodes, &journal.node)));
                 if let Ok(Either::Right(_)) = tokio::time::timeout(IDLE_INTERVAL, select(here, there)).await {
-                    tokio::time::sleep(RENEW).await;
+                    tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
                 }
             }
         }
@@ -113,10 +113,10 @@ async fn wait_for_other_node(nodes: &mut Option<Watcher>, own: &SmolStr) {
 impl Recovery {
     /// Looks at the open calls, and ends those of the dead; about `most` of them.
     pub(super) async fn scan(&mut self, engine: &Arc<Engine>, most: usize) -> ScanResult {
-        let mut unwritten = engine.journal.unwritten();
+        let mut unwritten = engine.journal.take_unwritten();
         let looked = self.try_scan(engine, most, &mut unwritten).await;
         if looked != Ok(ScanResult::Clean) {
-            engine.journal.remember(unwritten);
+            engine.journal.buffer_outcomes(unwritten);
         }
         looked.unwrap_or_else(|error| {
             tracing::warn!(%error, "the calls that are open could not be looked at; they are looked at again");
@@ -134,7 +134,8 @@ impl Recovery {
         let Engine { journal, services, .. } = &**engine;
         // Before they are read: what is said while all these calls are looked at is news the next time.
         let asked_at = services.clock.instant();
-        let leases = if journal.alone { Default::default() } else { journal.leases(services.clock.now()).await? };
+        let leases =
+            if journal.store_is_exclusive { Default::default() } else { journal.leases(services.clock.now()).await? };
         let mut looked = ScanResult::Clean;
         let (mut seen, mut closed) = (HashSet::new(), 0);
         let mut scan = Scan::of(Table::Open, Scope::All).limit(BATCH_SIZE);
@@ -143,14 +144,14 @@ impl Recovery {
             let mut closing = FuturesUnordered::new();
             for (key, row) in &page.rows {
                 let Some(open) = self.read(&key.id, row) else {
-                    if services.clock.now().since(row.created) > journal.longest() {
+                    if services.clock.now().since(row.created) > journal.max_retention() {
                         remove_unreadable(engine, key, row).await;
                     }
                     continue;
                 };
                 seen.insert(key.id.clone());
                 // Looked up after the row was read: a call of this hub is running before it is opened.
-                if engine.live_calls.has(open.record.id) {
+                if engine.live_calls.contains(open.record.id) {
                     // One that waits to be run again may still be refused.
                     if open.node() != journal.node {
                         looked = ScanResult::RescanSoon;
@@ -158,7 +159,7 @@ impl Recovery {
                     continue;
                 }
                 let dead = open.node() == journal.node
-                    || journal.alone
+                    || journal.store_is_exclusive
                     || self.liveness.is_dead(&key.id, &open, &leases, asked_at);
                 let tenant = key.partition.tenant.clone();
                 match find_rerun_tool(engine, &open) {
@@ -168,7 +169,9 @@ impl Recovery {
                         looked = ScanResult::RescanSoon;
                     }
                     // A hub that goes down leaves those that wait to the next start.
-                    None if open.waits() && engine.is_shutting_down() && !unwritten.contains_key(&open.record.id) => {}
+                    None if open.is_waiting()
+                        && engine.is_shutting_down()
+                        && !unwritten.contains_key(&open.record.id) => {}
                     None => {
                         let ended = unwritten.get(&open.record.id).cloned();
                         closing.push(close_call(engine, tenant, open, ended));
@@ -190,7 +193,7 @@ impl Recovery {
             }
             tokio::task::yield_now().await;
         }
-        self.liveness.only(&seen);
+        self.liveness.retain_open(&seen);
         // The others are closed: their ends were written down after all.
         unwritten.retain(|call, _| seen.contains(&SmolStr::from(*call)));
         Ok(looked)
@@ -215,13 +218,13 @@ impl Recovery {
 fn find_rerun_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, EvidenceDemand)> {
     let elsewhere = open.node() != engine.journal.node;
     let found = engine.registry.find(&open.record.tool)?;
-    if open.waits() {
+    if open.is_waiting() {
         return elsewhere.then_some(found);
     }
     // Somebody outside may be at it still, and would do it beside the other.
     let inside = open.record.external_until.is_none();
     let fits = |tool: &Tool| inside && tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
-    (elsewhere && open.starts() < MAX_STARTS && fits(&found.0)).then_some(found)
+    (elsewhere && open.start_count() < MAX_STARTS && fits(&found.0)).then_some(found)
 }
 
 /// Takes an open call away that nobody can read and whose record, had it been closed, would be gone by now.
@@ -241,7 +244,7 @@ async fn remove_unreadable(engine: &Engine, key: &Key, row: &Row) {
 /// Closes a call as it ended, or as interrupted where nobody knows; says whether nothing is to be tried again soon.
 async fn close_call(engine: &Engine, tenant: Tenant, open: OpenCall, ended: Option<Outcome>) -> (CallId, bool) {
     let own = open.node() == engine.journal.node;
-    let why = match open.starts() {
+    let why = match open.start_count() {
         _ if own => "the end of the call could not be written down".into(),
         1 => "the process that ran the call is gone".into(),
         starts => format!("the process that ran the call is gone; it was started {starts} times"),

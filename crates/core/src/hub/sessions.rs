@@ -22,10 +22,10 @@ pub(super) async fn run_expiry(hub: Weak<Engine>, rest: Duration) {
         let Some(engine) = hub.upgrade() else { return };
         let state = engine.services.state.clone();
         drop(engine);
-        let _ = tokio::time::timeout(rest, state.session_stirred()).await;
+        let _ = tokio::time::timeout(rest, state.wait_session_cleanup()).await;
         let Some(engine) = hub.upgrade() else { return };
         // A store that does not answer is asked again the next time.
-        if let Ok(over) = state.sessions_over().await {
+        if let Ok(over) = state.find_ended_sessions().await {
             futures_util::stream::iter(over)
                 .for_each_concurrent(CONCURRENCY, |owner| expire_session(&engine, owner))
                 .await;
@@ -36,6 +36,6 @@ pub(super) async fn run_expiry(hub: Weak<Engine>, rest: Duration) {
 async fn expire_session(engine: &Arc<Engine>, owner: ThreadKey) {
     let services = &engine.services;
     if let Ok(true) = services.state.end_session(&owner).await {
-        services.rooms.clear(&owner, None, "its session is over").await;
+        services.instances.close_instances(&owner, None, "its session is over").await;
     }
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{StatusScope, ToolHub, availability::ToolSnapshot};
-use crate::{artifact, registry::ToolFilter, statuses::Whose};
+use crate::{artifact, registry::ToolFilter, statuses::StatusKey};
 use toolhub_storage::backend::{Batch, Partition, StoreError};
 use toolhub_types::{
     content::Content,
@@ -119,7 +119,7 @@ impl ToolHub {
                 continue;
             };
             let name = state.tool_name.clone();
-            let whose = Whose::thread(&name, tenant, thread);
+            let whose = StatusKey::thread(&name, tenant, thread);
             if let Some(at) = state.last_success() {
                 self.engine.statuses.successes.note(whose.clone(), at);
             }
@@ -136,7 +136,7 @@ impl ToolHub {
     async fn quarantine(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> Restored {
         let services = &self.engine.services;
         let bytes = text.as_bytes().to_vec();
-        let kept = artifact::keep(&*services.store, tenant, "text/plain", bytes, services.clock.now()).await;
+        let kept = artifact::save(&*services.store, tenant, "text/plain", bytes, services.clock.now()).await;
         let kept = kept.and_then(|piece| if let Content::Artifact { id, .. } = piece { Some(id) } else { None });
         let warning = Some(format!("the text could not be read, and nothing was restored: {error}"));
         Restored { warning, kept, ..Restored::default() }
@@ -153,11 +153,11 @@ impl ToolHub {
                 return Ok(());
             }
             let batch = Batch::on(Partition::of_thread(tenant.clone(), thread.clone()));
-            match journal.store.commit(batch.with(journal.prove(&evidence, seen)?), now).await {
+            match journal.store.commit(batch.with(journal.put_evidence(&evidence, seen)?), now).await {
                 // Another call left evidence at the same moment; both count.
                 Err(StoreError::Conflict { .. }) => {}
                 end => {
-                    self.engine.services.stirred.notify_one();
+                    self.engine.services.availability_changed.notify_one();
                     return end.map(|_| ());
                 }
             }

@@ -9,7 +9,7 @@ use super::ToolHub;
 use crate::{
     execution::Tool,
     registry::ToolFilter,
-    statuses::{Standing, Verdict, Whose},
+    statuses::{ProbeGuard, StatusKey, Verdict},
 };
 use toolhub_storage::backend::{Batch, Partition, StoreError};
 use toolhub_types::{
@@ -144,7 +144,7 @@ impl ToolHub {
             StatusScope::Thread(..) => statuses.successes.forget(&whose),
         }
         if matches!(view, StatusScope::Thread(..)) {
-            statuses.apply(&Whose::everybody(&tool.definition.name), &Event::CoolDownEnded).await?;
+            statuses.apply(&StatusKey::shared(&tool.definition.name), &Event::CoolDownEnded).await?;
         }
         Ok(self.snapshot_tool(tool, view).await?.info())
     }
@@ -164,11 +164,11 @@ impl ToolHub {
                 return Ok(false);
             }
             let batch = Batch::on(Partition::of_thread(tenant.clone(), thread.clone()));
-            match journal.store.commit(batch.with(journal.prove(&evidence, seen)?), now).await {
+            match journal.store.commit(batch.with(journal.put_evidence(&evidence, seen)?), now).await {
                 // A call left evidence at the same moment; look again.
                 Err(StoreError::Conflict { .. }) => {}
                 end => {
-                    self.engine.services.stirred.notify_one();
+                    self.engine.services.availability_changed.notify_one();
                     return Ok(end.map(|_| true)?);
                 }
             }
@@ -191,8 +191,8 @@ impl ToolHub {
             StatusScope::Shared => None,
             StatusScope::Thread(tenant, thread) => Some((tenant, thread)),
         };
-        let verdict = Verdict::of(&result, statuses);
-        Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
+        let verdict = Verdict::from_result(&result, statuses);
+        ProbeGuard::for_external_result(statuses, &known.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
             known.runtime.last_success.note(self.now());
             if thread.is_some() {
@@ -209,7 +209,9 @@ impl ToolHub {
         };
         match thread {
             None => self.emit(news),
-            Some((tenant, thread)) => self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news),
+            Some((tenant, thread)) => {
+                self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), news)
+            }
         }
         Ok(self.snapshot_tool(known, view).await?.info())
     }
@@ -225,10 +227,10 @@ impl ToolHub {
     }
 }
 
-fn status_key(tool: &Tool, view: StatusScope<'_>) -> Whose {
+fn status_key(tool: &Tool, view: StatusScope<'_>) -> StatusKey {
     let name = &tool.definition.name;
     match view {
-        StatusScope::Shared => Whose::everybody(name),
-        StatusScope::Thread(tenant, thread) => Whose::thread(name, tenant, thread),
+        StatusScope::Shared => StatusKey::shared(name),
+        StatusScope::Thread(tenant, thread) => StatusKey::thread(name, tenant, thread),
     }
 }

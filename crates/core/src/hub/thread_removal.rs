@@ -9,7 +9,7 @@ use crate::{
     approvals::Approval,
     artifact,
     journal::{CallRecord, OpenCall},
-    threads::{self, Book},
+    threads::{self, ThreadStore},
 };
 use toolhub_storage::backend::{
     Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write,
@@ -62,14 +62,14 @@ pub(crate) async fn has_open_work(store: &dyn Backend, owner: &ThreadKey, now: T
 /// row is written by somebody, a call on this node names the thread, or one is open in it, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
 /// goes first; then the runs, so that nobody goes on with one whose calls are gone.
 pub(crate) async fn remove(
-    book: &Book,
+    book: &ThreadStore,
     (store, other): (&dyn Backend, &[Arc<dyn Backend>]),
     owner: &ThreadKey,
     kept: &[StateName],
     now: Timestamp,
 ) -> Result<RemovalResult, StoreError> {
-    let own = threads::key(owner);
-    let seen = book.stored(owner).await?.map(|(_, seen)| seen);
+    let own = threads::row_key(owner);
+    let seen = book.load_record(owner).await?.map(|(_, seen)| seen);
     let partition = Partition::from(owner);
     let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
     if store.scan(open, now).await?.rows.iter().any(is_open) {
@@ -101,12 +101,12 @@ pub(crate) async fn remove(
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
             // What the thread's calls have left behind lies elsewhere; this is the last that points to it.
-            let left: Vec<Content> = rows.iter().flat_map(|(key, row)| CallRecord::content(key, row)).collect();
+            let left: Vec<Content> = rows.iter().flat_map(|(key, row)| CallRecord::content_of_row(key, row)).collect();
             batch.writes.extend(rows.into_iter().map(|(key, row)| removal_write(table, key, row.seen)));
-            if batch.writes.len() > 1 && (book.knows(owner) || !commit(batch).await?) {
+            if batch.writes.len() > 1 && (book.is_tracked(owner) || !commit(batch).await?) {
                 return Ok(RemovalResult::StillActive);
             }
-            artifact::forget(store, &owner.tenant, &left, now).await?;
+            artifact::delete(store, &owner.tenant, &left, now).await?;
             tokio::task::yield_now().await;
             match page.next {
                 Some(next) => scan.after = Some(next),
@@ -122,7 +122,7 @@ pub(crate) async fn remove(
 /// each step.
 async fn remove_states(
     store: &dyn Backend,
-    (book, seen): (&Book, Option<Seen>),
+    (book, seen): (&ThreadStore, Option<Seen>),
     owner: &ThreadKey,
     kept: &[StateName],
     now: Timestamp,
@@ -138,7 +138,7 @@ async fn remove_states(
             batch.writes.extend(rows.map(|(key, row)| removal_write(table, key, row.seen)));
             gone += batch.writes.len();
             if !batch.writes.is_empty() {
-                if book.stored(owner).await?.map(|(_, seen)| seen) != seen || book.knows(owner) {
+                if book.load_record(owner).await?.map(|(_, seen)| seen) != seen || book.is_tracked(owner) {
                     return Ok(RemovalResult::StillActive);
                 }
                 match store.commit(batch, now).await {

@@ -19,7 +19,7 @@ use crate::{
     pipeline,
     registry::ToolFilter,
     state::StateCleanup,
-    statuses::Whose,
+    statuses::StatusKey,
     threads::{ThreadContext, ThreadInfo, ThreadPage, Threads},
 };
 use toolhub_storage::backend::{Cursor, StoreError};
@@ -51,7 +51,7 @@ impl ToolHub {
     /// What lives in the threads: instances, and a way to have them closed.
     #[must_use]
     pub fn thread_contexts(&self) -> Threads {
-        Threads(self.engine.services.rooms.clone())
+        Threads(self.engine.services.instances.clone())
     }
 
     /// The live instances of one thread.
@@ -79,8 +79,8 @@ impl ToolHub {
     ) -> Result<(), CallError> {
         let mut call = self.call(tool, serde_json::Value::Null).tenant(tenant.clone()).into_submission();
         call.call.head_mut().thread = Some(thread.clone());
-        let known = &self.engine.services.known;
-        known.come_back(tenant, thread, call.call.arrived_at);
+        let known = &self.engine.services.thread_activity;
+        known.begin_uncounted(tenant, thread, call.call.arrived_at);
         let _here = ThreadActivityGuard { engine: &self.engine, owner: ThreadKey::new(tenant, thread) };
         Box::pin(pipeline::prepare(&self.engine, call)).await
     }
@@ -103,10 +103,10 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn touch_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<(), StoreError> {
         let owner = ThreadKey::new(tenant, id);
-        if !self.engine.thread_store.is_written(&owner) {
+        if !self.engine.thread_store.is_stored(&owner) {
             self.engine.thread_store.create(owner).await?;
         }
-        self.engine.services.known.used(tenant, id, self.now());
+        self.engine.services.thread_activity.record_use(tenant, id, self.now());
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl ToolHub {
         }
         for _ in 0..MAX_DELETE_ATTEMPTS {
             // Forgotten first: what is not known is not written down behind our back.
-            if !engine.services.known.forget(&owner, Timestamp::from_millis(i64::MAX)) {
+            if !engine.services.thread_activity.forget(&owner, Timestamp::from_millis(i64::MAX)) {
                 return Err(ThreadError::Busy(id.clone()));
             }
             if let RemovalResult::Rows(rows) = remove_thread(engine, &owner).await? {
@@ -160,7 +160,7 @@ struct ThreadActivityGuard<'a> {
 
 impl Drop for ThreadActivityGuard<'_> {
     fn drop(&mut self) {
-        self.engine.services.known.leave(&self.owner.tenant, &self.owner.thread);
+        self.engine.services.thread_activity.end_call(&self.owner.tenant, &self.owner.thread);
     }
 }
 
@@ -172,7 +172,9 @@ pub(super) async fn sweep_idle_threads(hub: Weak<Engine>, idle: Duration) {
         let Some(engine) = hub.upgrade() else { return };
         let mut after = None;
         // A store that does not answer is asked again the next time.
-        while let Ok((old, next)) = engine.thread_store.idle(after.take(), idle, engine.services.clock.now()).await {
+        while let Ok((old, next)) =
+            engine.thread_store.idle_threads(after.take(), idle, engine.services.clock.now()).await
+        {
             for owner in old {
                 let _ = sweep_if_idle(&engine, &owner, idle).await;
                 tokio::task::yield_now().await;
@@ -189,10 +191,12 @@ pub(super) async fn sweep_idle_threads(hub: Weak<Engine>, idle: Duration) {
 async fn sweep_if_idle(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) -> Result<(), StoreError> {
     let services = &engine.services;
     let now = services.clock.now();
-    if services.rooms.in_use(owner) || services.known.is_running(owner) {
+    if services.instances.is_in_use(owner) || services.thread_activity.is_running(owner) {
         return Ok(());
     }
-    if thread_removal::has_open_work(&*services.store, owner, now).await? || !services.known.forget(owner, now - idle) {
+    if thread_removal::has_open_work(&*services.store, owner, now).await?
+        || !services.thread_activity.forget(owner, now - idle)
+    {
         return Ok(());
     }
     let reason = "it was idle";
@@ -204,7 +208,7 @@ async fn sweep_if_idle(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) 
 
 async fn remove_thread(engine: &Engine, owner: &ThreadKey) -> Result<RemovalResult, StoreError> {
     let services = &engine.services;
-    services.rooms.clear(owner, None, "the thread was swept").await;
+    services.instances.close_instances(owner, None, "the thread was swept").await;
     if let Some(plain) = &engine.batched_records {
         // Otherwise they would be written after the thread is gone.
         plain.flush(&engine.runtime).await;
@@ -212,7 +216,7 @@ async fn remove_thread(engine: &Engine, owner: &ThreadKey) -> Result<RemovalResu
     let tools = engine.registry.snapshot().list(&ToolFilter::default());
     let kept = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
     let kept: Vec<StateName> = kept.flat_map(|tool| tool.state.names.clone()).collect();
-    let other = services.state.homes().elsewhere();
+    let other = services.state.store_router().non_hub_stores();
     thread_removal::remove(&engine.thread_store, (&*services.store, &other), owner, &kept, services.clock.now()).await
 }
 
@@ -220,10 +224,10 @@ async fn remove_thread(engine: &Engine, owner: &ThreadKey) -> Result<RemovalResu
 fn finish_removal(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows: usize) {
     let ThreadKey { tenant, thread } = owner;
     for tool in engine.registry.snapshot().list(&ToolFilter::default()) {
-        engine.statuses.forget(&Whose::thread(&tool.definition.name, tenant, thread));
+        engine.statuses.forget(&StatusKey::thread(&tool.definition.name, tenant, thread));
     }
     engine.services.state.forget_connections(owner);
-    engine.services.stirred.notify_one();
+    engine.services.availability_changed.notify_one();
     let news = News::ThreadSwept { reason, rows };
-    engine.services.events.tell_tenant(engine.services.clock.now(), tenant, Some(thread), news);
+    engine.services.events.emit_for_tenant(engine.services.clock.now(), tenant, Some(thread), news);
 }

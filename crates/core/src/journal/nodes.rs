@@ -23,11 +23,11 @@ use toolhub_storage::{
 use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 /// How often a node that runs calls says that it is alive.
-pub(crate) const RENEW: Duration = Duration::from_secs(5);
+pub(crate) const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it is believed. Three times as long, because a store may be slow.
-const LEASE: Duration = Duration::from_secs(15);
+const LEASE_TIMEOUT: Duration = Duration::from_secs(15);
 /// When the row of a node that is gone may be swept.
-const SWEPT_AFTER: Duration = Duration::from_secs(24 * 3600);
+const NODE_ROW_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// What a node last said.
 pub(crate) type Leases = HashMap<SmolStr, Seen>;
@@ -35,24 +35,24 @@ pub(crate) type Leases = HashMap<SmolStr, Seen>;
 impl Journal {
     /// What all nodes last said.
     pub(crate) async fn leases(&self, now: Timestamp) -> Result<Leases, StoreError> {
-        let rows = read_all(&*self.store, Scan::of(Table::Nodes, Scope::Partition(nodes())), now).await?;
+        let rows = read_all(&*self.store, Scan::of(Table::Nodes, Scope::Partition(nodes_partition())), now).await?;
         Ok(rows.into_iter().map(|(key, row)| (key.id, row.seen)).collect())
     }
 
     /// Says that this node is alive.
-    async fn renew(&self, now: Timestamp) -> Result<(), StoreError> {
-        let change = Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: Some(now + SWEPT_AFTER) };
-        self.say(change, now).await
+    async fn renew_lease(&self, now: Timestamp) -> Result<(), StoreError> {
+        let change = Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: Some(now + NODE_ROW_TTL) };
+        self.write_lease(change, now).await
     }
 
-    async fn say(&self, change: Change, now: Timestamp) -> Result<(), StoreError> {
+    async fn write_lease(&self, change: Change, now: Timestamp) -> Result<(), StoreError> {
         let (id, durability) = (self.node.clone(), Durability::KillSafe);
         let write = Write { table: Table::Nodes, id, expect: Expect::Any, change, durability };
-        self.store.commit(Batch::on(nodes()).with(write), now).await.map(|_| ())
+        self.store.commit(Batch::on(nodes_partition()).with(write), now).await.map(|_| ())
     }
 }
 
-fn nodes() -> Partition {
+fn nodes_partition() -> Partition {
     Partition { tenant: Tenant::default(), place: Place::Nodes }
 }
 
@@ -64,25 +64,25 @@ pub(crate) async fn keep_lease(
     gone: CancellationToken,
 ) {
     let mut said = false;
-    while gone.run_until_cancelled(live.begun()).await.is_some() {
+    while gone.run_until_cancelled(live.wait_started()).await.is_some() {
         loop {
             // A store that does not answer is asked again; until it does, nobody else learns anything either.
-            said |= journal.renew(clock.now()).await.is_ok();
-            if gone.run_until_cancelled(tokio::time::sleep(RENEW)).await.is_none() || live.len() == 0 {
+            said |= journal.renew_lease(clock.now()).await.is_ok();
+            if gone.run_until_cancelled(tokio::time::sleep(LEASE_RENEW_INTERVAL)).await.is_none() || live.len() == 0 {
                 break;
             }
         }
     }
     if said {
-        let _ = journal.say(Change::Remove, clock.now()).await;
+        let _ = journal.write_lease(Change::Remove, clock.now()).await;
     }
 }
 
 /// The open calls of other nodes, and since when their node has said nothing.
 #[derive(Default)]
-pub(crate) struct Watched(HashMap<SmolStr, (Option<Seen>, Instant)>);
+pub(crate) struct LeaseMonitor(HashMap<SmolStr, (Option<Seen>, Instant)>);
 
-impl Watched {
+impl LeaseMonitor {
     /// Whether a call's node is dead. To be asked again and again while the call is open.
     pub(crate) fn is_dead(&mut self, id: &SmolStr, call: &OpenCall, leases: &Leases, now: Instant) -> bool {
         let said = leases.get(call.node()).copied();
@@ -90,11 +90,11 @@ impl Watched {
         if *last != said {
             (*last, *since) = (said, now);
         }
-        now.saturating_duration_since(*since) >= LEASE
+        now.saturating_duration_since(*since) >= LEASE_TIMEOUT
     }
 
     /// Forgets the calls that are not open any more.
-    pub(crate) fn only(&mut self, open: &HashSet<SmolStr>) {
+    pub(crate) fn retain_open(&mut self, open: &HashSet<SmolStr>) {
         self.0.retain(|id, _| open.contains(id));
         self.0.shrink_to(2 * self.0.len());
     }
@@ -112,24 +112,24 @@ mod tests {
             "status": "executing", "openedAt": Timestamp::from_millis(1), "opening": {"node": node, "starts": 1},
         });
         let record: CallRecord = serde_json::from_value(text).unwrap();
-        OpenCall { record, seen: Seen { version: 1, stamp: 1 } }
+        OpenCall { record, row_version: Seen { version: 1, stamp: 1 } }
     }
 
-    fn said(version: u64) -> Leases {
+    fn leases_at(version: u64) -> Leases {
         [("n1".into(), Seen { version, stamp: version })].into()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_node_is_dead_when_it_said_nothing_for_a_lease_while_its_call_was_seen_open() {
-        let (mut watched, call, id) = (Watched::default(), call("n1"), SmolStr::new("call"));
+        let (mut watched, call, id) = (LeaseMonitor::default(), call("n1"), SmolStr::new("call"));
         let mut dead_after = async |seconds: u64, leases: &Leases| {
             tokio::time::advance(Duration::from_secs(seconds)).await;
             watched.is_dead(&id, &call, leases, Instant::now())
         };
-        assert!(!dead_after(100, &said(1)).await, "seen for the first time");
-        assert!(!dead_after(14, &said(1)).await);
-        assert!(!dead_after(1, &said(2)).await, "it spoke just now");
-        assert!(!dead_after(14, &said(2)).await);
+        assert!(!dead_after(100, &leases_at(1)).await, "seen for the first time");
+        assert!(!dead_after(14, &leases_at(1)).await);
+        assert!(!dead_after(1, &leases_at(2)).await, "it spoke just now");
+        assert!(!dead_after(14, &leases_at(2)).await);
         assert!(!dead_after(1, &Leases::new()).await, "its row is gone, which is news too");
         assert!(!dead_after(14, &Leases::new()).await);
         assert!(dead_after(1, &Leases::new()).await);

@@ -20,11 +20,11 @@ use toolhub_types::{
 };
 
 /// The largest page.
-const LARGEST: usize = 1_000;
+const MAX_PAGE_SIZE: usize = 1_000;
 /// How many records are looked at for one page.
-const LOOKED_AT: usize = 2_000;
+const MAX_SCANNED_RECORDS: usize = 2_000;
 /// How many are read at once.
-const AT_ONCE: usize = 200;
+const SCAN_BATCH_SIZE: usize = 200;
 
 /// Which calls are wanted; all of them where nothing is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct CallPage {
 pub enum CallQueryError {
     /// The text was not the `next` of any page.
     #[error("the cursor is not one of the journal's")]
-    Cursor,
+    InvalidCursor,
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -102,26 +102,27 @@ impl Journal {
         here: &[Arc<CallTracker>],
         now: Timestamp,
     ) -> Result<CallPage, CallQueryError> {
-        let cursor = query.cursor.as_ref().map(|text| text.parse::<CallId>().map_err(|_| CallQueryError::Cursor));
+        let cursor =
+            query.cursor.as_ref().map(|text| text.parse::<CallId>().map_err(|_| CallQueryError::InvalidCursor));
         let until = query.until.map(CallId::first_at);
         let mut before = [cursor.transpose()?, until].into_iter().flatten().min();
         let oldest = query.from.map(CallId::first_at);
-        let limit = query.limit.clamp(1, LARGEST);
+        let limit = query.limit.clamp(1, MAX_PAGE_SIZE);
         let (mut page, mut looked_at) = (CallPage::default(), 0);
         loop {
-            let mut stretch = self.stretch(tenant, query, before, now).await?;
-            stretch.add(query, here, before);
+            let mut stretch = self.scan_segment(tenant, query, before, now).await?;
+            stretch.add_live(query, here, before);
             for (id, found) in stretch.rows.into_iter().rev() {
                 if oldest.is_some_and(|oldest| id < oldest) {
                     return Ok(page);
                 }
-                if page.calls.len() == limit || looked_at == LOOKED_AT {
+                if page.calls.len() == limit || looked_at == MAX_SCANNED_RECORDS {
                     page.next = before.map(|last| last.to_string());
                     return Ok(page);
                 }
                 (before, looked_at) = (Some(id), looked_at + 1);
                 match found.record(here) {
-                    Ok(record) => page.calls.extend(record.filter(|record| query.wants(record))),
+                    Ok(record) => page.calls.extend(record.filter(|record| query.matches(record))),
                     Err(error) => error.passed_over(),
                 }
             }
@@ -134,14 +135,14 @@ impl Journal {
     }
 
     /// The next calls before an id, of both tables together.
-    async fn stretch(
+    async fn scan_segment(
         &self,
         tenant: &Tenant,
         query: &CallQuery,
         before: Option<CallId>,
         now: Timestamp,
-    ) -> Result<Stretch, StoreError> {
-        let mut stretch = Stretch { rows: BTreeMap::new(), end: None };
+    ) -> Result<ScanSegment, StoreError> {
+        let mut stretch = ScanSegment { rows: BTreeMap::new(), end: None };
         // The open ones first: a call that is closed in between is then seen twice, and not missed.
         for table in [Table::Open, Table::Calls] {
             if query.status.is_some_and(|status| status.is_end() == (table == Table::Open)) {
@@ -151,8 +152,8 @@ impl Journal {
                 Some(thread) => Scope::Partition(Partition::of_thread(tenant.clone(), thread.clone())),
                 None => Scope::Tenant(tenant.clone()),
             };
-            let after = before.map(|id| Cursor(just_before(tenant, table, id)));
-            let scan = Scan { newest: true, after, ..Scan::of(table, scope).limit(query.at_once()) };
+            let after = before.map(|id| Cursor(cursor_before(tenant, table, id)));
+            let scan = Scan { newest: true, after, ..Scan::of(table, scope).limit(query.scan_limit()) };
             let found = self.store.scan(scan, now).await?;
             // Of what lies before the last row of either table, the other has not told everything. That row itself may be
             // one that is passed over, because it is damaged.
@@ -162,7 +163,7 @@ impl Journal {
             let ids = found
                 .rows
                 .into_iter()
-                .filter_map(|(key, row)| Some((key.id.parse().ok()?, Found::Row(table, key, row))));
+                .filter_map(|(key, row)| Some((key.id.parse().ok()?, FoundCall::Row(table, key, row))));
             stretch.rows.extend(ids);
         }
         if let Some(end) = stretch.end {
@@ -173,23 +174,23 @@ impl Journal {
 }
 
 /// All calls of a tenant in a part of the journal.
-struct Stretch {
-    rows: BTreeMap<CallId, Found>,
+struct ScanSegment {
+    rows: BTreeMap<CallId, FoundCall>,
     /// Where it ends; `None` at the end of the journal.
     end: Option<CallId>,
 }
 
 /// A call that was found.
-enum Found {
+enum FoundCall {
     /// In the journal.
     Row(Table, Key, Row),
     /// On its way, and not in the journal yet.
-    Here(Arc<CallTracker>),
+    Live(Arc<CallTracker>),
 }
 
-impl Stretch {
+impl ScanSegment {
     /// Adds the calls of this node that are not in the journal yet.
-    fn add(&mut self, query: &CallQuery, here: &[Arc<CallTracker>], before: Option<CallId>) {
+    fn add_live(&mut self, query: &CallQuery, here: &[Arc<CallTracker>], before: Option<CallId>) {
         if query.status.is_some_and(Status::is_end) {
             return;
         }
@@ -198,28 +199,28 @@ impl Stretch {
                 before.is_none_or(|before| call.head.id < before) && self.end.is_none_or(|end| call.head.id >= end);
             let wanted = query.thread.is_none() || query.thread == call.head.thread;
             if in_reach && wanted {
-                self.rows.entry(call.head.id).or_insert_with(|| Found::Here(call.clone()));
+                self.rows.entry(call.head.id).or_insert_with(|| FoundCall::Live(call.clone()));
             }
         }
     }
 }
 
-impl Found {
+impl FoundCall {
     fn record(self, here: &[Arc<CallTracker>]) -> Result<Option<CallRecord>, StoreError> {
         match self {
-            Self::Here(call) => Ok(call.record()),
+            Self::Live(call) => Ok(call.record()),
             Self::Row(table, key, row) => {
                 let (record, _) = decode::<CallRecord>(table, &key.id, LAYOUT, &row)?;
                 let open = if table == Table::Open { here } else { &[] };
                 let call = open.iter().find(|call| call.head.id == record.id);
-                Ok(Some(as_it_stands(record, call.map(AsRef::as_ref))))
+                Ok(Some(with_live_status(record, call.map(AsRef::as_ref))))
             }
         }
     }
 }
 
 /// A record of the journal as it is told, of a call that may be further by now.
-pub(crate) fn as_it_stands(mut record: CallRecord, here: Option<&CallTracker>) -> CallRecord {
+pub(crate) fn with_live_status(mut record: CallRecord, here: Option<&CallTracker>) -> CallRecord {
     record.opening = None;
     if let (None, Some(here)) = (&record.outcome, here) {
         let (status, asked) = here.status();
@@ -230,20 +231,20 @@ pub(crate) fn as_it_stands(mut record: CallRecord, here: Option<&CallTracker>) -
 }
 
 /// A place in the order of a table right before a call, whatever the partition of the call is.
-fn just_before(tenant: &Tenant, table: Table, id: CallId) -> Key {
+fn cursor_before(tenant: &Tenant, table: Table, id: CallId) -> Key {
     let partition = Partition::of_call(tenant.clone(), None, id);
     Key { partition, table, id: SmolStr::from(id.before()) }
 }
 
 impl CallQuery {
     /// How many records are read at once: one more than the page holds, where every record is wanted.
-    fn at_once(&self) -> usize {
+    fn scan_limit(&self) -> usize {
         let all = self.tool.is_none() && self.caller.is_none() && self.status.is_none();
-        if all { self.limit.clamp(1, AT_ONCE - 1) + 1 } else { AT_ONCE }
+        if all { self.limit.clamp(1, SCAN_BATCH_SIZE - 1) + 1 } else { SCAN_BATCH_SIZE }
     }
 
     /// Whether a call is wanted, as far as its record tells.
-    fn wants(&self, record: &CallRecord) -> bool {
+    fn matches(&self, record: &CallRecord) -> bool {
         self.tool.as_ref().is_none_or(|tool| record.tool == *tool)
             && self.caller.as_ref().is_none_or(|caller| record.caller == *caller)
             && self.status.is_none_or(|status| record.status == status)

@@ -98,7 +98,7 @@ pub(crate) struct Opening {
 #[derive(Debug, Clone)]
 pub(crate) struct OpenCall {
     pub(crate) record: CallRecord,
-    pub(crate) seen: Seen,
+    pub(crate) row_version: Seen,
 }
 
 /// Which call an idempotency key belongs to. The call's own record has the answer: one truth, in one place.
@@ -134,7 +134,7 @@ impl CallRecord {
     }
 
     /// What is shown of the call in a row of the table `calls`; nothing of any other row.
-    pub(crate) fn content(key: &Key, row: &Row) -> Vec<Content> {
+    pub(crate) fn content_of_row(key: &Key, row: &Row) -> Vec<Content> {
         if key.table != Table::Calls {
             return Vec::new();
         }
@@ -144,7 +144,7 @@ impl CallRecord {
 
     /// The same call with its end. It will not run again, so what is secret of its arguments need not be known any more.
     pub(crate) fn closed(mut self, outcome: Outcome, redactor: &Redactor) -> Self {
-        redactor.hide(&mut self.arguments);
+        redactor.redact(&mut self.arguments);
         let approval = outcome.approval.or(self.approval);
         Self { status: outcome.status, approval, outcome: Some(outcome), opening: None, ..self }
     }
@@ -153,7 +153,7 @@ impl CallRecord {
 impl OpenCall {
     /// The open call in a row of the table `open`.
     pub(crate) fn read(id: &SmolStr, row: &Row) -> Result<Self, StoreError> {
-        decode(Table::Open, id, LAYOUT, row).map(|(record, seen)| Self { record, seen })
+        decode(Table::Open, id, LAYOUT, row).map(|(record, seen)| Self { record, row_version: seen })
     }
 
     /// The node that runs it; none can be told of a record that does not say.
@@ -162,12 +162,12 @@ impl OpenCall {
     }
 
     /// Whether it waits for a person or for its turn: its tool has not been started.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.record.status, Status::AwaitingApproval | Status::Scheduled)
     }
 
     /// How often it was started.
-    pub(crate) fn starts(&self) -> u32 {
+    pub(crate) fn start_count(&self) -> u32 {
         self.record.opening.as_ref().map_or(1, |opening| opening.starts)
     }
 }

@@ -17,26 +17,26 @@ use toolhub_types::{error::ToolError, ids::ApprovalId, outcome::Status, timestam
 pub(crate) struct CallTracker {
     pub(crate) head: Arc<CallHead>,
     pub(crate) cancel: CancellationToken,
-    stage: Mutex<Stage>,
+    state: Mutex<TrackerState>,
     changed: Notify,
 }
 
-struct Stage {
+struct TrackerState {
     status: Status,
     /// The question it waits for.
-    asked: Option<ApprovalId>,
+    approval: Option<ApprovalId>,
     /// Known once the call waits; before that nobody has the time to look.
     arguments: Value,
     /// Its record in the journal, where it was written down ahead of its tool.
-    ahead: Option<Box<OpenCall>>,
+    preopened: Option<Box<OpenCall>>,
     /// The journal has it.
-    written: bool,
+    journaled: bool,
     /// It stays in the journal as it is, for the next start.
-    left: bool,
+    left_for_recovery: bool,
     /// It was cancelled because the hub goes down, and not because anybody wants it to end.
-    cut_off: bool,
+    cancelled_by_shutdown: bool,
     /// What is known of its result, if somebody outside does the work.
-    outside: Outside,
+    external: ExternalWork,
     /// Until when the result must be there, once the work was handed out.
     external_until: Option<Timestamp>,
     /// It does not run any more.
@@ -44,46 +44,46 @@ struct Stage {
 }
 
 /// How far the work of a call is that somebody outside does.
-enum Outside {
+enum ExternalWork {
     /// Nobody outside has anything to do with it.
-    Never,
+    NotExternal,
     /// It was not handed out yet.
-    Later,
+    NotStarted,
     /// Somebody does it.
-    HandedOut,
+    InProgress,
     /// It is done.
     Reported(Result<Value, ToolError>),
     /// The result was taken, or it is too late for one.
-    Over,
+    Closed,
 }
 
 impl CallTracker {
-    pub(crate) fn of(call: &Call, cancel: CancellationToken) -> Arc<Self> {
-        let stage = Stage {
+    pub(crate) fn new(call: &Call, cancel: CancellationToken) -> Arc<Self> {
+        let stage = TrackerState {
             status: Status::Validating,
-            asked: None,
+            approval: None,
             arguments: Value::Null,
-            ahead: None,
-            written: false,
-            left: false,
-            cut_off: false,
-            outside: if call.external.is_some() { Outside::Later } else { Outside::Never },
+            preopened: None,
+            journaled: false,
+            left_for_recovery: false,
+            cancelled_by_shutdown: false,
+            external: if call.external.is_some() { ExternalWork::NotStarted } else { ExternalWork::NotExternal },
             external_until: None,
             ended: false,
         };
-        Arc::new(Self { head: call.head.clone(), cancel, stage: Mutex::new(stage), changed: Notify::new() })
+        Arc::new(Self { head: call.head.clone(), cancel, state: Mutex::new(stage), changed: Notify::new() })
     }
 
     /// The call has come so far.
-    pub(crate) fn at(&self, status: Status) {
-        let mut stage = self.stage();
-        (stage.status, stage.asked) = (status, None);
+    pub(crate) fn set_status(&self, status: Status) {
+        let mut stage = self.lock();
+        (stage.status, stage.approval) = (status, None);
     }
 
     /// The call waits, for its turn or for a person.
-    pub(crate) fn waits(&self, status: Status, asked: Option<ApprovalId>, arguments: &Value) {
-        let mut stage = self.stage();
-        (stage.status, stage.asked) = (status, asked);
+    pub(crate) fn set_waiting(&self, status: Status, asked: Option<ApprovalId>, arguments: &Value) {
+        let mut stage = self.lock();
+        (stage.status, stage.approval) = (status, asked);
         if stage.arguments.is_null() {
             stage.arguments = arguments.clone();
         }
@@ -92,41 +92,41 @@ impl CallTracker {
     }
 
     /// The journal has the call, ahead of its tool.
-    pub(crate) fn written(&self, open: &OpenCall) {
-        let mut stage = self.stage();
-        (stage.ahead, stage.written) = (Some(Box::new(open.clone())), true);
+    pub(crate) fn set_journaled(&self, open: &OpenCall) {
+        let mut stage = self.lock();
+        (stage.preopened, stage.journaled) = (Some(Box::new(open.clone())), true);
         drop(stage);
         self.changed.notify_waiters();
     }
 
     /// Somebody outside may do the work from here on, with these arguments.
-    pub(crate) fn hands_out(&self, arguments: &Value, until: Timestamp) {
-        let mut stage = self.stage();
+    pub(crate) fn start_external_work(&self, arguments: &Value, until: Timestamp) {
+        let mut stage = self.lock();
         stage.arguments = arguments.clone();
-        (stage.outside, stage.external_until) = (Outside::HandedOut, Some(until));
+        (stage.external, stage.external_until) = (ExternalWork::InProgress, Some(until));
         drop(stage);
         self.changed.notify_waiters();
     }
 
     /// Until when the result of a call must be there whose work was handed out.
     pub(crate) fn external_until(&self) -> Option<Timestamp> {
-        self.stage().external_until
+        self.lock().external_until
     }
 
     /// The arguments of a call whose work somebody outside does now.
-    pub(crate) fn handed_out(&self) -> Option<Value> {
-        let stage = self.stage();
-        matches!(stage.outside, Outside::HandedOut).then(|| stage.arguments.clone())
+    pub(crate) fn external_arguments(&self) -> Option<Value> {
+        let stage = self.lock();
+        matches!(stage.external, ExternalWork::InProgress).then(|| stage.arguments.clone())
     }
 
     /// The work is done. Whoever is told yes will see the call end with this result.
     pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<(), ReportError> {
-        let mut stage = self.stage();
-        match stage.outside {
-            Outside::Never => return Err(ReportError::NotExternal),
-            Outside::Later => return Err(ReportError::Early),
-            Outside::Reported(_) | Outside::Over => return Err(ReportError::Late),
-            Outside::HandedOut => stage.outside = Outside::Reported(result),
+        let mut stage = self.lock();
+        match stage.external {
+            ExternalWork::NotExternal => return Err(ReportError::NotExternal),
+            ExternalWork::NotStarted => return Err(ReportError::Early),
+            ExternalWork::Reported(_) | ExternalWork::Closed => return Err(ReportError::Late),
+            ExternalWork::InProgress => stage.external = ExternalWork::Reported(result),
         }
         drop(stage);
         self.changed.notify_waiters();
@@ -134,12 +134,12 @@ impl CallTracker {
     }
 
     /// Waits for the result.
-    pub(crate) async fn reported(&self) -> Result<Value, ToolError> {
+    pub(crate) async fn wait_report(&self) -> Result<Value, ToolError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if matches!(self.stage().outside, Outside::Reported(_))
-                && let Some(result) = self.last_report()
+            if matches!(self.lock().external, ExternalWork::Reported(_))
+                && let Some(result) = self.take_report()
             {
                 return result;
             }
@@ -148,25 +148,25 @@ impl CallTracker {
     }
 
     /// The result, if it is there. After this it is too late for one.
-    pub(crate) fn last_report(&self) -> Option<Result<Value, ToolError>> {
-        match std::mem::replace(&mut self.stage().outside, Outside::Over) {
-            Outside::Reported(result) => Some(result),
+    pub(crate) fn take_report(&self) -> Option<Result<Value, ToolError>> {
+        match std::mem::replace(&mut self.lock().external, ExternalWork::Closed) {
+            ExternalWork::Reported(result) => Some(result),
             _ => None,
         }
     }
 
     /// The call does not run any more.
-    pub(crate) fn ends(&self) {
-        self.stage().ended = true;
+    pub(crate) fn mark_ended(&self) {
+        self.lock().ended = true;
         self.changed.notify_waiters();
     }
 
     /// Waits until the call does not run any more.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_ended(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.stage().ended {
+            if self.lock().ended {
                 return;
             }
             changed.await;
@@ -174,45 +174,45 @@ impl CallTracker {
     }
 
     /// The record that was written ahead and must be closed if the call is refused. From here on it is its owner's affair.
-    pub(crate) fn take_ahead(&self) -> Option<Box<OpenCall>> {
-        self.stage().ahead.take()
+    pub(crate) fn take_preopened(&self) -> Option<Box<OpenCall>> {
+        self.lock().preopened.take()
     }
 
     /// The call stays in the journal as it is, for the next start; says no where the journal does not have it.
-    pub(crate) fn leave(&self) -> bool {
-        let mut stage = self.stage();
-        stage.left = stage.ahead.is_some();
-        stage.left
+    pub(crate) fn leave_for_recovery(&self) -> bool {
+        let mut stage = self.lock();
+        stage.left_for_recovery = stage.preopened.is_some();
+        stage.left_for_recovery
     }
 
     /// Cancels it because the hub goes down, unless it was cancelled before.
-    pub(crate) fn cut_off(&self) {
+    pub(crate) fn cancel_by_shutdown(&self) {
         if !self.cancel.is_cancelled() {
-            self.stage().cut_off = true;
+            self.lock().cancelled_by_shutdown = true;
             self.cancel.cancel();
         }
     }
 
     /// Whether it was cancelled because the hub goes down.
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.stage().cut_off
+    pub(crate) fn is_cancelled_by_shutdown(&self) -> bool {
+        self.lock().cancelled_by_shutdown
     }
 
     /// Whether it was left for the next start.
-    pub(crate) fn is_left(&self) -> bool {
-        self.stage().left
+    pub(crate) fn is_left_for_recovery(&self) -> bool {
+        self.lock().left_for_recovery
     }
 
     /// Waits until the journal has the call and it waits or runs; answers the question it waits for, if it does.
-    pub(crate) async fn accepted(&self) -> Option<ApprovalId> {
+    pub(crate) async fn wait_accepted(&self) -> Option<ApprovalId> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             {
-                let stage = self.stage();
+                let stage = self.lock();
                 // It is written down before its question is asked.
-                if stage.written && stage.status != Status::Validating {
-                    return stage.asked;
+                if stage.journaled && stage.status != Status::Validating {
+                    return stage.approval;
                 }
             }
             changed.await;
@@ -221,23 +221,23 @@ impl CallTracker {
 
     /// How the call stands now.
     pub(crate) fn status(&self) -> (Status, Option<ApprovalId>) {
-        let stage = self.stage();
-        (stage.status, stage.asked)
+        let stage = self.lock();
+        (stage.status, stage.approval)
     }
 
     /// Its record, as it would be written now; none where its name is no tool's.
     pub(crate) fn record(&self) -> Option<CallRecord> {
         let tool = ToolName::new(self.head.tool.clone()).ok()?;
-        let stage = self.stage();
+        let stage = self.lock();
         Some(CallRecord {
             status: stage.status,
-            approval: stage.asked,
+            approval: stage.approval,
             external_until: stage.external_until,
             ..CallRecord::opened(&self.head, tool, stage.arguments.clone(), self.head.arrived_at)
         })
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TrackerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

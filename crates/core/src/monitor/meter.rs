@@ -22,7 +22,7 @@ use toolhub_types::{error::ErrorKind, tool::ToolName};
 
 /// The counters of one tool.
 #[derive(Default)]
-pub(crate) struct Meter(OnceLock<Box<[OnceLock<Box<Part>>]>>);
+pub(crate) struct Meter(OnceLock<Box<[OnceLock<Box<MeterShard>>]>>);
 
 /// A call that is with the tool and takes its time, until this is dropped.
 #[must_use = "the call counts as with the tool until this is dropped"]
@@ -32,50 +32,50 @@ const KINDS: usize = ErrorKind::TABLE.len();
 
 /// What some of the threads have counted. Aligned, so that no two parts share a cache line (two on some machines).
 #[repr(align(128))]
-struct Part {
+struct MeterShard {
     /// How long calls took that succeeded.
     succeeded: Histogram,
     /// How long calls took that failed, by kind; made for a kind when the first call fails with it.
     failed: OnceLock<Box<[OnceLock<Box<Histogram>>]>>,
     errors: [AtomicU64; KINDS],
     /// Calls may begin on one thread and leave on another; only the sums over all parts belong together.
-    begun: AtomicU64,
-    left: AtomicU64,
+    started: AtomicU64,
+    finished: AtomicU64,
     retries: AtomicU64,
     rate_limited: AtomicU64,
 }
 
 impl Meter {
     /// A call that reached the tool has ended.
-    pub(crate) fn ended(&self, took: Duration, error: Option<ErrorKind>) {
-        let part = self.part();
+    pub(crate) fn record_end(&self, took: Duration, error: Option<ErrorKind>) {
+        let part = self.shard();
         match error {
             None => part.succeeded.add(took),
             Some(kind) => {
-                part.failed(kind).add(took);
+                part.failed_histogram(kind).add(took);
                 part.errors[kind as usize].fetch_add(1, Relaxed);
             }
         }
     }
 
     /// A call was refused before it reached the tool.
-    pub(crate) fn refused(&self, kind: ErrorKind) {
-        self.part().errors[kind as usize].fetch_add(1, Relaxed);
+    pub(crate) fn record_refusal(&self, kind: ErrorKind) {
+        self.shard().errors[kind as usize].fetch_add(1, Relaxed);
     }
 
     /// A failed attempt is made again.
-    pub(crate) fn retried(&self) {
-        self.part().retries.fetch_add(1, Relaxed);
+    pub(crate) fn record_retry(&self) {
+        self.shard().retries.fetch_add(1, Relaxed);
     }
 
     /// A rate limit refused a call or made it wait. The refusal itself is told to `refused`.
-    pub(crate) fn rate_limited(&self) {
-        self.part().rate_limited.fetch_add(1, Relaxed);
+    pub(crate) fn record_rate_limited(&self) {
+        self.shard().rate_limited.fetch_add(1, Relaxed);
     }
 
     /// How many calls ever reached the tool, each counted once however often it was tried.
     pub(crate) fn calls(&self) -> u64 {
-        self.in_flight() + self.parts().map(Part::ended).sum::<u64>()
+        self.in_flight() + self.shards().map(MeterShard::ended_count).sum::<u64>()
     }
 
     /// Everything counted so far. Who waits and who is stuck others know.
@@ -95,9 +95,9 @@ impl Meter {
             failed: BTreeMap::default(),
         };
         stats.in_flight = self.in_flight();
-        for part in self.parts() {
+        for part in self.shards() {
             part.succeeded.add_to(&mut succeeded);
-            for (kind, histogram) in part.failures() {
+            for (kind, histogram) in part.failed_histograms() {
                 // Two kinds may have one name.
                 histogram.add_to(failed.entry(ErrorKind::TABLE[kind].name).or_default());
             }
@@ -122,19 +122,19 @@ impl Meter {
     fn in_flight(&self) -> u64 {
         // Those who left are read first, and whoever sees a call leave has seen it begin (`Release` there): otherwise a
         // call that does both meanwhile would count as left only.
-        let left: u64 = self.parts().map(|part| part.left.load(Acquire)).sum();
-        let begun: u64 = self.parts().map(|part| part.begun.load(Relaxed)).sum();
+        let left: u64 = self.shards().map(|part| part.finished.load(Acquire)).sum();
+        let begun: u64 = self.shards().map(|part| part.started.load(Relaxed)).sum();
         begun.saturating_sub(left)
     }
 
     /// This thread's part.
-    fn part(&self) -> &Part {
+    fn shard(&self) -> &MeterShard {
         let parts = self.0.get_or_init(|| (0..shards()).map(|_| OnceLock::new()).collect());
         // The number of parts is a power of two.
-        parts[thread_number() & (parts.len() - 1)].get_or_init(|| Box::new(Part::new()))
+        parts[thread_number() & (parts.len() - 1)].get_or_init(|| Box::new(MeterShard::new()))
     }
 
-    fn parts(&self) -> impl Iterator<Item = &Part> {
+    fn shards(&self) -> impl Iterator<Item = &MeterShard> {
         self.0.get().into_iter().flatten().filter_map(OnceLock::get).map(Box::as_ref)
     }
 }
@@ -148,44 +148,44 @@ impl AsRef<Meter> for Meter {
 impl<M: AsRef<Meter>> InFlight<M> {
     /// Begins with the call. A `&Meter` will do, or an `Arc`; what is cheapest to hold for as long as the call runs.
     pub(crate) fn begin(meter: M) -> Self {
-        meter.as_ref().part().begun.fetch_add(1, Relaxed);
+        meter.as_ref().shard().started.fetch_add(1, Relaxed);
         Self(meter)
     }
 }
 
 impl<M: AsRef<Meter>> Drop for InFlight<M> {
     fn drop(&mut self) {
-        self.0.as_ref().part().left.fetch_add(1, Release);
+        self.0.as_ref().shard().finished.fetch_add(1, Release);
     }
 }
 
-impl Part {
+impl MeterShard {
     const fn new() -> Self {
         Self {
             succeeded: Histogram::new(),
             failed: OnceLock::new(),
             errors: [const { AtomicU64::new(0) }; KINDS],
-            begun: AtomicU64::new(0),
-            left: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             rate_limited: AtomicU64::new(0),
         }
     }
 
-    fn failed(&self, kind: ErrorKind) -> &Histogram {
+    fn failed_histogram(&self, kind: ErrorKind) -> &Histogram {
         let kinds = self.failed.get_or_init(|| (0..KINDS).map(|_| OnceLock::new()).collect());
         kinds[kind as usize].get_or_init(|| Box::new(Histogram::new()))
     }
 
     /// The kinds calls failed with, and how long those took.
-    fn failures(&self) -> impl Iterator<Item = (usize, &Histogram)> {
+    fn failed_histograms(&self) -> impl Iterator<Item = (usize, &Histogram)> {
         let kinds = self.failed.get().into_iter().flatten().enumerate();
         kinds.filter_map(|(kind, histogram)| Some((kind, &**histogram.get()?)))
     }
 
     /// How many calls ended.
-    fn ended(&self) -> u64 {
-        self.succeeded.total() + self.failures().map(|(_, histogram)| histogram.total()).sum::<u64>()
+    fn ended_count(&self) -> u64 {
+        self.succeeded.total() + self.failed_histograms().map(|(_, histogram)| histogram.total()).sum::<u64>()
     }
 }
 
@@ -211,10 +211,10 @@ mod tests {
                     for at in 0..5_000 {
                         let _call = InFlight::begin(meter);
                         let error = (at % 5 == 0).then_some(ErrorKind::Timeout);
-                        meter.ended(Duration::from_micros(thread * 100 + at), error);
-                        meter.refused(ErrorKind::RateLimited);
-                        meter.rate_limited();
-                        meter.retried();
+                        meter.record_end(Duration::from_micros(thread * 100 + at), error);
+                        meter.record_refusal(ErrorKind::RateLimited);
+                        meter.record_rate_limited();
+                        meter.record_retry();
                     }
                 });
             }
@@ -231,10 +231,10 @@ mod tests {
         let meter = Meter::default();
         assert!(size_of::<Meter>() <= 32, "{}", size_of::<Meter>());
         assert_eq!(stats(&meter).calls, 0);
-        assert_eq!(meter.parts().count(), 0);
+        assert_eq!(meter.shards().count(), 0);
         assert!(meter.0.get().is_none(), "reading must not make it");
-        meter.ended(Duration::ZERO, None);
-        assert_eq!(meter.parts().count(), 1, "one thread called, so one part exists");
+        meter.record_end(Duration::ZERO, None);
+        assert_eq!(meter.shards().count(), 1, "one thread called, so one part exists");
         assert!(shards().is_power_of_two() && shards() <= 8);
     }
 
@@ -252,9 +252,9 @@ mod tests {
     #[test]
     fn refused_calls_are_errors_but_not_calls_and_have_no_latency() {
         let meter = Meter::default();
-        meter.refused(ErrorKind::Overloaded);
-        meter.ended(Duration::from_millis(2), Some(ErrorKind::ToolError));
-        meter.ended(Duration::from_millis(2), Some(ErrorKind::ToolRefused));
+        meter.record_refusal(ErrorKind::Overloaded);
+        meter.record_end(Duration::from_millis(2), Some(ErrorKind::ToolError));
+        meter.record_end(Duration::from_millis(2), Some(ErrorKind::ToolRefused));
         let stats = stats(&meter);
         assert_eq!((stats.calls, stats.latency.count), (2, 2));
         assert_eq!(stats.errors, [("overloaded", 1), ("tool_error", 2)].into());
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn statistics_are_written_in_milliseconds() {
         let meter = Meter::default();
-        meter.ended(Duration::from_micros(1_500), None);
+        meter.record_end(Duration::from_micros(1_500), None);
         let stats = meter.stats(ToolName::new("weather").unwrap(), 3, 1);
         assert_eq!(
             serde_json::to_value(&stats).unwrap(),

@@ -122,11 +122,11 @@ fn reserve_rate(services: &Services, envelope: &CallEnvelope) -> Result<(Duratio
     let now = services.clock.instant();
     let Reservation { wait, permit: token } =
         tool.runtime.limiter.reserve(&tool.limits.rate_limits, asker, now).map_err(|excess| {
-            tool.runtime.meter.rate_limited();
+            tool.runtime.meter.record_rate_limited();
             rate_limited(envelope, &excess)
         })?;
     if !wait.is_zero() {
-        tool.runtime.meter.rate_limited();
+        tool.runtime.meter.record_rate_limited();
     }
     Ok((wait, RefundOnDrop(Some(HeldPermit { runtime: tool.runtime.clone(), permit: token, taken_at: Some(now) }))))
 }

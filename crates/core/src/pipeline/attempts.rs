@@ -18,7 +18,7 @@ use crate::{
     journal::OpenCall,
     monitor::InFlight,
     services::Services,
-    statuses::Standing,
+    statuses::ProbeGuard,
     tasks,
 };
 use toolhub_storage::clock::{self, Instant};
@@ -32,7 +32,7 @@ use toolhub_types::{
 pub(super) struct Executing {
     context: CallContext,
     slot: CallSlot,
-    probe_guard: Option<Box<Standing>>,
+    probe_guard: Option<Box<ProbeGuard>>,
     record: Option<Box<OpenCall>>,
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn run(
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     trying.slot.release();
     // A probe is one try: a tool that may be broken is not asked three times whether it is.
-    let probes = trying.probe_guard.as_ref().is_some_and(|standing| standing.probes());
+    let probes = trying.probe_guard.as_ref().is_some_and(|standing| standing.is_probe());
     match result {
         Err(failed) if !probes && is_retryable(trying.context.envelope(), &failed) => {
             Box::pin(run_retries(services, trying, failed, ticket)).await
@@ -81,7 +81,7 @@ pub(super) async fn run(
 
 impl Executing {
     /// Once more, with the states as they are now. The call has its slot again.
-    pub(super) fn rerun(services: &Services, again: Rerun, standing: Option<Box<Standing>>) -> Self {
+    pub(super) fn rerun(services: &Services, again: Rerun, standing: Option<Box<ProbeGuard>>) -> Self {
         let Rerun { context, slot, record } = again;
         let times = Times { started_at: services.clock.instant(), deadline: context.deadline() };
         let context = CallContext::new(context.envelope().clone(), times, slot.downgrade());
@@ -143,7 +143,7 @@ async fn run_retries(
             // Refused a slot, the call ends with the failure it had: that says more than "busy".
             return Err(if envelope.call.is_cancelled() { cancelled_between_attempts(&failed) } else { failed });
         };
-        desk.meter.retried();
+        desk.meter.record_retry();
         let times = Times { started_at: services.clock.instant(), deadline };
         trying.context = CallContext::new(envelope.clone(), times, slot.downgrade());
         trying.slot = slot;
@@ -195,7 +195,7 @@ async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply
     };
     let result = result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
     if result.is_err() {
-        context.checkouts().release();
+        context.checkouts().release_locks();
     }
     result
 }

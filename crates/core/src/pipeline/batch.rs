@@ -12,12 +12,12 @@ use crate::{
     engine::Engine,
     execution::Tool,
     registry::Tools,
-    step::{Hear, Member, Plan, Planned, Step, earlier_bases},
+    step::{OnWait, Plan, PlannedCall, Step, StepCall, earlier_dependencies},
 };
 use toolhub_types::{ids::ThreadId, outcome::Outcome, tool::DependsOn};
 
 /// Runs the calls of one step. The outcomes are in the order of the calls.
-pub(crate) async fn run_batch(engine: &Arc<Engine>, mut calls: Vec<Submission>, hear: Option<Hear>) -> Vec<Outcome> {
+pub(crate) async fn run_batch(engine: &Arc<Engine>, mut calls: Vec<Submission>, hear: Option<OnWait>) -> Vec<Outcome> {
     let tools: Vec<Option<Arc<Tool>>> = calls.iter().map(|call| find_tool(&engine.registry.snapshot(), call)).collect();
     assign_shared_thread(&mut calls, &tools);
     let step = Step::new(plan(&calls, &tools), hear);
@@ -31,7 +31,7 @@ pub(crate) async fn run_batch(engine: &Arc<Engine>, mut calls: Vec<Submission>, 
         changed.as_mut().enable();
         for at in step.begin_ready() {
             if let Some(mut call) = waiting[at].take() {
-                call.step_call = Some(Member { at, step: step.clone() });
+                call.step_call = Some(StepCall { index: at, step: step.clone() });
                 running.push(async move { (at, launch::run(engine, call).await) });
             }
         }
@@ -39,7 +39,7 @@ pub(crate) async fn run_batch(engine: &Arc<Engine>, mut calls: Vec<Submission>, 
             break;
         }
         if let future::Either::Left((Some((at, outcome)), _)) = future::select(running.next(), changed).await {
-            step.with(|plan| plan.ended(at, outcome.is_success()));
+            step.with_plan(|plan| plan.mark_ended(at, outcome.is_success()));
             outcomes[at] = Some(outcome);
         }
     }
@@ -52,7 +52,7 @@ struct StepGuard<'a>(&'a Step);
 impl Drop for StepGuard<'_> {
     /// A call that goes on without its caller would wait for ever for its turn: nobody hears any more that others end.
     fn drop(&mut self) {
-        self.0.with(Plan::give_up);
+        self.0.with_plan(Plan::abandon);
         self.0.changed.notify_waiters();
     }
 }
@@ -74,7 +74,8 @@ fn plan(calls: &[Submission], tools: &[Option<Arc<Tool>>]) -> Plan {
         // A tool nobody knows does nothing.
         tool.as_ref().is_none_or(|tool| tool.definition.annotations.read_only || tool.limits.parallel_safe)
     };
-    let planned = tools.iter().zip(earlier_bases(&names)).map(|(tool, bases)| Planned::new(safe(tool), bases));
+    let planned =
+        tools.iter().zip(earlier_dependencies(&names)).map(|(tool, bases)| PlannedCall::new(safe(tool), bases));
     Plan::new(planned.collect())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Allowed, Done, hooks, output, ticket::Ticket};
 use crate::result_cache;
-use crate::result_cache::Answer;
+use crate::result_cache::CachedResult;
 use crate::result_cache::Fingerprint;
 use crate::{
     engine::Engine,
@@ -34,7 +34,12 @@ pub(super) async fn lookup(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_
 }
 
 /// Gives an answer again.
-async fn serve_cached(services: &Services, envelope: CallEnvelope, answer: &Answer, ticket: &Ticket<'_>) -> Outcome {
+async fn serve_cached(
+    services: &Services,
+    envelope: CallEnvelope,
+    answer: &CachedResult,
+    ticket: &Ticket<'_>,
+) -> Outcome {
     let reply = Reply { output: answer.output.clone(), content: answer.content.clone() };
     let now = services.clock.instant();
     let context = CallContext::new(envelope, Times { started_at: now, deadline: now }, CallSlot::default().downgrade());
@@ -49,7 +54,7 @@ async fn serve_cached(services: &Services, envelope: CallEnvelope, answer: &Answ
     let reply = done.result.ok().filter(|_| done.hook_error.is_none()).unwrap_or_default();
     let error = done.hook_error.map(|why| *why);
     if let Some(error) = &error {
-        done.context.envelope().tool.runtime.meter.refused(error.kind);
+        done.context.envelope().tool.runtime.meter.record_refusal(error.kind);
     }
     Outcome { cached: true, ..ticket.outcome(Effect::None, reply.output, reply.content, error) }
 }
@@ -75,11 +80,11 @@ async fn search(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Resul
 /// What tells one answer from another: for a tool that remembers, also what it remembers.
 async fn fingerprint(services: &Services, envelope: &CallEnvelope) -> Result<Fingerprint, CallError> {
     let CallEnvelope { call, tool, .. } = envelope;
-    let known = result_cache::Known { name: &tool.definition.name, definition: &tool.fingerprint };
+    let known = result_cache::ToolIdentity { name: &tool.definition.name, definition: &tool.fingerprint };
     let Some(thread) = call.thread.as_ref().filter(|_| tool.stateful) else {
         return Ok(Fingerprint::of(&call.tenant, known, &call.arguments));
     };
-    let seen = services.state.versions_seen(&call.tenant, thread, &tool.state.names).await?;
+    let seen = services.state.row_versions(&call.tenant, thread, &tool.state.names).await?;
     let states: Vec<_> = seen.iter().map(|(name, seen)| (name.as_str(), *seen)).collect();
     Ok(Fingerprint::in_thread(&call.tenant, known, &call.arguments, thread, &states))
 }
@@ -101,6 +106,6 @@ pub(super) fn store_result(engine: &Engine, done: &Done) {
     if replaced || points || !output::is_within_limits(reply, &envelope.tool.limits) {
         return;
     }
-    let answer = Answer { output: reply.output.clone(), content: reply.content.clone() };
+    let answer = CachedResult { output: reply.output.clone(), content: reply.content.clone() };
     scheduler.result_cache.put(fingerprint.clone(), Arc::new(answer), time, services.clock.instant());
 }

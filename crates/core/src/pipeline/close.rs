@@ -20,7 +20,7 @@ use crate::{
     execution::{CallContext, CallEnvelope, EvidenceDemand, Reply},
     journal::OpenCall,
     state::Drafts,
-    statuses::Whose,
+    statuses::StatusKey,
 };
 use commit_plan::{CommitError, CommitPlan};
 use toolhub_types::{
@@ -63,9 +63,11 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
         // A failure may tell as much as a result. That the caller cancelled tells nothing.
         (Err(failed), Some(mut why)) if failed.kind != ErrorKind::Cancelled => {
             why.counts = to_call_error(envelope, failed).counts;
-            (Reply::default(), Some(*why), context.checkouts().unchanged())
+            (Reply::default(), Some(*why), context.checkouts().take_unchanged_drafts())
         }
-        (Err(failed), _) => (Reply::default(), Some(to_call_error(envelope, failed)), context.checkouts().unchanged()),
+        (Err(failed), _) => {
+            (Reply::default(), Some(to_call_error(envelope, failed)), context.checkouts().take_unchanged_drafts())
+        }
     };
     let outcome = ticket.outcome(effect, reply.output, reply.content, error);
     let proves = outcome.is_success() && envelope.evidence_demand != EvidenceDemand::None;
@@ -82,11 +84,11 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
 /// Counts a call that has ended, and remembers that the tool did well for those who ask about its status.
 fn count_end(engine: &Engine, envelope: &CallEnvelope, outcome: &Outcome) {
     let desk = &envelope.tool.runtime;
-    desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
+    desk.meter.record_end(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
     if outcome.is_success() {
         desk.last_success.note(outcome.ended_at);
         if let Some(thread) = &envelope.call.thread {
-            let whose = Whose::thread(&envelope.tool.definition.name, &envelope.call.tenant, thread);
+            let whose = StatusKey::thread(&envelope.tool.definition.name, &envelope.call.tenant, thread);
             engine.statuses.successes.note(whose, outcome.ended_at);
         }
     }
@@ -117,7 +119,7 @@ async fn commit_end(
         Err(CommitError::Failed(error)) => book.close_without_state(outcome, error, &mut drafts, ticket).await,
         Err(CommitError::Rerun) => {
             // Others may write meanwhile; who comes first is whose turn it is.
-            drafts.release();
+            drafts.release_locks();
             let slot = admission::reacquire_slot(services, envelope, context.deadline()).await;
             // A tool that never waits would never find out that its time is up.
             let in_time = !envelope.call.is_cancelled() && services.clock.instant() < context.deadline();
@@ -132,7 +134,7 @@ async fn commit_end(
         }
     };
     for draft in &drafts.list {
-        services.state.settled(&envelope.call.tenant, &draft.context, &envelope.tool.state).await;
+        services.state.clean_up_after_call(&envelope.call.tenant, &draft.context, &envelope.tool.state).await;
     }
     count_end(engine, envelope, &outcome);
     if let (false, Some(plain)) = (recorded, &engine.batched_records) {
@@ -147,8 +149,8 @@ fn collect_drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
         return (Drafts::default(), None);
     }
     let mut unsaved = None;
-    let mut drafts = context.checkouts().cleared(|parked| {
-        let written = catch_unwind(AssertUnwindSafe(|| parked.changed()))
+    let mut drafts = context.checkouts().take_drafts(|parked| {
+        let written = catch_unwind(AssertUnwindSafe(|| parked.encode_changes()))
             .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
         written.unwrap_or_else(|error| {
             unsaved.get_or_insert(error);
@@ -156,7 +158,7 @@ fn collect_drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
         })
     });
     let state = &context.services().state;
-    let too_large = || drafts.list.iter().find_map(|draft| state.fits(draft).err());
+    let too_large = || drafts.list.iter().find_map(|draft| state.check_size(draft).err());
     let unsaved = unsaved.or_else(|| too_large().map(|error| ToolError::hidden(error.kind(), error.to_string())));
     if unsaved.is_some() {
         // All of them or none. The history is told of the call all the same.

@@ -67,7 +67,7 @@ pub(super) async fn evidence_update(engine: &Engine, envelope: &CallEnvelope) ->
     }
     let mut after = before.clone();
     after.add(name, now);
-    let write = engine.journal.prove(&after, seen)?;
+    let write = engine.journal.put_evidence(&after, seen)?;
     Ok(EvidenceUpdate { write: Some(write), before, after })
 }
 
@@ -75,8 +75,8 @@ pub(super) async fn evidence_update(engine: &Engine, envelope: &CallEnvelope) ->
 pub(super) fn emit_newly_available(engine: &Engine, envelope: &CallEnvelope, proof: &EvidenceUpdate) {
     let Engine { services, registry, statuses, .. } = engine;
     let (Some(_), Some(thread)) = (&proof.write, &envelope.call.thread) else { return };
-    services.stirred.notify_one();
-    if !services.events.heard() {
+    services.availability_changed.notify_one();
+    if !services.events.has_subscribers() {
         return;
     }
     let (tenant, now) = (&envelope.call.tenant, services.clock.now());
@@ -87,7 +87,7 @@ pub(super) fn emit_newly_available(engine: &Engine, envelope: &CallEnvelope, pro
         if waits(&proof.before) && !waits(&proof.after) && usable() {
             let reason = Reason::DependenciesMet.text(Language::English);
             let news = News::AvailabilityChanged { tool_name: name.clone(), available: true, reason };
-            services.events.tell_tenant(now, tenant, Some(thread), news);
+            services.events.emit_for_tenant(now, tenant, Some(thread), news);
         }
     }
 }

@@ -18,10 +18,10 @@ pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'
         return Err(ToolError::hidden(ErrorKind::Internal, "a call that was handed out cannot be found"));
     };
     if let Some(member) = envelope.step_call() {
-        member.hands_out(call.id);
+        member.mark_external(call.id);
     }
     let _with_somebody = InFlight::begin(&envelope.tool.runtime.meter);
-    let reported = tokio::time::timeout_at(context.deadline(), tracker.reported());
+    let reported = tokio::time::timeout_at(context.deadline(), tracker.wait_report());
     let in_time = match &call.cancel {
         None => reported.await.map_err(|_| ErrorKind::Timeout),
         Some(cancel) => match cancel.run_until_cancelled(reported).await {
@@ -32,7 +32,7 @@ pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'
     let end = match in_time {
         Ok(result) => Ok(result),
         // From here on a report is late.
-        Err(why) => tracker.last_report().ok_or(why),
+        Err(why) => tracker.take_report().ok_or(why),
     };
     match end {
         Ok(result) => result.map(Reply::from),

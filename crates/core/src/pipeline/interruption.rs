@@ -12,7 +12,7 @@ use super::report;
 use crate::{
     engine::Engine,
     journal::OpenCall,
-    state::{Draft, Happened, Parked, Told},
+    state::{Draft, ExecutionHistory, HistoryEvent, PendingState},
 };
 use toolhub_storage::backend::{Backend, Batch, Partition, Row, StoreError, Table, Write};
 use toolhub_types::{
@@ -36,7 +36,8 @@ pub(crate) async fn close_open_call(
     let record = &open.record;
     let commit = async |outcome: Outcome, with_it: Vec<Write>| {
         let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
-        batch.writes = journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.seen), now)?;
+        batch.writes =
+            journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.row_version), now)?;
         batch.writes.extend(with_it);
         journal.store.commit(batch, now).await
     };
@@ -54,7 +55,7 @@ pub(crate) async fn close_open_call(
         Err(error) => return Err(error),
     }
     for batch in elsewhere {
-        if let Err(error) = services.state.homes().commit(batch, now).await {
+        if let Err(error) = services.state.store_router().commit(batch, now).await {
             tracing::warn!(%error, call = %record.id, "the history of a state is not told of a call that was interrupted");
         }
     }
@@ -70,7 +71,7 @@ pub(crate) fn emit_interrupted(engine: &Engine, tenant: &Tenant, open: &OpenCall
 pub(crate) fn interrupted_outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
     let record = &open.record;
     let opening = record.opening.as_deref();
-    let harmless = open.waits() || opening.is_some_and(|opening| opening.read_only);
+    let harmless = open.is_waiting() || opening.is_some_and(|opening| opening.read_only);
     let error = CallError::new(ErrorKind::Interrupted).operator(why);
     Outcome {
         id: record.id,
@@ -82,7 +83,7 @@ pub(crate) fn interrupted_outcome(open: &OpenCall, why: &str, now: Timestamp) ->
         output: Value::Null,
         content: Vec::new(),
         error: Some(error),
-        attempts: open.starts(),
+        attempts: open.start_count(),
         replayed: false,
         cached: false,
         durability: Acknowledged::Durable,
@@ -109,19 +110,19 @@ async fn history_writes(
     let (mut with_it, mut after_it) = (Vec::new(), Vec::new());
     let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return (with_it, after_it) };
     let mut parameters = record.arguments.clone();
-    engine.services.redactor.hide(&mut parameters);
-    let parameters = Happened::parameters(&parameters);
-    let told = Told { began: record.opened_at, parameters, end: Happened::error(error) };
+    engine.services.redactor.redact(&mut parameters);
+    let parameters = HistoryEvent::redact_parameters(&parameters);
+    let told = ExecutionHistory { started_at: record.opened_at, parameters, end_event: HistoryEvent::error(error) };
     let here = Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id);
     for name in &tool.state.names {
         let Some(context) = state.context_for(name, record.thread.as_ref()) else { continue };
-        let Ok(found) = state.take_out(tenant, &context).await else { continue };
-        let draft = Draft { context, found, text: None, parked: Arc::new(UnchangedState) };
-        let all = state.writes_of(tenant, &draft, &tool.state, Some(&told), outcome.ended_at).await;
+        let Ok(found) = state.check_out(tenant, &context).await else { continue };
+        let draft = Draft { context, loaded: found, text: None, pending: Arc::new(UnchangedState) };
+        let all = state.draft_writes(tenant, &draft, &tool.state, Some(&told), outcome.ended_at).await;
         // Only what cannot be in anybody's way.
         let writes = all.unwrap_or_default().into_iter().filter(|write| write.table == Table::History);
         let partition = draft.context.partition(tenant);
-        if partition == here && state.homes().is_with_calls(name.as_str()) {
+        if partition == here && state.store_router().is_in_hub_store(name.as_str()) {
             with_it.extend(writes);
         } else {
             after_it.push(Batch { writes: writes.collect(), ..Batch::on(partition) });
@@ -134,8 +135,8 @@ async fn history_writes(
 /// A state that a dead process may have changed in its memory, and nobody will ever know how.
 struct UnchangedState;
 
-impl Parked for UnchangedState {
-    fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
+impl PendingState for UnchangedState {
+    fn encode_changes(&self) -> Result<Option<Vec<u8>>, ToolError> {
         Ok(None)
     }
 
@@ -143,11 +144,11 @@ impl Parked for UnchangedState {
         0
     }
 
-    fn again(&self, _: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
+    fn reapply(&self, _: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
         Ok(None)
     }
 
-    fn merged(&self, _: Option<&Row>, _: &[u8], _: &Row) -> Result<Vec<u8>, String> {
+    fn merge(&self, _: Option<&Row>, _: &[u8], _: &Row) -> Result<Vec<u8>, String> {
         Err("nothing was changed".into())
     }
 }

@@ -13,8 +13,8 @@ use super::{Found, Submission, attempts, interruption, replay, report, resolve, 
 use crate::{
     call::CallReceipt,
     engine::Engine,
-    held,
     journal::{CallTracker, OpenCall},
+    reentrancy,
 };
 use toolhub_types::{
     effect::Effect,
@@ -30,13 +30,13 @@ pub(super) fn resolve_call(engine: &Engine, submission: Submission) -> Result<Fo
         let error = CallError::new(ErrorKind::ShuttingDown);
         return Err(resolve::RefusedCall { call: submission.call, error });
     }
-    if call.caller_minted_id && engine.live_calls.has(call.id) {
+    if call.caller_minted_id && engine.live_calls.contains(call.id) {
         let error = replay::duplicate_call_error(call.id, false);
         return Err(resolve::RefusedCall { call: submission.call, error });
     }
     resolve::find(&engine.registry, submission).inspect_err(|resolve::RefusedCall { call, .. }| {
         if let Some(thread) = &call.thread {
-            engine.services.known.note(&call.tenant, thread, call.arrived_at);
+            engine.services.thread_activity.record_call(&call.tenant, thread, call.arrived_at);
         }
     })
 }
@@ -118,7 +118,7 @@ impl PendingOutcome {
     pub(crate) async fn accepted(&mut self) -> CallReceipt {
         let Some(tracker) = self.tracker.clone() else { return CallReceipt::Ended(self.outcome().await) };
         // An end that is there already is told; the order decides.
-        match select(pin!(self.outcome()), pin!(tracker.accepted())).await {
+        match select(pin!(self.outcome()), pin!(tracker.wait_accepted())).await {
             Either::Left((outcome, _)) => CallReceipt::Ended(outcome),
             Either::Right((approval, _)) => {
                 let (call, thread) = (tracker.head.id, tracker.head.thread.clone());
@@ -137,19 +137,19 @@ fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, Cancel
     let otherwise = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost_outcome()));
     let call = &mut found.0.call;
     let (id, cancel) = (call.id, call.cancel.get_or_insert_default().clone());
-    let tracker = CallTracker::of(call, cancel.clone());
+    let tracker = CallTracker::new(call, cancel.clone());
     found.0.tracker = Some(tracker.clone());
-    let running = engine.live_calls.enter(&tracker);
+    let running = engine.live_calls.register(&tracker);
     let progress = found.0.call.progress.clone();
     let (tasks, runtime) = (engine.call_tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
     // A call that nobody waits for holds up nobody, so it need not know where it was made.
-    let hold = held::current().filter(|_| !found.0.call.wait.is_detached());
+    let hold = reentrancy::current().filter(|_| !found.0.call.wait.is_detached());
     let task = async move {
         let outcome = run_stages(&engine, found, false).await;
         drop(running);
         if outcome.error.is_some() {
-            engine.journal.gone(id);
+            engine.journal.mark_stopped(id);
         }
         if let Some(progress) = progress {
             progress.close();
@@ -159,7 +159,7 @@ fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, Cancel
     };
     match hold {
         None => tasks.spawn_on(task, &runtime),
-        Some(hold) => tasks.spawn_on(hold.around(task), &runtime),
+        Some(hold) => tasks.spawn_on(hold.scope(task), &runtime),
     };
     (PendingOutcome { receiver: told, fallback: otherwise, tracker: Some(tracker) }, cancel)
 }
@@ -197,7 +197,7 @@ async fn run_stages(engine: &Engine, found: Found, in_place: bool) -> Outcome {
             let outcome =
                 ticket.refused_outcome(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic)));
             if !in_place {
-                engine.journal.not_written(&outcome);
+                engine.journal.note_unwritten(&outcome);
             }
             outcome
         }
@@ -219,11 +219,12 @@ pub(super) enum PreopenedRecord {
 pub(super) fn preopened_record(tracker: Option<&CallTracker>, refusal: &CallError) -> PreopenedRecord {
     let Some(tracker) = tracker else { return PreopenedRecord::Absent };
     // Cancelled because the hub goes down, it has done nothing yet: it can go on later.
-    let cut_off = refusal.kind == ErrorKind::Cancelled && tracker.is_cut_off() && tracker.leave();
-    if cut_off || tracker.is_left() {
+    let cut_off =
+        refusal.kind == ErrorKind::Cancelled && tracker.is_cancelled_by_shutdown() && tracker.leave_for_recovery();
+    if cut_off || tracker.is_left_for_recovery() {
         return PreopenedRecord::Retained;
     }
-    tracker.take_ahead().map_or(PreopenedRecord::Absent, PreopenedRecord::MustClose)
+    tracker.take_preopened().map_or(PreopenedRecord::Absent, PreopenedRecord::MustClose)
 }
 
 /// What is told to somebody who still waits for a call that goes on at the next start: it has not run, and it will.
@@ -240,7 +241,7 @@ async fn close_refused(engine: &Engine, open: &OpenCall, outcome: &Outcome, trac
     let Some(tracker) = tracker else { return };
     if let Err(error) = interruption::close_open_call(engine, &tracker.head.tenant, open, outcome).await {
         tracing::warn!(%error, call = %outcome.id, "a call that was refused could not be closed; that is tried again");
-        engine.journal.not_written(outcome);
+        engine.journal.note_unwritten(outcome);
     }
 }
 

@@ -51,16 +51,21 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
     }
     if let Some(tracker) = &envelope.tracker {
         // What was written ahead of it is this record now.
-        tracker.take_ahead();
-        tracker.at(Status::Executing);
+        tracker.take_preopened();
+        tracker.set_status(Status::Executing);
         if envelope.call.external.is_some() {
-            tracker.hands_out(&envelope.call.arguments, services.clock.now() + time_limit(&envelope));
+            tracker.start_external_work(&envelope.call.arguments, services.clock.now() + time_limit(&envelope));
         }
     }
-    if services.events.heard() {
+    if services.events.has_subscribers() {
         let (call_id, run_id, tool_name) = (envelope.call.id, envelope.call.run, envelope.call.tool.clone());
         let news = News::ExecutionStarted { call_id, run_id, tool_name };
-        services.events.tell_tenant(services.clock.now(), &envelope.call.tenant, envelope.call.thread.as_ref(), news);
+        services.events.emit_for_tenant(
+            services.clock.now(),
+            &envelope.call.tenant,
+            envelope.call.thread.as_ref(),
+            news,
+        );
     }
     Opened { envelope, slot, rate_permit: token, probe_guard: standing, record: record.map(Box::new) }
 }
@@ -98,7 +103,7 @@ async fn preopen(engine: &Engine, mut envelope: CallEnvelope, now: OpenStage) ->
         }
     };
     if let Some(tracker) = &envelope.tracker {
-        tracker.written(&open);
+        tracker.set_journaled(&open);
     }
     envelope.extras_mut().open_record = Some(Box::new(open));
     Ok(envelope)
@@ -142,13 +147,13 @@ async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStag
     let partition = Partition::of_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
     if envelope.call.caller_minted_id {
-        batch.writes.push(journal.never_ended(envelope.call.id));
+        batch.writes.push(journal.expect_never_ended(envelope.call.id));
     }
     let batch = if runs { with_approval_consumed(engine, envelope, batch).await? } else { batch };
-    let mut open = OpenCall { record, seen: Seen { version: 1, stamp: batch.stamp } };
+    let mut open = OpenCall { record, row_version: Seen { version: 1, stamp: batch.stamp } };
     commit(engine, envelope, batch, &mut open).await?;
     if let Err(refused) = claim_key(journal, services, envelope).await {
-        let unopen = Batch::on(partition).with(journal.unopen(open.record.id, open.seen));
+        let unopen = Batch::on(partition).with(journal.remove_open(open.record.id, open.row_version));
         if journal.store.commit(unopen, now).await.is_err() {
             mark_never_ran(engine, &open);
         }
@@ -164,7 +169,7 @@ async fn with_approval_consumed(
     mut batch: Batch,
 ) -> Result<Batch, CallError> {
     let Some(permit) = envelope.approval() else { return Ok(batch) };
-    let used = engine.approvals.used(permit, envelope.call.id)?;
+    let used = engine.approvals.mark_used(permit, envelope.call.id)?;
     if permit.partition == batch.partition {
         batch.writes.push(used);
     } else {
@@ -180,7 +185,7 @@ async fn with_approval_consumed(
 /// Commits the batch whose first write is the call's record, and notes as what it was written: a store that was restored does not
 /// count from one.
 async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &mut OpenCall) -> Result<(), CallError> {
-    open.seen.stamp = batch.stamp;
+    open.row_version.stamp = batch.stamp;
     let committed = engine.journal.store.commit(batch, engine.services.clock.now()).await;
     let versions = committed.map_err(|error| {
         if matches!(error, StoreError::Unknown(_)) {
@@ -188,7 +193,7 @@ async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &m
         }
         open_error(envelope, error)
     })?;
-    open.seen.version = versions.first().copied().unwrap_or_default();
+    open.row_version.version = versions.first().copied().unwrap_or_default();
     Ok(())
 }
 
@@ -196,7 +201,7 @@ async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &m
 fn mark_never_ran(engine: &Engine, open: &OpenCall) {
     let why = "the call was refused, because the store did not answer when it was opened";
     let outcome = interruption::interrupted_outcome(open, why, engine.services.clock.now());
-    engine.journal.not_written(&Outcome { effect: Effect::None, attempts: 0, ..outcome });
+    engine.journal.note_unwritten(&Outcome { effect: Effect::None, attempts: 0, ..outcome });
 }
 
 /// Takes over a call that was written down before, by this process or by one that died, and counts that it is started. It has
@@ -223,18 +228,18 @@ pub(super) async fn holds_idempotency_key(
     let (call, tool) = (&envelope.call, &envelope.tool.definition.name);
     let Some(key) = &call.idempotency_key else { return Ok(true) };
     let now = services.clock.now();
-    if let Some((claim, _)) = journal.claimed(&call.tenant, tool, key, now).await? {
+    if let Some((claim, _)) = journal.find_claim(&call.tenant, tool, key, now).await? {
         return Ok(claim.call == call.id);
     }
     let written = left.record.opening.as_ref().and_then(|opening| opening.digest.clone());
     let digest = written.unwrap_or_else(|| digest::of_json(&call.arguments));
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest, at: now };
-    let batch = Batch::on(journal::claims(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
+    let batch = Batch::on(journal::claim_partition(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
     match journal.store.commit(batch, now).await {
         Ok(_) => Ok(true),
         // Somebody was faster: another call with the key, or another node that goes on with this one.
         Err(StoreError::Conflict { .. }) => {
-            let found = journal.claimed(&call.tenant, tool, key, now).await?;
+            let found = journal.find_claim(&call.tenant, tool, key, now).await?;
             Ok(found.is_some_and(|(claim, _)| claim.call == call.id))
         }
         Err(error) => Err(error.into()),
@@ -298,7 +303,7 @@ async fn claim_key(journal: &Journal, services: &Services, envelope: &CallEnvelo
     let Some(key) = &call.idempotency_key else { return Ok(()) };
     let now = services.clock.now();
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest: digest.clone(), at: now };
-    let batch = Batch::on(journal::claims(&call.tenant, &tool.definition.name, key));
+    let batch = Batch::on(journal::claim_partition(&call.tenant, &tool.definition.name, key));
     match journal.store.commit(batch.with(journal.claim(&claim, *stale_claim)?), now).await {
         Ok(_) => Ok(()),
         Err(StoreError::Conflict { .. }) => Err(CallError::new(ErrorKind::IdempotencyInProgress)),

@@ -50,7 +50,7 @@ async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Repl
     // Without pieces of its own, the text a model is shown is the output: one artifact holds both.
     let same = reply.content.is_empty() && long.output.is_some();
     let keep = async |kind: &str, text: String| {
-        artifact::keep(&*services.store, &envelope.call.tenant, kind, text.into_bytes(), services.clock.now()).await
+        artifact::save(&*services.store, &envelope.call.tenant, kind, text.into_bytes(), services.clock.now()).await
     };
     if let Some(text) = long.text {
         let limit = envelope.tool.limits.text;

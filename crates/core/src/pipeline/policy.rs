@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 
 use super::{Allowed, Found, Placed, Valid, open, validate};
 use crate::{
-    approvals::{self, Approval, Approvals, Permit},
+    approvals::{self, Approval, Approvals, StoredApproval},
     engine::Engine,
     execution::CallEnvelope,
 };
@@ -38,7 +38,7 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
         let arguments = digest::canonical(&envelope.call.arguments);
         let now = engine.services.clock.instant();
         let (guard, name) = (&engine.scheduler.runaway_guard, &envelope.tool.definition.name);
-        guard.call(run, name, &arguments, now).map_err(|found| {
+        guard.count_call(run, name, &arguments, now).map_err(|found| {
             CallError::new(ErrorKind::Forbidden).operator(found.to_string()).model(found.model_text(name))
         })?;
     }
@@ -50,7 +50,7 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
         Verdict::Allow => Ok(Allowed(envelope)),
         Verdict::Deny(reason) => Err(forbidden(&envelope, &reason)),
         // A person was asked before it was started.
-        Verdict::Ask(_) if envelope.open_record().is_some_and(|left| !left.waits()) => Ok(Allowed(envelope)),
+        Verdict::Ask(_) if envelope.open_record().is_some_and(|left| !left.is_waiting()) => Ok(Allowed(envelope)),
         Verdict::Ask(asks) => Box::pin(ask_for_approval(engine, envelope, asks)).await,
     }
 }
@@ -78,16 +78,16 @@ pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, C
 async fn ask_for_approval(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
     let (tenant, thread) = (envelope.call.tenant.clone(), envelope.call.thread.clone());
-    if approvals.granted(envelope.tool.version(), &tenant, thread.as_ref(), &asks.rule).await? {
+    if approvals.is_granted(envelope.tool.version(), &tenant, thread.as_ref(), &asks.rule).await? {
         withdraw_approval(engine, &envelope).await;
         return Ok(Allowed(envelope));
     }
     let partition = approvals::partition(&tenant, thread.as_ref(), &envelope.tool.definition.name);
     let binding = approvals::binding(&envelope.call, envelope.tool.version());
-    let found = approvals.about(&partition, &binding).await?;
+    let found = approvals.find_by_binding(&partition, &binding).await?;
     let now = engine.services.clock.now();
     let alike = found.len();
-    let mut found: Vec<Option<Permit>> = found.into_iter().map(Some).collect();
+    let mut found: Vec<Option<StoredApproval>> = found.into_iter().map(Some).collect();
     let earlier: Vec<EarlierApproval> =
         found.iter().flatten().map(|permit| earlier_approval(engine, &envelope, &permit.approval, now)).collect();
     let mut joined = None;
@@ -106,7 +106,7 @@ async fn ask_for_approval(engine: &Engine, mut envelope: CallEnvelope, asks: Ask
             joined = joins.into_iter().find_map(|join| match join {
                 Join::Same(at) => Some((found[at].take()?, None)),
                 Join::Adopt(at) => {
-                    let place = approvals.adopt(found[at].as_ref()?.approval.id)?;
+                    let place = approvals.try_register_waiter(found[at].as_ref()?.approval.id)?;
                     Some((found[at].take()?, Some(place)))
                 }
             });
@@ -122,7 +122,7 @@ async fn ask_for_approval(engine: &Engine, mut envelope: CallEnvelope, asks: Ask
     }
     // One that goes on after a restart was let in before.
     let new = joined.is_none() && envelope.pending_approval().is_none();
-    if new && envelope.call.wait.waits_for_approval() && approvals.waiting() >= engine.scheduler.max_queued() {
+    if new && envelope.call.wait.waits_for_approval() && approvals.waiter_count() >= engine.scheduler.max_queued() {
         let mut error = CallError::new(ErrorKind::Overloaded).operator("as many calls wait for a person as may");
         error.retry_after = Some(RETRY_AFTER);
         return Err(error);
@@ -139,7 +139,8 @@ async fn ask_for_approval(engine: &Engine, mut envelope: CallEnvelope, asks: Ask
             None => {
                 let question = new_approval(engine, &envelope, &asks, &binding);
                 // Before anybody can see the question: it is not for an identical call to take.
-                let place = approvals.adopt(question.id).filter(|_| envelope.call.wait.waits_for_approval());
+                let place =
+                    approvals.try_register_waiter(question.id).filter(|_| envelope.call.wait.waits_for_approval());
                 // Before the question too: whoever answers it finds the call.
                 if outlives {
                     envelope = open::preopen_for_approval(engine, envelope, question.id).await?;
@@ -164,7 +165,7 @@ fn earlier_approval(engine: &Engine, envelope: &CallEnvelope, approval: &Approva
     let same_key = approval.key == call.idempotency_key;
     let standing = if approval.is_usable(now) {
         EarlierState::Usable
-    } else if approval.is_unheard_no(now) {
+    } else if approval.is_undelivered_denial(now) {
         EarlierState::Denied
     } else if approval.state_at(now) == ApprovalState::Pending {
         EarlierState::Pending
@@ -175,7 +176,7 @@ fn earlier_approval(engine: &Engine, envelope: &CallEnvelope, approval: &Approva
         state: standing,
         is_same_call: approval.call_id == call.id || (same_key && call.idempotency_key.is_some()),
         same_key,
-        is_claimed: engine.live_calls.has(approval.call_id),
+        is_claimed: engine.live_calls.contains(approval.call_id),
         is_foreign: envelope.pending_approval().is_some_and(|own| own != approval.id),
     }
 }
@@ -204,23 +205,27 @@ fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: 
 }
 
 /// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
-async fn wait_for_answer(engine: &Engine, envelope: &CallEnvelope, asked: Permit) -> Result<Permit, CallError> {
+async fn wait_for_answer(
+    engine: &Engine,
+    envelope: &CallEnvelope,
+    asked: StoredApproval,
+) -> Result<StoredApproval, CallError> {
     let approvals = &engine.approvals;
     let question = asked.clone();
     envelope.set_waiting(Status::AwaitingApproval, Some(question.approval.id));
     if let Some(member) = envelope.step_call() {
-        member.asks(envelope.call.id, question.approval.id);
+        member.mark_awaiting_approval(envelope.call.id, question.approval.id);
     }
     let answered = async {
         match &envelope.call.cancel {
-            None => Some(approvals.answered(asked).await),
-            Some(cancel) => cancel.run_until_cancelled(approvals.answered(asked)).await,
+            None => Some(approvals.wait_answered(asked).await),
+            Some(cancel) => cancel.run_until_cancelled(approvals.wait_answered(asked)).await,
         }
     };
     // A call that goes on after a restart need not hold the hub up that goes down.
     let left = async {
         engine.shutdown.requested().await;
-        if !envelope.tracker.as_ref().is_some_and(|tracker| tracker.leave()) {
+        if !envelope.tracker.as_ref().is_some_and(|tracker| tracker.leave_for_recovery()) {
             std::future::pending::<()>().await;
         }
     };
@@ -234,7 +239,7 @@ async fn wait_for_answer(engine: &Engine, envelope: &CallEnvelope, asked: Permit
             Ok(answered?)
         }
         // Cut off with the hub: the question stays, for the same call made again.
-        None if envelope.tracker.as_ref().is_some_and(|tracker| tracker.is_cut_off()) => {
+        None if envelope.tracker.as_ref().is_some_and(|tracker| tracker.is_cancelled_by_shutdown()) => {
             Err(interrupted_by_shutdown(&question.approval))
         }
         None => {
@@ -291,7 +296,11 @@ async fn withdraw_approval(engine: &Engine, envelope: &CallEnvelope) {
 }
 
 /// Does what the person said.
-async fn apply_answer(approvals: &Approvals, envelope: CallEnvelope, answered: Permit) -> Result<Allowed, CallError> {
+async fn apply_answer(
+    approvals: &Approvals,
+    envelope: CallEnvelope,
+    answered: StoredApproval,
+) -> Result<Allowed, CallError> {
     match answered.approval.state {
         ApprovalState::Approved => {
             if wait_for_step_turn(&envelope).await.is_none() {
@@ -314,21 +323,21 @@ async fn wait_for_step_turn(envelope: &CallEnvelope) -> Option<()> {
     match (envelope.step_call(), &envelope.call.cancel) {
         (None, _) => Some(()),
         (Some(member), None) => {
-            member.goes_on().await;
+            member.resume_after_approval().await;
             Some(())
         }
-        (Some(member), Some(cancel)) => cancel.run_until_cancelled(member.goes_on()).await,
+        (Some(member), Some(cancel)) => cancel.run_until_cancelled(member.resume_after_approval()).await,
     }
 }
 
 /// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
-fn allow_with_approval(mut envelope: CallEnvelope, permit: Permit) -> Result<Allowed, CallError> {
+fn allow_with_approval(mut envelope: CallEnvelope, permit: StoredApproval) -> Result<Allowed, CallError> {
     if let Some(mut arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
         let mut told = arguments.clone();
         let redactor = &envelope.tool.services.redactor;
-        redactor.hide(&mut told);
+        redactor.redact(&mut told);
         // Whether all of it can be put back was looked at when the answer was taken.
-        redactor.put_back(&mut arguments, &envelope.call.arguments);
+        redactor.restore(&mut arguments, &envelope.call.arguments);
         envelope.extras_mut().notes.push(format!("A person changed the arguments of this call to {told}."));
         envelope.call.arguments = arguments;
         let Valid(edited) = validate::check_schema(Found(envelope)).map_err(|refused| refused.0)?;
@@ -341,9 +350,9 @@ fn allow_with_approval(mut envelope: CallEnvelope, permit: Permit) -> Result<All
     Ok(Allowed(envelope))
 }
 
-async fn denied_error(approvals: &Approvals, envelope: &CallEnvelope, permit: &Permit) -> CallError {
+async fn denied_error(approvals: &Approvals, envelope: &CallEnvelope, permit: &StoredApproval) -> CallError {
     // Heard once: the next identical call asks anew. If this is not written, it is told no once more.
-    let _ = approvals.heard(permit, envelope.call.id).await;
+    let _ = approvals.mark_denial_delivered(permit, envelope.call.id).await;
     let error = CallError::new(ErrorKind::ApprovalDenied).detail(Detail::Approval(permit.approval.id));
     let answer = permit.approval.answer.as_ref();
     match answer.and_then(|answer| answer.message.as_ref()) {

@@ -65,10 +65,10 @@ async fn prepare_tool(context: &CallContext) -> Result<(), ToolError> {
 async fn report_failure(engine: &Engine, context: CallContext, failed: ToolError) -> CallError {
     let error = close::to_call_error(context.envelope(), failed.clone());
     let services = &engine.services;
-    if services.events.heard() {
+    if services.events.has_subscribers() {
         let (tool_name, message) = (context.tool().clone(), error.operator.clone());
         let news = News::ToolFailed { tool_name, error: error.kind, counts: error.counts, message };
-        services.events.tell_tenant(services.clock.now(), context.tenant(), context.thread(), news);
+        services.events.emit_for_tenant(services.clock.now(), context.tenant(), context.thread(), news);
     }
     let result = Err::<Reply, _>(failed);
     let mut done = Done { context, probe_guard: None, record: None, result, effect: Effect::None, hook_error: None };

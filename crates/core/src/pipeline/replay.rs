@@ -32,7 +32,7 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
     let Found(mut envelope) = found;
     if envelope.call.caller_minted_id {
         let (call, now) = (&envelope.call, services.clock.now());
-        if let Some(record) = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await? {
+        if let Some(record) = journal.find_record(&call.tenant, call.thread.as_ref(), call.id, now).await? {
             return Err(duplicate_call_error(call.id, record.outcome.is_some()));
         }
     }
@@ -44,13 +44,13 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
     let CallEnvelope { call, tool, .. } = &envelope;
     let Some(key) = &call.idempotency_key else { return Ok(ReplayLookup::Miss(Found(envelope))) };
     let now = services.clock.now();
-    let Some((claim, seen)) = journal.claimed(&call.tenant, &tool.definition.name, key, now).await? else {
+    let Some((claim, seen)) = journal.find_claim(&call.tenant, &tool.definition.name, key, now).await? else {
         return Ok(ReplayLookup::Miss(Found(envelope)));
     };
     if claim.digest != digest {
         return Err(CallError::new(ErrorKind::IdempotencyKeyReused));
     }
-    let record = journal.record(&call.tenant, claim.thread.as_ref(), claim.call, now).await?;
+    let record = journal.find_record(&call.tenant, claim.thread.as_ref(), claim.call, now).await?;
     let outcome = match record.map(|record| record.outcome) {
         Some(None) => return Err(CallError::new(ErrorKind::IdempotencyInProgress)),
         Some(ended) => ended,

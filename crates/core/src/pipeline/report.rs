@@ -18,7 +18,7 @@ pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
 }
 
 pub(super) fn emit_outcome(ticket: &Ticket<'_>, outcome: &Outcome) {
-    if ticket.services().events.heard() && !ticket.is_duplicate(outcome) {
+    if ticket.services().events.has_subscribers() && !ticket.is_duplicate(outcome) {
         emit_end(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.executed_tool()), outcome);
     }
 }
@@ -56,6 +56,6 @@ pub(super) fn emit_end(
         }
     };
     for news in [Some(life), reported].into_iter().flatten() {
-        services.events.tell_tenant(outcome.ended_at, tenant, outcome.thread.as_ref(), news);
+        services.events.emit_for_tenant(outcome.ended_at, tenant, outcome.thread.as_ref(), news);
     }
 }

@@ -40,21 +40,21 @@ pub(crate) fn spawn_rerun(
     }
     let cancel = CancellationToken::new();
     let call = Box::new(restore_call(engine, tenant, &open, cancel.clone()));
-    let tracker = CallTracker::of(&call, cancel);
+    let tracker = CallTracker::new(&call, cancel);
     let mut envelope = CallEnvelope::new(call, tool, None);
     envelope.tracker = Some(tracker.clone());
-    if open.waits() {
+    if open.is_waiting() {
         envelope.set_waiting(open.record.status, open.record.approval);
     }
     // From here on it counts as running, so that nobody starts it twice.
-    let running = engine.live_calls.enter(&tracker);
+    let running = engine.live_calls.register(&tracker);
     let (tasks, runtime, engine) = (engine.call_tasks.clone(), engine.runtime.clone(), engine.clone());
     let task = async move {
-        let _place = if open.waits() { None } else { places.acquire().await.ok() };
+        let _place = if open.is_waiting() { None } else { places.acquire().await.ok() };
         let id = open.record.id;
         run_stages(&engine, envelope, open, &tracker).await;
         drop(running);
-        engine.journal.gone(id);
+        engine.journal.mark_stopped(id);
     };
     tasks.spawn_on(task, &runtime);
 }
@@ -75,8 +75,8 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenC
             return ticket.complete();
         }
     }
-    if open.waits() {
-        tracker.written(&open);
+    if open.is_waiting() {
+        tracker.set_journaled(&open);
     }
     ticket.mark_resumed(&envelope.tool, &engine.registry);
     envelope.extras_mut().open_record = Some(Box::new(open.clone()));
@@ -91,7 +91,7 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenC
             ticket.count_end(ErrorKind::Internal);
             let error = CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic));
             let outcome = ticket.refused_outcome(error);
-            engine.journal.not_written(&outcome);
+            engine.journal.note_unwritten(&outcome);
             return report::report(ticket, &outcome);
         }
     };
@@ -117,7 +117,7 @@ async fn take_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) ->
     Ok(match open::holds_idempotency_key(engine, envelope, open).await? {
         false => None,
         // It goes on waiting here, and nowhere else. One that was started is taken over when it is its turn.
-        true if open.waits() => Some(open::adopt(engine, envelope, open).await?),
+        true if open.is_waiting() => Some(open::adopt(engine, envelope, open).await?),
         true => Some(open.clone()),
     })
 }
@@ -130,7 +130,7 @@ async fn close_record(engine: &Engine, ticket: Ticket<'_>, tracker: &CallTracker
         // It stays open, and is looked at again.
         Err(error) => {
             tracing::warn!(%error, call = %outcome.id, "a call that was interrupted could not be closed");
-            engine.journal.not_written(outcome);
+            engine.journal.note_unwritten(outcome);
             ticket.complete();
         }
     }
@@ -154,7 +154,7 @@ fn restore_call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: Cancel
     Call {
         retries: opening.and_then(|opening| opening.retries),
         external: opening.and_then(|opening| opening.external),
-        wait: if open.waits() { CallerWait::Detached } else { CallerWait::DetachedNoApproval },
+        wait: if open.is_waiting() { CallerWait::Detached } else { CallerWait::DetachedNoApproval },
         cancel: Some(cancel),
         ..Call::new(head, arguments)
     }

@@ -7,7 +7,7 @@ use futures_core::future::BoxFuture;
 
 use crate::{
     execution::{CallContext, Reply},
-    held,
+    reentrancy,
     state::WritePlace,
 };
 use toolhub_types::{
@@ -26,16 +26,18 @@ pub(super) fn with_write_locks<'a>(
         let services = context.services();
         // Always in the order of their names, so that two calls never hold what the other waits for.
         let places: Vec<WritePlace> = (context.envelope().tool.state.names.iter())
-            .map(|name| services.turns.place((context.tenant().clone(), services.state.context(name, thread))))
+            .map(|name| services.write_locks.entry((context.tenant().clone(), services.state.context(name, thread))))
             .collect();
-        let things = places.iter().map(WritePlace::thing).collect();
+        let things = places.iter().map(WritePlace::lock_id).collect();
         let alone = async {
             for place in places {
-                context.checkouts().keep(context.wait_before_start(place.turn()).await?);
+                context.checkouts().hold_lock(context.wait_before_start(place.acquire()).await?);
             }
             work.await
         };
-        held::holding(things, alone).await.unwrap_or_else(|held::Nested| Err(reentrancy_error(context)))
+        reentrancy::with_locks(things, alone)
+            .await
+            .unwrap_or_else(|reentrancy::Reentrant| Err(reentrancy_error(context)))
     })
 }
 

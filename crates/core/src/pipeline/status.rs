@@ -15,7 +15,7 @@ use super::{
 use crate::{
     execution::{CallEnvelope, CallSlot},
     services::Services,
-    statuses::{Standing, Statuses, Verdict},
+    statuses::{ProbeGuard, Statuses, Verdict},
 };
 use toolhub_storage::clock;
 use toolhub_types::{
@@ -62,7 +62,7 @@ async fn acquire_probe_guard(
     services: &Services,
     envelope: &CallEnvelope,
     slot: CallSlot,
-) -> Result<(Standing, CallSlot), CallError> {
+) -> Result<(ProbeGuard, CallSlot), CallError> {
     let patience = clock::after(services.clock.instant(), PROBE_WAIT);
     let mut slot = Some(slot);
     loop {
@@ -84,7 +84,7 @@ async fn acquire_probe_guard(
             Admission::Probe { thread, shared } => {
                 let lease = time_limit(envelope).saturating_add(PROBE_LEASE_MARGIN);
                 let event = Event::ProbeTaken { id: envelope.call.id, lease };
-                if let Some(standing) = standing.probe(event, thread, shared).await? {
+                if let Some(standing) = standing.acquire_probe_permits(event, thread, shared).await? {
                     return Ok((standing, slot.unwrap_or_default()));
                 }
             }
@@ -118,12 +118,12 @@ fn admit(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Admission {
     let (name, whose) = (&envelope.tool.definition.name, (&envelope.call.tenant, envelope.call.thread.as_ref()));
     match envelope.tool.presence_override() {
         None => statuses.admit(name, whose.0, whose.1),
-        Some(absent) => statuses.admit_as(name, whose, &absent),
+        Some(absent) => statuses.admit_with_presence(name, whose, &absent),
     }
 }
 
-fn probe_guard(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Standing {
-    Standing::new(
+fn probe_guard(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> ProbeGuard {
+    ProbeGuard::new(
         statuses,
         envelope.call.id,
         &envelope.tool.definition.name,
@@ -145,25 +145,25 @@ fn withheld_error(
 }
 
 /// What there is to tell about the tool once the call is closed; nothing for most calls.
-pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(Standing, Verdict)>> {
-    let verdict = Verdict::of(&done.result, statuses);
+pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(ProbeGuard, Verdict)>> {
+    let verdict = Verdict::from_result(&done.result, statuses);
     let standing = match done.probe_guard.take() {
         Some(standing) => standing,
         // Admitted when no tool had a record; meanwhile one may.
-        None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || statuses.weighs() => {
+        None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || statuses.weighs_successes() => {
             let CallEnvelope { call, tool, .. } = done.context.envelope();
             let name = &tool.definition.name;
-            Box::new(Standing::unknown(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
+            Box::new(ProbeGuard::new_unrecorded(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
         }
         None => return None,
     };
-    (!standing.is_at_rest(&verdict)).then(|| Box::new((*standing, verdict)))
+    (!standing.is_no_op(&verdict)).then(|| Box::new((*standing, verdict)))
 }
 
 /// Tells the tool's records how the call went, on a task of its own: a caller that goes away now must not cut it short.
 pub(super) async fn report_verdict(
     runtime: &tokio::runtime::Handle,
-    verdict: Box<(Standing, Verdict)>,
+    verdict: Box<(ProbeGuard, Verdict)>,
     outcome: Box<Outcome>,
 ) -> Box<Outcome> {
     let telling = runtime.spawn(async move {

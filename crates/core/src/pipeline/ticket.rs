@@ -58,7 +58,7 @@ impl<'a> Ticket<'a> {
     pub(super) fn mark_running(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
         self.set_location(in_place, tool, registry);
         if let Some(thread) = &self.head.thread {
-            self.services.known.enter(&self.head.tenant, thread, self.head.arrived_at);
+            self.services.thread_activity.begin_call(&self.head.tenant, thread, self.head.arrived_at);
         }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Ticket<'a> {
     pub(super) fn mark_resumed(&mut self, tool: &Tool, registry: &'a Registry) {
         self.set_location(false, tool, registry);
         if let Some(thread) = &self.head.thread {
-            self.services.known.come_back(&self.head.tenant, thread, self.head.arrived_at);
+            self.services.thread_activity.begin_uncounted(&self.head.tenant, thread, self.head.arrived_at);
         }
     }
 
@@ -87,10 +87,10 @@ impl<'a> Ticket<'a> {
         }
         let Some((tool, _)) = self.registry.and_then(|registry| registry.find(&self.head.tool)) else { return };
         match self.started {
-            None => tool.runtime.meter.refused(error),
+            None => tool.runtime.meter.record_refusal(error),
             Some(begun) => {
                 let took = self.services.clock.instant().saturating_duration_since(begun);
-                tool.runtime.meter.ended(took, Some(error));
+                tool.runtime.meter.record_end(took, Some(error));
             }
         }
     }
@@ -224,7 +224,7 @@ impl Drop for Ticket<'_> {
         }
         // Only a call that runs was counted among those of its thread.
         if let (Some(_), Some(thread)) = (self.registry, &self.head.thread) {
-            self.services.known.leave(&self.head.tenant, thread);
+            self.services.thread_activity.end_call(&self.head.tenant, thread);
         }
     }
 }

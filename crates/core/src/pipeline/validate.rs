@@ -4,7 +4,7 @@ use super::{Found, Valid};
 use crate::{
     engine::Engine,
     execution::CallEnvelope,
-    guard::{Mistaker, mistake_text},
+    runaway::{MistakeScope, mistake_text},
 };
 use toolhub_schema::schema;
 use toolhub_types::{
@@ -33,12 +33,12 @@ pub(super) fn check_schema(found: Found) -> Result<Valid, Box<(CallError, CallEn
 fn note_mistake(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) -> CallError {
     let CallEnvelope { call, tool, .. } = envelope;
     let whose = match (call.run, &call.thread) {
-        (Some(run), _) => Mistaker::Run(run),
-        (None, Some(thread)) => Mistaker::Thread(call.tenant.clone(), thread.clone()),
+        (Some(run), _) => MistakeScope::Run(run),
+        (None, Some(thread)) => MistakeScope::Thread(call.tenant.clone(), thread.clone()),
         (None, None) => return error,
     };
     let (arguments, now) = (digest::canonical(&call.arguments), engine.services.clock.instant());
-    let times = engine.scheduler.runaway_guard.mistake(whose, &tool.definition.name, &arguments, now);
+    let times = engine.scheduler.runaway_guard.count_mistake(whose, &tool.definition.name, &arguments, now);
     if let Some(stop) = mistake_text(times) {
         error.model = format!("{}\n{stop}", error.model);
     }

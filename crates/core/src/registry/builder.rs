@@ -268,7 +268,7 @@ impl ToolBuilder {
             return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });
         };
         let state = match state::rules(self.state, &self.states).and_then(|rules| {
-            workshop.services.state.homes().check(&rules)?;
+            workshop.services.state.store_router().check(&rules)?;
             Ok(rules)
         }) {
             Ok(state) => state,

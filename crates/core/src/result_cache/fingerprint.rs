@@ -22,7 +22,7 @@ pub(crate) struct Fingerprint {
 
 /// A tool as it is defined.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known<'a> {
+pub(crate) struct ToolIdentity<'a> {
     pub(crate) name: &'a ToolName,
     /// The fingerprint of its definition.
     pub(crate) definition: &'a str,
@@ -30,22 +30,22 @@ pub(crate) struct Known<'a> {
 
 /// A state by its name and which writing of it was seen; `None` where the thread has none yet. The version alone would
 /// not do: a state that is deleted and written again counts from the beginning.
-pub(crate) type StateSeen<'a> = (&'a str, Option<Seen>);
+pub(crate) type StateRowVersion<'a> = (&'a str, Option<Seen>);
 
 impl Fingerprint {
     /// The fingerprint of a call whose answer depends on nothing but itself.
-    pub(crate) fn of(tenant: &Tenant, tool: Known<'_>, arguments: &Value) -> Self {
-        Self::made(tenant, tool, arguments, &[])
+    pub(crate) fn of(tenant: &Tenant, tool: ToolIdentity<'_>, arguments: &Value) -> Self {
+        Self::compute(tenant, tool, arguments, &[])
     }
 
     /// The fingerprint of a call whose answer depends on what its thread remembers, too. The order of states does not
     /// matter.
     pub(crate) fn in_thread(
         tenant: &Tenant,
-        tool: Known<'_>,
+        tool: ToolIdentity<'_>,
         arguments: &Value,
         thread: &ThreadId,
-        states: &[StateSeen<'_>],
+        states: &[StateRowVersion<'_>],
     ) -> Self {
         let mut states = states.to_vec();
         states.sort_unstable_by_key(|(name, _)| *name);
@@ -54,7 +54,7 @@ impl Fingerprint {
             let seen = seen.map(|seen| [seen.version.to_le_bytes(), seen.stamp.to_le_bytes()].concat());
             parts.extend([name.as_bytes().to_vec(), seen.unwrap_or_default()]);
         }
-        Self::made(tenant, tool, arguments, &parts)
+        Self::compute(tenant, tool, arguments, &parts)
     }
 
     /// Whose answer it is.
@@ -62,7 +62,7 @@ impl Fingerprint {
         &self.tool
     }
 
-    fn made(tenant: &Tenant, tool: Known<'_>, arguments: &Value, more: &[Vec<u8>]) -> Self {
+    fn compute(tenant: &Tenant, tool: ToolIdentity<'_>, arguments: &Value, more: &[Vec<u8>]) -> Self {
         let arguments = digest::canonical(arguments);
         let parts = [tenant.as_str().as_bytes(), tool.definition.as_bytes(), arguments.as_bytes()];
         let hash = digest::raw(parts.into_iter().chain(more.iter().map(Vec::as_slice)));

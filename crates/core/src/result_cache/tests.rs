@@ -16,11 +16,11 @@ fn name(text: &str) -> ToolName {
 }
 
 fn key(tool: &str, arguments: &Value) -> Fingerprint {
-    Fingerprint::of(&Tenant::default(), Known { name: &name(tool), definition: "" }, arguments)
+    Fingerprint::of(&Tenant::default(), ToolIdentity { name: &name(tool), definition: "" }, arguments)
 }
 
-fn answer(output: impl Into<Value>) -> Arc<Answer> {
-    Arc::new(Answer { output: output.into(), content: Vec::new() })
+fn answer(output: impl Into<Value>) -> Arc<CachedResult> {
+    Arc::new(CachedResult { output: output.into(), content: Vec::new() })
 }
 
 #[track_caller]
@@ -99,7 +99,7 @@ async fn a_tool_can_be_forgotten() {
 #[test]
 fn a_fingerprint_changes_with_everything_the_answer_depends_on() {
     let (tenant, a) = (Tenant::default(), name("a"));
-    let [plain, changed, other] = ["a", "a changed", "b"].map(|definition| Known { name: &a, definition });
+    let [plain, changed, other] = ["a", "a changed", "b"].map(|definition| ToolIdentity { name: &a, definition });
     let thread = |name: &str| ThreadId::new(name).unwrap();
     let seen = |version, stamp| Some(Seen { version, stamp });
     let arguments = json!({"x": 1, "y": 2});
@@ -131,10 +131,10 @@ fn a_fingerprint_changes_with_everything_the_answer_depends_on() {
 /// Every list tells the same story, and it stays within its bounds.
 fn check_bounds(kept: &ResultCache) -> Result<(), TestCaseError> {
     let inner = kept.lock();
-    prop_assert!(inner.entries.len() <= kept.most_entries);
-    prop_assert!(inner.bytes <= kept.most_bytes);
+    prop_assert!(inner.entries.len() <= kept.max_entries);
+    prop_assert!(inner.bytes <= kept.max_bytes);
     prop_assert_eq!(inner.bytes, inner.entries.values().map(|entry| entry.bytes).sum::<usize>());
-    prop_assert_eq!(inner.entries.len(), inner.by_end.len());
+    prop_assert_eq!(inner.entries.len(), inner.by_expiry.len());
     Ok(())
 }
 
@@ -166,7 +166,7 @@ proptest! {
         let kept = ResultCache::new(entries, bytes);
         // The machine's time only names a beginning here; the steps move it.
         let mut now = Instant::now();
-        let mut latest: HashMap<usize, (Arc<Answer>, Instant)> = HashMap::new();
+        let mut latest: HashMap<usize, (Arc<CachedResult>, Instant)> = HashMap::new();
         for step in steps {
             match step {
                 Step::Put { key, size, seconds } => {

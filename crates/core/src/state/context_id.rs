@@ -13,7 +13,7 @@ use toolhub_storage::backend::{Key, Partition, Place, Table};
 use toolhub_types::ids::{IdError, StateName, Tenant, ThreadId};
 
 /// Stands in the place of the thread when there is none. No thread id may hold it.
-const EVERYBODY: &str = "~";
+const SHARED_MARKER: &str = "~";
 
 /// One state in one thread, or shared by all threads of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,11 +61,11 @@ impl ContextId {
 
     /// Where one kind of its state lies.
     pub(crate) fn key(&self, tenant: &Tenant, kind: StateKind) -> Key {
-        Key { partition: self.partition(tenant), table: Table::State, id: self.row(kind) }
+        Key { partition: self.partition(tenant), table: Table::State, id: self.row_id(kind) }
     }
 
     /// The id of the row of a kind.
-    pub(crate) fn row(&self, kind: StateKind) -> SmolStr {
+    pub(crate) fn row_id(&self, kind: StateKind) -> SmolStr {
         format_smolstr!("{}/{kind}", self.state)
     }
 
@@ -75,7 +75,7 @@ impl ContextId {
     }
 
     /// The context a row belongs to, and the rest of the row's id. `None` for a row that no context has.
-    pub(crate) fn of_row(key: &Key) -> Option<(Self, &str)> {
+    pub(crate) fn from_row_key(key: &Key) -> Option<(Self, &str)> {
         let (state, rest) = key.id.split_once('/')?;
         let state = StateName::new(state).ok()?;
         match &key.partition.place {
@@ -88,7 +88,7 @@ impl ContextId {
 
 impl fmt::Display for ContextId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.thread.as_ref().map_or(EVERYBODY, ThreadId::as_str), self.state)
+        write!(f, "{}/{}", self.thread.as_ref().map_or(SHARED_MARKER, ThreadId::as_str), self.state)
     }
 }
 
@@ -100,7 +100,7 @@ impl FromStr for ContextId {
             || IdError::new("context id", "it is `thread/state`, or `~/state` for one that all threads share", text);
         let (thread, state) = text.split_once('/').ok_or_else(wrong)?;
         let state = StateName::new(state)?;
-        Ok(if thread == EVERYBODY { Self::shared(state) } else { Self::of(ThreadId::new(thread)?, state) })
+        Ok(if thread == SHARED_MARKER { Self::shared(state) } else { Self::of(ThreadId::new(thread)?, state) })
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             let id: ContextId = text.parse().unwrap();
             assert_eq!(id.to_string(), text);
             let key = id.key(&Tenant::default(), StateKind::Business);
-            assert_eq!(ContextId::of_row(&key), Some((id, "business")));
+            assert_eq!(ContextId::from_row_key(&key), Some((id, "business")));
         }
     }
 

@@ -13,7 +13,7 @@ use toolhub_types::timestamp::Timestamp;
 
 /// How deeply a state may be nested. What is written must be readable again, also inside an export, and readers of JSON
 /// stop at 128.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// What is remembered about a live connection. More members may stand beside these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,36 +44,36 @@ pub struct SessionState {
 }
 
 /// The members of a value that is to be a state or a patch of one.
-pub(crate) fn members(value: Value) -> Result<Map<String, Value>, StateError> {
+pub(crate) fn into_object(value: Value) -> Result<Map<String, Value>, StateError> {
     match value {
         Value::Object(members) => Ok(members),
-        other => Err(StateError::Refused(format!("a state is a JSON object, not {}", sort(&other)))),
+        other => Err(StateError::Refused(format!("a state is a JSON object, not {}", json_type_name(&other)))),
     }
 }
 
 /// The text of a state, if it may be kept.
-pub(crate) fn text(kind: StateKind, data: &Map<String, Value>, most: usize) -> Result<Arc<[u8]>, StateError> {
+pub(crate) fn encode_state(kind: StateKind, data: &Map<String, Value>, most: usize) -> Result<Arc<[u8]>, StateError> {
     let known = match kind {
-        StateKind::Connection => fits::<ConnectionState>(data),
-        StateKind::Session => fits::<SessionState>(data),
+        StateKind::Connection => check_shape::<ConnectionState>(data),
+        StateKind::Session => check_shape::<SessionState>(data),
         StateKind::Business | StateKind::Cache => Ok(()),
     };
     known.map_err(|error| StateError::Refused(format!("this is no state of kind `{kind}`: {error}")))?;
-    if data.values().any(|value| deeper_than(value, DEEPEST - 1)) {
+    if data.values().any(|value| is_deeper_than(value, MAX_DEPTH - 1)) {
         return Err(too_deep());
     }
-    short_enough(data, most)
+    encode_within_limit(data, most)
 }
 
 /// The text of a state as it comes from another store. A typed tool may have written something else than an object.
-pub(crate) fn foreign_text(data: &Value, most: usize) -> Result<Arc<[u8]>, StateError> {
-    if deeper_than(data, DEEPEST) { Err(too_deep()) } else { short_enough(data, most) }
+pub(crate) fn encode_imported(data: &Value, most: usize) -> Result<Arc<[u8]>, StateError> {
+    if is_deeper_than(data, MAX_DEPTH) { Err(too_deep()) } else { encode_within_limit(data, most) }
 }
 
 /// Refuses the text of a typed state that is nested too deeply. The text is JSON; it is looked at, not read.
-pub(crate) fn shallow_enough(text: &[u8]) -> Result<(), StateError> {
+pub(crate) fn check_depth(text: &[u8]) -> Result<(), StateError> {
     // Each level takes two brackets.
-    if text.len() <= 2 * DEEPEST {
+    if text.len() <= 2 * MAX_DEPTH {
         return Ok(());
     }
     let (mut levels, mut quoted, mut escaped) = (0_usize, false, false);
@@ -86,7 +86,7 @@ pub(crate) fn shallow_enough(text: &[u8]) -> Result<(), StateError> {
             b'}' | b']' if !quoted => levels = levels.saturating_sub(1),
             _ => {}
         }
-        if levels > DEEPEST {
+        if levels > MAX_DEPTH {
             return Err(too_deep());
         }
     }
@@ -94,10 +94,10 @@ pub(crate) fn shallow_enough(text: &[u8]) -> Result<(), StateError> {
 }
 
 fn too_deep() -> StateError {
-    StateError::Refused(format!("a state may be nested {DEEPEST} levels deep at most"))
+    StateError::Refused(format!("a state may be nested {MAX_DEPTH} levels deep at most"))
 }
 
-fn short_enough(data: &impl Serialize, most: usize) -> Result<Arc<[u8]>, StateError> {
+fn encode_within_limit(data: &impl Serialize, most: usize) -> Result<Arc<[u8]>, StateError> {
     let text = serde_json::to_vec(data).map_err(|error| StateError::Refused(error.to_string()))?;
     if text.len() > most {
         return Err(StateError::TooLarge { bytes: text.len(), most });
@@ -105,12 +105,12 @@ fn short_enough(data: &impl Serialize, most: usize) -> Result<Arc<[u8]>, StateEr
     Ok(text.into())
 }
 
-fn fits<'a, T: Deserialize<'a>>(data: &'a Map<String, Value>) -> Result<(), serde_json::Error> {
+fn check_shape<'a, T: Deserialize<'a>>(data: &'a Map<String, Value>) -> Result<(), serde_json::Error> {
     T::deserialize(data).map(|_| ())
 }
 
 /// What sort of JSON a value is, in words.
-pub(crate) fn sort(value: &Value) -> &'static str {
+pub(crate) fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -121,10 +121,10 @@ pub(crate) fn sort(value: &Value) -> &'static str {
     }
 }
 
-fn deeper_than(value: &Value, levels: usize) -> bool {
+fn is_deeper_than(value: &Value, levels: usize) -> bool {
     match value {
-        Value::Array(items) => levels == 0 || items.iter().any(|item| deeper_than(item, levels - 1)),
-        Value::Object(members) => levels == 0 || members.values().any(|member| deeper_than(member, levels - 1)),
+        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper_than(item, levels - 1)),
+        Value::Object(members) => levels == 0 || members.values().any(|member| is_deeper_than(member, levels - 1)),
         _ => false,
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     fn check(kind: StateKind, data: Value) -> Result<usize, StateError> {
-        text(kind, &members(data)?, 50).map(|text| text.len())
+        encode_state(kind, &into_object(data)?, 50).map(|text| text.len())
     }
 
     #[test]
@@ -145,11 +145,11 @@ mod tests {
             assert!(matches!(check(StateKind::Business, no_object), Err(StateError::Refused(_))));
         }
         let deep = |levels| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
-        assert!(text(StateKind::Business, &members(deep(DEEPEST)).unwrap(), 9_999).is_ok());
-        assert!(text(StateKind::Business, &members(deep(DEEPEST + 1)).unwrap(), 9_999).is_err());
-        assert!(shallow_enough(deep(DEEPEST).to_string().as_bytes()).is_ok());
-        assert!(shallow_enough(deep(DEEPEST + 1).to_string().as_bytes()).is_err());
-        assert!(shallow_enough(json!({"\\\"": "[{\"".repeat(DEEPEST)}).to_string().as_bytes()).is_ok());
+        assert!(encode_state(StateKind::Business, &into_object(deep(MAX_DEPTH)).unwrap(), 9_999).is_ok());
+        assert!(encode_state(StateKind::Business, &into_object(deep(MAX_DEPTH + 1)).unwrap(), 9_999).is_err());
+        assert!(check_depth(deep(MAX_DEPTH).to_string().as_bytes()).is_ok());
+        assert!(check_depth(deep(MAX_DEPTH + 1).to_string().as_bytes()).is_err());
+        assert!(check_depth(json!({"\\\"": "[{\"".repeat(MAX_DEPTH)}).to_string().as_bytes()).is_ok());
     }
 
     #[test]

@@ -90,10 +90,10 @@ pub struct StateEntry {
 }
 
 impl StateEntry {
-    pub(crate) fn of(context: &ContextId, kind: StateKind, row: &Row) -> Result<Self, StateError> {
+    pub(crate) fn from_row(context: &ContextId, kind: StateKind, row: &Row) -> Result<Self, StateError> {
         let state_id = state_id(context, kind);
-        let data = read(context, kind, row)?;
-        let version = version(kind, row.seen.version);
+        let data = read_data(context, kind, row)?;
+        let version = reported_version(kind, row.seen.version);
         let Row { created, updated, expires, .. } = *row;
         Ok(Self { state_id, context_id: context.clone(), kind, data, created, updated, expires, version })
     }
@@ -105,12 +105,12 @@ pub(crate) fn state_id(context: &ContextId, kind: StateKind) -> SmolStr {
 }
 
 /// The version as it is told: what a tool may lose has none.
-pub(crate) fn version(kind: StateKind, row: u64) -> u64 {
+pub(crate) fn reported_version(kind: StateKind, row: u64) -> u64 {
     if kind == StateKind::Cache { 0 } else { row }
 }
 
 /// What a row remembers.
-pub(crate) fn read(context: &ContextId, kind: StateKind, row: &Row) -> Result<Value, StateError> {
+pub(crate) fn read_data(context: &ContextId, kind: StateKind, row: &Row) -> Result<Value, StateError> {
     serde_json::from_slice(&row.value).map_err(|error| {
         let reason = format!("it is not JSON (line {}, column {})", error.line(), error.column());
         StateError::Unreadable { state: state_id(context, kind), reason }
@@ -158,15 +158,15 @@ pub struct KindInfo {
 }
 
 impl KindInfo {
-    pub(crate) fn of(kind: StateKind, row: &Row) -> Self {
+    pub(crate) fn from_row(kind: StateKind, row: &Row) -> Self {
         let Row { created, updated, expires, .. } = *row;
-        Self { version: version(kind, row.seen.version), bytes: row.value.len(), expires, created, updated }
+        Self { version: reported_version(kind, row.seen.version), bytes: row.value.len(), expires, created, updated }
     }
 }
 
 impl ContextInfo {
     /// `None` when the context holds nothing.
-    pub(crate) fn of(id: ContextId, kinds: BTreeMap<StateKind, KindInfo>) -> Option<Self> {
+    pub(crate) fn from_kinds(id: ContextId, kinds: BTreeMap<StateKind, KindInfo>) -> Option<Self> {
         let created = kinds.values().map(|kind| kind.created).min()?;
         let updated = kinds.values().map(|kind| kind.updated).max()?;
         let (tool_type, thread) = (id.state().clone(), id.thread().cloned());

@@ -55,7 +55,7 @@ pub enum StateError {
     Refused(String),
     /// A line of an export cannot be taken in.
     #[error("line {line}: {reason}")]
-    Line {
+    InvalidLine {
         /// The line, counted from 1.
         line: usize,
         /// What is wrong with it.
@@ -76,7 +76,7 @@ impl StateError {
             Self::TooLarge { .. } => ErrorKind::StateTooLarge,
             Self::Limit { .. } => ErrorKind::StateLimit,
             Self::Unreadable { .. } | Self::Store(StoreError::Damaged { .. }) => ErrorKind::StateUnreadable,
-            Self::Refused(_) | Self::Line { .. } => ErrorKind::ArgumentsInvalid,
+            Self::Refused(_) | Self::InvalidLine { .. } => ErrorKind::ArgumentsInvalid,
             Self::Store(StoreError::Refused(_)) => ErrorKind::Internal,
             Self::Store(_) => ErrorKind::StoreUnavailable,
         }

@@ -21,7 +21,7 @@ use toolhub_types::{error::CallError, timestamp::Timestamp};
 /// The layout of these records.
 const LAYOUT: u32 = 1;
 /// A thousand entries are kept for each context; a large state written often must not be kept a thousand times.
-const LONGEST: usize = 16 * 1024;
+const MAX_ENTRY_BYTES: usize = 16 * 1024;
 
 /// One thing that happened to a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,14 +32,14 @@ pub struct HistoryEntry {
     pub timestamp: Timestamp,
     /// What.
     #[serde(flatten)]
-    pub what: Happened,
+    pub event: HistoryEvent,
 }
 
 /// What happened to a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[non_exhaustive]
-pub enum Happened {
+pub enum HistoryEvent {
     /// A tool that uses the state began.
     ExecutionStart {
         /// What it was given, without secrets.
@@ -71,46 +71,50 @@ pub enum Happened {
     },
 }
 
-impl Happened {
+impl HistoryEvent {
     /// What a tool was given, as it is told.
-    pub(crate) fn parameters(arguments: &Value) -> Value {
-        shortened(arguments)
+    pub(crate) fn redact_parameters(arguments: &Value) -> Value {
+        redact_and_truncate(arguments)
     }
 
     /// A tool succeeded.
     pub(crate) fn success(output: &Value) -> Self {
-        Self::ExecutionSuccess { result_type: data::sort(output).into() }
+        Self::ExecutionSuccess { result_type: data::json_type_name(output).into() }
     }
 
     /// A tool failed.
     pub(crate) fn error(error: &CallError) -> Self {
-        Self::ExecutionError { error: cut(&error.operator), error_type: error.kind.to_string() }
+        Self::ExecutionError { error: truncate_text(&error.operator), error_type: error.kind.to_string() }
     }
 
     /// The same, fit to be kept.
-    pub(crate) fn fit(self) -> Self {
+    pub(crate) fn sanitize(self) -> Self {
         match self {
-            Self::ExecutionStart { parameters } => Self::ExecutionStart { parameters: shortened(&parameters) },
-            Self::Update { updates, version } => Self::Update { updates: shortened(&updates), version },
-            Self::Note { what } => Self::Note { what: shortened(&what) },
-            Self::ExecutionError { error, error_type } => {
-                Self::ExecutionError { error: cut(&error), error_type: cut(&error_type) }
+            Self::ExecutionStart { parameters } => {
+                Self::ExecutionStart { parameters: redact_and_truncate(&parameters) }
             }
-            Self::ExecutionSuccess { result_type } => Self::ExecutionSuccess { result_type: cut(&result_type) },
+            Self::Update { updates, version } => Self::Update { updates: redact_and_truncate(&updates), version },
+            Self::Note { what } => Self::Note { what: redact_and_truncate(&what) },
+            Self::ExecutionError { error, error_type } => {
+                Self::ExecutionError { error: truncate_text(&error), error_type: truncate_text(&error_type) }
+            }
+            Self::ExecutionSuccess { result_type } => {
+                Self::ExecutionSuccess { result_type: truncate_text(&result_type) }
+            }
         }
     }
 }
 
 /// A value as it is told: without secrets, and not too long.
-pub(crate) fn shortened(value: &Value) -> Value {
+pub(crate) fn redact_and_truncate(value: &Value) -> Value {
     let told = redact::redact(value);
     let bytes = told.to_string().len();
-    if bytes > LONGEST { json!({ "omittedBytes": bytes }) } else { told }
+    if bytes > MAX_ENTRY_BYTES { json!({ "omittedBytes": bytes }) } else { told }
 }
 
 /// A text as it is told: the beginning of one that is too long.
-fn cut(text: &str) -> String {
-    let end = text.floor_char_boundary(LONGEST);
+fn truncate_text(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_ENTRY_BYTES);
     if end < text.len() { format!("{}…", &text[..end]) } else { text.into() }
 }
 
@@ -124,19 +128,19 @@ pub(crate) enum Updates<'a> {
 
 impl Updates<'_> {
     /// The text of the entry. A whole state is parsed only if it may hold a secret: it is long, and written often.
-    fn entry(&self, timestamp: Timestamp, version: u64) -> Result<Option<String>, serde_json::Error> {
+    fn to_raw_entry(&self, timestamp: Timestamp, version: u64) -> Result<Option<String>, serde_json::Error> {
         let Self::Whole(text) = self else { return Ok(None) };
-        let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST);
+        let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_ENTRY_BYTES);
         let Some(text) = text.filter(|text| !redact::may_hold_secrets(text.as_bytes())) else { return Ok(None) };
         let timestamp = serde_json::to_string(&timestamp)?;
         Ok(Some(format!(r#"{{"timestamp":{timestamp},"type":"update","updates":{text},"version":{version}}}"#)))
     }
 
-    fn told(&self) -> Value {
+    fn to_redacted_value(&self) -> Value {
         match self {
-            Self::Patch(patch) => shortened(patch),
-            Self::Whole(text) if text.len() > LONGEST => json!({ "omittedBytes": text.len() }),
-            Self::Whole(text) => shortened(&serde_json::from_slice(text).unwrap_or_default()),
+            Self::Patch(patch) => redact_and_truncate(patch),
+            Self::Whole(text) if text.len() > MAX_ENTRY_BYTES => json!({ "omittedBytes": text.len() }),
+            Self::Whole(text) => redact_and_truncate(&serde_json::from_slice(text).unwrap_or_default()),
         }
     }
 }
@@ -148,7 +152,7 @@ pub(crate) struct Sequence(AtomicU64);
 
 impl Sequence {
     /// An id that comes after all ids this node made before, and that no other node makes.
-    fn next(&self, context: &ContextId, now: Timestamp) -> SmolStr {
+    fn next_id(&self, context: &ContextId, now: Timestamp) -> SmolStr {
         let at = u64::try_from(now.millis()).unwrap_or(0);
         let number = self.0.fetch_add(1, Ordering::Relaxed);
         format_smolstr!("{}/{at:012x}-{number:010x}-{:08x}", context.state(), fastrand::u32(..))
@@ -162,9 +166,11 @@ impl Sequence {
         now: Timestamp,
         expires: Option<Timestamp>,
     ) -> Result<Write, StoreError> {
-        match updates.entry(now, version) {
-            Ok(Some(text)) => Ok(put(self.next(context, now), text.into_bytes().into(), expires)),
-            _ => self.note(context, Happened::Update { updates: updates.told(), version }, now, expires),
+        match updates.to_raw_entry(now, version) {
+            Ok(Some(text)) => Ok(put(self.next_id(context, now), text.into_bytes().into(), expires)),
+            _ => {
+                self.note(context, HistoryEvent::Update { updates: updates.to_redacted_value(), version }, now, expires)
+            }
         }
     }
 
@@ -172,11 +178,11 @@ impl Sequence {
     pub(crate) fn note(
         &self,
         context: &ContextId,
-        what: Happened,
+        what: HistoryEvent,
         now: Timestamp,
         expires: Option<Timestamp>,
     ) -> Result<Write, StoreError> {
-        write(self.next(context, now), &HistoryEntry { timestamp: now, what }, expires)
+        write(self.next_id(context, now), &HistoryEntry { timestamp: now, event: what }, expires)
     }
 }
 
@@ -203,8 +209,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_flat_json_with_its_type_and_time() {
-        let what = Happened::ExecutionError { error: "no".into(), error_type: "tool_error".into() };
-        let entry = HistoryEntry { timestamp: Timestamp::from_millis(0), what };
+        let what = HistoryEvent::ExecutionError { error: "no".into(), error_type: "tool_error".into() };
+        let entry = HistoryEntry { timestamp: Timestamp::from_millis(0), event: what };
         let text = json!({
             "timestamp": "1970-01-01T00:00:00.000Z", "type": "execution_error", "error": "no", "errorType": "tool_error",
         });
@@ -224,17 +230,18 @@ mod tests {
                 Sequence::default().note_update(&context, (&updates, 7), Timestamp::from_millis(5), None).unwrap();
             let Change::Put { value, .. } = write.change else { panic!("an entry is put") };
             let entry: HistoryEntry = serde_json::from_slice(&value).unwrap();
-            let what = Happened::Update { updates: told, version: 7 };
-            assert_eq!(entry, HistoryEntry { timestamp: Timestamp::from_millis(5), what });
+            let event = HistoryEvent::Update { updates: told, version: 7 };
+            assert_eq!(entry, HistoryEntry { timestamp: Timestamp::from_millis(5), event });
         }
     }
 
     #[test]
     fn what_is_too_long_is_told_by_its_size() {
-        let long = Happened::Update { updates: json!({"a": "x".repeat(LONGEST)}), version: 3 }.fit();
-        assert_eq!(long, Happened::Update { updates: json!({"omittedBytes": LONGEST + 8}), version: 3 });
-        let error = Happened::ExecutionError { error: "ä".repeat(LONGEST), error_type: "tool_error".into() };
-        let Happened::ExecutionError { error, .. } = error.fit() else { panic!("still an error") };
-        assert!(error.ends_with('…') && error.len() <= LONGEST + '…'.len_utf8());
+        let long = HistoryEvent::Update { updates: json!({"a": "x".repeat(MAX_ENTRY_BYTES)}), version: 3 }.sanitize();
+        assert_eq!(long, HistoryEvent::Update { updates: json!({"omittedBytes": MAX_ENTRY_BYTES + 8}), version: 3 });
+        let error =
+            HistoryEvent::ExecutionError { error: "ä".repeat(MAX_ENTRY_BYTES), error_type: "tool_error".into() };
+        let HistoryEvent::ExecutionError { error, .. } = error.sanitize() else { panic!("still an error") };
+        assert!(error.ends_with('…') && error.len() <= MAX_ENTRY_BYTES + '…'.len_utf8());
     }
 }

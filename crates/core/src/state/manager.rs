@@ -5,12 +5,12 @@
 //! the same rows and is read and committed by the pipeline.
 
 mod condition;
+mod deletion;
 mod draft;
 mod export;
+mod history;
 mod import;
 mod list;
-mod past;
-mod remove;
 mod session;
 mod watch;
 mod write;
@@ -20,17 +20,18 @@ use std::{sync::Arc, time::Duration};
 use smol_str::SmolStr;
 
 pub use condition::StateCondition;
-pub(crate) use draft::{Renewed, Told};
+pub(crate) use draft::{ConflictOutcome, ExecutionHistory};
 pub use list::ContextFilter;
 pub use watch::{StateChange, StateChanges};
 
 use super::{
-    ContextId, SessionState, StateEntry, StateError, StateKind, data,
+    ContextId, SessionState, StateEntry, StateError, StateKind,
+    connection_states::ConnectionStates,
+    data,
     entry::state_id,
     history::Sequence,
-    homes::Homes,
-    live::Live,
     sessions::{Session, Sessions},
+    store_router::StoreRouter,
 };
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
@@ -47,9 +48,9 @@ use toolhub_types::{
 const LAYOUT: u32 = 1;
 /// How often a write is tried again when others are quicker. Whoever loses, another has won; with a hundred at once
 /// nobody loses this often.
-const TRIES: usize = 1_000;
+const MAX_ATTEMPTS: usize = 1_000;
 /// How many rows are read or removed at once.
-const AT_ONCE: usize = 100;
+const BATCH_SIZE: usize = 100;
 
 /// What tools remember, by context and kind. Cheap to clone; all clones are the same.
 ///
@@ -70,9 +71,9 @@ const AT_ONCE: usize = 100;
 pub struct StateManager(Arc<Inner>);
 
 struct Inner {
-    store: Homes,
+    store: StoreRouter,
     clock: Arc<dyn Clock>,
-    live: Live,
+    connections: ConnectionStates,
     sequence: Sequence,
     /// Only with a config that asks for them.
     sessions: Option<Sessions>,
@@ -82,24 +83,25 @@ struct Inner {
 
 impl StateManager {
     pub(crate) fn new(
-        store: Homes,
+        store: StoreRouter,
         clock: Arc<dyn Clock>,
         business: BusinessStateConfig,
         config: StateManagerConfig,
     ) -> Self {
-        let (live, sequence, sessions) = (Live::default(), Sequence::default(), Sessions::of(&config));
-        Self(Arc::new(Inner { store, clock, live, sequence, sessions, business, config }))
+        let (live, sequence, sessions) =
+            (ConnectionStates::default(), Sequence::default(), Sessions::from_config(&config));
+        Self(Arc::new(Inner { store, clock, connections: live, sequence, sessions, business, config }))
     }
 
     /// Which store keeps which state.
-    pub(crate) fn homes(&self) -> &Homes {
+    pub(crate) fn store_router(&self) -> &StoreRouter {
         &self.0.store
     }
 
     /// Whether what is written to a context is durable when it is acknowledged.
     #[must_use]
     pub fn durability(&self, context: &ContextId) -> Acknowledged {
-        let behind = self.0.store.of(context.state().as_str()).is_behind();
+        let behind = self.0.store.store_for(context.state().as_str()).is_behind();
         if behind { Acknowledged::Behind } else { Acknowledged::Durable }
     }
 
@@ -134,7 +136,7 @@ impl StateManager {
     ) -> Result<ContextId, StateError> {
         let context = self.context(state, thread);
         let (partition, keys) = (context.partition(tenant), [context.key(tenant, StateKind::Session)]);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
             if rows.iter().any(Option::is_some) {
@@ -143,12 +145,12 @@ impl StateManager {
             }
             let joined = self.session_writes(&partition, session, &[state.as_str()], now).await?;
             let used = SessionState { created: now, last_activity: now, calls: 0 };
-            let value = toolhub_storage::backend::encode(Table::State, &context.row(StateKind::Session), &used)?;
+            let value = toolhub_storage::backend::encode(Table::State, &context.row_id(StateKind::Session), &used)?;
             let mut batch = Batch::on(partition.clone()).with(Write {
                 table: Table::State,
-                id: context.row(StateKind::Session),
+                id: context.row_id(StateKind::Session),
                 expect: Expect::Absent,
-                change: Change::Put { value, schema: LAYOUT, expires: self.expires(None, now)? },
+                change: Change::Put { value, schema: LAYOUT, expires: self.expiry(None, now)? },
                 durability: Durability::PowerSafe,
             });
             batch.writes.extend(joined);
@@ -171,11 +173,11 @@ impl StateManager {
         context: &ContextId,
         kind: StateKind,
     ) -> Result<Option<StateEntry>, StateError> {
-        let row = self.row(tenant, context, kind, self.now()).await?;
-        row.map(|row| StateEntry::of(context, kind, &row)).transpose()
+        let row = self.load_row(tenant, context, kind, self.now()).await?;
+        row.map(|row| StateEntry::from_row(context, kind, &row)).transpose()
     }
 
-    async fn row(
+    async fn load_row(
         &self,
         tenant: &Tenant,
         context: &ContextId,
@@ -187,17 +189,17 @@ impl StateManager {
         let keys = if kind == StateKind::Connection { &[] } else { &key[..] };
         let (session, mut rows) = self.load_in_session(&partition, keys, now).await?;
         self.touch_session(&partition, session, now).await?;
-        let live = || self.live_row(tenant, context, session, now);
+        let live = || self.connection_row(tenant, context, session, now);
         Ok(if kind == StateKind::Connection { live() } else { rows.pop().flatten() })
     }
 
     /// What is known of a connection, if it was made in this session.
-    fn live_row(&self, tenant: &Tenant, context: &ContextId, session: Session, now: Timestamp) -> Option<Row> {
-        self.0.live.get(tenant, context, now).filter(|row| session.covers(row.created))
+    fn connection_row(&self, tenant: &Tenant, context: &ContextId, session: Session, now: Timestamp) -> Option<Row> {
+        self.0.connections.get(tenant, context, now).filter(|row| session.covers(row.created))
     }
 
     /// All rows of a context in a table, left over or not, in the order of their ids.
-    async fn all(
+    async fn all_rows(
         &self,
         tenant: &Tenant,
         context: &ContextId,
@@ -205,7 +207,7 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Vec<(SmolStr, Row)>, StoreError> {
         let scope = Scope::Partition(context.partition(tenant));
-        let scan = Scan::of(table, scope).prefix(context.prefix()).limit(AT_ONCE);
+        let scan = Scan::of(table, scope).prefix(context.prefix()).limit(BATCH_SIZE);
         let rows = self.0.store.read_all(scan, now).await?;
         Ok(rows.into_iter().map(|(key, row)| (key.id, row)).collect())
     }
@@ -217,23 +219,23 @@ impl StateManager {
         context: &ContextId,
         now: Timestamp,
     ) -> Result<Vec<SmolStr>, StoreError> {
-        Ok(self.all(tenant, context, Table::Versions, now).await?.into_iter().map(|(id, _)| id).collect())
+        Ok(self.all_rows(tenant, context, Table::Versions, now).await?.into_iter().map(|(id, _)| id).collect())
     }
 
     /// When something written now ceases to exist.
-    fn expires(&self, ttl: Option<Duration>, now: Timestamp) -> Result<Option<Timestamp>, StateError> {
+    fn expiry(&self, ttl: Option<Duration>, now: Timestamp) -> Result<Option<Timestamp>, StateError> {
         /// Longer is as good as for ever, and still a time that every store can hold.
-        const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        const MAX_TTL: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         match ttl.or(self.0.config.ttl) {
             Some(ttl) if ttl.as_millis() == 0 => {
                 Err(StateError::Refused("a time to live is at least one millisecond".into()))
             }
-            ttl => Ok(ttl.map(|ttl| now + ttl.min(LONGEST))),
+            ttl => Ok(ttl.map(|ttl| now + ttl.min(MAX_TTL))),
         }
     }
 
     /// How many snapshots are kept.
-    fn snapshots(&self) -> usize {
+    fn max_snapshots(&self) -> usize {
         if self.0.business.versioning { self.0.business.max_versions } else { 0 }
     }
 

@@ -14,36 +14,38 @@ pub(crate) fn three_way(base: &Value, mine: &Value, theirs: &Value) -> Result<Va
         return Ok(theirs.clone());
     }
     match (base, mine, theirs) {
-        (Value::Object(base), Value::Object(mine), Value::Object(theirs)) => members(base, mine, theirs),
+        (Value::Object(base), Value::Object(mine), Value::Object(theirs)) => merge_members(base, mine, theirs),
         _ => Err(String::new()),
     }
 }
 
 /// Where two changes meet, in words.
-pub(crate) fn told(at: &str) -> String {
+pub(crate) fn describe_conflict(at: &str) -> String {
     format!("both changed {}", if at.is_empty() { "all of it" } else { at })
 }
 
 type Members = Map<String, Value>;
 
-fn members(base: &Members, mine: &Members, theirs: &Members) -> Result<Value, String> {
+fn merge_members(base: &Members, mine: &Members, theirs: &Members) -> Result<Value, String> {
     let mut merged = Members::new();
     let added = theirs.keys().filter(|name| !mine.contains_key(*name));
     for name in mine.keys().chain(added) {
         let (was, my, their) = (base.get(name), mine.get(name), theirs.get(name));
         let member = match (was, my, their) {
-            (Some(was), Some(my), Some(their)) => Some(three_way(was, my, their).map_err(|at| below(name, &at))?),
+            (Some(was), Some(my), Some(their)) => {
+                Some(three_way(was, my, their).map_err(|at| prepend_segment(name, &at))?)
+            }
             // A member that one side removed or added, while the other left it alone.
             _ if my == their || was == their => my.cloned(),
             _ if was == my => their.cloned(),
-            _ => return Err(below(name, "")),
+            _ => return Err(prepend_segment(name, "")),
         };
         merged.extend(member.map(|member| (name.clone(), member)));
     }
     Ok(Value::Object(merged))
 }
 
-fn below(name: &str, at: &str) -> String {
+fn prepend_segment(name: &str, at: &str) -> String {
     format!("/{}{at}", name.replace('~', "~0").replace('/', "~1"))
 }
 

@@ -27,7 +27,7 @@ pub struct StateVersion {
 }
 
 /// The id of a snapshot: with all digits a version can have, so that ids are in the order of versions.
-pub(crate) fn row(context: &ContextId, version: u64) -> SmolStr {
+pub(crate) fn row_id(context: &ContextId, version: u64) -> SmolStr {
     format_smolstr!("{}/{version:020}", context.state())
 }
 
@@ -39,10 +39,10 @@ pub(crate) fn writes(context: &ContextId, version: u64, put: &Change, most: usiz
             Change::Restore { value, schema, expires, .. } => Change::Put { value, schema, expires },
             other => other,
         };
-        writes.push(write(row(context, version), change));
+        writes.push(write(row_id(context, version), change));
     }
     if let Some(old) = version.checked_sub(most as u64).filter(|old| *old > 0 && *old < version) {
-        writes.push(write(row(context, old), Change::Remove));
+        writes.push(write(row_id(context, old), Change::Remove));
     }
     writes
 }
@@ -54,6 +54,6 @@ pub(crate) fn write(id: SmolStr, change: Change) -> Write {
 }
 
 /// Whether a snapshot may be seen when the state has version `now`. One above it is left from an earlier life of the state.
-pub(crate) fn is_kept(version: u64, now: u64, most: usize) -> bool {
+pub(crate) fn is_retained(version: u64, now: u64, most: usize) -> bool {
     version <= now && now - version < most as u64
 }

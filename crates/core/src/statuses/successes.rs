@@ -13,66 +13,66 @@ use std::{
 
 use hashlink::LruCache;
 
-use super::Whose;
-use crate::sharded::{PARTS, Sharded};
+use super::StatusKey;
+use crate::sharded::{SHARDS, Sharded};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
 /// How many threads' successes one part of the map remembers; about 100,000 in all.
-const MOST: usize = 100_000 / PARTS;
+const MAX_PER_SHARD: usize = 100_000 / SHARDS;
 
 /// When tools last succeeded in threads.
 pub(crate) struct Successes {
-    times: Sharded<LruCache<Whose, Timestamp, RandomState>>,
+    times: Sharded<LruCache<StatusKey, Timestamp, RandomState>>,
     /// The threads of which the journal was asked.
-    recalled: Sharded<LruCache<ThreadKey, (), RandomState>>,
+    backfilled_threads: Sharded<LruCache<ThreadKey, (), RandomState>>,
     /// Whether it was asked of everybody.
-    of_everybody: AtomicBool,
+    shared_backfilled: AtomicBool,
 }
 
 impl Default for Successes {
     fn default() -> Self {
         let (times, recalled) = (Sharded::new(lru), Sharded::new(lru));
-        Self { times, recalled, of_everybody: AtomicBool::default() }
+        Self { times, backfilled_threads: recalled, shared_backfilled: AtomicBool::default() }
     }
 }
 
 fn lru<K: Eq + Hash, V>() -> LruCache<K, V, RandomState> {
-    LruCache::with_hasher(MOST, RandomState::new())
+    LruCache::with_hasher(MAX_PER_SHARD, RandomState::new())
 }
 
 impl Successes {
     /// Notes a success. Where the memory is full, the one that was noted longest ago is forgotten.
-    pub(crate) fn note(&self, whose: Whose, at: Timestamp) {
-        self.times.part(&whose).insert(whose, at);
+    pub(crate) fn note(&self, whose: StatusKey, at: Timestamp) {
+        self.times.shard(&whose).insert(whose, at);
     }
 
-    pub(crate) fn of(&self, whose: &Whose) -> Option<Timestamp> {
-        self.times.part(whose).peek(whose).copied()
+    pub(crate) fn get(&self, whose: &StatusKey) -> Option<Timestamp> {
+        self.times.shard(whose).peek(whose).copied()
     }
 
-    pub(crate) fn forget(&self, whose: &Whose) {
-        self.times.part(whose).remove(whose);
+    pub(crate) fn forget(&self, whose: &StatusKey) {
+        self.times.shard(whose).remove(whose);
     }
 
     /// Whether what was before this process is still to be learnt of everybody. Said once.
-    pub(crate) fn wants_everybody(&self) -> bool {
-        !self.of_everybody.swap(true, Ordering::Relaxed)
+    pub(crate) fn claim_shared_backfill(&self) -> bool {
+        !self.shared_backfilled.swap(true, Ordering::Relaxed)
     }
 
     /// Whether what was before this process is known of a thread.
-    pub(crate) fn has_recalled(&self, thread: &ThreadKey) -> bool {
-        self.recalled.part(thread).contains_key(thread)
+    pub(crate) fn is_backfilled(&self, thread: &ThreadKey) -> bool {
+        self.backfilled_threads.shard(thread).contains_key(thread)
     }
 
     /// Takes in what was before this process in a thread. What was noted meanwhile is newer.
-    pub(crate) fn recalled(&self, thread: ThreadKey, found: impl IntoIterator<Item = (Whose, Timestamp)>) {
+    pub(crate) fn backfill(&self, thread: ThreadKey, found: impl IntoIterator<Item = (StatusKey, Timestamp)>) {
         for (whose, at) in found {
-            if self.of(&whose).is_none_or(|noted| noted < at) {
+            if self.get(&whose).is_none_or(|noted| noted < at) {
                 self.note(whose, at);
             }
         }
         // One that is forgotten is asked for once more when somebody asks about it.
-        self.recalled.part(&thread).insert(thread, ());
+        self.backfilled_threads.shard(&thread).insert(thread, ());
     }
 }
 
@@ -97,7 +97,7 @@ impl LastSuccess {
     }
 
     /// Takes in what was before this process.
-    pub(crate) fn recalled(&self, at: Timestamp) {
+    pub(crate) fn backfill(&self, at: Timestamp) {
         self.0.fetch_max(at.millis(), Ordering::Relaxed);
     }
 
@@ -118,19 +118,19 @@ mod tests {
         tool::ToolName,
     };
 
-    fn whose(number: i64) -> Whose {
+    fn key(number: i64) -> StatusKey {
         let thread = ThreadId::new(format!("t{number}")).unwrap();
-        Whose::thread(&ToolName::new("tool").unwrap(), &Tenant::default(), &thread)
+        StatusKey::thread(&ToolName::new("tool").unwrap(), &Tenant::default(), &thread)
     }
 
     #[test]
     fn however_many_threads_succeed_the_newest_are_remembered_and_the_memory_is_bounded() {
         let successes = Successes::default();
         for number in 0..300_000 {
-            successes.note(whose(number), Timestamp::from_millis(number));
-            assert_eq!(successes.of(&whose(number)), Some(Timestamp::from_millis(number)));
+            successes.note(key(number), Timestamp::from_millis(number));
+            assert_eq!(successes.get(&key(number)), Some(Timestamp::from_millis(number)));
         }
-        let kept: Vec<i64> = (0..300_000).filter(|number| successes.of(&whose(*number)).is_some()).collect();
+        let kept: Vec<i64> = (0..300_000).filter(|number| successes.get(&key(*number)).is_some()).collect();
         assert!((70_000..=100_000).contains(&kept.len()), "{} kept", kept.len());
         assert!((250_000..300_000).all(|number| kept.binary_search(&number).is_ok()), "the newest stay");
     }
@@ -139,9 +139,9 @@ mod tests {
     fn successes_of_one_moment_make_room_for_each_other() {
         let successes = Successes::default();
         for number in 0..200_000 {
-            successes.note(whose(number), Timestamp::default());
+            successes.note(key(number), Timestamp::default());
         }
-        assert!(successes.of(&whose(199_999)).is_some());
+        assert!(successes.get(&key(199_999)).is_some());
     }
 
     #[test]

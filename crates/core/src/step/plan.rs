@@ -22,15 +22,15 @@ use toolhub_types::tool::DependsOn;
 
 /// The calls of one step and how far each is.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan(Vec<Planned>);
+pub(crate) struct Plan(Vec<PlannedCall>);
 
 /// One call of a step.
 #[derive(Debug, Clone)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedCall {
     /// Whether it may execute beside others: its tool is read-only or declared parallel-safe.
-    pub(crate) safe: bool,
+    pub(crate) parallel_safe: bool,
     /// The earlier calls it builds on.
-    pub(crate) bases: Vec<usize>,
+    pub(crate) dependencies: Vec<usize>,
     state: State,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct Planned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// It has not begun.
-    Waiting,
+    Pending,
     /// It executes, or is on its way to.
     Running,
     /// It waits for a person.
-    Asking,
+    AwaitingApproval,
     /// The person said yes; its turn has not come.
-    Held,
+    Approved,
     /// It is over.
     Ended {
         /// Whether the tool did what was asked.
@@ -55,24 +55,24 @@ pub(crate) enum State {
 /// Whether an answered call may execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a call that must hold executes only when `ready` names it"]
-pub(crate) enum Turn {
+pub(crate) enum Resumption {
     /// It executes from now on.
     Now,
     /// It waits until `ready` names it.
     Later,
 }
 
-impl Planned {
+impl PlannedCall {
     pub(crate) fn new(safe: bool, bases: Vec<usize>) -> Self {
-        Self { safe, bases, state: State::Waiting }
+        Self { parallel_safe: safe, dependencies: bases, state: State::Pending }
     }
 }
 
 impl Plan {
     /// A plan in which no call has begun. A base that is not an earlier call is passed over: it would never end.
-    pub(crate) fn new(mut calls: Vec<Planned>) -> Self {
+    pub(crate) fn new(mut calls: Vec<PlannedCall>) -> Self {
         for (at, call) in calls.iter_mut().enumerate() {
-            call.bases.retain(|base| *base < at);
+            call.dependencies.retain(|base| *base < at);
         }
         Self(calls)
     }
@@ -85,20 +85,20 @@ impl Plan {
         let (mut all_ended, mut one_asks, mut lone_ahead) = (true, false, false);
         for (at, call) in self.0.iter().enumerate() {
             let wants = match call.state {
-                State::Waiting => call.bases.iter().all(|base| self.has_ended(*base)),
-                State::Held => true,
-                State::Running | State::Asking | State::Ended { .. } => false,
+                State::Pending => call.dependencies.iter().all(|base| self.has_ended(*base)),
+                State::Approved => true,
+                State::Running | State::AwaitingApproval | State::Ended { .. } => false,
             };
-            let may = if call.safe { !lone_ahead } else { all_ended && !executing };
+            let may = if call.parallel_safe { !lone_ahead } else { all_ended && !executing };
             if wants && may {
                 ready.push(at);
             }
             match call.state {
                 State::Ended { .. } => continue,
-                State::Asking => one_asks = true,
+                State::AwaitingApproval => one_asks = true,
                 // It cannot be next before the question is answered, so nobody waits for it until then.
-                State::Waiting if one_asks => {}
-                State::Waiting | State::Held | State::Running => lone_ahead |= !call.safe,
+                State::Pending if one_asks => {}
+                State::Pending | State::Approved | State::Running => lone_ahead |= !call.parallel_safe,
             }
             all_ended = false;
         }
@@ -106,31 +106,31 @@ impl Plan {
     }
 
     /// A call that was ready has begun, or goes on after it was held.
-    pub(crate) fn began(&mut self, at: usize) {
-        self.step(at, &[State::Waiting, State::Held], State::Running);
+    pub(crate) fn mark_running(&mut self, at: usize) {
+        self.transition(at, &[State::Pending, State::Approved], State::Running);
     }
 
     /// A call waits for a person.
-    pub(crate) fn asks(&mut self, at: usize) {
-        self.step(at, &[State::Running], State::Asking);
+    pub(crate) fn mark_awaiting_approval(&mut self, at: usize) {
+        self.transition(at, &[State::Running], State::AwaitingApproval);
     }
 
     /// The person said yes. What was running while it asked may be in its way.
-    pub(crate) fn goes_on(&mut self, at: usize) -> Turn {
-        self.step(at, &[State::Asking], State::Held);
+    pub(crate) fn mark_approved(&mut self, at: usize) -> Resumption {
+        self.transition(at, &[State::AwaitingApproval], State::Approved);
         if self.ready().contains(&at) {
-            self.began(at);
+            self.mark_running(at);
         }
-        if self.0[at].state == State::Running { Turn::Now } else { Turn::Later }
+        if self.0[at].state == State::Running { Resumption::Now } else { Resumption::Later }
     }
 
     /// A call is over: it succeeded, failed, was refused, or was cancelled before it began.
-    pub(crate) fn ended(&mut self, at: usize, success: bool) {
+    pub(crate) fn mark_ended(&mut self, at: usize, success: bool) {
         self.0[at].state = State::Ended { success };
     }
 
     /// Nobody follows the plan any more: no call has to wait for another.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         for call in &mut self.0 {
             call.state = State::Ended { success: false };
         }
@@ -146,7 +146,7 @@ impl Plan {
     }
 
     /// News may overtake each other: a call that was cancelled does not begin to ask.
-    fn step(&mut self, at: usize, from: &[State], to: State) {
+    fn transition(&mut self, at: usize, from: &[State], to: State) {
         if from.contains(&self.0[at].state) {
             self.0[at].state = to;
         }
@@ -155,7 +155,7 @@ impl Plan {
 
 /// For each call the earlier calls it builds on: those whose tool its own tool waits for. In: the names of the tools
 /// and what they wait for, in the order of the calls; a tool nobody knows waits for nothing.
-pub(crate) fn earlier_bases(calls: &[(&str, &DependsOn)]) -> Vec<Vec<usize>> {
+pub(crate) fn earlier_dependencies(calls: &[(&str, &DependsOn)]) -> Vec<Vec<usize>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut bases = Vec::with_capacity(calls.len());
     for (at, (name, depends_on)) in calls.iter().enumerate() {

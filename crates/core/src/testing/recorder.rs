@@ -38,7 +38,7 @@ impl EventRecorder {
     /// How often a call was said to have ended. Anything but one, once it is over, is a bug.
     pub fn end_count(&mut self, call: CallId) -> usize {
         let ends = |event: &&Arc<Event>| {
-            matches!(&event.news,
+            matches!(&event.kind,
                 News::ExecutionCompleted { call_id, .. } | News::ExecutionFailed { call_id, .. } if *call_id == call)
         };
         self.events().iter().filter(ends).count()

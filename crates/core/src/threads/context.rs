@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Rooms;
+use super::InstancePool;
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
@@ -17,13 +17,13 @@ use toolhub_types::{
 
 /// The contexts of all threads.
 #[derive(Clone)]
-pub struct Threads(pub(crate) Arc<Rooms>);
+pub struct Threads(pub(crate) Arc<InstancePool>);
 
 impl Threads {
     /// The thread's context. It costs nothing until a call makes an instance there.
     #[must_use]
     pub fn get_or_create(&self, tenant: &Tenant, thread: &ThreadId) -> ThreadContext {
-        ThreadContext { owner: ThreadKey::new(tenant, thread), rooms: self.0.clone() }
+        ThreadContext { owner: ThreadKey::new(tenant, thread), pool: self.0.clone() }
     }
 
     /// Closes all instances of a thread; names the tools they belonged to. One that is in use is closed when its call ends,
@@ -35,7 +35,7 @@ impl Threads {
     /// How many instances there are, in all threads.
     #[must_use]
     pub fn instances(&self) -> usize {
-        self.0.live()
+        self.0.instance_count()
     }
 }
 
@@ -43,7 +43,7 @@ impl Threads {
 #[derive(Clone)]
 pub struct ThreadContext {
     owner: ThreadKey,
-    rooms: Arc<Rooms>,
+    pool: Arc<InstancePool>,
 }
 
 /// A live instance, from outside.
@@ -55,7 +55,7 @@ pub struct InstanceInfo {
     pub tool: ToolName,
     /// When it was made.
     #[serde(rename = "madeAt")]
-    pub made: Timestamp,
+    pub created: Timestamp,
     /// Whether a call uses it, or waits to.
     pub in_use: bool,
 }
@@ -64,19 +64,19 @@ impl ThreadContext {
     /// The thread's live instance of a tool, if there is one. Nothing is made by asking.
     #[must_use]
     pub fn get(&self, tool: &str) -> Option<InstanceInfo> {
-        self.rooms.look(&self.owner, tool)
+        self.pool.instance_info(&self.owner, tool)
     }
 
     /// Closes the instance of one tool; says whether there was one. If it is in use, it is closed when its call ends; a call
     /// that comes meanwhile gets a new one.
     pub async fn cleanup(&self, tool: &str) -> bool {
-        !self.rooms.clear(&self.owner, Some(tool), CLEANED).await.is_empty()
+        !self.pool.close_instances(&self.owner, Some(tool), CLEANUP_REASON).await.is_empty()
     }
 
     /// Closes all instances of the thread; names the tools they belonged to.
     pub async fn cleanup_all(&self) -> Vec<ToolName> {
-        self.rooms.clear(&self.owner, None, CLEANED).await
+        self.pool.close_instances(&self.owner, None, CLEANUP_REASON).await
     }
 }
 
-const CLEANED: &str = "the thread was cleaned up";
+const CLEANUP_REASON: &str = "the thread was cleaned up";

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
     ErrorKind, ToolHub,
-    events::{Event, KeptEvent, Subscription},
+    events::{Event, StoredEvent, Subscription},
     ids::{Tenant, ThreadId},
 };
 
@@ -82,7 +82,7 @@ struct EventSubscriber {
     /// The last event that was told or passed over: what was looked up is heard again.
     last_id: u64,
     /// Events that were looked up, the next one last.
-    backlog: Vec<KeptEvent>,
+    backlog: Vec<StoredEvent>,
     /// Where to look up more.
     next_page: Option<u64>,
 }

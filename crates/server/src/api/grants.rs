@@ -8,7 +8,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
-    Covers, ErrorKind, Grant,
+    ErrorKind, Grant, GrantScope,
     clock::Timestamp,
     ids::{ApprovalId, Caller},
 };
@@ -54,7 +54,7 @@ struct GrantView {
     /// The grant.
     id: String,
     /// What it covers: a tool in one thread, a tool, or all tools of a server.
-    covers: Covers,
+    covers: GrantScope,
     /// The rule whose question it answers.
     rule: String,
     /// The tools it holds for, as they were when it was given.

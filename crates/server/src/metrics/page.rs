@@ -146,7 +146,7 @@ fn changes(text: &mut PrometheusText, from: &Sources<'_>) {
     let mut family = text.family("toolhub_tool_status_transitions_total", MetricType::Counter, help);
     for change in from.hub.status_changes() {
         let labels = [("tool", change.tool.as_str()), ("from", word(change.from)), ("to", word(change.to))];
-        family.sample(&labels, change.many);
+        family.sample(&labels, change.count);
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use toolhub_core::{ContextFilter, ContextId, Happened, StateKind, StateManager, ToolHub};
+use toolhub_core::{ContextFilter, ContextId, HistoryEvent, StateKind, StateManager, ToolHub};
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Memory, Partition, Place, Scan, Scope, Seen, Table,
@@ -224,7 +224,7 @@ async fn request(state: &StateManager, tenant: &Tenant, random: &mut Rng) -> Str
         6 => told(state.compare_and_set(tenant, &context, StateKind::Business, data, random.u64(0..5)).await),
         7 => told(state.rollback(tenant, &context, random.u64(1..6)).await),
         8 => format!("{:?}", state.cleanup_context(tenant, &context).await),
-        _ => format!("{:?}", state.add_history(tenant, &context, Happened::Note { what: data }).await),
+        _ => format!("{:?}", state.add_history(tenant, &context, HistoryEvent::Note { what: data }).await),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Rule,
+    Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, GrantScope, Rule,
     backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
     events::News,
@@ -124,7 +124,7 @@ async fn nobody_answers_for_fifteen_minutes_which_is_a_no() {
     let late = shop.answer(all[0].id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
     assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::TimedOut))), "{late:?}");
     assert!(shop.executed_arguments().is_empty());
-    let told = events.events().iter().filter(|event| matches!(event.news, News::ApprovalResolved { .. })).count();
+    let told = events.events().iter().filter(|event| matches!(event.kind, News::ApprovalResolved { .. })).count();
     assert_eq!(told, 1);
 }
 
@@ -388,7 +388,7 @@ async fn always_is_for_this_tool_in_this_thread_and_for_nothing_else() {
     other.await.assert_error(ErrorKind::ApprovalDenied);
 
     let grants = shop.hub.grants(&shop.tenant).await.unwrap();
-    assert!(matches!(&grants[..], [grant] if matches!(&grant.covers, Covers::Thread { .. })), "{grants:?}");
+    assert!(matches!(&grants[..], [grant] if matches!(&grant.covers, GrantScope::Thread { .. })), "{grants:?}");
     shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await.unwrap();
     shop.order(8).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
     let gone = shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use toolhub::{
-    Status, Waiting,
+    Status, WaitReason,
     backend::Memory,
     ids::CallId,
     prelude::*,
@@ -20,7 +20,7 @@ async fn whoever_makes_a_step_hears_which_of_its_calls_wait_for_a_person() {
     let tools = [scripted("read", []).0.read_only(), scripted("ask", []).0.confirm()];
     let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
     let ids: Vec<CallId> = (0..3).map(|_| CallId::mint(hub.now())).collect();
-    let heard: Arc<Mutex<Vec<(CallId, Waiting)>>> = Arc::default();
+    let heard: Arc<Mutex<Vec<(CallId, WaitReason)>>> = Arc::default();
     let waiting = tokio::spawn({
         let (hub, ids, heard) = (hub.clone(), ids.clone(), heard.clone());
         async move {
@@ -35,7 +35,7 @@ async fn whoever_makes_a_step_hears_which_of_its_calls_wait_for_a_person() {
     let questions = || heard.lock().unwrap().clone();
     assert_eq!(questions().len(), 1);
     for (n, call) in [(1, ids[1]), (2, ids[2])] {
-        let (told, Waiting::Person(question)) = *questions().last().unwrap() else { panic!("for a person") };
+        let (told, WaitReason::Approval(question)) = *questions().last().unwrap() else { panic!("for a person") };
         assert_eq!((told, questions().len()), (call, n));
         assert_eq!(hub.approval(&Tenant::default(), question).await.unwrap().unwrap().call_id, call);
         let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());

@@ -16,7 +16,7 @@ use std::{
 };
 
 use toolhub::{
-    Happened, Sqlite,
+    HistoryEvent, Sqlite,
     backend::{Backend, Scan, Scope, Table},
     clock::{Clock, SystemClock},
     prelude::*,
@@ -233,7 +233,9 @@ async fn verify_store(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: 
         let history = hub.state().history(&tenant, &context, usize::MAX).await.unwrap();
         let updates: Vec<u64> = history
             .iter()
-            .filter_map(|entry| if let Happened::Update { version, .. } = entry.what { Some(version) } else { None })
+            .filter_map(
+                |entry| if let HistoryEvent::Update { version, .. } = entry.event { Some(version) } else { None },
+            )
             .collect();
         let first = entry.version + 1 - updates.len() as u64;
         assert_eq!(updates, (first..=entry.version).collect::<Vec<_>>(), "no gap in the history");

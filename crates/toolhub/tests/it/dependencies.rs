@@ -185,7 +185,7 @@ async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_
     let told: Vec<_> = events
         .events()
         .iter()
-        .filter_map(|event| match &event.news {
+        .filter_map(|event| match &event.kind {
             News::AvailabilityChanged { tool_name, available, reason } => {
                 Some((event.thread.clone(), tool_name.to_string(), *available, reason.clone()))
             }

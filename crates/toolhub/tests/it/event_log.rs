@@ -8,7 +8,7 @@ use std::{
 use toolhub::{
     StatusScope,
     backend::Memory,
-    events::{EventPage, KeptEvent},
+    events::{EventPage, StoredEvent},
     prelude::*,
     status::ToolStatus,
     testing::{AssertOutcome, EventRecorder, TestClock, scripted},
@@ -93,7 +93,7 @@ async fn stored_events_come_in_pages_and_expire_after_their_retention() {
         set_status(&hub, ToolStatus::Maintenance).await;
         set_status(&hub, ToolStatus::Available).await;
     }
-    let (mut events, mut after): (Vec<KeptEvent>, _) = (Vec::new(), 0);
+    let (mut events, mut after): (Vec<StoredEvent>, _) = (Vec::new(), 0);
     let mut pages = 0;
     loop {
         let page = hub.events_since(&default_tenant(), after).await.unwrap();

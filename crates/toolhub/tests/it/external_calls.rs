@@ -6,7 +6,7 @@ use std::{
 };
 
 use toolhub::{
-    Cancellation, HubBuilder, ReportError, Status, StatusScope, Waiting,
+    Cancellation, HubBuilder, ReportError, Status, StatusScope, WaitReason,
     backend::Memory,
     clock::Clock,
     ids::CallId,
@@ -153,7 +153,7 @@ async fn an_external_call_passes_every_pipeline_stage_first() {
     let running = call("ask").start();
     let id = running.id();
     let question = loop {
-        if let toolhub::events::News::ApprovalRequested { approval_id, .. } = events.next().await.news {
+        if let toolhub::events::News::ApprovalRequested { approval_id, .. } = events.next().await.kind {
             break approval_id;
         }
     };
@@ -172,7 +172,7 @@ async fn an_external_call_passes_every_pipeline_stage_first() {
 #[tokio::test(start_paused = true)]
 async fn whoever_makes_a_batch_hears_that_its_calls_wait_for_external_results() {
     let (hub, _) = hub().await;
-    let heard: Arc<Mutex<Vec<(CallId, Waiting)>>> = Arc::default();
+    let heard: Arc<Mutex<Vec<(CallId, WaitReason)>>> = Arc::default();
     let step = tokio::spawn({
         let (hub, heard) = (hub.clone(), heard.clone());
         async move {
@@ -185,7 +185,7 @@ async fn whoever_makes_a_batch_hears_that_its_calls_wait_for_external_results() 
         let told = heard.lock().unwrap().clone();
         assert_eq!(told.len(), n, "a call that may change something runs alone, wherever it is done");
         let (call, waiting) = told[n - 1];
-        assert_eq!(waiting, Waiting::Result);
+        assert_eq!(waiting, WaitReason::ExternalResult);
         assert_eq!(hub.external_arguments(&default_tenant(), call), Some(json!({"n": n})));
         hub.report_external_result(&default_tenant(), call, Ok(json!(n))).await.unwrap();
     }

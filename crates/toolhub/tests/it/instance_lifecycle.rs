@@ -87,7 +87,7 @@ fn tenant_and_thread(id: &str) -> (Tenant, ThreadId) {
 /// Why instances went, in order.
 fn cleanup_reasons(recorder: &mut EventRecorder) -> Vec<&'static str> {
     let reason = |news: &News| if let News::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
-    recorder.events().iter().filter_map(|event| reason(&event.news)).collect()
+    recorder.events().iter().filter_map(|event| reason(&event.kind)).collect()
 }
 
 fn paused_builder() -> HubBuilder {

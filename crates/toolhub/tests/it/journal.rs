@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    CallHandle, CallRecord, ContextId, Happened, HubBuilder, RegistryError, Sqlite, Status,
+    CallHandle, CallRecord, ContextId, HistoryEvent, HubBuilder, RegistryError, Sqlite, Status,
     backend::Memory,
     ids::CallId,
     prelude::*,
@@ -181,9 +181,9 @@ async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
         let hub = shelf.hub_builder().await.tool(tool("add", add)).build().await.unwrap();
         let cart: ContextId = "t/cart".parse().unwrap();
         let history = hub.state().history(&default_tenant(), &cart, 10).await.unwrap();
-        let what: Vec<_> = history.into_iter().map(|entry| entry.what).collect();
-        assert!(matches!(&what[0], Happened::ExecutionStart { .. }), "{what:?}");
-        assert!(matches!(&what[1], Happened::ExecutionError { error_type, .. } if error_type == "interrupted"));
+        let what: Vec<_> = history.into_iter().map(|entry| entry.event).collect();
+        assert!(matches!(&what[0], HistoryEvent::ExecutionStart { .. }), "{what:?}");
+        assert!(matches!(&what[1], HistoryEvent::ExecutionError { error_type, .. } if error_type == "interrupted"));
         assert_eq!(hub.call("add", json!({})).thread("t").await.assert_success(), &json!(1), "nothing was committed");
     }
 }

@@ -169,7 +169,7 @@ async fn a_cursor_that_is_none_is_refused() {
     let hub = ToolHub::builder().build().await.unwrap();
     for text in ["", "2", "call_x"] {
         let query = CallQuery { cursor: Some(text.into()), ..CallQuery::default() };
-        assert_eq!(hub.calls(&default_tenant(), &query).await, Err(CallQueryError::Cursor));
+        assert_eq!(hub.calls(&default_tenant(), &query).await, Err(CallQueryError::InvalidCursor));
     }
 }
 

@@ -177,7 +177,7 @@ async fn status_settings_hold_for_what_tools_have_done_before_too() {
 }
 
 async fn next_event(news: &mut Subscription) -> News {
-    news.next().await.news.clone()
+    news.next().await.kind.clone()
 }
 
 #[tokio::test]

@@ -43,14 +43,14 @@ async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
         let told: Vec<_> = events.events().iter().filter(|event| event.name() == name).cloned().collect();
         assert!(!told.is_empty(), "{name}");
         for event in told {
-            assert_eq!(event.news.run(), Some(run), "{name}");
+            assert_eq!(event.kind.run(), Some(run), "{name}");
             assert_eq!(serde_json::to_value(&*event).unwrap()["runId"], json!(run), "{name}");
         }
     }
     let mut events = EventRecorder::new(&hub);
     hub.call("it", json!({})).thread("t1").await.assert_success();
     for event in events.events() {
-        assert_eq!(event.news.run(), None);
+        assert_eq!(event.kind.run(), None);
         assert_eq!(serde_json::to_value(&**event).unwrap().get("runId"), None);
     }
 }
@@ -75,7 +75,7 @@ async fn what_agents_say_is_told_in_their_thread_without_secrets_and_kept_nowher
     hub.publish(&tenant, &t1(), delta(true));
     let told = events.events();
     assert_eq!(told.len(), 3, "what nobody heard was not told");
-    assert!(told.iter().all(|event| event.thread == Some(t1()) && event.news.run() == Some(run_id)));
+    assert!(told.iter().all(|event| event.thread == Some(t1()) && event.kind.run() == Some(run_id)));
     let told: Vec<Value> = told.iter().map(|event| serde_json::to_value(&**event).unwrap()).collect();
     assert_eq!(told[0]["event"], "message.completed");
     let call = &told[0]["calls"][0];

@@ -287,7 +287,7 @@ async fn a_damaged_line_is_named_and_nothing_is_taken_in() {
     for damaged in [changed.as_str(), unknown, no_context, no_version, beyond, half, "null", one] {
         let there = default_manager().await;
         let refused = there.import(&default_tenant(), &format!("{one}\n\n{damaged}\n{three}\n")).await;
-        assert!(matches!(refused, Err(StateError::Line { line: 3, .. })), "{refused:?} for {damaged}");
+        assert!(matches!(refused, Err(StateError::InvalidLine { line: 3, .. })), "{refused:?} for {damaged}");
         assert_eq!(there.stats(&default_tenant()).await.unwrap().contexts, 0);
     }
     let by_hand = r#"{"context":"t2/cart","business":{"version":4,"schema":1,"data":{"n":9}}}"#;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    AfterDecision, BoxFuture, ConflictResolution, ContextId, Happened, Hook, HookedCall, ManagerType,
+    AfterDecision, BoxFuture, ConflictResolution, ContextId, HistoryEvent, Hook, HookedCall, ManagerType,
     StateManagerConfig,
     backend::{Backend, Memory},
     dynamic_stateful,
@@ -142,7 +142,7 @@ async fn a_state_the_tool_has_given_away_is_told_in_the_history_as_a_failure() {
     assert_eq!(outcome.output, "gone", "what it did stays done");
     assert_eq!(data(&hub, "t/count").await, None);
     let history = hub.state().history(&Tenant::default(), &id("t/count"), 9).await.unwrap();
-    let error = |entry: &toolhub::HistoryEntry| matches!(entry.what, Happened::ExecutionError { .. });
+    let error = |entry: &toolhub::HistoryEntry| matches!(entry.event, HistoryEvent::ExecutionError { .. });
     assert_eq!((history.len(), history.iter().filter(|entry| error(entry)).count()), (2, 1), "{history:?}");
     assert_eq!(hub.call("add", json!({})).thread("t").await.assert_success(), &json!(1));
 }

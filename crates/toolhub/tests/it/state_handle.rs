@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolhub::{
-    BusinessStateConfig, Happened, StateEntry,
+    BusinessStateConfig, HistoryEvent, StateEntry,
     StateKind::{Business, Cache, Connection, Session},
     StateManagerConfig,
     backend::{Backend, Memory, Scan, Scope, Table},
@@ -73,8 +73,8 @@ async fn a_running_tool_reads_and_changes_the_states_of_its_own_thread() {
     assert_eq!(hub.call("peek", json!({})).tenant(other).thread("t1").await.assert_success(), &json!(null));
 
     let history = hub.state().history(&default_tenant(), &"t1/mailbox".parse().unwrap(), 99).await.unwrap();
-    let note = Happened::Note { what: json!({"folder": "inbox", "password": "[redacted]"}) };
-    assert_eq!(history.last().map(|entry| &entry.what), Some(&note));
+    let note = HistoryEvent::Note { what: json!({"folder": "inbox", "password": "[redacted]"}) };
+    assert_eq!(history.last().map(|entry| &entry.event), Some(&note));
     assert_eq!(hub.call("forget", json!({})).thread("t1").await.assert_success(), &json!(true));
     assert_eq!(hub.call("peek", json!({})).thread("t1").await.assert_success(), &json!(null));
     assert_eq!(hub.call("forget", json!({})).thread("t1").await.assert_success(), &json!(false));
@@ -124,8 +124,8 @@ async fn the_version_of_a_state_is_kept_in_one_place() {
     let info = state.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap();
     assert_eq!(info.kinds[&Business].version, 3);
     assert_eq!(state.versions(&default_tenant(), &cart()).await.unwrap().last().unwrap().version, 3);
-    let last = state.history(&default_tenant(), &cart(), 1).await.unwrap().remove(0).what;
-    assert!(matches!(last, Happened::Update { version: 3, .. }), "{last:?}");
+    let last = state.history(&default_tenant(), &cart(), 1).await.unwrap().remove(0).event;
+    assert!(matches!(last, HistoryEvent::Update { version: 3, .. }), "{last:?}");
     let rows = store.scan(Scan::of(Table::State, Scope::All), Timestamp::from_millis(0)).await.unwrap().rows;
     let [(_, row)] = rows.as_slice() else { panic!("one row: {rows:?}") };
     assert_eq!((row.seen.version, &*row.value), (3, br#"{"version":99}"#.as_slice()));

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    BusinessStateConfig, ContextFilter, ContextId, Happened, ManagerType, StateError, StateKind, StateManager,
+    BusinessStateConfig, ContextFilter, ContextId, HistoryEvent, ManagerType, StateError, StateKind, StateManager,
     StateManagerConfig,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::{Clock, Timestamp},
@@ -246,10 +246,10 @@ async fn the_managers_own_time_to_live_is_the_default() {
 async fn history_tells_what_happened_without_secrets_and_within_its_limit() {
     let state = manager_with(BusinessStateConfig { max_history_size: 4, ..Default::default() }).await;
     let parameters = json!({"city": "Ulm", "auth": {"Api_Key": "hush"}, "list": [{"accessToken": "hush"}]});
-    state.add_history(&default_tenant(), &cart(), Happened::ExecutionStart { parameters }).await.unwrap();
+    state.add_history(&default_tenant(), &cart(), HistoryEvent::ExecutionStart { parameters }).await.unwrap();
     state.set_state(&default_tenant(), &cart(), Business, json!({"password": "hush", "n": 1}), None).await.unwrap();
     state.update_state(&default_tenant(), &cart(), Business, json!({"n": 2})).await.unwrap();
-    let end = Happened::ExecutionSuccess { result_type: "object".into() };
+    let end = HistoryEvent::ExecutionSuccess { result_type: "object".into() };
     state.add_history(&default_tenant(), &cart(), end.clone()).await.unwrap();
     let told = serde_json::to_value(state.history(&default_tenant(), &cart(), 100).await.unwrap()).unwrap();
     assert!(!told.to_string().contains("hush"), "{told}");
@@ -262,12 +262,12 @@ async fn history_tells_what_happened_without_secrets_and_within_its_limit() {
     // The state itself keeps its secret.
     assert_eq!(data(&state, Business).await, Some(json!({"password": "hush", "n": 2})));
     for n in 0..20 {
-        let error = Happened::ExecutionError { error: n.to_string(), error_type: "tool_error".into() };
+        let error = HistoryEvent::ExecutionError { error: n.to_string(), error_type: "tool_error".into() };
         state.add_history(&default_tenant(), &cart(), error).await.unwrap();
     }
     let last = state.history(&default_tenant(), &cart(), 2).await.unwrap();
-    let error = |n: &str| Happened::ExecutionError { error: n.into(), error_type: "tool_error".into() };
-    assert_eq!(last.iter().map(|entry| &entry.what).collect::<Vec<_>>(), [&error("18"), &error("19")]);
+    let error = |n: &str| HistoryEvent::ExecutionError { error: n.into(), error_type: "tool_error".into() };
+    assert_eq!(last.iter().map(|entry| &entry.event).collect::<Vec<_>>(), [&error("18"), &error("19")]);
     assert_eq!(state.history(&default_tenant(), &cart(), 100).await.unwrap().len(), 4);
 }
 

@@ -12,7 +12,7 @@ use proptest::{
 };
 use serde_json::Map;
 use toolhub::{
-    BusinessStateConfig, ContextFilter, ContextId, ErrorKind, Happened, StateError, StateKind, StateManager,
+    BusinessStateConfig, ContextFilter, ContextId, ErrorKind, HistoryEvent, StateError, StateKind, StateManager,
     backend::{Backend, Memory},
     clock::{Clock, Timestamp},
     prelude::{Tenant, ToolHub, Value},
@@ -309,8 +309,8 @@ impl SystemUnderTest {
             assert_eq!(got, expected.unwrap_or_default(), "versions of context {context}");
             *met.entry("several snapshots").or_default() += usize::from(got.len() > 1);
             let got = self.state.history(&self.tenant, &id(context), 99).await.unwrap();
-            let got: Vec<_> = got.into_iter().map(|entry| entry.what).collect();
-            let update = |(updates, version, _): &(Value, u64, _)| Happened::Update {
+            let got: Vec<_> = got.into_iter().map(|entry| entry.event).collect();
+            let update = |(updates, version, _): &(Value, u64, _)| HistoryEvent::Update {
                 updates: updates.clone(),
                 version: *version,
             };

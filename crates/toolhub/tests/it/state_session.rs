@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    ContextFilter, ContextId, Happened, HubBuilder, ManagerType, StateCleanup, StateError,
+    ContextFilter, ContextId, HistoryEvent, HubBuilder, ManagerType, StateCleanup, StateError,
     StateKind::{Business, Cache, Connection, Session},
     StateManager, StateManagerConfig, StateStats,
     backend::{Backend, Memory, Partition, Scan, Scope, Table},
@@ -220,7 +220,7 @@ async fn while_sessions_end_and_begin_under_their_hands_nobody_fails_and_nothing
                         0 | 1 => state.set_state(&tenant, &at, Business, json!({"at": now}), None).await.map(drop),
                         2 => state.update_state(&tenant, &at, Business, json!({"at": now})).await.map(drop),
                         3 => state.set_state(&tenant, &at, Cache, json!({"at": now}), Some(MINUTE)).await.map(drop),
-                        4 => state.add_history(&tenant, &at, Happened::Note { what: json!(now) }).await,
+                        4 => state.add_history(&tenant, &at, HistoryEvent::Note { what: json!(now) }).await,
                         5 => state.set_state(&tenant, &at, Connection, json!({"at": now}), None).await.map(drop),
                         6 => state.delete_state(&tenant, &at, Business).await.map(drop),
                         7 => state.versions(&tenant, &at).await.map(drop),
@@ -259,7 +259,10 @@ async fn what_a_session_leaves_is_cleaned_up_and_other_records_of_the_thread_sta
     for n in 0..150 {
         state.set_state(&default_tenant(), &cart(), Business, json!({"n": n}), None).await.unwrap();
     }
-    state.add_history(&default_tenant(), &context("t2/only"), Happened::Note { what: json!("a word") }).await.unwrap();
+    state
+        .add_history(&default_tenant(), &context("t2/only"), HistoryEvent::Note { what: json!("a word") })
+        .await
+        .unwrap();
     let left = async || count_rows(&store, "t1", &clock).await + count_rows(&store, "t2", &clock).await;
     assert!(left().await > 150);
     tokio::time::sleep(59 * MINUTE).await;
@@ -322,7 +325,7 @@ async fn the_instances_of_a_session_are_closed_when_it_is_over() {
     tokio::time::sleep(3 * MINUTE).await;
     assert_eq!(closed.load(Ordering::SeqCst), 1, "the thread without a session keeps its own");
     let reason = |news: &News| if let News::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
-    let reasons: Vec<_> = recorder.events().iter().filter_map(|event| reason(&event.news)).collect();
+    let reasons: Vec<_> = recorder.events().iter().filter_map(|event| reason(&event.kind)).collect();
     assert_eq!(reasons, ["its session is over"]);
 
     // A session that begins before anybody has cleaned up does not inherit the instance either.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    BusinessStateConfig, ConflictResolution, ContextFilter, Happened, HubBuilder, ManagerType, StateCleanup,
+    BusinessStateConfig, ConflictResolution, ContextFilter, HistoryEvent, HubBuilder, ManagerType, StateCleanup,
     StateKind::Business,
     StateManagerConfig,
     backend::{Backend, Change, Memory, Scan, Scope, Table},
@@ -220,8 +220,8 @@ async fn the_history_of_a_state_elsewhere_is_told_of_a_call_that_was_interrupted
         tokio::time::sleep(Duration::from_secs(30)).await;
         let context = if shared { "~/notes" } else { "t/notes" }.parse().unwrap();
         let history = hub.state().history(&default_tenant(), &context, 10).await.unwrap();
-        let last = history.last().map(|entry| entry.what.clone());
-        assert!(matches!(&last, Some(Happened::ExecutionError { error_type, .. }) if error_type == "interrupted"));
+        let last = history.last().map(|entry| entry.event.clone());
+        assert!(matches!(&last, Some(HistoryEvent::ExecutionError { error_type, .. }) if error_type == "interrupted"));
         assert_eq!(row_ids(&own, Table::History).await, [""; 0], "nothing is left where nobody looks");
         assert_eq!(hub.call("note", json!({})).thread("t").await.assert_success(), &json!(1), "nothing was committed");
     }

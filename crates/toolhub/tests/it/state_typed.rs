@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    BusinessStateConfig, ContextId, Happened, SessionState, StateCleanup, StateManagerConfig,
+    BusinessStateConfig, ContextId, HistoryEvent, SessionState, StateCleanup, StateManagerConfig,
     backend::Memory,
     prelude::*,
     testing::{AssertOutcome, TestClock},
@@ -73,7 +73,7 @@ async fn calls_are_told_in_the_history_of_the_states_they_use() {
     hub.call("show_cart", json!({})).thread("t").await.assert_success();
     hub.call("add_to_cart", item("poison")).thread("t").await.assert_error(ErrorKind::ToolError);
     let history = hub.state().history(&Tenant::default(), &id("t/cart"), 100).await.unwrap();
-    let what: Vec<Value> = history.iter().map(|entry| serde_json::to_value(&entry.what).unwrap()).collect();
+    let what: Vec<Value> = history.iter().map(|entry| serde_json::to_value(&entry.event).unwrap()).collect();
     let expected = [
         json!({"type": "execution_start", "parameters": {"sku": "tea", "qty": 1}}),
         json!({"type": "update", "updates": {"lines": [["tea", 1]]}, "version": 1}),
@@ -126,7 +126,11 @@ async fn a_state_that_grows_too_large_is_not_committed_and_the_call_says_so() {
     let history = hub.state().history(&Tenant::default(), &id("t/cart"), 100).await.unwrap();
     let errors: Vec<_> = (history.iter())
         .filter_map(|entry| {
-            if let Happened::ExecutionError { error_type, .. } = &entry.what { Some(error_type.as_str()) } else { None }
+            if let HistoryEvent::ExecutionError { error_type, .. } = &entry.event {
+                Some(error_type.as_str())
+            } else {
+                None
+            }
         })
         .collect();
     assert_eq!((history.len(), errors), (5, vec!["state_too_large"]));

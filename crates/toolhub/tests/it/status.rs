@@ -81,7 +81,7 @@ async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time()
     let mut seen = Vec::new();
     while seen.len() < 4 {
         let event = events.next().await;
-        match &event.news {
+        match &event.kind {
             News::StatusChanged { old_status, new_status, .. } => {
                 seen.push((event.timestamp.to_string(), format!("{old_status:?} {new_status:?}")));
             }
@@ -93,7 +93,7 @@ async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time()
         assert_eq!(
             event.thread.is_none(),
             matches!(
-                event.news,
+                event.kind,
                 News::StatusChanged { .. } | News::AvailabilityChanged { .. } | News::ToolRegistered { .. }
             ),
             "{event:?}"
@@ -427,7 +427,7 @@ async fn one_line_tells_of_all_tools_in_two_languages() {
 /// What `tool.rebind.required` has said so far: when, added, removed.
 fn rebind_events(recorder: &mut EventRecorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
-    let told = recorder.events().iter().filter_map(|event| match &event.news {
+    let told = recorder.events().iter().filter_map(|event| match &event.kind {
         News::RebindRequired { added, removed, .. } => {
             Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
         }
@@ -707,7 +707,7 @@ async fn a_timer_that_fires_early_by_the_clock_looks_again() {
     let mut events = hub.subscribe();
     let back = loop {
         let event = events.next().await;
-        if let News::StatusChanged { new_status: ToolStatus::Available, .. } = event.news {
+        if let News::StatusChanged { new_status: ToolStatus::Available, .. } = event.kind {
             break event.timestamp.to_string();
         }
     };

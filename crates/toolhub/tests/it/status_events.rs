@@ -26,7 +26,7 @@ async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
 
 /// The words that listeners were told, in order.
 fn status_changes(recorder: &mut EventRecorder) -> Vec<ToolStatus> {
-    let told = recorder.events().iter().filter_map(|event| match &event.news {
+    let told = recorder.events().iter().filter_map(|event| match &event.kind {
         News::StatusChanged { new_status, .. } => Some(*new_status),
         _ => None,
     });
@@ -128,7 +128,7 @@ async fn on_several_threads_each_status_follows_on_the_one_before() {
     }
     let (mut last, mut heard) = (HashMap::new(), 0);
     while let Some(event) = events.try_next() {
-        if let News::StatusChanged { tool_name, old_status, new_status, .. } = &event.news {
+        if let News::StatusChanged { tool_name, old_status, new_status, .. } = &event.kind {
             let before = last.insert(tool_name.clone(), *new_status).unwrap_or(ToolStatus::Available);
             assert_eq!(*old_status, Some(before), "after {heard} words, of {tool_name}");
             heard += 1;

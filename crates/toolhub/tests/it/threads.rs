@@ -162,7 +162,7 @@ async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
     let swept: Vec<_> = recorder.events().iter().filter(|event| event.name() == "thread.swept").cloned().collect();
     assert_eq!(swept.len(), 1);
     assert_eq!(swept[0].thread, Some(id("idle")));
-    assert!(matches!(swept[0].news, News::ThreadSwept { reason: "it was idle", rows } if rows >= 2), "{swept:?}");
+    assert!(matches!(swept[0].kind, News::ThreadSwept { reason: "it was idle", rows } if rows >= 2), "{swept:?}");
     assert_eq!(buy(&hub, "active").await, json!(3));
     assert_eq!(buy(&hub, "idle").await, json!(1), "it begins anew");
 }

@@ -73,7 +73,7 @@ async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
     assert!(hub.should_rebind(&offer).await.unwrap());
     assert!(status("fs__read").await);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let told = recorder.events().iter().filter_map(|event| match &event.news {
+    let told = recorder.events().iter().filter_map(|event| match &event.kind {
         News::RebindRequired { added, removed, .. } => {
             Some((added.len(), removed.iter().map(ToString::to_string).collect()))
         }

@@ -13,7 +13,7 @@ use crate::{
     execution::{CallEnvelope, Tool},
     journal::{CallRecord, OpenCall},
     pipeline::{attempts::panic_text, dependencies, ticket::Ticket},
-    state::{Draft, Drafts, Happened, Renewed, Told},
+    state::{ConflictOutcome, Draft, Drafts, ExecutionHistory, HistoryEvent},
 };
 use toolhub_storage::backend::{Backend, Batch, Partition, Seen, StoreError, Table, Write};
 use toolhub_types::{
@@ -47,7 +47,7 @@ impl<E: Into<CallError>> From<E> for CommitError {
 
 impl<'a> CommitPlan<'a> {
     pub(super) fn new(engine: &'a Engine, envelope: &'a CallEnvelope, open: Option<&OpenCall>) -> Self {
-        let opened = open.map(|open| open.seen);
+        let opened = open.map(|open| open.row_version);
         let record = match open {
             Some(open) => open.record.clone(),
             None => {
@@ -93,7 +93,11 @@ impl<'a> CommitPlan<'a> {
     /// States that do not lie with the call's records, because all threads share them or another store keeps them, are
     /// committed first, one by one; says how many were. If the process dies before the end of the call is written down
     /// too, what its tool remembers is true, and the call stays open.
-    async fn commit_separate_states(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<usize, CommitError> {
+    async fn commit_separate_states(
+        &self,
+        drafts: &mut Drafts,
+        told: Option<&ExecutionHistory>,
+    ) -> Result<usize, CommitError> {
         let (state, tenant) = (&self.engine.services.state, &self.envelope.call.tenant);
         let elsewhere = drafts.list.iter_mut().filter(|draft| !self.commits_with_call(draft));
         let mut already = 0;
@@ -101,8 +105,8 @@ impl<'a> CommitPlan<'a> {
             loop {
                 let now = self.engine.services.clock.now();
                 let mut batch = Batch::on(draft.context.partition(tenant));
-                batch.writes = state.writes_of(tenant, draft, &self.envelope.tool.state, told, now).await?;
-                match state.homes().commit(batch, now).await {
+                batch.writes = state.draft_writes(tenant, draft, &self.envelope.tool.state, told, now).await?;
+                match state.store_router().commit(batch, now).await {
                     Ok(_) => break,
                     Err(StoreError::Conflict { .. }) => match self.rebase_draft(draft).await {
                         // What another state of the tool remembers of this run is written.
@@ -118,15 +122,15 @@ impl<'a> CommitPlan<'a> {
     }
 
     /// What is written with the end of the call.
-    async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, CommitError> {
+    async fn writes(&self, drafts: &Drafts, told: Option<&ExecutionHistory>) -> Result<Vec<Write>, CommitError> {
         let (services, tenant) = (&self.engine.services, &self.envelope.call.tenant);
         let (state, now) = (&services.state, services.clock.now());
         let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| self.commits_with_call(draft)).collect();
         let mut all = Vec::new();
         for draft in &drafts {
-            all.extend(state.writes_of(tenant, draft, &self.envelope.tool.state, told, now).await?);
+            all.extend(state.draft_writes(tenant, draft, &self.envelope.tool.state, told, now).await?);
         }
-        all.extend(state.joined(tenant, &drafts, told.is_some(), now).await?);
+        all.extend(state.session_writes_for_drafts(tenant, &drafts, told.is_some(), now).await?);
         Ok(all)
     }
 
@@ -141,9 +145,9 @@ impl<'a> CommitPlan<'a> {
 
     /// Whether a state is committed together with the end of the call.
     fn commits_with_call(&self, draft: &Draft) -> bool {
-        let homes = self.engine.services.state.homes();
+        let homes = self.engine.services.state.store_router();
         draft.context.partition(&self.envelope.call.tenant) == self.partition()
-            && homes.is_with_calls(draft.context.state().as_str())
+            && homes.is_in_hub_store(draft.context.state().as_str())
     }
 
     async fn rebase_draft(&self, draft: &mut Draft) -> Result<(), CommitError> {
@@ -151,35 +155,36 @@ impl<'a> CommitPlan<'a> {
         // A store in memory answers without a pause; let the others finish.
         tokio::task::yield_now().await;
         // Closures and merging are the author's code, and may panic.
-        let renewing = AssertUnwindSafe(state.renew(&self.envelope.call.tenant, draft, &self.envelope.tool.state));
+        let renewing =
+            AssertUnwindSafe(state.resolve_conflict(&self.envelope.call.tenant, draft, &self.envelope.tool.state));
         let renewed = renewing.catch_unwind().await.unwrap_or_else(|panic| {
             let text = format!(
                 "somebody else wrote the state, and putting the changes together failed: {}",
                 panic_text(panic)
             );
-            Ok(Renewed::Refused(CallError::new(ErrorKind::StateConflict).operator(text)))
+            Ok(ConflictOutcome::Refused(CallError::new(ErrorKind::StateConflict).operator(text)))
         });
         match renewed? {
-            Renewed::Ready => Ok(()),
-            Renewed::RunAgain => Err(CommitError::Rerun),
-            Renewed::Refused(error) => Err(CommitError::Failed(error)),
+            ConflictOutcome::Ready => Ok(()),
+            ConflictOutcome::Rerun => Err(CommitError::Rerun),
+            ConflictOutcome::Refused(error) => Err(CommitError::Failed(error)),
         }
     }
 
     /// What the history of its states is told about the call. Whoever only reads leaves no trace there.
-    fn history_entry(&self, outcome: &Outcome) -> Option<Told> {
+    fn history_entry(&self, outcome: &Outcome) -> Option<ExecutionHistory> {
         let Tool { definition, .. } = &*self.envelope.tool;
         if definition.annotations.read_only {
             return None;
         }
         let end = match &outcome.error {
-            None => Happened::success(&outcome.output),
-            Some(error) => Happened::error(error),
+            None => HistoryEvent::success(&outcome.output),
+            Some(error) => HistoryEvent::error(error),
         };
         let mut parameters = self.envelope.call.arguments.clone();
-        self.engine.services.redactor.hide(&mut parameters);
-        let parameters = Happened::parameters(&parameters);
-        Some(Told { began: outcome.started_at + outcome.queued, parameters, end })
+        self.engine.services.redactor.redact(&mut parameters);
+        let parameters = HistoryEvent::redact_parameters(&parameters);
+        Some(ExecutionHistory { started_at: outcome.started_at + outcome.queued, parameters, end_event: end })
     }
 
     fn partition(&self) -> Partition {
@@ -200,7 +205,7 @@ impl<'a> CommitPlan<'a> {
     /// is how it ended.
     pub(super) async fn recorded_outcome(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
         let (journal, call, now) = (&self.engine.journal, &self.envelope.call, self.engine.services.clock.now());
-        let record = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await;
+        let record = journal.find_record(&call.tenant, call.thread.as_ref(), call.id, now).await;
         let recorded = record.ok().flatten().and_then(|record| record.outcome);
         recorded.unwrap_or_else(|| failed_outcome(outcome, error, ticket))
     }
@@ -232,7 +237,7 @@ impl<'a> CommitPlan<'a> {
     /// The call stays open for now.
     fn mark_unwritten(&self, outcome: Outcome) -> Outcome {
         if self.opening_version.is_some() {
-            self.engine.journal.not_written(&outcome);
+            self.engine.journal.note_unwritten(&outcome);
         }
         outcome
     }

@@ -56,7 +56,7 @@ impl StateManager {
         condition: StateCondition,
     ) -> Result<(StateEntry, bool), StateError> {
         let wrote = self.set(tenant, context, kind, (data, ttl), condition).await?;
-        Ok((StateEntry::of(context, kind, &wrote.row)?, wrote.new))
+        Ok((StateEntry::from_row(context, kind, &wrote.row)?, wrote.is_new))
     }
 
     /// [`update_state`](Self::update_state) on a condition.
@@ -71,7 +71,7 @@ impl StateManager {
         patch: Value,
         condition: StateCondition,
     ) -> Result<StateEntry, StateError> {
-        StateEntry::of(context, kind, &self.update(tenant, context, kind, patch, condition).await?.row)
+        StateEntry::from_row(context, kind, &self.update(tenant, context, kind, patch, condition).await?.row)
     }
 
     /// [`rollback`](Self::rollback) on a condition.
@@ -85,6 +85,10 @@ impl StateManager {
         version: u64,
         condition: StateCondition,
     ) -> Result<StateEntry, StateError> {
-        StateEntry::of(context, StateKind::Business, &self.roll_back(tenant, context, version, condition).await?.row)
+        StateEntry::from_row(
+            context,
+            StateKind::Business,
+            &self.restore_snapshot(tenant, context, version, condition).await?.row,
+        )
     }
 }

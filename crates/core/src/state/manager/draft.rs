@@ -5,9 +5,10 @@
 
 use serde_json::Value;
 
-use super::{LAYOUT, StateManager, write::Next};
+use super::{LAYOUT, StateManager, write::NewState};
 use crate::state::{
-    ContextId, Draft, Found, Happened, SessionState, StateCleanup, StateError, StateKind, StateRules, entry::state_id,
+    ContextId, Draft, HistoryEvent, LoadedContext, SessionState, StateCleanup, StateError, StateKind, StateRules,
+    entry::state_id,
 };
 use toolhub_storage::backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write, decode, encode};
 use toolhub_types::{
@@ -18,53 +19,53 @@ use toolhub_types::{
 };
 
 /// What the history is told about a call.
-pub(crate) struct Told {
-    pub(crate) began: Timestamp,
+pub(crate) struct ExecutionHistory {
+    pub(crate) started_at: Timestamp,
     /// What the tool was given.
     pub(crate) parameters: Value,
-    pub(crate) end: Happened,
+    pub(crate) end_event: HistoryEvent,
 }
 
 /// What became of a draft after a conflict.
-pub(crate) enum Renewed {
+pub(crate) enum ConflictOutcome {
     /// It can be committed.
     Ready,
     /// Only the tool itself can make it anew.
-    RunAgain,
+    Rerun,
     /// It cannot be committed.
     Refused(CallError),
 }
 
 impl StateManager {
     /// What a context holds, for a tool.
-    pub(crate) async fn take_out(&self, tenant: &Tenant, context: &ContextId) -> Result<Found, StoreError> {
+    pub(crate) async fn check_out(&self, tenant: &Tenant, context: &ContextId) -> Result<LoadedContext, StoreError> {
         let keys = [context.key(tenant, StateKind::Business), context.key(tenant, StateKind::Session)];
         let (sitting, rows) = self.load_in_session(&context.partition(tenant), &keys, self.now()).await?;
         let mut rows = rows.into_iter();
-        Ok(Found { business: rows.next().flatten(), session: rows.next().flatten(), sitting })
+        Ok(LoadedContext { business: rows.next().flatten(), session: rows.next().flatten(), thread_session: sitting })
     }
 
     /// Lets the session of a context go on, now that a call uses it.
     ///
     /// # Errors
     /// When a call that may write would make one context more than the session may have.
-    pub(crate) async fn used(
+    pub(crate) async fn record_use(
         &self,
         tenant: &Tenant,
         context: &ContextId,
-        found: &Found,
+        found: &LoadedContext,
         writes: bool,
     ) -> Result<(), StateError> {
         let (partition, now) = (context.partition(tenant), self.now());
         if writes && found.business.is_none() && found.session.is_none() {
             // Asked before anything is done to the world; what is to be written is asked for again at the end.
-            self.session_writes(&partition, found.sitting, &[context.state().as_str()], now).await?;
+            self.session_writes(&partition, found.thread_session, &[context.state().as_str()], now).await?;
         }
-        Ok(self.touch_session(&partition, found.sitting, now).await?)
+        Ok(self.touch_session(&partition, found.thread_session, now).await?)
     }
 
     /// What else a call writes that commits these drafts of one thread, so that the thread's session goes on.
-    pub(crate) async fn joined(
+    pub(crate) async fn session_writes_for_drafts(
         &self,
         tenant: &Tenant,
         drafts: &[&Draft],
@@ -73,9 +74,9 @@ impl StateManager {
     ) -> Result<Vec<Write>, StateError> {
         let written = drafts.iter().filter(|draft| counted || draft.text.is_some());
         let Some(first) = written.clone().next() else { return Ok(Vec::new()) };
-        let unseen = written.filter(|draft| draft.found.business.is_none() || draft.found.session.is_none());
+        let unseen = written.filter(|draft| draft.loaded.business.is_none() || draft.loaded.session.is_none());
         let unseen: Vec<&str> = unseen.map(|draft| draft.context.state().as_str()).collect();
-        self.session_writes(&first.context.partition(tenant), first.found.sitting, &unseen, now).await
+        self.session_writes(&first.context.partition(tenant), first.loaded.thread_session, &unseen, now).await
     }
 
     /// Whether a changed state is committed without being saved on purpose.
@@ -89,7 +90,7 @@ impl StateManager {
     }
 
     /// Refuses a draft that is larger than allowed.
-    pub(crate) fn fits(&self, draft: &Draft) -> Result<(), StateError> {
+    pub(crate) fn check_size(&self, draft: &Draft) -> Result<(), StateError> {
         let most = self.0.business.max_state_size;
         match draft.text.as_ref().map(|text| text.len()) {
             Some(bytes) if bytes > most => Err(StateError::TooLarge { bytes, most }),
@@ -98,51 +99,51 @@ impl StateManager {
     }
 
     /// Everything that becomes true together with the end of a call.
-    pub(crate) async fn writes_of(
+    pub(crate) async fn draft_writes(
         &self,
         tenant: &Tenant,
         draft: &Draft,
         rules: &StateRules,
-        told: Option<&Told>,
+        told: Option<&ExecutionHistory>,
         now: Timestamp,
     ) -> Result<Vec<Write>, StateError> {
-        let Draft { context, found, text, parked } = draft;
+        let Draft { context, loaded: found, text, pending: parked } = draft;
         let seen = found.business.as_ref().map(|row| row.seen);
         if rules.cleanup == StateCleanup::AfterCall {
             return Ok(seen.map(|seen| removal(context, seen)).into_iter().collect());
         }
         let kept = found.business.as_ref().and_then(|row| row.expires);
         // Where states have a time to live, each call begins it anew; otherwise it stays as somebody set it.
-        let expires = if self.0.config.ttl.is_some() { self.expires(None, now)? } else { kept };
+        let expires = if self.0.config.ttl.is_some() { self.expiry(None, now)? } else { kept };
         let mut writes = Vec::new();
         let keeps_history = self.0.business.max_history_size > 0;
         if let Some(told) = told.filter(|_| keeps_history) {
-            let began = Happened::ExecutionStart { parameters: told.parameters.clone() };
-            writes.push(self.0.sequence.note(context, began, told.began, expires)?);
+            let began = HistoryEvent::ExecutionStart { parameters: told.parameters.clone() };
+            writes.push(self.0.sequence.note(context, began, told.started_at, expires)?);
         }
         if let Some(text) = text {
-            let next = Next { text: text.clone(), schema: parked.layout(), expires, patch: None };
-            let batch = self.batch(tenant, context, StateKind::Business, seen, next, now).await?;
+            let next = NewState { text: text.clone(), schema: parked.layout(), expires, patch: None };
+            let batch = self.build_batch(tenant, context, StateKind::Business, seen, next, now).await?;
             writes.extend(batch.writes);
         }
         if let Some(told) = told {
             if keeps_history {
-                writes.push(self.0.sequence.note(context, told.end.clone(), now, expires)?);
+                writes.push(self.0.sequence.note(context, told.end_event.clone(), now, expires)?);
             }
-            writes.push(self.counted(context, found.session.as_ref(), expires, now)?);
+            writes.push(self.usage_write(context, found.session.as_ref(), expires, now)?);
         }
         Ok(writes)
     }
 
     /// One more call has used the context.
-    fn counted(
+    fn usage_write(
         &self,
         context: &ContextId,
         found: Option<&Row>,
         expires: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Write, StateError> {
-        let id = context.row(StateKind::Session);
+        let id = context.row_id(StateKind::Session);
         let known = found.and_then(|row| decode::<SessionState>(Table::State, &id, LAYOUT, row).ok());
         let mut session = known.map_or(SessionState { created: now, ..SessionState::default() }, |(known, _)| known);
         (session.last_activity, session.calls) = (now, session.calls.saturating_add(1));
@@ -153,25 +154,25 @@ impl StateManager {
     }
 
     /// Makes a draft anew after somebody else wrote.
-    pub(crate) async fn renew(
+    pub(crate) async fn resolve_conflict(
         &self,
         tenant: &Tenant,
         draft: &mut Draft,
         rules: &StateRules,
-    ) -> Result<Renewed, StoreError> {
-        let theirs = self.take_out(tenant, &draft.context).await?;
-        let seen = |found: &Found| found.business.as_ref().map(|row| row.seen);
-        let same = seen(&theirs) == seen(&draft.found);
+    ) -> Result<ConflictOutcome, StoreError> {
+        let theirs = self.check_out(tenant, &draft.context).await?;
+        let seen = |found: &LoadedContext| found.business.as_ref().map(|row| row.seen);
+        let same = seen(&theirs) == seen(&draft.loaded);
         let Some(mine) = draft.text.as_ref().filter(|_| !same) else {
-            draft.found = theirs;
-            return Ok(Renewed::Ready);
+            draft.loaded = theirs;
+            return Ok(ConflictOutcome::Ready);
         };
         let text = match (self.on_conflict(rules), &theirs.business) {
             (ConflictResolution::LastWriteWins, _) => Ok(mine.to_vec()),
             (ConflictResolution::Reject, _) => Err(conflict(draft, &theirs, "")),
-            (ConflictResolution::Retry, now) => match draft.parked.again(now.as_ref()) {
+            (ConflictResolution::Retry, now) => match draft.pending.reapply(now.as_ref()) {
                 Ok(Some(text)) => Ok(text),
-                Ok(None) if rules.rerunnable => return Ok(Renewed::RunAgain),
+                Ok(None) if rules.rerunnable => return Ok(ConflictOutcome::Rerun),
                 Ok(None) => Err(conflict(
                     draft,
                     &theirs,
@@ -181,26 +182,28 @@ impl StateManager {
             },
             (ConflictResolution::Merge, None) => Err(conflict(draft, &theirs, "")),
             (ConflictResolution::Merge, Some(now)) => draft
-                .parked
-                .merged(draft.found.business.as_ref(), mine, now)
+                .pending
+                .merge(draft.loaded.business.as_ref(), mine, now)
                 .map_err(|why| conflict(draft, &theirs, &format!("; the changes do not go together: {why}"))),
         };
         match text {
-            Err(error) => Ok(Renewed::Refused(error)),
+            Err(error) => Ok(ConflictOutcome::Refused(error)),
             Ok(text) => {
-                (draft.text, draft.found) = (Some(text.into()), theirs);
-                Ok(self.fits(draft).map_or_else(|error| Renewed::Refused(error.into()), |()| Renewed::Ready))
+                (draft.text, draft.loaded) = (Some(text.into()), theirs);
+                Ok(self
+                    .check_size(draft)
+                    .map_or_else(|error| ConflictOutcome::Refused(error.into()), |()| ConflictOutcome::Ready))
             }
         }
     }
 
     /// Tidies up behind a call that has ended.
-    pub(crate) async fn settled(&self, tenant: &Tenant, context: &ContextId, rules: &StateRules) {
+    pub(crate) async fn clean_up_after_call(&self, tenant: &Tenant, context: &ContextId, rules: &StateRules) {
         if rules.cleanup == StateCleanup::AfterCall {
             // Nothing hangs on it: the state itself is gone already.
             let _ = self.cleanup_context(tenant, context).await;
         } else {
-            self.trim_now_and_then(tenant, context).await;
+            self.maybe_trim_history(tenant, context).await;
         }
     }
 }
@@ -208,14 +211,14 @@ impl StateManager {
 fn removal(context: &ContextId, seen: Seen) -> Write {
     Write {
         table: Table::State,
-        id: context.row(StateKind::Business),
+        id: context.row_id(StateKind::Business),
         expect: Expect::Same(seen),
         change: Change::Remove,
         durability: Durability::PowerSafe,
     }
 }
 
-fn conflict(draft: &Draft, theirs: &Found, why: &str) -> CallError {
+fn conflict(draft: &Draft, theirs: &LoadedContext, why: &str) -> CallError {
     let state = state_id(&draft.context, StateKind::Business);
     let text = match &theirs.business {
         None => format!("the state `{state}` is gone: it was deleted or has expired during the call{why}"),

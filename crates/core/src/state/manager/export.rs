@@ -5,13 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{StateManager, TRIES, past::newest};
+use super::{MAX_ATTEMPTS, StateManager, history::newest_first_scan};
 use crate::state::{
     ContextId, StateError, StateKind,
     entry::{self, state_id},
-    history,
-    saved::{Saved, SavedEntry, SavedState},
-    versions,
+    export_line::{ExportedContext, ExportedEntry, ExportedState},
+    history, versions,
 };
 use toolhub_storage::backend::{Partition, Row, Scan, Scope, Table};
 use toolhub_types::{
@@ -35,7 +34,7 @@ impl StateManager {
             let mut scan = Scan::of(table, scope.clone()).limit(10_000);
             loop {
                 let page = self.0.store.scan(scan.clone(), self.now()).await?;
-                contexts.extend(page.rows.iter().filter_map(|(key, _)| Some(ContextId::of_row(key)?.0)));
+                contexts.extend(page.rows.iter().filter_map(|(key, _)| Some(ContextId::from_row_key(key)?.0)));
                 match page.next {
                     Some(next) => scan.after = Some(next),
                     None => break,
@@ -44,13 +43,13 @@ impl StateManager {
         }
         let mut lines = String::new();
         for context in contexts {
-            let saved = self.save(tenant, &context).await?;
+            let saved = self.export_context(tenant, &context).await?;
             if !saved.is_empty() {
                 let unreadable = |error: serde_json::Error| StateError::Unreadable {
                     state: state_id(&context, StateKind::Business),
                     reason: error.to_string(),
                 };
-                lines.push_str(&saved.line().map_err(unreadable)?);
+                lines.push_str(&saved.into_line().map_err(unreadable)?);
                 lines.push('\n');
             }
         }
@@ -58,16 +57,16 @@ impl StateManager {
     }
 
     /// A context as it was at one moment: read again when somebody wrote while it was read.
-    async fn save(&self, tenant: &Tenant, context: &ContextId) -> Result<Saved, StateError> {
+    async fn export_context(&self, tenant: &Tenant, context: &ContextId) -> Result<ExportedContext, StateError> {
         let keys = [context.key(tenant, StateKind::Business), context.key(tenant, StateKind::Session)];
         let partition = context.partition(tenant);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, before) = self.load_in_session(&partition, &keys, now).await?;
-            if session.is_over() {
-                return Ok(Saved::new(context.clone()));
+            if session.is_ended() {
+                return Ok(ExportedContext::new(context.clone()));
             }
-            let saved = self.save_once(tenant, context, &before, now).await?;
+            let saved = self.read_context_once(tenant, context, &before, now).await?;
             let after = self.0.store.load(&keys, now).await?;
             let seen =
                 |rows: &[Option<Row>]| rows.iter().map(|row| row.as_ref().map(|row| row.seen)).collect::<Vec<_>>();
@@ -79,24 +78,24 @@ impl StateManager {
         Err(StateError::Conflict { state: state_id(context, StateKind::Business), found: 0 })
     }
 
-    async fn save_once(
+    async fn read_context_once(
         &self,
         tenant: &Tenant,
         context: &ContextId,
         rows: &[Option<Row>],
         now: Timestamp,
-    ) -> Result<Saved, StateError> {
-        let mut saved = Saved::new(context.clone());
+    ) -> Result<ExportedContext, StateError> {
+        let mut saved = ExportedContext::new(context.clone());
         let state = |kind, row: &Row, version| {
-            let data = entry::read(context, kind, row)?;
-            Ok::<_, StateError>(SavedState { version, schema: row.schema, expires: row.expires, data })
+            let data = entry::read_data(context, kind, row)?;
+            Ok::<_, StateError>(ExportedState { version, schema: row.schema, expires: row.expires, data })
         };
         if let Some(Some(row)) = rows.first() {
             let version = row.seen.version;
             saved.business = Some(state(StateKind::Business, row, version)?);
-            for (key, row) in self.all(tenant, context, Table::Versions, now).await? {
+            for (key, row) in self.all_rows(tenant, context, Table::Versions, now).await? {
                 let number = key.rsplit('/').next().and_then(|digits| digits.parse().ok());
-                if let Some(number) = number.filter(|it| versions::is_kept(*it, version, self.snapshots())) {
+                if let Some(number) = number.filter(|it| versions::is_retained(*it, version, self.max_snapshots())) {
                     saved.versions.push(state(StateKind::Business, &row, number)?);
                 }
             }
@@ -105,12 +104,12 @@ impl StateManager {
             saved.session = Some(state(StateKind::Session, row, row.seen.version)?);
         }
         if self.0.business.max_history_size > 0 {
-            let scan = newest(tenant, context, Table::History, self.0.business.max_history_size);
+            let scan = newest_first_scan(tenant, context, Table::History, self.0.business.max_history_size);
             for (key, row) in self.0.store.scan(scan, now).await?.rows.into_iter().rev() {
                 match history::read(&key.id, &row) {
                     Ok(entry) => {
                         let id = key.id.rsplit('/').next().unwrap_or_default().to_owned();
-                        saved.history.push(SavedEntry { id, expires: row.expires, entry });
+                        saved.history.push(ExportedEntry { id, expires: row.expires, entry });
                     }
                     Err(error) => error.passed_over(),
                 }

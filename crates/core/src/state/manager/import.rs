@@ -7,13 +7,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{StateManager, TRIES, remove::removal};
+use super::{MAX_ATTEMPTS, StateManager, deletion::unconditional_removal};
 use crate::state::{
     ContextId, HistoryEntry, StateError, StateKind, data,
     entry::state_id,
-    history,
-    saved::{Saved, SavedState},
-    versions,
+    export_line::{ExportedContext, ExportedState},
+    history, versions,
 };
 use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, StoreError, Table, Write};
 use toolhub_types::{ids::Tenant, timestamp::Timestamp};
@@ -31,8 +30,8 @@ impl StateManager {
         let mut all = Vec::new();
         let mut known = HashSet::new();
         for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
-            let wrong = |reason| StateError::Line { line, reason };
-            let saved = Saved::read(text, self.0.business.max_state_size).map_err(wrong)?;
+            let wrong = |reason| StateError::InvalidLine { line, reason };
+            let saved = ExportedContext::parse(text, self.0.business.max_state_size).map_err(wrong)?;
             if !known.insert(saved.context.clone()) {
                 return Err(wrong(format!("the context `{}` is in the text twice", saved.context)));
             }
@@ -40,22 +39,22 @@ impl StateManager {
         }
         let mut taken = 0;
         for saved in all {
-            taken += usize::from(self.take_in(tenant, &saved).await?);
+            taken += usize::from(self.import_context(tenant, &saved).await?);
         }
         Ok(taken)
     }
 
     /// Replaces a context; says whether anything of it was left to take in.
-    async fn take_in(&self, tenant: &Tenant, saved: &Saved) -> Result<bool, StateError> {
+    async fn import_context(&self, tenant: &Tenant, saved: &ExportedContext) -> Result<bool, StateError> {
         let context = &saved.context;
         let (partition, keys) = (context.partition(tenant), StateKind::STORED.map(|kind| context.key(tenant, kind)));
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
-            let mut writes = Writes::default();
+            let mut writes = WriteSet::default();
             for table in [Table::Versions, Table::History] {
-                let old = self.all(tenant, context, table, now).await?;
-                old.into_iter().for_each(|(id, _)| writes.add(removal(table, id)));
+                let old = self.all_rows(tenant, context, table, now).await?;
+                old.into_iter().for_each(|(id, _)| writes.add(unconditional_removal(table, id)));
             }
             for (kind, row) in StateKind::STORED.into_iter().zip(&rows) {
                 let state = match kind {
@@ -64,9 +63,9 @@ impl StateManager {
                     // What a tool derived from another state than the one that comes is of no use.
                     StateKind::Cache | StateKind::Connection => None,
                 };
-                self.add_state(&mut writes, context, kind, row.as_ref(), state.filter(|state| state.lives(now)))?;
+                self.add_state(&mut writes, context, kind, row.as_ref(), state.filter(|state| state.is_live(now)))?;
             }
-            let business = saved.business.as_ref().filter(|state| state.lives(now));
+            let business = saved.business.as_ref().filter(|state| state.is_live(now));
             if let Some(state) = business {
                 self.add_snapshots(&mut writes, saved, rows.first().and_then(Option::as_ref), state, now)?;
             }
@@ -91,16 +90,16 @@ impl StateManager {
 
     fn add_state(
         &self,
-        writes: &mut Writes,
+        writes: &mut WriteSet,
         context: &ContextId,
         kind: StateKind,
         row: Option<&Row>,
-        state: Option<&SavedState>,
+        state: Option<&ExportedState>,
     ) -> Result<(), StateError> {
         let change = match state {
             Some(state) => {
-                let value = data::foreign_text(&state.data, self.0.business.max_state_size)?;
-                let SavedState { schema, expires, version, .. } = *state;
+                let value = data::encode_imported(&state.data, self.0.business.max_state_size)?;
+                let ExportedState { schema, expires, version, .. } = *state;
                 Change::Restore { value, schema, expires, version }
             }
             None if row.is_some() => Change::Remove,
@@ -108,39 +107,39 @@ impl StateManager {
         };
         let expect = row.map_or(Expect::Absent, |row| Expect::Same(row.seen));
         let durability = Durability::PowerSafe;
-        writes.add(Write { table: Table::State, id: context.row(kind), expect, change, durability });
+        writes.add(Write { table: Table::State, id: context.row_id(kind), expect, change, durability });
         Ok(())
     }
 
     fn add_snapshots(
         &self,
-        writes: &mut Writes,
-        saved: &Saved,
+        writes: &mut WriteSet,
+        saved: &ExportedContext,
         row: Option<&Row>,
-        state: &SavedState,
+        state: &ExportedState,
         now: Timestamp,
     ) -> Result<(), StateError> {
         // The version the state is about to have.
         let version = state.version.max(row.map_or(0, |row| row.seen.version) + 1);
-        let most = self.snapshots();
-        let snapshots = saved.versions.iter().filter(|old| old.lives(now)).map(|old| (old.version, old));
+        let most = self.max_snapshots();
+        let snapshots = saved.versions.iter().filter(|old| old.is_live(now)).map(|old| (old.version, old));
         // The present version comes last, and stands for itself.
         for (version, old) in
-            snapshots.chain([(version, state)]).filter(|(it, _)| versions::is_kept(*it, version, most))
+            snapshots.chain([(version, state)]).filter(|(it, _)| versions::is_retained(*it, version, most))
         {
-            let value = data::foreign_text(&old.data, self.0.business.max_state_size)?;
+            let value = data::encode_imported(&old.data, self.0.business.max_state_size)?;
             let put = Change::Put { value, schema: old.schema, expires: old.expires };
-            writes.add(versions::write(versions::row(&saved.context, version), put));
+            writes.add(versions::write(versions::row_id(&saved.context, version), put));
         }
         Ok(())
     }
 
-    fn add_entries(&self, writes: &mut Writes, saved: &Saved, now: Timestamp) -> Result<(), StateError> {
+    fn add_entries(&self, writes: &mut WriteSet, saved: &ExportedContext, now: Timestamp) -> Result<(), StateError> {
         let beyond = saved.history.len().saturating_sub(self.0.business.max_history_size);
         let lives = |expires: Option<Timestamp>| expires.is_none_or(|at| at > now);
         for old in saved.history.iter().skip(beyond).filter(|old| lives(old.expires)) {
             let id = format_smolstr!("{}/{}", saved.context.state(), old.id);
-            let entry = HistoryEntry { timestamp: old.entry.timestamp, what: old.entry.what.clone().fit() };
+            let entry = HistoryEntry { timestamp: old.entry.timestamp, event: old.entry.event.clone().sanitize() };
             writes.add(history::write(id, &entry, old.expires)?);
         }
         Ok(())
@@ -149,9 +148,9 @@ impl StateManager {
 
 /// Writes by row: a row that goes and comes again is written once.
 #[derive(Default)]
-struct Writes(BTreeMap<(Table, SmolStr), Write>);
+struct WriteSet(BTreeMap<(Table, SmolStr), Write>);
 
-impl Writes {
+impl WriteSet {
     fn add(&mut self, write: Write) {
         self.0.insert((write.table, write.id.clone()), write);
     }

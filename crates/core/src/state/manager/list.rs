@@ -9,7 +9,7 @@ use super::StateManager;
 use crate::state::{
     ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats,
     entry::KindInfo,
-    sessions::{ROW, Session},
+    sessions::{SESSION_ROW, Session},
 };
 use toolhub_storage::backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Seen, StoreError, Table};
 use toolhub_types::{
@@ -37,7 +37,7 @@ impl Default for ContextFilter {
 
 impl StateManager {
     /// Which writing of each of these states a thread has now.
-    pub(crate) async fn versions_seen(
+    pub(crate) async fn row_versions(
         &self,
         tenant: &Tenant,
         thread: &ThreadId,
@@ -73,20 +73,21 @@ impl StateManager {
         if let Some(state) = &filter.tool_type {
             scan = scan.prefix(format!("{state}/"));
         }
-        scan.after = cursor.map(|text| place(tenant, filter, text)).transpose()?;
+        scan.after = cursor.map(|text| decode_cursor(tenant, filter, text)).transpose()?;
         let page = self.0.store.scan(scan, now).await?;
-        let found: Vec<(ContextId, &str)> = page.rows.iter().filter_map(|(key, _)| ContextId::of_row(key)).collect();
-        let held = self.held(tenant, found.iter().map(|(context, _)| context), now).await?;
+        let found: Vec<(ContextId, &str)> =
+            page.rows.iter().filter_map(|(key, _)| ContextId::from_row_key(key)).collect();
+        let held = self.load_kinds(tenant, found.iter().map(|(context, _)| context), now).await?;
         let mut contexts = Vec::new();
         for (context, kind) in found {
             let Some(kinds) = held.get(&context) else { continue };
             // A context with several states is met several times, perhaps on different pages. Its first row counts.
             let first = StateKind::STORED.iter().find(|kind| kinds.contains_key(kind));
             if first.is_some_and(|first| first.as_str() == kind) {
-                contexts.extend(ContextInfo::of(context, kinds.clone()));
+                contexts.extend(ContextInfo::from_kinds(context, kinds.clone()));
             }
         }
-        let next = page.next.map(|Cursor(key)| text(&key));
+        let next = page.next.map(|Cursor(key)| encode_cursor(&key));
         Ok(ContextPage { contexts, next })
     }
 
@@ -99,8 +100,8 @@ impl StateManager {
         tenant: &Tenant,
         context: &ContextId,
     ) -> Result<Option<ContextInfo>, StateError> {
-        let mut held = self.held(tenant, [context].into_iter(), self.now()).await?;
-        Ok(held.remove(context).and_then(|kinds| ContextInfo::of(context.clone(), kinds)))
+        let mut held = self.load_kinds(tenant, [context].into_iter(), self.now()).await?;
+        Ok(held.remove(context).and_then(|kinds| ContextInfo::from_kinds(context.clone(), kinds)))
     }
 
     /// How much a tenant's tools remember, live connections of this node among it.
@@ -129,10 +130,10 @@ impl StateManager {
             }
         }
         let now = self.now();
-        let live = self.0.live.of_tenant(tenant, now);
-        let sessions = self.sessions_of(tenant, live.iter().map(|(context, _)| context), now).await?;
+        let live = self.0.connections.of_tenant(tenant, now);
+        let sessions = self.load_sessions(tenant, live.iter().map(|(context, _)| context), now).await?;
         for (context, info) in live {
-            if session(&sessions, &context).covers(info.created) {
+            if session_of(&sessions, &context).covers(info.created) {
                 count(StateKind::Connection, info.bytes);
             }
         }
@@ -148,10 +149,10 @@ impl StateManager {
     pub async fn count(&self) -> Result<BTreeMap<StateKind, u64>, StateError> {
         let now = self.now();
         let mut many: BTreeMap<StateKind, u64> = StateKind::STORED.map(|kind| (kind, 0)).into();
-        many.insert(StateKind::Connection, self.0.live.many(now));
-        for (id, rows) in self.0.store.tally(now).await? {
+        many.insert(StateKind::Connection, self.0.connections.count(now));
+        for (id, rows) in self.0.store.count_by_id(now).await? {
             let kind = id.rsplit_once('/').and_then(|(_, kind)| kind.parse().ok());
-            if let Some(many) = kind.and_then(|kind: StateKind| many.get_mut(&kind)).filter(|_| id != ROW) {
+            if let Some(many) = kind.and_then(|kind: StateKind| many.get_mut(&kind)).filter(|_| id != SESSION_ROW) {
                 *many += rows;
             }
         }
@@ -159,7 +160,7 @@ impl StateManager {
     }
 
     /// What each of these contexts holds. The states of one context are of the same moment.
-    async fn held<'a>(
+    async fn load_kinds<'a>(
         &self,
         tenant: &Tenant,
         contexts: impl Iterator<Item = &'a ContextId>,
@@ -170,21 +171,21 @@ impl StateManager {
             held.entry(context.clone()).or_default();
         }
         // Before the states: those of a session that begins after this are not taken for those of one that was over.
-        let sessions = self.sessions_of(tenant, held.keys(), now).await?;
-        held.retain(|context, _| !session(&sessions, context).is_over());
+        let sessions = self.load_sessions(tenant, held.keys(), now).await?;
+        held.retain(|context, _| !session_of(&sessions, context).is_ended());
         let wanted: Vec<(ContextId, StateKind)> =
             held.keys().flat_map(|context| StateKind::STORED.map(|kind| (context.clone(), kind))).collect();
         let keys: Vec<Key> = wanted.iter().map(|(context, kind)| context.key(tenant, *kind)).collect();
         let rows = self.0.store.load(&keys, now).await?;
         let mut note = |context: &ContextId, kind, row: Option<&Row>| {
             if let (Some(kinds), Some(row)) = (held.get_mut(context), row) {
-                kinds.insert(kind, KindInfo::of(kind, row));
+                kinds.insert(kind, KindInfo::from_row(kind, row));
             }
         };
         for ((context, kind), row) in wanted.iter().zip(&rows) {
             note(context, *kind, row.as_ref());
             if *kind == StateKind::Business {
-                let live = self.live_row(tenant, context, session(&sessions, context), now);
+                let live = self.connection_row(tenant, context, session_of(&sessions, context), now);
                 note(context, StateKind::Connection, live.as_ref());
             }
         }
@@ -193,17 +194,17 @@ impl StateManager {
 }
 
 /// The session a context is part of.
-fn session(sessions: &HashMap<ThreadId, Session>, context: &ContextId) -> Session {
-    context.thread().and_then(|thread| sessions.get(thread)).copied().unwrap_or(Session::Endless)
+fn session_of(sessions: &HashMap<ThreadId, Session>, context: &ContextId) -> Session {
+    context.thread().and_then(|thread| sessions.get(thread)).copied().unwrap_or(Session::Disabled)
 }
 
 /// A place in the list as text: where the row lies, and its id. Whose list it is, is not in it.
-fn text(key: &Key) -> String {
+fn encode_cursor(key: &Key) -> String {
     format!("{}/{}", key.partition.thread().map_or("~", ThreadId::as_str), key.id)
 }
 
 /// The place a text names. The row need not exist, nor be one of ours: a typed tool may give a state any name.
-fn place(tenant: &Tenant, filter: &ContextFilter, text: &str) -> Result<Cursor, StateError> {
+fn decode_cursor(tenant: &Tenant, filter: &ContextFilter, text: &str) -> Result<Cursor, StateError> {
     let wrong = || StateError::Refused("the cursor is not of this list".into());
     let (place, id) = text.split_once('/').ok_or_else(wrong)?;
     let (state, kind) = id.rsplit_once('/').ok_or_else(wrong)?;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{AT_ONCE, StateManager, remove::removal};
+use super::{BATCH_SIZE, StateManager, deletion::unconditional_removal};
 use crate::state::{
     ContextId, StateError,
     sessions::{self, Session, Sessions},
@@ -22,7 +22,7 @@ use toolhub_types::{
 };
 
 /// How many sessions are looked at in one page. Many: a store without an index over partitions looks at all for each page.
-const PAGE: usize = 10_000;
+const SCAN_PAGE_SIZE: usize = 10_000;
 
 impl StateManager {
     /// Rows of one partition, together with the session they are part of. What belongs to a session that is over is not
@@ -33,14 +33,14 @@ impl StateManager {
         keys: &[Key],
         now: Timestamp,
     ) -> Result<(Session, Vec<Option<Row>>), StoreError> {
-        if self.kept(partition).is_none() {
+        if self.sessions_for(partition).is_none() {
             let rows = if keys.is_empty() { Vec::new() } else { self.0.store.load(keys, now).await? };
-            return Ok((Session::Endless, rows));
+            return Ok((Session::Disabled, rows));
         }
-        let own = Key { partition: partition.clone(), table: Table::State, id: sessions::ROW.into() };
+        let own = Key { partition: partition.clone(), table: Table::State, id: sessions::SESSION_ROW.into() };
         let mut rows = self.0.store.load(&[keys, &[own]].concat(), now).await?;
-        let session = Session::of(rows.pop().flatten().as_ref(), now);
-        if session.is_over() {
+        let session = Session::from_row(rows.pop().flatten().as_ref(), now);
+        if session.is_ended() {
             rows.fill(None);
         }
         Ok((session, rows))
@@ -60,23 +60,23 @@ impl StateManager {
         unseen: &[&str],
         now: Timestamp,
     ) -> Result<Vec<Write>, StateError> {
-        let Some((sessions, owner)) = self.kept(partition) else { return Ok(Vec::new()) };
+        let Some((sessions, owner)) = self.sessions_for(partition) else { return Ok(Vec::new()) };
         // A call may take longer than its session: what is over does not go on.
         match session.at(now) {
-            Session::Endless => Ok(Vec::new()),
-            Session::Over(left) => {
-                room_for(sessions, HashSet::new(), unseen)?;
+            Session::Disabled => Ok(Vec::new()),
+            Session::Ended(left) => {
+                check_capacity(sessions, HashSet::new(), unseen)?;
                 // If somebody is quicker, the write below meets his session and fails as it should.
-                self.clear_away(partition, left, now).await?;
+                self.purge_session(partition, left, now).await?;
                 Ok(vec![sessions.begin(&owner, now)])
             }
-            Session::Open { seen, began, end } => {
-                let names = if unseen.is_empty() { HashSet::new() } else { self.names(partition, now).await? };
+            Session::Open { row_version: seen, started_at: began, expires_at: end } => {
+                let names = if unseen.is_empty() { HashSet::new() } else { self.state_names(partition, now).await? };
                 let grows = unseen.iter().any(|name| !names.contains(*name));
                 if grows {
-                    room_for(sessions, names, unseen)?;
+                    check_capacity(sessions, names, unseen)?;
                 }
-                Ok(vec![sessions.go_on(&owner, (seen, began, end), grows, now)])
+                Ok(vec![sessions.extend(&owner, (seen, began, end), grows, now)])
             }
         }
     }
@@ -88,9 +88,11 @@ impl StateManager {
         session: Session,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let Some((sessions, owner)) = self.kept(partition) else { return Ok(()) };
-        let Session::Open { seen, began, end } = session.at(now) else { return Ok(()) };
-        let touch = sessions.go_on(&owner, (seen, began, end), false, now);
+        let Some((sessions, owner)) = self.sessions_for(partition) else { return Ok(()) };
+        let Session::Open { row_version: seen, started_at: began, expires_at: end } = session.at(now) else {
+            return Ok(());
+        };
+        let touch = sessions.extend(&owner, (seen, began, end), false, now);
         match self.0.store.commit(Batch::on(partition.clone()).with(touch), now).await {
             // Somebody has written to it at this moment, so it goes on without us; or it is over.
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
@@ -99,7 +101,7 @@ impl StateManager {
     }
 
     /// The sessions these contexts are part of, by thread; empty where none are kept.
-    pub(super) async fn sessions_of(
+    pub(super) async fn load_sessions(
         &self,
         tenant: &Tenant,
         contexts: impl Iterator<Item = &ContextId>,
@@ -113,35 +115,35 @@ impl StateManager {
         let key = |thread: &ThreadId| Key {
             partition: Partition::of_thread(tenant.clone(), thread.clone()),
             table: Table::State,
-            id: sessions::ROW.into(),
+            id: sessions::SESSION_ROW.into(),
         };
         let keys: Vec<Key> = threads.iter().map(key).collect();
         let rows = self.0.store.load(&keys, now).await?;
-        Ok(threads.into_iter().zip(rows.iter().map(|row| Session::of(row.as_ref(), now))).collect())
+        Ok(threads.into_iter().zip(rows.iter().map(|row| Session::from_row(row.as_ref(), now))).collect())
     }
 
     /// How long whoever ends sessions rests between two looks; `None` where there are none.
-    pub(crate) fn session_rest(&self) -> Option<Duration> {
-        self.0.sessions.as_ref().map(Sessions::rest)
+    pub(crate) fn session_sweep_interval(&self) -> Option<Duration> {
+        self.0.sessions.as_ref().map(Sessions::sweep_interval)
     }
 
     /// Waits until there is a reason to look before that.
-    pub(crate) async fn session_stirred(&self) {
+    pub(crate) async fn wait_session_cleanup(&self) {
         match &self.0.sessions {
-            Some(sessions) => sessions.stirred.notified().await,
+            Some(sessions) => sessions.cleanup_needed.notified().await,
             None => std::future::pending().await,
         }
     }
 
     /// The threads whose session seems to be over: those this node has seen, and what the store holds of others.
-    pub(crate) async fn sessions_over(&self) -> Result<HashSet<ThreadKey>, StoreError> {
+    pub(crate) async fn find_ended_sessions(&self) -> Result<HashSet<ThreadKey>, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(HashSet::new()) };
         let now = self.now();
         let mut over = sessions.due(now);
-        let scan = Scan::of(Table::State, Scope::All).prefix(sessions::ROW).limit(PAGE);
+        let scan = Scan::of(Table::State, Scope::All).prefix(sessions::SESSION_ROW).limit(SCAN_PAGE_SIZE);
         for (key, row) in self.0.store.read_all(scan, now).await? {
-            if Session::of(Some(&row), now).is_over() {
-                over.extend(owner(&key.partition));
+            if Session::from_row(Some(&row), now).is_ended() {
+                over.extend(thread_key_of(&key.partition));
             }
         }
         Ok(over)
@@ -152,11 +154,13 @@ impl StateManager {
         let Some(sessions) = &self.0.sessions else { return Ok(false) };
         let (partition, now) = (Partition::from(owner), self.now());
         match self.load_in_session(&partition, &[], now).await?.0 {
-            Session::Endless => Ok(false),
-            Session::Open { began, end, .. } => Ok(sessions.goes_on(owner, began, end, now)),
-            Session::Over(left) => {
+            Session::Disabled => Ok(false),
+            Session::Open { started_at: began, expires_at: end, .. } => {
+                Ok(sessions.record_open(owner, began, end, now))
+            }
+            Session::Ended(left) => {
                 // Somebody who begins a new one at this moment has cleared away himself; the next look finds it.
-                let gone = self.clear_away(&partition, left, now).await?;
+                let gone = self.purge_session(&partition, left, now).await?;
                 if gone {
                     sessions.forget(owner);
                     self.forget_connections(owner);
@@ -168,11 +172,16 @@ impl StateManager {
 
     /// Forgets what is known of the connections of a thread.
     pub(crate) fn forget_connections(&self, owner: &ThreadKey) {
-        self.0.live.forget(owner);
+        self.0.connections.remove_thread(owner);
     }
 
     /// Removes all states, snapshots and entries of a thread whose session is over; says whether nobody came in between.
-    async fn clear_away(&self, partition: &Partition, left: Option<Seen>, now: Timestamp) -> Result<bool, StoreError> {
+    async fn purge_session(
+        &self,
+        partition: &Partition,
+        left: Option<Seen>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let commit = async |batch| match self.0.store.commit(batch, now).await {
             Err(error) if sessions::is_conflict(&error) => Ok(false),
             done => done.map(|_| true),
@@ -186,16 +195,16 @@ impl StateManager {
         }
         for table in [Table::History, Table::Versions, Table::State] {
             loop {
-                let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
+                let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
                 let rows = self.0.store.scan(scan, now).await?.rows;
                 if rows.is_empty() {
                     break;
                 }
-                if rows.iter().any(|(key, _)| key.id == sessions::ROW) {
+                if rows.iter().any(|(key, _)| key.id == sessions::SESSION_ROW) {
                     return Ok(false);
                 }
                 let mut batch = Batch::on(partition.clone()).with(sessions::write(Expect::Absent, Change::Keep));
-                batch.writes.extend(rows.into_iter().map(|(key, _)| removal(table, key.id)));
+                batch.writes.extend(rows.into_iter().map(|(key, _)| unconditional_removal(table, key.id)));
                 if !commit(batch).await? {
                     return Ok(false);
                 }
@@ -205,25 +214,25 @@ impl StateManager {
     }
 
     /// The names of the states a thread has.
-    async fn names(&self, partition: &Partition, now: Timestamp) -> Result<HashSet<String>, StoreError> {
-        let scan = Scan::of(Table::State, Scope::Partition(partition.clone())).limit(AT_ONCE);
+    async fn state_names(&self, partition: &Partition, now: Timestamp) -> Result<HashSet<String>, StoreError> {
+        let scan = Scan::of(Table::State, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
         let rows = self.0.store.read_all(scan, now).await?;
-        let states = rows.iter().filter(|(key, _)| key.id != sessions::ROW);
+        let states = rows.iter().filter(|(key, _)| key.id != sessions::SESSION_ROW);
         Ok(states.filter_map(|(key, _)| Some(key.id.rsplit_once('/')?.0.to_owned())).collect())
     }
 
     /// The sessions, if this is the partition of a thread and they are kept.
-    fn kept(&self, partition: &Partition) -> Option<(&Sessions, ThreadKey)> {
-        Some((self.0.sessions.as_ref()?, owner(partition)?))
+    fn sessions_for(&self, partition: &Partition) -> Option<(&Sessions, ThreadKey)> {
+        Some((self.0.sessions.as_ref()?, thread_key_of(partition)?))
     }
 }
 
-fn owner(partition: &Partition) -> Option<ThreadKey> {
+fn thread_key_of(partition: &Partition) -> Option<ThreadKey> {
     Some(ThreadKey::new(&partition.tenant, partition.thread()?))
 }
 
-fn room_for(sessions: &Sessions, mut names: HashSet<String>, unseen: &[&str]) -> Result<(), StateError> {
+fn check_capacity(sessions: &Sessions, mut names: HashSet<String>, unseen: &[&str]) -> Result<(), StateError> {
     names.extend(unseen.iter().map(|name| (*name).to_owned()));
-    let most = sessions.most_states();
+    let most = sessions.max_states();
     if names.len() > most { Err(StateError::Limit { most }) } else { Ok(()) }
 }

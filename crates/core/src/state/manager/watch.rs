@@ -30,7 +30,7 @@ pub enum StateChange {
         kind: StateKind,
     },
     /// Some changes were not told, because the listener was too slow. Read again what matters.
-    Missed,
+    Lagged,
 }
 
 /// Changes as they happen.
@@ -42,17 +42,17 @@ impl StateManager {
     pub fn watch(&self, tenant: &Tenant, context: &ContextId) -> StateChanges {
         let (partition, prefix) = (context.partition(tenant), context.prefix());
         let concerns = move |change| match change {
-            Changed::Missed => Some(StateChange::Missed),
+            Changed::Missed => Some(StateChange::Lagged),
             Changed::Row(key, version) if key.partition == partition => {
                 let kind = key.id.strip_prefix(&prefix)?.parse().ok()?;
                 Some(match version {
-                    Some(version) => StateChange::Written { kind, version: entry::version(kind, version) },
+                    Some(version) => StateChange::Written { kind, version: entry::reported_version(kind, version) },
                     None => StateChange::Deleted { kind },
                 })
             }
             Changed::Row(..) => None,
         };
-        let store = self.0.store.of(context.state().as_str());
+        let store = self.0.store.store_for(context.state().as_str());
         Box::pin(store.watch(Table::State).filter_map(move |change| ready(concerns(change))))
     }
 }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use super::{LAYOUT, StateCondition, StateManager, TRIES, data};
+use super::{LAYOUT, MAX_ATTEMPTS, StateCondition, StateManager, data};
 use crate::state::{
     ContextId, StateError, StateKind,
     entry::{self, state_id},
@@ -18,7 +18,7 @@ use toolhub_storage::backend::{Batch, Change, Durability, Expect, Key, Row, Seen
 use toolhub_types::{ids::Tenant, state_config::ConflictResolution, timestamp::Timestamp};
 
 /// What a write finds.
-struct Found<'a> {
+struct WriteInput<'a> {
     row: Option<&'a Row>,
     /// The snapshot that was asked for.
     snapshot: Option<&'a Row>,
@@ -26,7 +26,7 @@ struct Found<'a> {
 }
 
 /// What a write makes of it.
-pub(super) struct Next<'a> {
+pub(super) struct NewState<'a> {
     pub(super) text: Arc<[u8]>,
     pub(super) schema: u32,
     pub(super) expires: Option<Timestamp>,
@@ -35,10 +35,10 @@ pub(super) struct Next<'a> {
 }
 
 /// What a write has written.
-pub(super) struct Wrote {
+pub(super) struct WrittenRow {
     pub(super) row: Row,
     /// There was nothing before.
-    pub(super) new: bool,
+    pub(super) is_new: bool,
 }
 
 /// What is to be written where.
@@ -68,7 +68,7 @@ impl StateManager {
         data: Value,
         ttl: Option<Duration>,
     ) -> Result<u64, StateError> {
-        Ok(told(kind, &self.set(tenant, context, kind, (data, ttl), StateCondition::Any).await?))
+        Ok(written_version(kind, &self.set(tenant, context, kind, (data, ttl), StateCondition::Any).await?))
     }
 
     pub(super) async fn set(
@@ -78,13 +78,13 @@ impl StateManager {
         kind: StateKind,
         (data, ttl): (Value, Option<Duration>),
         condition: StateCondition,
-    ) -> Result<Wrote, StateError> {
-        let data = Value::Object(data::members(data)?);
+    ) -> Result<WrittenRow, StateError> {
+        let data = Value::Object(data::into_object(data)?);
         if kind == StateKind::Cache && ttl.or(self.0.config.ttl).is_none() {
             return Err(StateError::Refused("a state of kind `cache` must have a time to live".into()));
         }
-        let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects() };
-        self.write(target, |found| self.replaced(kind, found.row, &data, self.expires(ttl, found.now)?)).await
+        let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects_conflicts() };
+        self.write(target, |found| self.replacement(kind, found.row, &data, self.expiry(ttl, found.now)?)).await
     }
 
     /// Lays a JSON merge patch over what is remembered: null deletes a member, objects are merged. How long it lives stays
@@ -100,7 +100,7 @@ impl StateManager {
         kind: StateKind,
         patch: Value,
     ) -> Result<u64, StateError> {
-        Ok(told(kind, &self.update(tenant, context, kind, patch, StateCondition::Any).await?))
+        Ok(written_version(kind, &self.update(tenant, context, kind, patch, StateCondition::Any).await?))
     }
 
     pub(super) async fn update(
@@ -110,17 +110,17 @@ impl StateManager {
         kind: StateKind,
         patch: Value,
         condition: StateCondition,
-    ) -> Result<Wrote, StateError> {
-        let patch = data::members(patch)?;
+    ) -> Result<WrittenRow, StateError> {
+        let patch = data::into_object(patch)?;
         let told = Value::Object(patch.clone());
-        let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects() };
+        let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects_conflicts() };
         self.write(target, |found| {
             let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
             // What is no object was written by a typed tool: laying members over it would destroy it.
-            let mut members = data::members(entry::read(context, kind, row)?)?;
+            let mut members = data::into_object(entry::read_data(context, kind, row)?)?;
             patch::merge(&mut members, &patch);
-            let text = data::text(kind, &members, self.0.business.max_state_size)?;
-            Ok(Next { text, schema: row.schema, expires: row.expires, patch: Some(&told) })
+            let text = data::encode_state(kind, &members, self.0.business.max_state_size)?;
+            Ok(NewState { text, schema: row.schema, expires: row.expires, patch: Some(&told) })
         })
         .await
     }
@@ -139,7 +139,7 @@ impl StateManager {
         data: Value,
         expected: u64,
     ) -> Result<u64, StateError> {
-        let data = Value::Object(data::members(data)?);
+        let data = Value::Object(data::into_object(data)?);
         let condition = if expected == 0 { StateCondition::Absent } else { StateCondition::Version(expected) };
         if kind == StateKind::Cache {
             return Err(StateError::Refused("a state of kind `cache` has no versions to compare".into()));
@@ -148,9 +148,9 @@ impl StateManager {
         let write = self.write(target, |found| {
             let expires = match found.row {
                 Some(row) => row.expires,
-                None => self.expires(None, found.now)?,
+                None => self.expiry(None, found.now)?,
             };
-            self.replaced(kind, found.row, &data, expires)
+            self.replacement(kind, found.row, &data, expires)
         });
         write.await.map(|wrote| wrote.row.seen.version)
     }
@@ -161,90 +161,95 @@ impl StateManager {
     /// # Errors
     /// When there is no state, or no such snapshot of it any more; when versioning is off, or the store does not answer.
     pub async fn rollback(&self, tenant: &Tenant, context: &ContextId, version: u64) -> Result<u64, StateError> {
-        self.roll_back(tenant, context, version, StateCondition::Any).await.map(|wrote| wrote.row.seen.version)
+        self.restore_snapshot(tenant, context, version, StateCondition::Any).await.map(|wrote| wrote.row.seen.version)
     }
 
-    pub(super) async fn roll_back(
+    pub(super) async fn restore_snapshot(
         &self,
         tenant: &Tenant,
         context: &ContextId,
         version: u64,
         condition: StateCondition,
-    ) -> Result<Wrote, StateError> {
+    ) -> Result<WrittenRow, StateError> {
         if !self.0.business.versioning {
             return Err(StateError::Refused("versioning is off: there are no snapshots to go back to".into()));
         }
         let kind = StateKind::Business;
-        let target = Target { tenant, context, kind, snapshot: Some(version), condition, reject: self.rejects() };
+        let target =
+            Target { tenant, context, kind, snapshot: Some(version), condition, reject: self.rejects_conflicts() };
         self.write(target, |found| {
             let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
-            let is_kept = versions::is_kept(version, row.seen.version, self.snapshots());
+            let is_kept = versions::is_retained(version, row.seen.version, self.max_snapshots());
             let snapshot = found.snapshot.filter(|_| is_kept);
             let none = || StateError::NoVersion { state: state_id(context, kind), version };
             let snapshot = snapshot.ok_or_else(none)?;
             let (text, schema) = (snapshot.value.clone(), snapshot.schema);
-            Ok(Next { text, schema, expires: row.expires, patch: None })
+            Ok(NewState { text, schema, expires: row.expires, patch: None })
         })
         .await
     }
 
-    fn replaced<'a>(
+    fn replacement<'a>(
         &self,
         kind: StateKind,
         row: Option<&Row>,
         data: &'a Value,
         expires: Option<Timestamp>,
-    ) -> Result<Next<'a>, StateError> {
+    ) -> Result<NewState<'a>, StateError> {
         let Value::Object(members) = data else { return Err(StateError::Refused("a state is a JSON object".into())) };
-        let text = data::text(kind, members, self.0.business.max_state_size)?;
+        let text = data::encode_state(kind, members, self.0.business.max_state_size)?;
         // Whoever replaces a typed state writes it as its tool has it now.
         let schema = row.map_or(LAYOUT, |row| row.schema);
-        Ok(Next { text, schema, expires, patch: None })
+        Ok(NewState { text, schema, expires, patch: None })
     }
 
-    fn rejects(&self) -> bool {
+    fn rejects_conflicts(&self) -> bool {
         self.0.business.conflict_resolution == Some(ConflictResolution::Reject)
     }
 
     async fn write<'a>(
         &self,
         target: Target<'_>,
-        make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
-    ) -> Result<Wrote, StateError> {
+        make: impl Fn(WriteInput<'_>) -> Result<NewState<'a>, StateError>,
+    ) -> Result<WrittenRow, StateError> {
         let Target { tenant, context, kind, snapshot, condition, reject } = target;
-        let make = |found: Found<'_>| {
+        let make = |found: WriteInput<'_>| {
             condition.check(context, kind, found.row)?;
             make(found)
         };
         if kind == StateKind::Connection {
-            return self.write_live(tenant, context, make).await;
+            return self.write_connection(tenant, context, make).await;
         }
         let partition = context.partition(tenant);
         let mut keys = vec![context.key(tenant, kind)];
         if let Some(version) = snapshot {
-            let id = versions::row(context, version);
+            let id = versions::row_id(context, version);
             keys.push(Key { partition: partition.clone(), table: Table::Versions, id });
         }
         let mut found = 0;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
             let mut rows = rows.into_iter();
             let (row, old) = (rows.next().flatten(), rows.next().flatten());
-            let next = make(Found { row: row.as_ref(), snapshot: old.as_ref(), now })?;
+            let next = make(WriteInput { row: row.as_ref(), snapshot: old.as_ref(), now })?;
             let unseen = if row.is_none() { &[context.state().as_str()][..] } else { &[] };
             let joined = self.session_writes(&partition, session, unseen, now).await?;
             let (value, schema, expires) = (next.text.clone(), next.schema, next.expires);
-            let mut batch = self.batch(tenant, context, kind, row.as_ref().map(|row| row.seen), next, now).await?;
+            let mut batch =
+                self.build_batch(tenant, context, kind, row.as_ref().map(|row| row.seen), next, now).await?;
             batch.writes.extend(joined);
             match self.0.store.commit(batch, now).await {
                 Ok(done) => {
                     if kind == StateKind::Business {
-                        self.trim_now_and_then(tenant, context).await;
+                        self.maybe_trim_history(tenant, context).await;
                     }
                     let seen = Seen { version: done.first().copied().unwrap_or(0), stamp: 0 };
                     let (new, created) = row.map_or((true, now), |row| (false, row.created));
-                    return Ok(Wrote { row: Row { seen, schema, value, expires, created, updated: now }, new });
+                    return Ok(WrittenRow {
+                        row: Row { seen, schema, value, expires, created, updated: now },
+                        is_new: new,
+                    });
                 }
                 // The session has changed, not the state.
                 Err(error) if sessions::is_conflict(&error) => {}
@@ -263,19 +268,19 @@ impl StateManager {
     }
 
     /// Everything that becomes true together with a write. The state comes first.
-    pub(super) async fn batch(
+    pub(super) async fn build_batch(
         &self,
         tenant: &Tenant,
         context: &ContextId,
         kind: StateKind,
         seen: Option<Seen>,
-        next: Next<'_>,
+        next: NewState<'_>,
         now: Timestamp,
     ) -> Result<Batch, StateError> {
         let put = Change::Put { value: next.text.clone(), schema: next.schema, expires: next.expires };
         let mut batch = Batch::on(context.partition(tenant)).with(Write {
             table: Table::State,
-            id: context.row(kind),
+            id: context.row_id(kind),
             expect: seen.map_or(Expect::Absent, Expect::Same),
             change: put.clone(),
             durability: if kind == StateKind::Cache { Durability::KillSafe } else { Durability::PowerSafe },
@@ -284,12 +289,12 @@ impl StateManager {
             return Ok(batch);
         }
         let version = seen.map_or(1, |seen| seen.version + 1);
-        batch.writes.extend(versions::writes(context, version, &put, self.snapshots()));
+        batch.writes.extend(versions::writes(context, version, &put, self.max_snapshots()));
         if seen.is_none() {
             // A state that expired has left its snapshots behind. They are not those of the new one.
             let left = self.snapshot_ids(tenant, context, now).await?;
-            let kept = versions::row(context, version);
-            let keeps = self.snapshots() > 0;
+            let kept = versions::row_id(context, version);
+            let keeps = self.max_snapshots() > 0;
             let left = left.into_iter().filter(|id| !keeps || *id != kept);
             batch.writes.extend(left.map(|id| versions::write(id, Change::Remove)));
         }
@@ -300,22 +305,22 @@ impl StateManager {
         Ok(batch)
     }
 
-    async fn write_live<'a>(
+    async fn write_connection<'a>(
         &self,
         tenant: &Tenant,
         context: &ContextId,
-        make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
-    ) -> Result<Wrote, StateError> {
+        make: impl Fn(WriteInput<'_>) -> Result<NewState<'a>, StateError>,
+    ) -> Result<WrittenRow, StateError> {
         let kind = StateKind::Connection;
         let partition = context.partition(tenant);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, _) = self.load_in_session(&partition, &[], now).await?;
-            let row = self.live_row(tenant, context, session, now);
+            let row = self.connection_row(tenant, context, session, now);
             // What cannot be written does not let a session begin either.
-            make(Found { row: row.as_ref(), snapshot: None, now })?;
+            make(WriteInput { row: row.as_ref(), snapshot: None, now })?;
             if row.is_none() {
-                self.0.live.remove(tenant, context);
+                self.0.connections.remove(tenant, context);
             }
             let mut batch = Batch::on(partition.clone());
             batch.writes = self.session_writes(&partition, session, &[], now).await?;
@@ -328,19 +333,19 @@ impl StateManager {
                     done => done?,
                 };
             }
-            let row = self.0.live.put(tenant, context, now, |row| {
-                let Next { text, schema, expires, .. } = make(Found { row, snapshot: None, now })?;
+            let row = self.0.connections.put(tenant, context, now, |row| {
+                let NewState { text, schema, expires, .. } = make(WriteInput { row, snapshot: None, now })?;
                 let seen = Seen { version: 0, stamp: 0 };
                 Ok::<_, StateError>(Row { seen, schema, value: text, expires, created: now, updated: now })
             })?;
             let new = row.seen.version == 1;
-            return Ok(Wrote { row, new });
+            return Ok(WrittenRow { row, is_new: new });
         }
         Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
     }
 }
 
 /// The version of what was written, as it is told.
-fn told(kind: StateKind, wrote: &Wrote) -> u64 {
-    entry::version(kind, wrote.row.seen.version)
+fn written_version(kind: StateKind, wrote: &WrittenRow) -> u64 {
+    entry::reported_version(kind, wrote.row.seen.version)
 }

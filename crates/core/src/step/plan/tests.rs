@@ -7,7 +7,7 @@ use toolhub_types::tool::{Group, ToolName};
 
 /// `s` is a safe call, `l` a lone one.
 fn plan(calls: &str) -> Plan {
-    Plan::new(calls.chars().map(|kind| Planned::new(kind == 's', Vec::new())).collect())
+    Plan::new(calls.chars().map(|kind| PlannedCall::new(kind == 's', Vec::new())).collect())
 }
 
 /// Starts everything that may start and checks that it is this.
@@ -16,28 +16,28 @@ fn is_done(plan: &Plan) -> bool {
 }
 
 #[track_caller]
-fn starts(plan: &mut Plan, expected: &[usize]) {
+fn assert_starts(plan: &mut Plan, expected: &[usize]) {
     let ready = plan.ready();
     assert_eq!(ready, expected);
     for at in ready {
-        plan.began(at);
+        plan.mark_running(at);
     }
 }
 
 #[test]
 fn consecutive_safe_calls_run_together_and_others_alone_in_order() {
     let mut plan = plan("sslls");
-    starts(&mut plan, &[0, 1]);
-    plan.ended(1, true);
-    starts(&mut plan, &[]);
-    plan.ended(0, false);
-    starts(&mut plan, &[2]);
-    starts(&mut plan, &[]);
-    plan.ended(2, true);
-    starts(&mut plan, &[3]);
-    plan.ended(3, true);
-    starts(&mut plan, &[4]);
-    plan.ended(4, true);
+    assert_starts(&mut plan, &[0, 1]);
+    plan.mark_ended(1, true);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(0, false);
+    assert_starts(&mut plan, &[2]);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(2, true);
+    assert_starts(&mut plan, &[3]);
+    plan.mark_ended(3, true);
+    assert_starts(&mut plan, &[4]);
+    plan.mark_ended(4, true);
     assert!(is_done(&plan));
     assert_eq!(plan.state(0), State::Ended { success: false });
 }
@@ -45,84 +45,84 @@ fn consecutive_safe_calls_run_together_and_others_alone_in_order() {
 #[test]
 fn a_question_holds_back_later_lone_calls_and_no_safe_ones() {
     let mut plan = plan("lsls");
-    starts(&mut plan, &[0]);
-    plan.asks(0);
+    assert_starts(&mut plan, &[0]);
+    plan.mark_awaiting_approval(0);
     // The last one would have waited for the lone call before it, which itself waits for the answer.
-    starts(&mut plan, &[1, 3]);
-    plan.ended(1, true);
-    plan.ended(3, true);
-    starts(&mut plan, &[]);
-    plan.ended(0, false);
-    starts(&mut plan, &[2]);
+    assert_starts(&mut plan, &[1, 3]);
+    plan.mark_ended(1, true);
+    plan.mark_ended(3, true);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(0, false);
+    assert_starts(&mut plan, &[2]);
 }
 
 #[test]
 fn an_approved_lone_call_holds_until_those_that_went_past_it_are_done() {
     let mut plan = plan("lsss");
-    starts(&mut plan, &[0]);
-    plan.asks(0);
-    plan.began(1);
-    assert_eq!(plan.goes_on(0), Turn::Later);
+    assert_starts(&mut plan, &[0]);
+    plan.mark_awaiting_approval(0);
+    plan.mark_running(1);
+    assert_eq!(plan.mark_approved(0), Resumption::Later);
     // From the yes on, nobody else goes past it.
-    starts(&mut plan, &[]);
-    plan.ended(1, true);
-    starts(&mut plan, &[0]);
-    starts(&mut plan, &[]);
-    plan.ended(0, true);
-    starts(&mut plan, &[2, 3]);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(1, true);
+    assert_starts(&mut plan, &[0]);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(0, true);
+    assert_starts(&mut plan, &[2, 3]);
 }
 
 #[test]
 fn an_approved_call_with_nothing_in_its_way_goes_on_at_once() {
     let mut plan = plan("sls");
-    starts(&mut plan, &[0]);
-    plan.asks(0);
-    starts(&mut plan, &[2]);
-    assert_eq!(plan.goes_on(0), Turn::Now);
-    plan.ended(0, true);
-    starts(&mut plan, &[]);
-    plan.ended(2, true);
-    starts(&mut plan, &[1]);
-    plan.asks(1);
-    assert_eq!(plan.goes_on(1), Turn::Now);
+    assert_starts(&mut plan, &[0]);
+    plan.mark_awaiting_approval(0);
+    assert_starts(&mut plan, &[2]);
+    assert_eq!(plan.mark_approved(0), Resumption::Now);
+    plan.mark_ended(0, true);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(2, true);
+    assert_starts(&mut plan, &[1]);
+    plan.mark_awaiting_approval(1);
+    assert_eq!(plan.mark_approved(1), Resumption::Now);
 }
 
 #[test]
 fn an_approved_safe_call_holds_while_a_lone_one_executes() {
     let mut plan = plan("ls");
-    starts(&mut plan, &[0]);
-    plan.asks(0);
-    starts(&mut plan, &[1]);
-    plan.asks(1);
-    assert_eq!(plan.goes_on(0), Turn::Now);
-    assert_eq!(plan.goes_on(1), Turn::Later);
-    starts(&mut plan, &[]);
-    plan.ended(0, true);
-    starts(&mut plan, &[1]);
+    assert_starts(&mut plan, &[0]);
+    plan.mark_awaiting_approval(0);
+    assert_starts(&mut plan, &[1]);
+    plan.mark_awaiting_approval(1);
+    assert_eq!(plan.mark_approved(0), Resumption::Now);
+    assert_eq!(plan.mark_approved(1), Resumption::Later);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(0, true);
+    assert_starts(&mut plan, &[1]);
 }
 
 #[test]
 fn a_dependent_waits_for_its_bases_and_others_do_not_wait_for_it() {
     let mut plan = Plan::new(vec![
-        Planned::new(true, vec![]),
-        Planned::new(true, vec![0, 1, 7]),
-        Planned::new(true, vec![]),
-        Planned::new(false, vec![]),
+        PlannedCall::new(true, vec![]),
+        PlannedCall::new(true, vec![0, 1, 7]),
+        PlannedCall::new(true, vec![]),
+        PlannedCall::new(false, vec![]),
     ]);
-    starts(&mut plan, &[0, 2]);
-    plan.ended(2, true);
-    starts(&mut plan, &[]);
-    plan.ended(0, false);
-    starts(&mut plan, &[1]);
+    assert_starts(&mut plan, &[0, 2]);
+    plan.mark_ended(2, true);
+    assert_starts(&mut plan, &[]);
+    plan.mark_ended(0, false);
+    assert_starts(&mut plan, &[1]);
 }
 
 #[test]
 fn news_that_comes_too_late_changes_nothing() {
     let mut plan = plan("l");
-    plan.ended(0, false);
-    plan.began(0);
-    plan.asks(0);
-    assert_eq!(plan.goes_on(0), Turn::Later);
+    plan.mark_ended(0, false);
+    plan.mark_running(0);
+    plan.mark_awaiting_approval(0);
+    assert_eq!(plan.mark_approved(0), Resumption::Later);
     assert_eq!(plan.state(0), State::Ended { success: false });
 }
 
@@ -135,19 +135,19 @@ fn a_call_builds_on_the_earlier_calls_its_tool_waits_for() {
         Group::Any { tools: names(&["cart", "gift"]), within: None },
     ]);
     let calls = [("pay", &pay), ("cart", &free), ("login", &free), ("cart", &free), ("pay", &pay), ("login", &free)];
-    assert_eq!(earlier_bases(&calls), [vec![], vec![], vec![], vec![], vec![1, 2, 3], vec![]]);
+    assert_eq!(earlier_dependencies(&calls), [vec![], vec![], vec![], vec![], vec![1, 2, 3], vec![]]);
 }
 
 /// The rules, said without any cleverness: may this call, which wants to, execute now?
-fn may(plan: &Plan, at: usize) -> bool {
+fn may_execute(plan: &Plan, at: usize) -> bool {
     let before = &plan.0[..at];
-    let ended = |call: &Planned| matches!(call.state, State::Ended { .. });
-    if !plan.0[at].safe {
+    let ended = |call: &PlannedCall| matches!(call.state, State::Ended { .. });
+    if !plan.0[at].parallel_safe {
         return before.iter().all(ended) && plan.0.iter().all(|call| call.state != State::Running);
     }
-    before.iter().enumerate().filter(|(_, call)| !call.safe).all(|(lone, call)| {
-        let held_back = plan.0[..lone].iter().any(|call| call.state == State::Asking);
-        ended(call) || call.state == State::Asking || (call.state == State::Waiting && held_back)
+    before.iter().enumerate().filter(|(_, call)| !call.parallel_safe).all(|(lone, call)| {
+        let held_back = plan.0[..lone].iter().any(|call| call.state == State::AwaitingApproval);
+        ended(call) || call.state == State::AwaitingApproval || (call.state == State::Pending && held_back)
     })
 }
 
@@ -155,20 +155,21 @@ fn check_rules(plan: &Plan) -> Result<(), TestCaseError> {
     let calls = || plan.0.iter().enumerate();
     let ready = plan.ready();
     for (at, call) in calls() {
-        let bases_ended = call.bases.iter().all(|base| plan.has_ended(*base));
-        let wants = call.state == State::Held || call.state == State::Waiting && bases_ended;
-        prop_assert_eq!(ready.contains(&at), wants && may(plan, at), "call {} of {:?}", at, plan);
+        let bases_ended = call.dependencies.iter().all(|base| plan.has_ended(*base));
+        let wants = call.state == State::Approved || call.state == State::Pending && bases_ended;
+        prop_assert_eq!(ready.contains(&at), wants && may_execute(plan, at), "call {} of {:?}", at, plan);
     }
-    let moving = calls().any(|(_, call)| matches!(call.state, State::Running | State::Asking));
+    let moving = calls().any(|(_, call)| matches!(call.state, State::Running | State::AwaitingApproval));
     prop_assert!(is_done(plan) || moving || !ready.is_empty(), "a deadlock: {plan:?}");
-    let running: Vec<_> = calls().filter(|(_, call)| call.state == State::Running).map(|(_, call)| call.safe).collect();
+    let running: Vec<_> =
+        calls().filter(|(_, call)| call.state == State::Running).map(|(_, call)| call.parallel_safe).collect();
     prop_assert!(running.len() < 2 || running.iter().all(|safe| *safe), "a lone call has company: {plan:?}");
     Ok(())
 }
 
-fn batches() -> impl Strategy<Value = Vec<Planned>> {
+fn batches() -> impl Strategy<Value = Vec<PlannedCall>> {
     let call = (any::<bool>(), prop::collection::vec(0..12usize, 0..3));
-    prop::collection::vec(call.prop_map(|(safe, bases)| Planned::new(safe, bases)), 0..12)
+    prop::collection::vec(call.prop_map(|(safe, bases)| PlannedCall::new(safe, bases)), 0..12)
 }
 
 proptest! {
@@ -190,41 +191,41 @@ proptest! {
             prop_assert!(steps < 200, "no end in sight: {plan:?}");
             let ready = plan.ready();
             let of = |state: State| (0..plan.0.len()).filter(|at| plan.state(*at) == state).collect::<Vec<_>>();
-            let (waiting, running, asking) = (of(State::Waiting), of(State::Running), of(State::Asking));
+            let (waiting, running, asking) = (of(State::Pending), of(State::Running), of(State::AwaitingApproval));
             let pick = |from: &[usize], index: &prop::sample::Index| (!from.is_empty()).then(|| *index.get(from));
             let Some((chance, index)) = chances.next() else {
                 for at in ready {
-                    plan.began(at);
+                    plan.mark_running(at);
                 }
                 check_rules(&plan)?;
                 if let Some(at) = running.first() {
-                    plan.ended(*at, true);
+                    plan.mark_ended(*at, true);
                 }
                 if let Some(at) = asking.first() {
-                    let _ = plan.goes_on(*at);
+                    let _ = plan.mark_approved(*at);
                 }
                 continue;
             };
             match chance {
                 // All that may start do, or only one of them.
                 0 | 1 => {
-                    lone_order.extend(ready.iter().filter(|at| !plan.0[**at].safe && waiting.contains(at)));
-                    ready.iter().for_each(|at| plan.began(*at));
+                    lone_order.extend(ready.iter().filter(|at| !plan.0[**at].parallel_safe && waiting.contains(at)));
+                    ready.iter().for_each(|at| plan.mark_running(*at));
                 }
                 2 => {
                     if let Some(at) = pick(&ready, &index) {
-                        lone_order.extend((!plan.0[at].safe && waiting.contains(&at)).then_some(at));
-                        plan.began(at);
+                        lone_order.extend((!plan.0[at].parallel_safe && waiting.contains(&at)).then_some(at));
+                        plan.mark_running(at);
                     }
                 }
-                3 => if let Some(at) = pick(&running, &index) { plan.ended(at, true) },
-                4 | 5 => if let Some(at) = pick(&running, &index) { plan.asks(at) },
+                3 => if let Some(at) = pick(&running, &index) { plan.mark_ended(at, true) },
+                4 | 5 => if let Some(at) = pick(&running, &index) { plan.mark_awaiting_approval(at) },
                 6 => if let Some(at) = pick(&asking, &index) {
-                    let now = plan.goes_on(at) == Turn::Now;
+                    let now = plan.mark_approved(at) == Resumption::Now;
                     prop_assert_eq!(now, plan.state(at) == State::Running);
                 },
                 // Denied, or cancelled before it began.
-                _ => if let Some(at) = pick(&asking, &index).or(pick(&waiting, &index)) { plan.ended(at, false) },
+                _ => if let Some(at) = pick(&asking, &index).or(pick(&waiting, &index)) { plan.mark_ended(at, false) },
             }
         }
         prop_assert!(lone_order.is_sorted(), "{lone_order:?}");
@@ -239,9 +240,9 @@ proptest! {
                 continue;
             }
             prop_assert_eq!(ready.len(), run);
-            ready.iter().for_each(|at| plan.began(*at));
+            ready.iter().for_each(|at| plan.mark_running(*at));
             prop_assert!(plan.ready().is_empty());
-            ready.iter().for_each(|at| plan.ended(*at, true));
+            ready.iter().for_each(|at| plan.mark_ended(*at, true));
         }
         prop_assert!(is_done(&plan));
     }

@@ -63,10 +63,10 @@ async fn next_event(following: Option<CallFollower>) -> Option<(sse::Event, Opti
         }
         match tokio::time::timeout_at(it.next_poll, it.events.next()).await {
             Ok(event) if event_call_id(&event) == Some(it.id) => {
-                it.ended = matches!(event.news, News::ExecutionCompleted { .. } | News::ExecutionFailed { .. });
+                it.ended = matches!(event.kind, News::ExecutionCompleted { .. } | News::ExecutionFailed { .. });
                 return Some((wire::event(Some(event.id), event.name(), &*event), Some(it)));
             }
-            Ok(event) if event.news == News::StreamReset => it.ended = it.has_ended().await,
+            Ok(event) if event.kind == News::StreamReset => it.ended = it.has_ended().await,
             Ok(_) if Instant::now() < it.next_poll => {}
             // It may run on another node, whose events are not heard here.
             Ok(_) | Err(_) => {
@@ -96,7 +96,7 @@ impl CallFollower {
 
 /// The call an event is about.
 fn event_call_id(event: &Arc<Event>) -> Option<CallId> {
-    match &event.news {
+    match &event.kind {
         News::ExecutionStarted { call_id, .. }
         | News::ExecutionCompleted { call_id, .. }
         | News::ExecutionFailed { call_id, .. }

@@ -15,8 +15,8 @@ use smol_str::SmolStr;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
-    Known,
-    known::{Due, FORGET_AFTER, Thread},
+    ThreadActivity,
+    activity::{FORGET_AFTER, FlushScope, ThreadEntry},
 };
 use toolhub_storage::{
     backend::{
@@ -32,11 +32,11 @@ use toolhub_types::{
 
 const LAYOUT: u32 = 1;
 /// How long news of threads is collected before it is written.
-const COLLECT: Duration = Duration::from_secs(3);
+const FLUSH_DELAY: Duration = Duration::from_secs(3);
 /// How many rows are read at once.
-const AT_ONCE: usize = 100;
+const BATCH_SIZE: usize = 100;
 /// How many are written beside each other: a store that writes in groups has something to group.
-const TOGETHER: usize = 16;
+const WRITE_CONCURRENCY: usize = 16;
 
 /// What is known about a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -66,7 +66,7 @@ pub struct ThreadPage {
 }
 
 /// How many threads are looked at in one page. Many: a store without an index over partitions looks at all for each page.
-const IDLE_PAGE: usize = 10_000;
+const IDLE_SCAN_PAGE_SIZE: usize = 10_000;
 
 /// A thread as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,40 +78,40 @@ pub(crate) struct Record {
 }
 
 /// Which threads there are.
-pub(crate) struct Book {
-    known: Arc<Known>,
+pub(crate) struct ThreadStore {
+    activity: Arc<ThreadActivity>,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     /// Whoever writes does so alone: one that lags behind could take a thread that was merely forgotten for a deleted one.
-    writing: AsyncMutex<()>,
+    write_lock: AsyncMutex<()>,
 }
 
-impl Book {
-    pub(crate) fn new(known: Arc<Known>, store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
-        Self { known, store, clock, writing: AsyncMutex::default() }
+impl ThreadStore {
+    pub(crate) fn new(known: Arc<ThreadActivity>, store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+        Self { activity: known, store, clock, write_lock: AsyncMutex::default() }
     }
 
     /// A thread, if anybody has ever named it.
     pub(crate) async fn find(&self, owner: &ThreadKey) -> Result<Option<ThreadInfo>, StoreError> {
-        let known = self.known.get(owner);
-        let (record, _) = self.stored(owner).await?.unzip();
-        let record = merged(record, known.as_ref());
-        Ok(record.map(|record| info(owner.thread.clone(), record)))
+        let known = self.activity.get(owner);
+        let (record, _) = self.load_record(owner).await?.unzip();
+        let record = merge_activity(record, known.as_ref());
+        Ok(record.map(|record| thread_info(owner.thread.clone(), record)))
     }
 
     /// Whether a call on this node has named the thread lately. The store may not know yet.
-    pub(crate) fn knows(&self, owner: &ThreadKey) -> bool {
-        self.known.get(owner).is_some()
+    pub(crate) fn is_tracked(&self, owner: &ThreadKey) -> bool {
+        self.activity.get(owner).is_some()
     }
 
     /// Whether this node knows that the thread is in the store.
-    pub(crate) fn is_written(&self, owner: &ThreadKey) -> bool {
-        self.known.get(owner).is_some_and(|thread| thread.is_written())
+    pub(crate) fn is_stored(&self, owner: &ThreadKey) -> bool {
+        self.activity.get(owner).is_some_and(|thread| thread.is_stored())
     }
 
     /// The thread as the store knows it, and which writing that was.
-    pub(crate) async fn stored(&self, owner: &ThreadKey) -> Result<Option<(Record, Seen)>, StoreError> {
-        let keys = [key(owner)];
+    pub(crate) async fn load_record(&self, owner: &ThreadKey) -> Result<Option<(Record, Seen)>, StoreError> {
+        let keys = [row_key(owner)];
         let row = self.store.load(&keys, self.clock.now()).await?.pop().flatten();
         Ok(row.map(|row| (read(&keys[0].id, &row), row.seen)))
     }
@@ -119,31 +119,31 @@ impl Book {
     /// A tenant's threads, a page at a time.
     pub(crate) async fn list(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
         // What only this node knows is written first, so that there is one list and one order.
-        self.write(Due::Stale).await?;
-        let scan = Scan { after, ..Scan::of(Table::Threads, Scope::Tenant(tenant.clone())).limit(AT_ONCE) };
+        self.flush(FlushScope::Stale).await?;
+        let scan = Scan { after, ..Scan::of(Table::Threads, Scope::Tenant(tenant.clone())).limit(BATCH_SIZE) };
         let page = self.store.scan(scan, self.clock.now()).await?;
         let thread = |(key, row): &(Key, Row)| {
             let owner = ThreadKey::new(tenant, key.partition.thread()?);
-            let record = merged(Some(read(&key.id, row)), self.known.get(&owner).as_ref())?;
-            Some(info(owner.thread, record))
+            let record = merge_activity(Some(read(&key.id, row)), self.activity.get(&owner).as_ref())?;
+            Some(thread_info(owner.thread, record))
         };
         Ok(ThreadPage { threads: page.rows.iter().filter_map(thread).collect(), next: page.next })
     }
 
     /// The threads that nobody has named for so long, as the store knows them: some, and where to go on.
-    pub(crate) async fn idle(
+    pub(crate) async fn idle_threads(
         self: &Arc<Self>,
         after: Option<Cursor>,
         idle: Duration,
         now: Timestamp,
     ) -> Result<(Vec<ThreadKey>, Option<Cursor>), StoreError> {
-        let (threads, next) = self.everybody(after, IDLE_PAGE).await?;
+        let (threads, next) = self.all_threads(after, IDLE_SCAN_PAGE_SIZE).await?;
         let old = threads.into_iter().filter(|(_, record)| record.last_active + idle <= now);
         Ok((old.map(|(owner, _)| owner).collect(), next))
     }
 
     /// Every thread of every tenant, as the store knows them, a page at a time.
-    async fn everybody(
+    async fn all_threads(
         &self,
         after: Option<Cursor>,
         limit: usize,
@@ -162,35 +162,35 @@ impl Book {
         let now = self.clock.now();
         let record = Record { created: now, last_active: now, calls: 0 };
         match self.put(&owner, record, Expect::Absent, now).await {
-            Ok(()) => self.known.made(owner.clone(), now),
+            Ok(()) => self.activity.insert_stored(owner.clone(), now),
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(error),
         }
-        Ok(self.find(&owner).await?.unwrap_or_else(|| info(owner.thread, record)))
+        Ok(self.find(&owner).await?.unwrap_or_else(|| thread_info(owner.thread, record)))
     }
 
     /// Writes down everything that is not in the store.
-    pub(crate) async fn close(&self) -> Result<(), StoreError> {
-        self.write(Due::All).await
+    pub(crate) async fn flush_all(&self) -> Result<(), StoreError> {
+        self.flush(FlushScope::All).await
     }
 
-    async fn write(&self, what: Due) -> Result<(), StoreError> {
-        let _alone = self.writing.lock().await;
+    async fn flush(&self, what: FlushScope) -> Result<(), StoreError> {
+        let _alone = self.write_lock.lock().await;
         let written = self.write_due(what).await;
-        self.known.tidy(self.clock.now());
+        self.activity.evict(self.clock.now());
         written
     }
 
-    async fn write_due(&self, what: Due) -> Result<(), StoreError> {
-        let due = self.known.due(what, self.clock.now());
-        for some in due.chunks(AT_ONCE) {
+    async fn write_due(&self, what: FlushScope) -> Result<(), StoreError> {
+        let due = self.activity.due_for_flush(what, self.clock.now());
+        for some in due.chunks(BATCH_SIZE) {
             let now = self.clock.now();
-            let keys: Vec<Key> = some.iter().map(|(owner, _)| key(owner)).collect();
+            let keys: Vec<Key> = some.iter().map(|(owner, _)| row_key(owner)).collect();
             let rows = self.store.load(&keys, now).await?;
             let mut writing = FuturesUnordered::new();
             for ((owner, known), row) in some.iter().zip(rows) {
                 writing.push(self.write_one(owner, known, row, now));
-                if writing.len() >= TOGETHER {
+                if writing.len() >= WRITE_CONCURRENCY {
                     writing.next().await.transpose()?;
                 }
             }
@@ -204,20 +204,20 @@ impl Book {
     async fn write_one(
         &self,
         owner: &ThreadKey,
-        known: &Thread,
+        known: &ThreadEntry,
         row: Option<Row>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.seen));
         let stored = row.map(|row| read(&owner.thread.clone().into(), &row));
-        let Some(record) = merged(stored, Some(known)) else { return Ok(()) };
+        let Some(record) = merge_activity(stored, Some(known)) else { return Ok(()) };
         match self.put(owner, record, expect, now).await {
-            Ok(()) if self.known.written(owner, known) => Ok(()),
+            Ok(()) if self.activity.mark_stored(owner, known) => Ok(()),
             // Somebody has deleted the thread while it was being written.
             Ok(()) => self.remove(owner, now).await,
             // Another node was faster; the next round looks again.
             Err(StoreError::Conflict { .. }) => {
-                self.known.due.notify_one();
+                self.activity.flush_needed.notify_one();
                 Ok(())
             }
             Err(error) => Err(error),
@@ -225,7 +225,7 @@ impl Book {
     }
 
     async fn put(&self, owner: &ThreadKey, record: Record, expect: Expect, now: Timestamp) -> Result<(), StoreError> {
-        let Key { partition, table, id } = key(owner);
+        let Key { partition, table, id } = row_key(owner);
         let value = encode(table, &id, &record)?;
         let change = Change::Put { value, schema: LAYOUT, expires: None };
         let write = Write { table, id, expect, change, durability: Durability::KillSafe };
@@ -233,7 +233,7 @@ impl Book {
     }
 
     async fn remove(&self, owner: &ThreadKey, now: Timestamp) -> Result<(), StoreError> {
-        let Key { partition, table, id } = key(owner);
+        let Key { partition, table, id } = row_key(owner);
         let (expect, durability) = (Expect::Any, Durability::KillSafe);
         let write = Write { table, id, expect, change: Change::Remove, durability };
         self.store.commit(Batch::on(partition).with(write), now).await.map(|_| ())
@@ -241,7 +241,7 @@ impl Book {
 }
 
 /// Where the row of a thread lies.
-pub(crate) fn key(owner: &ThreadKey) -> Key {
+pub(crate) fn row_key(owner: &ThreadKey) -> Key {
     let partition = Partition::from(owner);
     Key { partition, table: Table::Threads, id: owner.thread.clone().into() }
 }
@@ -252,9 +252,9 @@ fn read(id: &SmolStr, row: &Row) -> Record {
     record.map_or(Record { created: row.created, last_active: row.updated, calls: 0 }, |(record, _)| record)
 }
 
-fn merged(stored: Option<Record>, known: Option<&Thread>) -> Option<Record> {
+fn merge_activity(stored: Option<Record>, known: Option<&ThreadEntry>) -> Option<Record> {
     let Some(known) = known else { return stored };
-    let fresh = Record { created: known.first, last_active: known.last, calls: known.calls };
+    let fresh = Record { created: known.first_seen, last_active: known.last_active, calls: known.unstored_calls };
     let Some(stored) = stored else { return Some(fresh) };
     Some(Record {
         created: stored.created.min(fresh.created),
@@ -263,23 +263,23 @@ fn merged(stored: Option<Record>, known: Option<&Thread>) -> Option<Record> {
     })
 }
 
-fn info(id: ThreadId, record: Record) -> ThreadInfo {
+fn thread_info(id: ThreadId, record: Record) -> ThreadInfo {
     let Record { created, last_active, calls } = record;
     ThreadInfo { id, created, last_active, calls }
 }
 
 /// Writes down which threads are active, for as long as the hub lives.
-pub(crate) async fn keep(book: Weak<Book>) {
+pub(crate) async fn run_activity_flusher(book: Weak<ThreadStore>) {
     loop {
         let Some(here) = book.upgrade() else { return };
-        let known = here.known.clone();
+        let known = here.activity.clone();
         drop(here);
-        let _ = tokio::time::timeout(FORGET_AFTER, known.due.notified()).await;
-        tokio::time::sleep(COLLECT).await;
+        let _ = tokio::time::timeout(FORGET_AFTER, known.flush_needed.notified()).await;
+        tokio::time::sleep(FLUSH_DELAY).await;
         let Some(here) = book.upgrade() else { return };
-        if here.write(Due::Stale).await.is_err() {
+        if here.flush(FlushScope::Stale).await.is_err() {
             // A store that does not answer is asked again; until then memory knows.
-            known.due.notify_one();
+            known.flush_needed.notify_one();
         }
     }
 }

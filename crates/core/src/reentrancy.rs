@@ -15,40 +15,40 @@ use std::{
 };
 
 tokio::task_local! {
-    static HELD: Arc<Hold>;
+    static HELD: Arc<HeldLocks>;
 }
 
 /// Something only one execution at a time works with. Two are the same if they lie in the same place. It is kept alive by
 /// whoever works with it, and not by the calls that were made from there.
-pub(crate) type Thing = Weak<dyn Any + Send + Sync>;
+pub(crate) type LockId = Weak<dyn Any + Send + Sync>;
 
 /// Things somebody works alone with, and those that are held around it.
-pub(crate) struct Hold {
-    things: Vec<Thing>,
-    over: AtomicBool,
-    outer: Option<Arc<Hold>>,
+pub(crate) struct HeldLocks {
+    locks: Vec<LockId>,
+    released: AtomicBool,
+    outer: Option<Arc<HeldLocks>>,
 }
 
 /// The call asks for something that is held by the call around it.
-pub(crate) struct Nested;
+pub(crate) struct Reentrant;
 
-impl Hold {
+impl HeldLocks {
     /// Runs work as part of the execution that holds all this.
-    pub(crate) fn around<F: Future>(self: Arc<Self>, work: F) -> impl Future<Output = F::Output> {
+    pub(crate) fn scope<F: Future>(self: Arc<Self>, work: F) -> impl Future<Output = F::Output> {
         HELD.scope(self, work)
     }
 
-    fn holds(&self, thing: &Thing) -> bool {
-        let live = !self.over.load(Ordering::Acquire);
-        live && self.things.iter().any(|held| std::ptr::addr_eq(held.as_ptr(), thing.as_ptr()))
+    fn holds(&self, thing: &LockId) -> bool {
+        let live = !self.released.load(Ordering::Acquire);
+        live && self.locks.iter().any(|held| std::ptr::addr_eq(held.as_ptr(), thing.as_ptr()))
     }
 }
 
 /// What is held around the current work.
-pub(crate) fn current() -> Option<Arc<Hold>> {
+pub(crate) fn current() -> Option<Arc<HeldLocks>> {
     let mut hold = HELD.try_with(Arc::clone).ok();
     // What is over is forgotten, so that a chain of calls that outlive each other does not grow for ever.
-    while let Some(over) = hold.take_if(|hold| hold.over.load(Ordering::Acquire)) {
+    while let Some(over) = hold.take_if(|hold| hold.released.load(Ordering::Acquire)) {
         hold = over.outer.clone();
     }
     hold
@@ -58,25 +58,25 @@ pub(crate) fn current() -> Option<Arc<Hold>> {
 ///
 /// # Errors
 /// When one of them is held by the work around this.
-pub(crate) async fn holding<T>(things: Vec<Thing>, work: impl Future<Output = T>) -> Result<T, Nested> {
+pub(crate) async fn with_locks<T>(things: Vec<LockId>, work: impl Future<Output = T>) -> Result<T, Reentrant> {
     let outer = current();
     let mut next = outer.as_ref();
     while let Some(hold) = next {
         if things.iter().any(|thing| hold.holds(thing)) {
-            return Err(Nested);
+            return Err(Reentrant);
         }
         next = hold.outer.as_ref();
     }
-    let hold = Arc::new(Hold { things, over: AtomicBool::new(false), outer });
-    let _over = Over(hold.clone());
-    Ok(hold.around(work).await)
+    let hold = Arc::new(HeldLocks { locks: things, released: AtomicBool::new(false), outer });
+    let _over = ReleaseOnDrop(hold.clone());
+    Ok(hold.scope(work).await)
 }
 
 /// However the work ends, nothing is held any longer.
-struct Over(Arc<Hold>);
+struct ReleaseOnDrop(Arc<HeldLocks>);
 
-impl Drop for Over {
+impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
-        self.0.over.store(true, Ordering::Release);
+        self.0.released.store(true, Ordering::Release);
     }
 }

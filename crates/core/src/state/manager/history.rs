@@ -3,9 +3,9 @@
 //! In: a context. Out: its snapshots and its history, the oldest first. Readers see at most as many as are to be kept;
 //! what is beyond is removed now and then, so that not every write pays for it.
 
-use super::{AT_ONCE, StateManager, TRIES, remove::removal};
+use super::{BATCH_SIZE, MAX_ATTEMPTS, StateManager, deletion::unconditional_removal};
 use crate::state::{
-    ContextId, Happened, HistoryEntry, StateError, StateKind, StateVersion, entry, history, sessions, versions,
+    ContextId, HistoryEntry, HistoryEvent, StateError, StateKind, StateVersion, entry, history, sessions, versions,
 };
 use toolhub_storage::backend::{Batch, Scan, Scope, StoreError, Table};
 use toolhub_types::ids::Tenant;
@@ -15,12 +15,17 @@ impl StateManager {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn add_history(&self, tenant: &Tenant, context: &ContextId, what: Happened) -> Result<(), StateError> {
+    pub async fn add_history(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        what: HistoryEvent,
+    ) -> Result<(), StateError> {
         if self.0.business.max_history_size == 0 {
             return Ok(());
         }
-        let (partition, what) = (context.partition(tenant), what.fit());
-        for _ in 0..TRIES {
+        let (partition, what) = (context.partition(tenant), what.sanitize());
+        for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, _) = self.load_in_session(&partition, &[], now).await?;
             let joined = self.session_writes(&partition, session, &[], now).await?;
@@ -31,7 +36,7 @@ impl StateManager {
                 Err(error) if sessions::is_conflict(&error) => tokio::task::yield_now().await,
                 done => {
                     done?;
-                    self.trim_now_and_then(tenant, context).await;
+                    self.maybe_trim_history(tenant, context).await;
                     return Ok(());
                 }
             }
@@ -55,11 +60,11 @@ impl StateManager {
         }
         let (partition, now) = (context.partition(tenant), self.now());
         let (session, _) = self.load_in_session(&partition, &[], now).await?;
-        if session.is_over() {
+        if session.is_ended() {
             return Ok(Vec::new());
         }
         self.touch_session(&partition, session, now).await?;
-        let page = self.0.store.scan(newest(tenant, context, Table::History, limit), now).await?;
+        let page = self.0.store.scan(newest_first_scan(tenant, context, Table::History, limit), now).await?;
         let read = |(key, row): &(toolhub_storage::backend::Key, _)| {
             history::read(&key.id, row).inspect_err(StoreError::passed_over).ok()
         };
@@ -71,21 +76,21 @@ impl StateManager {
     /// # Errors
     /// When the store does not answer, or what it holds is no JSON.
     pub async fn versions(&self, tenant: &Tenant, context: &ContextId) -> Result<Vec<StateVersion>, StateError> {
-        let (most, now) = (self.snapshots(), self.now());
-        let Some(row) = self.row(tenant, context, StateKind::Business, now).await? else { return Ok(Vec::new()) };
+        let (most, now) = (self.max_snapshots(), self.now());
+        let Some(row) = self.load_row(tenant, context, StateKind::Business, now).await? else { return Ok(Vec::new()) };
         if most == 0 {
             return Ok(Vec::new());
         }
         // Snapshots left from an earlier life may stand before those that count.
-        let mut scan = newest(tenant, context, Table::Versions, most);
+        let mut scan = newest_first_scan(tenant, context, Table::Versions, most);
         let mut found = Vec::new();
         loop {
             let page = self.0.store.scan(scan.clone(), now).await?;
             for (key, snapshot) in page.rows {
                 let version = key.id.rsplit('/').next().and_then(|digits| digits.parse().ok());
                 let Some(version) = version else { continue };
-                if versions::is_kept(version, row.seen.version, most) {
-                    let data = entry::read(context, StateKind::Business, &snapshot)?;
+                if versions::is_retained(version, row.seen.version, most) {
+                    let data = entry::read_data(context, StateKind::Business, &snapshot)?;
                     found.push(StateVersion { version, data, created: snapshot.updated });
                 }
             }
@@ -100,23 +105,23 @@ impl StateManager {
 
     /// Removes what is beyond the history's limit, often enough that little of it ever lies there. Should it fail, the
     /// next one has more to do.
-    pub(super) async fn trim_now_and_then(&self, tenant: &Tenant, context: &ContextId) {
+    pub(super) async fn maybe_trim_history(&self, tenant: &Tenant, context: &ContextId) {
         let kept = self.0.business.max_history_size;
         if kept > 0 && fastrand::usize(..(kept / 4).clamp(1, 256)) == 0 {
-            let _ = self.trim(tenant, context).await;
+            let _ = self.trim_history(tenant, context).await;
         }
     }
 
-    async fn trim(&self, tenant: &Tenant, context: &ContextId) -> Result<(), StoreError> {
+    async fn trim_history(&self, tenant: &Tenant, context: &ContextId) -> Result<(), StoreError> {
         let now = self.now();
-        let mut scan = newest(tenant, context, Table::History, self.0.business.max_history_size);
+        let mut scan = newest_first_scan(tenant, context, Table::History, self.0.business.max_history_size);
         let mut next = self.0.store.scan(scan.clone(), now).await?.next;
-        scan.limit = AT_ONCE;
+        scan.limit = BATCH_SIZE;
         while next.is_some() {
             scan.after = next;
             let page = self.0.store.scan(scan.clone(), now).await?;
             let mut batch = Batch::on(context.partition(tenant));
-            batch.writes.extend(page.rows.into_iter().map(|(key, _)| removal(Table::History, key.id)));
+            batch.writes.extend(page.rows.into_iter().map(|(key, _)| unconditional_removal(Table::History, key.id)));
             if !batch.writes.is_empty() {
                 self.0.store.commit(batch, now).await?;
             }
@@ -127,7 +132,7 @@ impl StateManager {
 }
 
 /// A scan over a context's rows, the last first.
-pub(super) fn newest(tenant: &Tenant, context: &ContextId, table: Table, limit: usize) -> Scan {
+pub(super) fn newest_first_scan(tenant: &Tenant, context: &ContextId, table: Table, limit: usize) -> Scan {
     let scan = Scan::of(table, Scope::Partition(context.partition(tenant))).prefix(context.prefix()).limit(limit);
     Scan { newest: true, ..scan }
 }

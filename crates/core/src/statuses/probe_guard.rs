@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Statuses, Whose};
+use super::{StatusKey, Statuses};
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
     error::{Counts, ErrorKind, ToolError},
@@ -12,36 +12,36 @@ use toolhub_types::{
 };
 
 /// How a call stands with the records of its tool. Dropped before its result was told, it gives its permits back.
-pub(crate) struct Standing {
+pub(crate) struct ProbeGuard {
     statuses: Arc<Statuses>,
     /// The call, for the permits it holds; none for a result from elsewhere.
     call: Option<CallId>,
-    shared: Stake,
-    thread: Option<Stake>,
+    shared: RecordRef,
+    thread: Option<RecordRef>,
 }
 
 /// One record, as it was when the call was admitted.
-struct Stake {
-    whose: Whose,
+struct RecordRef {
+    key: StatusKey,
     /// None for a result from elsewhere: it speaks of the present.
     epoch: Option<u64>,
-    probes: bool,
+    is_probe: bool,
 }
 
 /// What an execution says about its tool.
 pub(crate) enum Verdict {
     /// It did what it should.
-    Well,
+    Success,
     /// It answered with a failure.
-    Failed(Failing),
+    Failed(FailureDetails),
     /// It answered in a way that does not speak against it.
-    Answered,
+    Uncounted,
     /// It was not reached, or cut off by the caller.
-    Silent,
+    Inconclusive,
 }
 
 /// How an execution failed.
-pub(crate) struct Failing {
+pub(crate) struct FailureDetails {
     kind: ErrorKind,
     text: String,
     /// It failed while connecting.
@@ -49,21 +49,25 @@ pub(crate) struct Failing {
 }
 
 impl Verdict {
-    pub(crate) fn of<T>(result: &Result<T, ToolError>, statuses: &Statuses) -> Self {
+    pub(crate) fn from_result<T>(result: &Result<T, ToolError>, statuses: &Statuses) -> Self {
         match result {
-            Ok(_) => Self::Well,
-            Err(error) if error.kind().row().counts == Counts::No => Self::Silent,
+            Ok(_) => Self::Success,
+            Err(error) if error.kind().row().counts == Counts::No => Self::Inconclusive,
             // Whoever did not wait long enough has heard nothing.
-            Err(error) if error.kind() == ErrorKind::Timeout && error.counts == Some(false) => Self::Silent,
+            Err(error) if error.kind() == ErrorKind::Timeout && error.counts == Some(false) => Self::Inconclusive,
             Err(error) if error.counts != Some(false) && counts(error.kind(), &statuses.settings()) => {
-                Self::Failed(Failing { kind: error.kind(), text: error.to_string(), connecting: error.connecting })
+                Self::Failed(FailureDetails {
+                    kind: error.kind(),
+                    text: error.to_string(),
+                    connecting: error.connecting,
+                })
             }
-            Err(_) => Self::Answered,
+            Err(_) => Self::Uncounted,
         }
     }
 }
 
-impl Standing {
+impl ProbeGuard {
     /// The standing of a call that is admitted now.
     pub(crate) fn new(
         statuses: &Arc<Statuses>,
@@ -72,59 +76,68 @@ impl Standing {
         tenant: &Tenant,
         thread: Option<&ThreadId>,
     ) -> Self {
-        let epoch = |whose: &Whose| Some(statuses.facts(whose).map_or(0, |facts| facts.epoch));
-        Self::on(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), epoch)
+        let epoch = |whose: &StatusKey| Some(statuses.facts(whose).map_or(0, |facts| facts.epoch));
+        Self::build(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), epoch)
     }
 
     /// The standing of a call that was admitted when no tool had a record.
-    pub(crate) fn unknown(
+    pub(crate) fn new_unrecorded(
         statuses: &Arc<Statuses>,
         call: CallId,
         tool: &ToolName,
         tenant: &Tenant,
         thread: Option<&ThreadId>,
     ) -> Self {
-        Self::on(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), |_| Some(0))
+        Self::build(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), |_| Some(0))
     }
 
     /// The standing of an execution that somebody else made.
-    pub(crate) fn foreign(statuses: &Arc<Statuses>, tool: &ToolName, thread: Option<(&Tenant, &ThreadId)>) -> Self {
-        Self::on(statuses, None, tool, thread, |_| None)
+    pub(crate) fn for_external_result(
+        statuses: &Arc<Statuses>,
+        tool: &ToolName,
+        thread: Option<(&Tenant, &ThreadId)>,
+    ) -> Self {
+        Self::build(statuses, None, tool, thread, |_| None)
     }
 
-    fn on(
+    fn build(
         statuses: &Arc<Statuses>,
         call: Option<CallId>,
         tool: &ToolName,
         thread: Option<(&Tenant, &ThreadId)>,
-        epoch: impl Fn(&Whose) -> Option<u64>,
+        epoch: impl Fn(&StatusKey) -> Option<u64>,
     ) -> Self {
-        let stake = |whose: Whose| Stake { epoch: epoch(&whose), whose, probes: false };
-        let thread = thread.map(|(tenant, thread)| stake(Whose::thread(tool, tenant, thread)));
-        Self { statuses: statuses.clone(), call, shared: stake(Whose::everybody(tool)), thread }
+        let stake = |whose: StatusKey| RecordRef { epoch: epoch(&whose), key: whose, is_probe: false };
+        let thread = thread.map(|(tenant, thread)| stake(StatusKey::thread(tool, tenant, thread)));
+        Self { statuses: statuses.clone(), call, shared: stake(StatusKey::shared(tool)), thread }
     }
 
     /// Takes the permits to probe; answers itself if it got all it asked for. On a task of its own: a store may write a
     /// permit down although nobody waits for its answer any more, and then somebody must be there to give it back.
-    pub(crate) async fn probe(mut self, event: Event, thread: bool, shared: bool) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn acquire_probe_permits(
+        mut self,
+        event: Event,
+        thread: bool,
+        shared: bool,
+    ) -> Result<Option<Self>, StoreError> {
         let runtime = self.statuses.runtime.clone();
         let taking =
-            runtime.spawn(async move { self.take(&event, thread, shared).await.map(|all| all.then_some(self)) });
+            runtime.spawn(async move { self.acquire(&event, thread, shared).await.map(|all| all.then_some(self)) });
         taking.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its runtime has stopped".into())))
     }
 
     /// Says whether it got all permits it asked for. What it got it gives back when dropped.
-    async fn take(&mut self, event: &Event, thread: bool, shared: bool) -> Result<bool, StoreError> {
+    async fn acquire(&mut self, event: &Event, thread: bool, shared: bool) -> Result<bool, StoreError> {
         let Self { statuses, call, .. } = self;
         let wanted = [(shared, Some(&mut self.shared)), (thread, self.thread.as_mut())];
         for stake in wanted.into_iter().filter_map(|(wanted, stake)| stake.filter(|_| wanted)) {
             // Said before it is known: if the store's answer is lost, the permit may have been taken all the same, and giving
             // back one that somebody else holds does nothing.
-            stake.probes = true;
-            let facts = statuses.apply(&stake.whose, event).await?;
-            stake.probes = call.is_some_and(|call| facts.is_probed_by(call));
+            stake.is_probe = true;
+            let facts = statuses.apply(&stake.key, event).await?;
+            stake.is_probe = call.is_some_and(|call| facts.is_probed_by(call));
             stake.epoch = Some(facts.epoch);
-            if !stake.probes {
+            if !stake.is_probe {
                 return Ok(false);
             }
         }
@@ -132,52 +145,52 @@ impl Standing {
     }
 
     /// Whether telling the verdict would change nothing worth writing down.
-    pub(crate) fn is_at_rest(&self, verdict: &Verdict) -> bool {
+    pub(crate) fn is_no_op(&self, verdict: &Verdict) -> bool {
         let settings = self.statuses.settings();
-        let rests = |stake: &Stake| self.statuses.facts(&stake.whose).unwrap_or_default().is_at_rest(&settings);
-        let calm = matches!(verdict, Verdict::Well | Verdict::Answered | Verdict::Silent);
-        calm && !self.probes() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
+        let rests = |stake: &RecordRef| self.statuses.facts(&stake.key).unwrap_or_default().is_at_rest(&settings);
+        let calm = matches!(verdict, Verdict::Success | Verdict::Uncounted | Verdict::Inconclusive);
+        calm && !self.is_probe() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
     }
 
     /// Whether its call is the probe of a record.
-    pub(crate) fn probes(&self) -> bool {
-        self.shared.probes || self.thread.as_ref().is_some_and(|stake| stake.probes)
+    pub(crate) fn is_probe(&self) -> bool {
+        self.shared.is_probe || self.thread.as_ref().is_some_and(|stake| stake.is_probe)
     }
 
     /// Tells the records what the call says about its tool. Without an answer, dropping this gives the permits back.
     pub(crate) async fn report(mut self, verdict: Verdict) -> Result<(), StoreError> {
         let (thread, shared) = match verdict {
-            Verdict::Silent => return Ok(()),
-            Verdict::Well => (Answer::Success, Answer::Success),
-            Verdict::Answered => (Answer::Uncounted, Answer::Uncounted),
-            Verdict::Failed(failing) => self.where_it_counts(failing).await?,
+            Verdict::Inconclusive => return Ok(()),
+            Verdict::Success => (Answer::Success, Answer::Success),
+            Verdict::Uncounted => (Answer::Uncounted, Answer::Uncounted),
+            Verdict::Failed(failing) => self.attribute_failure(failing).await?,
         };
         let statuses = self.statuses.clone();
         let stakes = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
         for (stake, answer) in stakes {
             let Some(stake) = stake else { continue };
             // A success of a tool nobody has a record of is not worth one, unless successes are weighed too.
-            if answer != Answer::Success || statuses.weighs() || statuses.facts(&stake.whose).is_some() {
-                statuses.apply(&stake.whose, &Event::Answered { answer, epoch: stake.epoch }).await?;
+            if answer != Answer::Success || statuses.weighs_successes() || statuses.facts(&stake.key).is_some() {
+                statuses.apply(&stake.key, &Event::Answered { answer, epoch: stake.epoch }).await?;
             }
-            stake.probes = false;
+            stake.is_probe = false;
         }
         Ok(())
     }
 
     /// What a failure means for the thread's record and for everybody's.
-    async fn where_it_counts(&self, failing: Failing) -> Result<(Answer, Answer), StoreError> {
-        let Failing { kind, text, connecting } = failing;
-        let sufferer = self.thread.as_ref().and_then(|stake| stake.whose.owner());
+    async fn attribute_failure(&self, failing: FailureDetails) -> Result<(Answer, Answer), StoreError> {
+        let FailureDetails { kind, text, connecting } = failing;
+        let sufferer = self.thread.as_ref().and_then(|stake| stake.key.owner());
         let sufferer = sufferer.map(|ThreadKey { tenant, thread }| Sufferer::new(tenant, thread));
-        let mut shared = self.statuses.facts(&self.shared.whose).unwrap_or_default();
+        let mut shared = self.statuses.facts(&self.shared.key).unwrap_or_default();
         if let (ErrorKind::Timeout, Some(by)) = (kind, sufferer.clone()) {
-            shared = self.statuses.apply(&self.shared.whose, &Event::TimedOut { by }).await?;
+            shared = self.statuses.apply(&self.shared.key, &Event::TimedOut { by }).await?;
         }
         // A result from elsewhere speaks of the present: where a record is on probation, it is as good as a probe.
-        let tries = |stake: &Stake| {
-            let facts = self.statuses.facts(&stake.whose).unwrap_or_default();
-            stake.probes || (self.call.is_none() && facts.breaker.on_probation(self.statuses.clock.now()))
+        let tries = |stake: &RecordRef| {
+            let facts = self.statuses.facts(&stake.key).unwrap_or_default();
+            stake.is_probe || (self.call.is_none() && facts.breaker.on_probation(self.statuses.clock.now()))
         };
         let circumstances = Circumstances {
             thread: sufferer,
@@ -193,11 +206,11 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for ProbeGuard {
     fn drop(&mut self) {
-        for stake in [Some(&self.shared), self.thread.as_ref()].into_iter().flatten().filter(|stake| stake.probes) {
+        for stake in [Some(&self.shared), self.thread.as_ref()].into_iter().flatten().filter(|stake| stake.is_probe) {
             if let Some(call) = self.call {
-                self.statuses.give_back(stake.whose.clone(), call);
+                self.statuses.return_probe_permit(stake.key.clone(), call);
             }
         }
     }

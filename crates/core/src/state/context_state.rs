@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    ConnectionState, ContextId, Happened, SessionState, StateEntry, StateError, StateKind, StateManager,
+    ConnectionState, ContextId, HistoryEvent, SessionState, StateEntry, StateError, StateKind, StateManager,
     entry::state_id,
 };
 use toolhub_types::ids::{StateName, Tenant, ThreadId};
@@ -33,7 +33,7 @@ use toolhub_types::ids::{StateName, Tenant, ThreadId};
 /// ```
 #[derive(Clone)]
 pub struct ContextState {
-    state: StateManager,
+    manager: StateManager,
     tenant: Tenant,
     context: ContextId,
 }
@@ -47,7 +47,7 @@ impl ContextState {
         name: &StateName,
     ) -> Option<Self> {
         let context = state.context_for(name, thread)?;
-        Some(Self { state: state.clone(), tenant: tenant.clone(), context })
+        Some(Self { manager: state.clone(), tenant: tenant.clone(), context })
     }
 
     /// The context.
@@ -61,7 +61,7 @@ impl ContextState {
     /// # Errors
     /// As [`StateManager::get_state`].
     pub async fn get(&self, kind: StateKind) -> Result<Option<StateEntry>, StateError> {
-        self.state.get_state(&self.tenant, &self.context, kind).await
+        self.manager.get_state(&self.tenant, &self.context, kind).await
     }
 
     /// What is known of the connection. After a restart, and where nobody has said anything, it is not active.
@@ -85,7 +85,7 @@ impl ContextState {
     /// # Errors
     /// As [`StateManager::set_state`].
     pub async fn set(&self, kind: StateKind, data: Value, ttl: Option<Duration>) -> Result<u64, StateError> {
-        self.state.set_state(&self.tenant, &self.context, kind, data, ttl).await
+        self.manager.set_state(&self.tenant, &self.context, kind, data, ttl).await
     }
 
     /// Lays a JSON merge patch over what is remembered; answers the new version.
@@ -93,7 +93,7 @@ impl ContextState {
     /// # Errors
     /// As [`StateManager::update_state`]: also when there is nothing to lay it over.
     pub async fn update(&self, kind: StateKind, patch: Value) -> Result<u64, StateError> {
-        self.state.update_state(&self.tenant, &self.context, kind, patch).await
+        self.manager.update_state(&self.tenant, &self.context, kind, patch).await
     }
 
     /// Adds something to the history, without the secrets in it.
@@ -101,8 +101,8 @@ impl ContextState {
     /// # Errors
     /// As [`StateManager::add_history`].
     pub async fn note(&self, what: impl Into<Value>) -> Result<(), StateError> {
-        let note = Happened::Note { what: what.into() };
-        self.state.add_history(&self.tenant, &self.context, note).await
+        let note = HistoryEvent::Note { what: what.into() };
+        self.manager.add_history(&self.tenant, &self.context, note).await
     }
 
     /// Forgets everything: all kinds of state, snapshots and history. Says whether there was any state.
@@ -110,7 +110,7 @@ impl ContextState {
     /// # Errors
     /// As [`StateManager::cleanup_context`].
     pub async fn clear(&self) -> Result<bool, StateError> {
-        self.state.cleanup_context(&self.tenant, &self.context).await
+        self.manager.cleanup_context(&self.tenant, &self.context).await
     }
 
     async fn read<T: DeserializeOwned>(&self, kind: StateKind) -> Result<Option<T>, StateError> {

@@ -5,7 +5,7 @@
 //! Knows no tool and no clock. The same call means the same name and the same arguments, written the same way.
 //! What is remembered is bounded in `recent.rs`, and lost with the process: a run that restarts counts anew.
 
-mod recent;
+mod expiring_lru;
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
@@ -16,7 +16,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use recent::Recent;
+use expiring_lru::ExpiringLru;
 use toolhub_storage::clock::Instant;
 use toolhub_types::ids::{RunId, Tenant, ThreadId};
 
@@ -38,7 +38,7 @@ impl Default for RunLimits {
 
 /// Why a call of a run is refused. Shown, it is the line for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Runaway {
+pub(crate) enum RunawayError {
     /// The run has made this very call too often.
     #[error("the run has made the same call {times} times, as often as it may")]
     SameCall {
@@ -53,7 +53,7 @@ pub(crate) enum Runaway {
     },
 }
 
-impl Runaway {
+impl RunawayError {
     /// The line a model may read.
     pub(crate) fn model_text(self, tool: &str) -> String {
         match self {
@@ -71,7 +71,7 @@ impl Runaway {
 
 /// Whose mistakes are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Mistaker {
+pub(crate) enum MistakeScope {
     /// The run the call belongs to.
     Run(RunId),
     /// The conversation, for a call outside of runs.
@@ -80,51 +80,51 @@ pub(crate) enum Mistaker {
 
 /// Counts the calls of runs, and mistakes.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct RunawayGuard {
     limits: RunLimits,
-    runs: Mutex<Recent<RunId, Run>>,
-    mistakes: Mutex<Recent<Mistaker, Repeats>>,
+    runs: Mutex<ExpiringLru<RunId, RunCounts>>,
+    mistakes: Mutex<ExpiringLru<MistakeScope, RepeatCounts>>,
     /// Seeded at random, so that nobody can make two calls look the same.
     hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
-struct Run {
+struct RunCounts {
     calls: u32,
-    same: Repeats,
+    repeats: RepeatCounts,
 }
 
 /// How often each call was seen. A full one begins anew: whatever still repeats itself is soon noticed again.
 #[derive(Debug, Default)]
-struct Repeats(HashMap<u64, u32>);
+struct RepeatCounts(HashMap<u64, u32>);
 
 /// How many different calls are remembered of one run: more than the usual run may make, and never above 15 KiB.
-const DIFFERENT_CALLS: usize = 512;
+const MAX_DISTINCT_CALLS: usize = 512;
 
 /// How many different mistakes are remembered of one run or thread. Anybody may open threads, so these are few.
-const DIFFERENT_MISTAKES: usize = 64;
+const MAX_DISTINCT_MISTAKES: usize = 64;
 
-impl Guard {
+impl RunawayGuard {
     pub(crate) fn new(limits: RunLimits) -> Self {
         Self { limits, runs: Mutex::default(), mistakes: Mutex::default(), hasher: RandomState::new() }
     }
 
     /// Counts a call of a run before its tool starts. A refused one is not counted.
-    pub(crate) fn call(&self, run: RunId, tool: &str, arguments: &str, now: Instant) -> Result<(), Runaway> {
+    pub(crate) fn count_call(&self, run: RunId, tool: &str, arguments: &str, now: Instant) -> Result<(), RunawayError> {
         let RunLimits { same_call, calls } = self.limits;
         if same_call == 0 && calls == 0 {
             return Ok(());
         }
         let call = self.hasher.hash_one((tool, arguments));
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = runs.hear(run, now);
+        let run = runs.touch(run, now);
         if calls > 0 && run.calls >= calls {
-            return Err(Runaway::TooMany { calls: run.calls });
+            return Err(RunawayError::TooMany { calls: run.calls });
         }
         if same_call > 0 {
-            let times = run.same.of(call, DIFFERENT_CALLS);
+            let times = run.repeats.entry(call, MAX_DISTINCT_CALLS);
             if *times >= same_call {
-                return Err(Runaway::SameCall { times: *times });
+                return Err(RunawayError::SameCall { times: *times });
             }
             *times += 1;
         }
@@ -133,17 +133,17 @@ impl Guard {
     }
 
     /// Counts a call whose arguments did not fit, and says how often this very mistake was made by now.
-    pub(crate) fn mistake(&self, whose: Mistaker, tool: &str, arguments: &str, now: Instant) -> u32 {
+    pub(crate) fn count_mistake(&self, whose: MistakeScope, tool: &str, arguments: &str, now: Instant) -> u32 {
         let call = self.hasher.hash_one((tool, arguments));
         let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
-        let times = mistakes.hear(whose, now).of(call, DIFFERENT_MISTAKES);
+        let times = mistakes.touch(whose, now).entry(call, MAX_DISTINCT_MISTAKES);
         *times = times.saturating_add(1);
         *times
     }
 }
 
-impl Repeats {
-    fn of(&mut self, call: u64, most: usize) -> &mut u32 {
+impl RepeatCounts {
+    fn entry(&mut self, call: u64, most: usize) -> &mut u32 {
         if self.0.len() >= most && !self.0.contains_key(&call) {
             self.0.clear();
         }

@@ -18,20 +18,20 @@ use toolhub_types::{
 };
 
 /// How many connections are remembered.
-const MOST: usize = 65_536;
+const MAX_CONNECTIONS: usize = 65_536;
 
 /// Rows like those of a store, so that whoever writes states need not know the difference.
-pub(crate) struct Live(Mutex<Rows>);
+pub(crate) struct ConnectionStates(Mutex<Rows>);
 
 type Rows = LruCache<(Tenant, ContextId), Row, RandomState>;
 
-impl Default for Live {
+impl Default for ConnectionStates {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::with_hasher(MOST, RandomState::new())))
+        Self(Mutex::new(LruCache::with_hasher(MAX_CONNECTIONS, RandomState::new())))
     }
 }
 
-impl Live {
+impl ConnectionStates {
     pub(crate) fn get(&self, tenant: &Tenant, context: &ContextId, now: Timestamp) -> Option<Row> {
         let row = self.rows().peek(&(tenant.clone(), context.clone())).cloned();
         row.filter(|row| !row.is_expired(now))
@@ -74,7 +74,7 @@ impl Live {
     }
 
     /// Forgets all of a thread.
-    pub(crate) fn forget(&self, owner: &ThreadKey) {
+    pub(crate) fn remove_thread(&self, owner: &ThreadKey) {
         self.rows().retain(|(tenant, context), _| *tenant != owner.tenant || context.thread() != Some(&owner.thread));
     }
 
@@ -82,11 +82,11 @@ impl Live {
     pub(crate) fn of_tenant(&self, tenant: &Tenant, now: Timestamp) -> Vec<(ContextId, KindInfo)> {
         let rows = self.rows();
         let wanted = rows.iter().filter(|((owner, _), row)| owner == tenant && !row.is_expired(now));
-        wanted.map(|((_, context), row)| (context.clone(), KindInfo::of(StateKind::Connection, row))).collect()
+        wanted.map(|((_, context), row)| (context.clone(), KindInfo::from_row(StateKind::Connection, row))).collect()
     }
 
     /// How many there are, of all tenants.
-    pub(crate) fn many(&self, now: Timestamp) -> u64 {
+    pub(crate) fn count(&self, now: Timestamp) -> u64 {
         self.rows().iter().map(|(_, row)| row).filter(|row| !row.is_expired(now)).count() as u64
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_connections_longest_untouched_are_forgotten_first() {
-        let live = Live::default();
+        let live = ConnectionStates::default();
         let tenant = Tenant::default();
         let context = |n: usize| format!("t{n}/conn").parse::<ContextId>().unwrap();
         let at = |n: usize| Timestamp::from_millis(i64::try_from(n).unwrap());
@@ -113,12 +113,12 @@ mod tests {
             created: at(0),
             updated: at(0),
         };
-        for n in 0..=MOST {
+        for n in 0..=MAX_CONNECTIONS {
             live.put(&tenant, &context(n), at(n), |_| Ok::<_, ()>(empty.clone())).unwrap();
         }
-        let left = live.of_tenant(&tenant, at(MOST)).len();
-        assert_eq!(left, MOST);
-        assert!(live.get(&tenant, &context(0), at(MOST)).is_none());
-        assert!(live.get(&tenant, &context(MOST), at(MOST)).is_some());
+        let left = live.of_tenant(&tenant, at(MAX_CONNECTIONS)).len();
+        assert_eq!(left, MAX_CONNECTIONS);
+        assert!(live.get(&tenant, &context(0), at(MAX_CONNECTIONS)).is_none());
+        assert!(live.get(&tenant, &context(MAX_CONNECTIONS), at(MAX_CONNECTIONS)).is_some());
     }
 }

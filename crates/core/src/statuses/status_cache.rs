@@ -18,14 +18,14 @@ use toolhub_types::{
 
 /// Whose record it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Whose {
+pub(crate) struct StatusKey {
     tool: ToolName,
     thread: Option<ThreadKey>,
 }
 
-impl Whose {
+impl StatusKey {
     /// The record all threads share.
-    pub(crate) fn everybody(tool: &ToolName) -> Self {
+    pub(crate) fn shared(tool: &ToolName) -> Self {
         Self { tool: tool.clone(), thread: None }
     }
 
@@ -52,7 +52,7 @@ impl Whose {
     }
 
     /// Whose record lies there.
-    pub(crate) fn of(key: &Key) -> Option<Self> {
+    pub(crate) fn from_key(key: &Key) -> Option<Self> {
         let tool = ToolName::new(key.id.clone()).ok()?;
         let thread = key.partition.thread().map(|thread| ThreadKey::new(&key.partition.tenant, thread));
         Some(Self { tool, thread })
@@ -61,89 +61,93 @@ impl Whose {
 
 /// The records this node knows. A tool that never made trouble is not among them.
 #[derive(Default)]
-pub(crate) struct Known {
-    records: Sharded<HashMap<Whose, Record>>,
+pub(crate) struct StatusCache {
+    records: Sharded<HashMap<StatusKey, Record>>,
     /// How many there are. Read on the way of every call, without a lock.
-    many: AtomicUsize,
+    len: AtomicUsize,
 }
 
 struct Record {
     facts: Arc<Facts>,
-    seen: Option<Seen>,
+    row_version: Option<Seen>,
     /// The word listeners were told last.
-    told: ToolStatus,
+    last_emitted: ToolStatus,
     /// When the word changes by itself and somebody must look again: a timer, or whoever reads the record first.
-    next_look: Option<Timestamp>,
+    recheck_at: Option<Timestamp>,
 }
 
-impl Known {
+impl StatusCache {
     pub(crate) fn is_empty(&self) -> bool {
-        self.many.load(Ordering::Acquire) == 0
+        self.len.load(Ordering::Acquire) == 0
     }
 
-    pub(crate) fn get(&self, whose: &Whose) -> Option<(Arc<Facts>, Option<Seen>)> {
+    pub(crate) fn get(&self, whose: &StatusKey) -> Option<(Arc<Facts>, Option<Seen>)> {
         if self.is_empty() {
             return None;
         }
-        let records = self.records.part(whose);
-        records.get(whose).map(|record| (record.facts.clone(), record.seen))
+        let records = self.records.shard(whose);
+        records.get(whose).map(|record| (record.facts.clone(), record.row_version))
     }
 
     /// The record, and the moment at which somebody was to look again, if it has come and nobody has. It need not be waited
     /// for where a clock that was set back has ended the wait.
-    pub(crate) fn look(&self, whose: &Whose, now: Timestamp) -> Option<(Arc<Facts>, Option<Timestamp>)> {
+    pub(crate) fn get_with_recheck(
+        &self,
+        whose: &StatusKey,
+        now: Timestamp,
+    ) -> Option<(Arc<Facts>, Option<Timestamp>)> {
         if self.is_empty() {
             return None;
         }
-        let records = self.records.part(whose);
+        let records = self.records.shard(whose);
         let record = records.get(whose)?;
-        let due = record.next_look.filter(|at| *at <= now || record.facts.breaker.is_ahead(now));
+        let due = record.recheck_at.filter(|at| *at <= now || record.facts.breaker.is_ahead(now));
         Some((record.facts.clone(), due))
     }
 
     /// Whose records there are.
-    pub(crate) fn all(&self) -> Vec<Whose> {
-        self.records.parts().flat_map(|part| part.keys().cloned().collect::<Vec<_>>()).collect()
+    pub(crate) fn keys(&self) -> Vec<StatusKey> {
+        self.records.shards().flat_map(|part| part.keys().cloned().collect::<Vec<_>>()).collect()
     }
 
     /// Takes in a record, unless a newer one is known.
-    pub(crate) fn put(&self, whose: Whose, facts: Arc<Facts>, seen: Seen) {
-        let mut records = self.records.part(&whose);
+    pub(crate) fn put(&self, whose: StatusKey, facts: Arc<Facts>, seen: Seen) {
+        let mut records = self.records.shard(&whose);
         let record = records.entry(whose).or_insert_with(|| {
-            self.many.fetch_add(1, Ordering::Release);
-            Record { facts: facts.clone(), seen: None, told: ToolStatus::Available, next_look: None }
+            self.len.fetch_add(1, Ordering::Release);
+            Record { facts: facts.clone(), row_version: None, last_emitted: ToolStatus::Available, recheck_at: None }
         });
         // A row goes only with its thread, and then the record is forgotten: versions only grow.
-        if record.seen.is_none_or(|known| known.version < seen.version) {
-            (record.facts, record.seen) = (facts, Some(seen));
+        if record.row_version.is_none_or(|known| known.version < seen.version) {
+            (record.facts, record.row_version) = (facts, Some(seen));
         }
     }
 
     /// Forgets the record of a thread that is gone. Its row is gone too: one that is made later begins anew.
-    pub(crate) fn forget(&self, whose: &Whose) {
-        if self.records.part(whose).remove(whose).is_some() {
-            self.many.fetch_sub(1, Ordering::Release);
+    pub(crate) fn forget(&self, whose: &StatusKey) {
+        if self.records.shard(whose).remove(whose).is_some() {
+            self.len.fetch_sub(1, Ordering::Release);
         }
     }
 
     /// Notes that somebody looks again then; says whether that is new.
-    pub(crate) fn schedule(&self, whose: &Whose, at: Timestamp) -> bool {
-        let mut records = self.records.part(whose);
-        records.get_mut(whose).is_some_and(|record| record.next_look.replace(at) != Some(at))
+    pub(crate) fn schedule_recheck(&self, whose: &StatusKey, at: Timestamp) -> bool {
+        let mut records = self.records.shard(whose);
+        records.get_mut(whose).is_some_and(|record| record.recheck_at.replace(at) != Some(at))
     }
 
     /// Takes the task to look that was set for this moment. Of all who come for it one gets it; nobody does if another
     /// moment was set meanwhile.
-    pub(crate) fn take_look(&self, whose: &Whose, at: Timestamp) -> bool {
-        let mut records = self.records.part(whose);
-        records.get_mut(whose).is_some_and(|record| record.next_look.take_if(|set| *set == at).is_some())
+    pub(crate) fn take_recheck(&self, whose: &StatusKey, at: Timestamp) -> bool {
+        let mut records = self.records.shard(whose);
+        records.get_mut(whose).is_some_and(|record| record.recheck_at.take_if(|set| *set == at).is_some())
     }
 
     /// Notes the word that listeners are told now; answers the one they were told before, if it is another.
-    pub(crate) fn tell(&self, whose: &Whose, status: ToolStatus) -> Option<ToolStatus> {
-        let mut records = self.records.part(whose);
+    pub(crate) fn set_emitted(&self, whose: &StatusKey, status: ToolStatus) -> Option<ToolStatus> {
+        let mut records = self.records.shard(whose);
         let record = records.get_mut(whose)?;
-        let before = std::mem::replace(&mut record.told, status);
+        let before = std::mem::replace(&mut record.last_emitted, status);
         (before != status).then_some(before)
     }
 }

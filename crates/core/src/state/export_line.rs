@@ -10,26 +10,26 @@ use super::{ContextId, HistoryEntry, data};
 use toolhub_types::{digest, timestamp::Timestamp};
 
 /// The largest version that is taken in. Stores count to twice as many, so there is room to go on.
-const LAST_VERSION: u64 = 1 << 52;
+const MAX_VERSION: u64 = 1 << 52;
 
 /// What stands before the checksum, which is the last member of a line.
-const CHECKSUM: &str = ",\"checksum\":\"";
+const CHECKSUM_PREFIX: &str = ",\"checksum\":\"";
 
 /// A context, to be taken to another store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Saved {
+pub(crate) struct ExportedContext {
     pub(crate) context: ContextId,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) business: Option<SavedState>,
+    pub(crate) business: Option<ExportedState>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) session: Option<SavedState>,
+    pub(crate) session: Option<ExportedState>,
     /// The snapshots, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) versions: Vec<SavedState>,
+    pub(crate) versions: Vec<ExportedState>,
     /// The oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) history: Vec<SavedEntry>,
+    pub(crate) history: Vec<ExportedEntry>,
     /// Of the text before it. A line written by hand may do without.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     checksum: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Saved {
 /// A state or a snapshot of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct SavedState {
+pub(crate) struct ExportedState {
     pub(crate) version: u64,
     /// The version of the data's layout.
     pub(crate) schema: u32,
@@ -50,7 +50,7 @@ pub(crate) struct SavedState {
 /// An entry of the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct SavedEntry {
+pub(crate) struct ExportedEntry {
     /// What follows the name of the state in the id of its row.
     pub(crate) id: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -58,14 +58,14 @@ pub(crate) struct SavedEntry {
     pub(crate) entry: HistoryEntry,
 }
 
-impl SavedState {
+impl ExportedState {
     /// Whether it is still there at this time.
-    pub(crate) fn lives(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_live(&self, now: Timestamp) -> bool {
         self.expires.is_none_or(|at| at > now)
     }
 }
 
-impl Saved {
+impl ExportedContext {
     pub(crate) fn new(context: ContextId) -> Self {
         let (business, session, versions, history) = (None, None, Vec::new(), Vec::new());
         Self { context, business, session, versions, history, checksum: None }
@@ -77,19 +77,19 @@ impl Saved {
     }
 
     /// The line. The checksum is of the text before it, as a reader of JSON may change a number's last digit.
-    pub(crate) fn line(self) -> Result<String, serde_json::Error> {
+    pub(crate) fn into_line(self) -> Result<String, serde_json::Error> {
         let text = serde_json::to_string(&Self { checksum: None, ..self })?;
         let open = &text[..text.len() - 1];
-        Ok(format!("{open}{CHECKSUM}{}\"}}", digest::hex([text.as_bytes()])))
+        Ok(format!("{open}{CHECKSUM_PREFIX}{}\"}}", digest::hex([text.as_bytes()])))
     }
 
     /// The context of a line; or what is wrong with it.
-    pub(crate) fn read(line: &str, largest: usize) -> Result<Self, String> {
+    pub(crate) fn parse(line: &str, largest: usize) -> Result<Self, String> {
         // Where it is wrong, not what stands there: that may be anybody's secret.
         let told = |error: serde_json::Error| format!("it is not a saved context (column {})", error.column());
         let saved: Self = serde_json::from_str(line).map_err(told)?;
         if let Some(checksum) = &saved.checksum {
-            let whole = line.rsplit_once(CHECKSUM).map(|(open, _)| format!("{open}}}"));
+            let whole = line.rsplit_once(CHECKSUM_PREFIX).map(|(open, _)| format!("{open}}}"));
             if whole.is_none_or(|text| digest::hex([text.as_bytes()]) != *checksum) {
                 return Err("the checksum does not fit: it was changed or cut after it was written".into());
             }
@@ -100,10 +100,10 @@ impl Saved {
 
     fn check(&self, largest: usize) -> Result<(), String> {
         for state in self.business.iter().chain(&self.session).chain(&self.versions) {
-            if !(1..=LAST_VERSION).contains(&state.version) {
+            if !(1..=MAX_VERSION).contains(&state.version) {
                 return Err(format!("{} is no version of a state", state.version));
             }
-            data::foreign_text(&state.data, largest).map_err(|error| error.to_string())?;
+            data::encode_imported(&state.data, largest).map_err(|error| error.to_string())?;
         }
         let newest = self.business.as_ref().map_or(0, |state| state.version);
         let in_order = self.versions.iter().zip(self.versions.iter().skip(1)).all(|(a, b)| a.version < b.version);

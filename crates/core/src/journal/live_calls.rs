@@ -12,21 +12,21 @@ use toolhub_types::ids::{CallId, Tenant};
 
 /// The calls that run on tasks of their own, so that others can look at them and cancel them.
 #[derive(Default, Clone)]
-pub(crate) struct LiveCalls(Arc<Calls>);
+pub(crate) struct LiveCalls(Arc<Inner>);
 
 #[derive(Default)]
-struct Calls {
+struct Inner {
     running: Mutex<HashMap<CallId, Arc<CallTracker>>>,
     /// Told when a call begins and no other was running.
-    begun: Notify,
+    call_started: Notify,
 }
 
 /// Room for as many is always kept.
-const FEW: usize = 1_024;
+const MIN_CAPACITY: usize = 1_024;
 
 impl LiveCalls {
     /// Notes a call for as long as the answer is held.
-    pub(crate) fn enter(&self, tracker: &Arc<CallTracker>) -> Running {
+    pub(crate) fn register(&self, tracker: &Arc<CallTracker>) -> LiveCallGuard {
         let call = tracker.head.id;
         let mut running = self.running();
         let first = running.is_empty();
@@ -34,9 +34,9 @@ impl LiveCalls {
         running.entry(call).or_insert_with(|| tracker.clone());
         drop(running);
         if first {
-            self.0.begun.notify_one();
+            self.0.call_started.notify_one();
         }
-        Running { tracker: tracker.clone(), live: self.clone() }
+        LiveCallGuard { tracker: tracker.clone(), live: self.clone() }
     }
 
     /// Where a call is, if it runs here.
@@ -50,10 +50,10 @@ impl LiveCalls {
     }
 
     /// Cancels all, because the hub goes down.
-    pub(crate) fn cut_all_off(&self) {
+    pub(crate) fn cancel_all_by_shutdown(&self) {
         let all: Vec<_> = self.running().values().cloned().collect();
         for call in all {
-            call.cut_off();
+            call.cancel_by_shutdown();
         }
     }
 
@@ -62,13 +62,13 @@ impl LiveCalls {
     }
 
     /// Whether this call is running here.
-    pub(crate) fn has(&self, call: CallId) -> bool {
+    pub(crate) fn contains(&self, call: CallId) -> bool {
         self.running().contains_key(&call)
     }
 
     /// Waits until a call begins, or answers at once if one has begun since this was last asked.
-    pub(crate) async fn begun(&self) {
-        self.0.begun.notified().await;
+    pub(crate) async fn wait_started(&self) {
+        self.0.call_started.notified().await;
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<CallId, Arc<CallTracker>>> {
@@ -77,21 +77,21 @@ impl LiveCalls {
 }
 
 /// A call that is running.
-pub(crate) struct Running {
+pub(crate) struct LiveCallGuard {
     tracker: Arc<CallTracker>,
     live: LiveCalls,
 }
 
-impl Drop for Running {
+impl Drop for LiveCallGuard {
     fn drop(&mut self) {
         let mut live = self.live.running();
         let call = &self.tracker.head.id;
         if live.get(call).is_some_and(|found| Arc::ptr_eq(found, &self.tracker)) {
             live.remove(call);
         }
-        self.tracker.ends();
+        self.tracker.mark_ended();
         // A flood of calls must not leave its size behind. Halved at a quarter, so that it is not moved back and forth.
-        if live.capacity() > FEW && live.len() < live.capacity() / 4 {
+        if live.capacity() > MIN_CAPACITY && live.len() < live.capacity() / 4 {
             let room = live.capacity() / 2;
             live.shrink_to(room);
         }

@@ -8,124 +8,124 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::{ContextId, sessions::Session, turns::Turn};
+use super::{ContextId, sessions::Session, write_locks::WriteLock};
 use toolhub_storage::backend::Row;
 use toolhub_types::error::{ErrorKind, ToolError};
 
 /// The states one call has taken out.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct StateCheckouts {
     /// Whether anything ever lay here. Most calls take no state out, and need not ask further.
     used: AtomicBool,
-    on_desk: Mutex<OnDesk>,
+    inner: Mutex<CheckoutsInner>,
 }
 
 #[derive(Default)]
-struct OnDesk {
-    sheets: Vec<Sheet>,
-    turns: Vec<Turn>,
+struct CheckoutsInner {
+    checkouts: Vec<Checkout>,
+    write_locks: Vec<WriteLock>,
 }
 
 /// One state that was taken out.
-pub(crate) struct Sheet {
+pub(crate) struct Checkout {
     pub(crate) context: ContextId,
-    pub(crate) found: Found,
-    pub(crate) parked: Arc<dyn Parked>,
+    pub(crate) loaded: LoadedContext,
+    pub(crate) pending: Arc<dyn PendingState>,
 }
 
 /// What a context held when a call took it out.
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct LoadedContext {
     pub(crate) business: Option<Row>,
     pub(crate) session: Option<Row>,
     /// The session of its thread.
-    pub(crate) sitting: Session,
+    pub(crate) thread_session: Session,
 }
 
 /// A state the tool has let go of.
-pub(crate) trait Parked: Send + Sync {
+pub(crate) trait PendingState: Send + Sync {
     /// The bytes to store; `None` when nothing was changed.
-    fn changed(&self) -> Result<Option<Vec<u8>>, ToolError>;
+    fn encode_changes(&self) -> Result<Option<Vec<u8>>, ToolError>;
 
     /// The version of their layout.
     fn layout(&self) -> u32;
 
     /// The same changes made to what is there now; `None` when nobody knows how.
-    fn again(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError>;
+    fn reapply(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError>;
 
     /// Both changes together; or why they do not go together.
-    fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String>;
+    fn merge(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String>;
 }
 
 /// What becomes of one state.
 pub(crate) struct Draft {
     pub(crate) context: ContextId,
-    pub(crate) found: Found,
+    pub(crate) loaded: LoadedContext,
     /// What is to be stored; `None` when nothing was changed.
     pub(crate) text: Option<Arc<[u8]>>,
-    pub(crate) parked: Arc<dyn Parked>,
+    pub(crate) pending: Arc<dyn PendingState>,
 }
 
 /// What becomes of the states of a call. They stay the call's own while this is held.
 #[derive(Default)]
 pub(crate) struct Drafts {
     pub(crate) list: Vec<Draft>,
-    turns: Vec<Turn>,
+    write_locks: Vec<WriteLock>,
 }
 
 impl Drafts {
     /// Lets others write before this is committed, or instead of it.
-    pub(crate) fn release(&mut self) {
-        self.turns.clear();
+    pub(crate) fn release_locks(&mut self) {
+        self.write_locks.clear();
     }
 }
 
-impl Desk {
+impl StateCheckouts {
     /// Whether no state was ever taken out.
     pub(crate) fn is_untouched(&self) -> bool {
         !self.used.load(Ordering::Acquire)
     }
 
     /// Notes that a state was taken out.
-    pub(crate) fn put(&self, sheet: Sheet) -> Result<(), ToolError> {
+    pub(crate) fn put(&self, sheet: Checkout) -> Result<(), ToolError> {
         let mut desk = self.lock();
-        if desk.sheets.iter().any(|other| other.context == sheet.context) {
+        if desk.checkouts.iter().any(|other| other.context == sheet.context) {
             let text = format!("the state `{}` was asked for twice in one call", sheet.context);
             return Err(ToolError::hidden(ErrorKind::Internal, text));
         }
-        desk.sheets.push(sheet);
+        desk.checkouts.push(sheet);
         self.used.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Keeps a turn until the call is committed.
-    pub(crate) fn keep(&self, turn: Turn) {
-        self.lock().turns.push(turn);
+    pub(crate) fn hold_lock(&self, turn: WriteLock) {
+        self.lock().write_locks.push(turn);
         self.used.store(true, Ordering::Release);
     }
 
     /// Lets others write: this attempt commits nothing.
-    pub(crate) fn release(&self) {
-        let turns = std::mem::take(&mut self.lock().turns);
+    pub(crate) fn release_locks(&self) {
+        let turns = std::mem::take(&mut self.lock().write_locks);
         drop(turns);
     }
 
     /// The states as they were: the tool failed.
-    pub(crate) fn unchanged(&self) -> Drafts {
-        self.cleared(|_| None)
+    pub(crate) fn take_unchanged_drafts(&self) -> Drafts {
+        self.take_drafts(|_| None)
     }
 
     /// The states, each with what is to be stored of it.
-    pub(crate) fn cleared(&self, mut changed: impl FnMut(&dyn Parked) -> Option<Vec<u8>>) -> Drafts {
-        let OnDesk { sheets, turns } = std::mem::take(&mut *self.lock());
-        let drafted = |Sheet { context, found, parked }| {
+    pub(crate) fn take_drafts(&self, mut changed: impl FnMut(&dyn PendingState) -> Option<Vec<u8>>) -> Drafts {
+        let CheckoutsInner { checkouts: sheets, write_locks: turns } = std::mem::take(&mut *self.lock());
+        let drafted = |Checkout { context, loaded: found, pending: parked }| {
             let text = changed(&*parked).map(Into::into);
-            Draft { context, found, text, parked }
+            Draft { context, loaded: found, text, pending: parked }
         };
-        Drafts { list: sheets.into_iter().map(drafted).collect(), turns }
+        Drafts { list: sheets.into_iter().map(drafted).collect(), write_locks: turns }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, OnDesk> {
-        self.on_desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, CheckoutsInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,21 +11,21 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{ApprovalState, Approvals, Permit, key, permit, timed_out};
+use super::{ApprovalState, Approvals, StoredApproval, decode_approval, row_key, timed_out};
 use toolhub_storage::{backend::StoreError, clock};
 use toolhub_types::ids::ApprovalId;
 
 /// How soon a store that did not answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const STORE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The calls of this node that wait for an answer.
-pub(super) type Places = Mutex<HashMap<ApprovalId, Arc<Notify>>>;
+pub(super) type ApprovalWaiters = Mutex<HashMap<ApprovalId, Arc<Notify>>>;
 
 impl Approvals {
     /// Waits until the question is answered or its time is over; answers how it stands then.
-    pub(crate) async fn answered(&self, asked: Permit) -> Result<Permit, StoreError> {
-        let waiting = Waiting::on(self, asked.approval.id);
-        let key = key(&asked);
+    pub(crate) async fn wait_answered(&self, asked: StoredApproval) -> Result<StoredApproval, StoreError> {
+        let waiting = WaiterGuard::register(self, asked.approval.id);
+        let key = row_key(&asked);
         let mut patience = None;
         loop {
             let mut news = std::pin::pin!(waiting.notify.notified());
@@ -35,14 +35,14 @@ impl Approvals {
             let row = match self.store.load(&keys, now).await {
                 // It was there before. An answer that was given must not be lost because it is away for a moment.
                 Err(StoreError::Unavailable(_)) if patience.is_some_and(|until| self.clock.instant() < until) => {
-                    tokio::time::sleep(ASK_AGAIN).await;
+                    tokio::time::sleep(STORE_RETRY_INTERVAL).await;
                     continue;
                 }
                 loaded => loaded?.pop().flatten(),
             };
             // A question that is gone was forgotten long after its time.
             let Some(row) = row else { return Ok(timed_out(asked)) };
-            let found = permit(key.clone(), &row)?;
+            let found = decode_approval(key.clone(), &row)?;
             match found.approval.state_at(now) {
                 ApprovalState::Pending => {}
                 ApprovalState::TimedOut => return self.close(found, ApprovalState::TimedOut).await,
@@ -60,48 +60,48 @@ impl Approvals {
     }
 
     /// Takes the place of the one who waits for the answer; `None` where a call of this node does already.
-    pub(crate) fn adopt(&self, id: ApprovalId) -> Option<Waiting<'_>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn try_register_waiter(&self, id: ApprovalId) -> Option<WaiterGuard<'_>> {
+        let mut waiting = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         let hash_map::Entry::Vacant(free) = waiting.entry(id) else { return None };
         let notify = free.insert(Arc::default()).clone();
-        Some(Waiting { approvals: self, id, notify })
+        Some(WaiterGuard { approvals: self, id, notify })
     }
 
     /// How many questions calls of this node wait for.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+    pub(crate) fn waiter_count(&self) -> usize {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// A question has changed, here or elsewhere: whoever waits for it looks again.
-    pub(crate) fn stir(&self, id: ApprovalId) {
-        if let Some(waiting) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+    pub(crate) fn wake_waiters(&self, id: ApprovalId) {
+        if let Some(waiting) = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
             waiting.notify_waiters();
         }
     }
 
     /// News was missed: everybody looks again.
-    pub(crate) fn stir_all(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|notify| notify.notify_waiters());
+    pub(crate) fn wake_all_waiters(&self) {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|notify| notify.notify_waiters());
     }
 }
 
 /// A call's place among those that wait, for as long as it is held.
-pub(crate) struct Waiting<'a> {
+pub(crate) struct WaiterGuard<'a> {
     approvals: &'a Approvals,
     id: ApprovalId,
     notify: Arc<Notify>,
 }
 
-impl<'a> Waiting<'a> {
-    fn on(approvals: &'a Approvals, id: ApprovalId) -> Self {
-        let notify = approvals.waiting.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone();
+impl<'a> WaiterGuard<'a> {
+    fn register(approvals: &'a Approvals, id: ApprovalId) -> Self {
+        let notify = approvals.waiters.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone();
         Self { approvals, id, notify }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.approvals.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.approvals.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         // Two calls with one key may wait for the same answer; the last one out takes the place away.
         if waiting.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
             waiting.remove(&self.id);

@@ -12,55 +12,55 @@ use std::{
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::ContextId;
-use crate::{held::Thing, sharded::Sharded};
+use crate::{reentrancy::LockId, sharded::Sharded};
 use toolhub_types::ids::Tenant;
 
-type Whose = (Tenant, ContextId);
+type LockKey = (Tenant, ContextId);
 type Lock = Arc<AsyncMutex<()>>;
 
 /// The turns of all states somebody writes or waits for.
 #[derive(Default)]
-pub(crate) struct Turns(Sharded<HashMap<Whose, Lock>>);
+pub(crate) struct WriteLocks(Sharded<HashMap<LockKey, Lock>>);
 
 /// A place in the line for one state, forgotten with the last one who stands there.
-pub(crate) struct Place {
-    whose: Whose,
+pub(crate) struct WriteLockEntry {
+    key: LockKey,
     lock: Lock,
-    turns: Arc<Turns>,
+    locks: Arc<WriteLocks>,
 }
 
 /// A turn, until it is dropped.
-pub(crate) struct Turn {
+pub(crate) struct WriteLock {
     // Before the place, so that the place sees whether anybody else is there.
     _guard: OwnedMutexGuard<()>,
-    _place: Place,
+    _entry: WriteLockEntry,
 }
 
-impl Turns {
-    pub(crate) fn place(self: &Arc<Self>, whose: Whose) -> Place {
-        let lock = self.0.part(&whose).entry(whose.clone()).or_default().clone();
-        Place { whose, lock, turns: self.clone() }
+impl WriteLocks {
+    pub(crate) fn entry(self: &Arc<Self>, whose: LockKey) -> WriteLockEntry {
+        let lock = self.0.shard(&whose).entry(whose.clone()).or_default().clone();
+        WriteLockEntry { key: whose, lock, locks: self.clone() }
     }
 }
 
-impl Place {
+impl WriteLockEntry {
     /// What is held with the turn. Weak: calls that outlive the turn must not keep its place.
-    pub(crate) fn thing(&self) -> Thing {
+    pub(crate) fn lock_id(&self) -> LockId {
         let lock: Weak<AsyncMutex<()>> = Arc::downgrade(&self.lock);
         lock
     }
 
-    pub(crate) async fn turn(self) -> Turn {
-        Turn { _guard: self.lock.clone().lock_owned().await, _place: self }
+    pub(crate) async fn acquire(self) -> WriteLock {
+        WriteLock { _guard: self.lock.clone().lock_owned().await, _entry: self }
     }
 }
 
-impl Drop for Place {
+impl Drop for WriteLockEntry {
     fn drop(&mut self) {
-        let mut part = self.turns.0.part(&self.whose);
+        let mut part = self.locks.0.shard(&self.key);
         // The map's share and this one: nobody else is there, and while the part is locked nobody comes.
         if Arc::strong_count(&self.lock) == 2 {
-            part.remove(&self.whose);
+            part.remove(&self.key);
         }
     }
 }
@@ -68,17 +68,17 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held;
+    use crate::reentrancy;
 
     #[tokio::test]
     async fn a_place_is_forgotten_with_the_last_one_there_whoever_was_called_from_it_still_runs() {
-        let turns = Arc::new(Turns::default());
+        let turns = Arc::new(WriteLocks::default());
         let whose = || (Tenant::default(), "t/s".parse().unwrap());
-        let places = || turns.0.parts().map(|part| part.len()).sum::<usize>();
-        let (place, waiting) = (turns.place(whose()), turns.place(whose()));
-        let things = vec![place.thing()];
-        let turn = place.turn().await;
-        let Ok(called_from_there) = held::holding(things, async { held::current() }).await else {
+        let places = || turns.0.shards().map(|part| part.len()).sum::<usize>();
+        let (place, waiting) = (turns.entry(whose()), turns.entry(whose()));
+        let things = vec![place.lock_id()];
+        let turn = place.acquire().await;
+        let Ok(called_from_there) = reentrancy::with_locks(things, async { reentrancy::current() }).await else {
             panic!("held alone")
         };
         assert!(called_from_there.is_some());

@@ -29,21 +29,21 @@ pub(crate) type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) ->
     + Sync;
 
 /// The stores of states.
-pub(crate) struct Homes {
+pub(crate) struct StoreRouter {
     /// Where calls are recorded.
-    hub: Arc<dyn Backend>,
+    hub_store: Arc<dyn Backend>,
     /// Of every state whose tools say nothing.
-    usual: Arc<dyn Backend>,
+    default_store: Arc<dyn Backend>,
     /// Of the others.
-    others: ArcSwap<HashMap<SmolStr, Arc<dyn Backend>>>,
+    overrides: ArcSwap<HashMap<SmolStr, Arc<dyn Backend>>>,
     /// Each manager has one store, opened when the first asks for it.
     opened: Mutex<HashMap<ManagerType, Arc<dyn Backend>>>,
-    opens: Option<Arc<OpenStore>>,
+    open_store: Option<Arc<OpenStore>>,
     meters: Arc<StoreMeters>,
     config: (StateManagerConfig, BusinessStateConfig),
 }
 
-impl Homes {
+impl StoreRouter {
     /// The homes of a hub with this store; `given` says that its owner chose it.
     pub(crate) fn new(
         (hub, given): (Arc<dyn Backend>, bool),
@@ -54,14 +54,22 @@ impl Homes {
     ) -> Result<Self, String> {
         let (usual, chosen) = (hub.clone(), manager.manager_type);
         let (others, opened) = (ArcSwap::default(), Mutex::default());
-        let mut homes = Self { hub, usual, others, opened, opens, meters, config: (manager, business) };
+        let mut homes = Self {
+            hub_store: hub,
+            default_store: usual,
+            overrides: others,
+            opened,
+            open_store: opens,
+            meters,
+            config: (manager, business),
+        };
         match chosen {
             None | Some(ManagerType::Session) => {}
             // The hub's own memory is as good as another, and commits states with their calls.
             Some(ManagerType::Memory) if !given => {
-                homes.lock().insert(ManagerType::Memory, homes.hub.clone());
+                homes.lock().insert(ManagerType::Memory, homes.hub_store.clone());
             }
-            Some(manager) => homes.usual = homes.open(manager)?,
+            Some(manager) => homes.default_store = homes.open(manager)?,
         }
         Ok(homes)
     }
@@ -76,7 +84,7 @@ impl Homes {
             ManagerType::Memory => Arc::new(Memory::new()),
             ManagerType::Session => return Err(NO_SESSION.into()),
             ManagerType::Persistent | ManagerType::Distributed => {
-                let opens = self.opens.as_ref().ok_or_else(|| {
+                let opens = self.open_store.as_ref().ok_or_else(|| {
                     "nothing here can open a store on disk; hand the hub something that can with `.managers(…)`"
                         .to_owned()
                 })?;
@@ -104,37 +112,37 @@ impl Homes {
 
     /// From now on these states are where their tools say, or where all others are. A state that no tool has any more stays
     /// where it is.
-    pub(crate) fn settle(&self, said: &HashMap<StateName, Option<ManagerType>>) {
-        let mut next = HashMap::clone(&self.others.load());
+    pub(crate) fn assign_stores(&self, said: &HashMap<StateName, Option<ManagerType>>) {
+        let mut next = HashMap::clone(&self.overrides.load());
         for (name, manager) in said {
             // Opened when the tool was checked.
             let store = manager.and_then(|manager| self.open(manager).ok());
-            match store.filter(|store| !Arc::ptr_eq(store, &self.usual)) {
+            match store.filter(|store| !Arc::ptr_eq(store, &self.default_store)) {
                 Some(store) => next.insert(name.as_str().into(), store),
                 None => next.remove(name.as_str()),
             };
         }
-        self.others.store(Arc::new(next));
+        self.overrides.store(Arc::new(next));
     }
 
     /// The store of a state.
-    pub(crate) fn of(&self, state: &str) -> Arc<dyn Backend> {
-        self.others.load().get(state).unwrap_or(&self.usual).clone()
+    pub(crate) fn store_for(&self, state: &str) -> Arc<dyn Backend> {
+        self.overrides.load().get(state).unwrap_or(&self.default_store).clone()
     }
 
     /// Whether a state is committed together with the calls that write it.
-    pub(crate) fn is_with_calls(&self, state: &str) -> bool {
-        Arc::ptr_eq(self.others.load().get(state).unwrap_or(&self.usual), &self.hub)
+    pub(crate) fn is_in_hub_store(&self, state: &str) -> bool {
+        Arc::ptr_eq(self.overrides.load().get(state).unwrap_or(&self.default_store), &self.hub_store)
     }
 
     /// The stores of states that are not the hub's own.
-    pub(crate) fn elsewhere(&self) -> Vec<Arc<dyn Backend>> {
-        self.all().into_iter().filter(|store| !Arc::ptr_eq(store, &self.hub)).collect()
+    pub(crate) fn non_hub_stores(&self) -> Vec<Arc<dyn Backend>> {
+        self.all_stores().into_iter().filter(|store| !Arc::ptr_eq(store, &self.hub_store)).collect()
     }
 
-    fn all(&self) -> Vec<Arc<dyn Backend>> {
-        let mut all = vec![self.usual.clone()];
-        for store in self.others.load().values() {
+    fn all_stores(&self) -> Vec<Arc<dyn Backend>> {
+        let mut all = vec![self.default_store.clone()];
+        for store in self.overrides.load().values() {
             if !all.iter().any(|known| Arc::ptr_eq(known, store)) {
                 all.push(store.clone());
             }
@@ -143,24 +151,24 @@ impl Homes {
     }
 
     /// The store of all these rows, if it is one.
-    fn one<'a>(&self, mut ids: impl Iterator<Item = &'a SmolStr>) -> Option<Arc<dyn Backend>> {
-        let first = ids.next().filter(|_| !self.others.load().is_empty());
-        let Some(first) = first else { return Some(self.usual.clone()) };
-        let store = self.of(state(first));
-        ids.all(|id| Arc::ptr_eq(&self.of(state(id)), &store)).then_some(store)
+    fn single_store_for<'a>(&self, mut ids: impl Iterator<Item = &'a SmolStr>) -> Option<Arc<dyn Backend>> {
+        let first = ids.next().filter(|_| !self.overrides.load().is_empty());
+        let Some(first) = first else { return Some(self.default_store.clone()) };
+        let store = self.store_for(state_of_row(first));
+        ids.all(|id| Arc::ptr_eq(&self.store_for(state_of_row(id)), &store)).then_some(store)
     }
 
     /// As a store answers, each key by the one that keeps it.
     pub(crate) async fn load(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
-        match self.one(keys.iter().map(|key| &key.id)) {
+        match self.single_store_for(keys.iter().map(|key| &key.id)) {
             Some(store) => store.load(keys, now).await,
-            None => self.load_apart(keys, now).await,
+            None => self.load_across_stores(keys, now).await,
         }
     }
 
     /// As a store does; refused where no single one keeps all of it.
     pub(crate) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        match self.one(batch.writes.iter().map(|write| &write.id)) {
+        match self.single_store_for(batch.writes.iter().map(|write| &write.id)) {
             Some(store) => store.commit(batch, now).await,
             None => Err(StoreError::Refused("states of different stores cannot be committed together".into())),
         }
@@ -169,9 +177,9 @@ impl Homes {
     /// As a store does, over all of them where the scan is for more than one state.
     pub(crate) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
         match scan.prefix.split_once('/') {
-            _ if self.others.load().is_empty() => self.usual.scan(scan, now).await,
-            Some((state, _)) => self.of(state).scan(scan, now).await,
-            None => self.scan_together(scan, now).await,
+            _ if self.overrides.load().is_empty() => self.default_store.scan(scan, now).await,
+            Some((state, _)) => self.store_for(state).scan(scan, now).await,
+            None => self.scan_across_stores(scan, now).await,
         }
     }
 
@@ -181,21 +189,21 @@ impl Homes {
     }
 
     /// How many rows have each id, each state counted where it is kept.
-    pub(crate) async fn tally(&self, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
+    pub(crate) async fn count_by_id(&self, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
         let mut all = BTreeMap::new();
-        for store in self.all() {
+        for store in self.all_stores() {
             let mut many = store.tally(Table::State, now).await?;
             // What was left behind when a state moved to another store is not there any more.
-            many.retain(|id, _| Arc::ptr_eq(&self.of(state(id)), &store));
+            many.retain(|id, _| Arc::ptr_eq(&self.store_for(state_of_row(id)), &store));
             all.append(&mut many);
         }
         Ok(all)
     }
 
-    async fn load_apart(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+    async fn load_across_stores(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         let mut rows = vec![None; keys.len()];
-        for store in self.all() {
-            let mine = |key: &Key| Arc::ptr_eq(&self.of(state(&key.id)), &store);
+        for store in self.all_stores() {
+            let mine = |key: &Key| Arc::ptr_eq(&self.store_for(state_of_row(&key.id)), &store);
             let places: Vec<usize> = (0..keys.len()).filter(|at| mine(&keys[*at])).collect();
             let wanted: Vec<Key> = places.iter().map(|at| keys[*at].clone()).collect();
             if !wanted.is_empty() {
@@ -208,14 +216,16 @@ impl Homes {
     }
 
     /// One page of what several stores keep. It ends where the first of their pages does: what lies behind that is not known.
-    async fn scan_together(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
+    async fn scan_across_stores(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
         let order = |key: &Key| (key.id.clone(), key.partition.to_string());
         let is_past = |a: &(SmolStr, String), b: &(SmolStr, String)| if scan.newest { a < b } else { a > b };
         let (mut rows, mut end): (Vec<(Key, Row)>, Option<Key>) = (Vec::new(), None);
-        for store in self.all() {
+        for store in self.all_stores() {
             let page = store.scan(scan.clone(), now).await?;
             // What was left behind when a state moved to another store is not there any more.
-            rows.extend(page.rows.into_iter().filter(|(key, _)| Arc::ptr_eq(&self.of(state(&key.id)), &store)));
+            rows.extend(
+                page.rows.into_iter().filter(|(key, _)| Arc::ptr_eq(&self.store_for(state_of_row(&key.id)), &store)),
+            );
             if let Some(Cursor(next)) = page.next
                 && end.as_ref().is_none_or(|end| is_past(&order(end), &order(&next)))
             {
@@ -244,6 +254,6 @@ const NO_SESSION: &str =
     "sessions are of whole threads, so no tool has one of its own; say `manager_type = session` for the hub";
 
 /// The state a row is of.
-fn state(id: &str) -> &str {
+fn state_of_row(id: &str) -> &str {
     id.split_once('/').map_or(id, |(state, _)| state)
 }

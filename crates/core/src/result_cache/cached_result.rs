@@ -8,15 +8,15 @@ use toolhub_types::content::Content;
 
 /// What a tool returned.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct CachedResult {
     pub(crate) output: Value,
     pub(crate) content: Vec<Content>,
 }
 
 /// What a member of an object takes beside its name and its value.
-const MEMBER: usize = size_of::<String>() + 16;
+const MEMBER_OVERHEAD_BYTES: usize = size_of::<String>() + 16;
 
-impl Answer {
+impl CachedResult {
     /// About how many bytes it takes; `None` when that is more than `most`, which is noticed early.
     pub(crate) fn bytes_within(&self, most: usize) -> Option<usize> {
         let mut bytes = self.content.iter().map(content_bytes).sum::<usize>();
@@ -30,7 +30,7 @@ impl Answer {
                 Value::Array(items) => ahead.extend(items),
                 Value::Object(members) => {
                     for (name, value) in members {
-                        bytes += MEMBER + name.capacity();
+                        bytes += MEMBER_OVERHEAD_BYTES + name.capacity();
                         ahead.push(value);
                     }
                 }
@@ -54,7 +54,7 @@ mod tests {
 
     #[track_caller]
     fn check(output: Value, content: Vec<Content>, at_least: usize, at_most: usize) {
-        let bytes = Answer { output, content }.bytes_within(usize::MAX).unwrap();
+        let bytes = CachedResult { output, content }.bytes_within(usize::MAX).unwrap();
         assert!((at_least..=at_most).contains(&bytes), "{bytes} is not within {at_least} and {at_most}");
     }
 
@@ -71,12 +71,12 @@ mod tests {
 
     #[test]
     fn what_is_too_large_or_very_deep_is_noticed() {
-        let answer = Answer { output: json!(vec![0; 1_000]), content: vec![] };
+        let answer = CachedResult { output: json!(vec![0; 1_000]), content: vec![] };
         assert_eq!(answer.bytes_within(1_000), None);
         let mut deep = json!(1);
         for _ in 0..1_000 {
             deep = json!([deep]);
         }
-        assert!(Answer { output: deep, content: vec![] }.bytes_within(usize::MAX).is_some());
+        assert!(CachedResult { output: deep, content: vec![] }.bytes_within(usize::MAX).is_some());
     }
 }

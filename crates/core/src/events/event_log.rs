@@ -35,28 +35,28 @@ use toolhub_types::{
 
 const LAYOUT: u32 = 1;
 /// How many events wait for a store that does not answer.
-const ROOM: usize = 10_000;
+const MAX_QUEUED: usize = 10_000;
 /// How many are written in one batch, and read at once.
-const AT_ONCE: usize = 200;
+const BATCH_SIZE: usize = 200;
 /// How many are looked at for one page.
-const LOOKED_AT: usize = 2_000;
+const MAX_SCANNED: usize = 2_000;
 /// How soon a store that did not answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// A millisecond has so many numbers. Numbers follow the time, so that they go on after a restart whether or not the last
 /// ones were written, and so that those of hubs that share a store lie among each other: whoever has heard of one misses
 /// nothing later of the others. Only a hub that told more than a million events a second would be ahead of it.
-const NUMBERS: u64 = 1_024;
+const IDS_PER_MILLI: u64 = 1_024;
 
 /// The first number of events that happen at this time.
-pub(super) fn first_number(time: Timestamp) -> u64 {
-    u64::try_from(time.millis()).unwrap_or(0).saturating_mul(NUMBERS)
+pub(super) fn first_id_at(time: Timestamp) -> u64 {
+    u64::try_from(time.millis()).unwrap_or(0).saturating_mul(IDS_PER_MILLI)
 }
 
 /// An event that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct KeptEvent {
+pub struct StoredEvent {
     /// The number listeners knew it by.
     pub id: u64,
     /// Its name, such as `tool.status.changed`.
@@ -79,81 +79,81 @@ pub struct KeptEvent {
 #[non_exhaustive]
 pub struct EventPage {
     /// The events.
-    pub events: Vec<KeptEvent>,
+    pub events: Vec<StoredEvent>,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
 }
 
 /// Events that wait to be written, in order. Listeners hold it, and may outlive the hub; so it does not hold the store.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct LogQueue {
     events: Mutex<VecDeque<Arc<Event>>>,
-    due: Notify,
+    flush_needed: Notify,
 }
 
-impl Waiting {
+impl LogQueue {
     /// Keeps an event; says whether another was lost for it. To be called in the order of their numbers.
-    pub(super) fn note(&self, event: Arc<Event>) -> bool {
-        let mut events = self.events();
-        let full = events.len() == ROOM;
+    pub(super) fn push(&self, event: Arc<Event>) -> bool {
+        let mut events = self.lock();
+        let full = events.len() == MAX_QUEUED;
         if full {
             events.pop_front();
             tracing::warn!("the store does not answer, and events that were to be kept are lost");
         }
         events.push_back(event);
         drop(events);
-        self.due.notify_one();
+        self.flush_needed.notify_one();
         full
     }
 
-    fn events(&self) -> MutexGuard<'_, VecDeque<Arc<Event>>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Event>>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Keeps events in a store.
-pub(crate) struct Kept {
-    waiting: Arc<Waiting>,
+pub(crate) struct EventLog {
+    queue: Arc<LogQueue>,
     /// Whoever writes does so alone: events are written in order.
-    writing: AsyncMutex<()>,
+    write_lock: AsyncMutex<()>,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     /// Numbers of two nodes may be alike; their rows are not.
     node: SmolStr,
-    keep: Duration,
+    retention: Duration,
 }
 
-impl Kept {
+impl EventLog {
     pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, node: SmolStr, keep: Duration) -> Self {
-        Self { waiting: Arc::default(), writing: AsyncMutex::default(), store, clock, node, keep }
+        Self { queue: Arc::default(), write_lock: AsyncMutex::default(), store, clock, node, retention: keep }
     }
 
     /// Where events are handed in.
-    pub(crate) fn waiting(&self) -> Arc<Waiting> {
-        self.waiting.clone()
+    pub(crate) fn queue(&self) -> Arc<LogQueue> {
+        self.queue.clone()
     }
 
     /// The number before the first one of a new hub: behind all that were ever kept.
-    pub(crate) async fn last(&self) -> Result<u64, StoreError> {
+    pub(crate) async fn last_id(&self) -> Result<u64, StoreError> {
         let now = self.clock.now();
-        let scan = Scan { newest: true, ..Scan::of(Table::Events, Scope::Partition(place())).limit(1) };
+        let scan = Scan { newest: true, ..Scan::of(Table::Events, Scope::Partition(events_partition())).limit(1) };
         let page = self.store.scan(scan, now).await?;
-        let last = page.rows.first().and_then(|(key, _)| number(&key.id)).unwrap_or(0);
-        Ok(last.max(first_number(now)))
+        let last = page.rows.first().and_then(|(key, _)| parse_id(&key.id)).unwrap_or(0);
+        Ok(last.max(first_id_at(now)))
     }
 
     /// A page of the events after a number that concern a tenant or everybody.
     pub(crate) async fn since(&self, tenant: &Tenant, after: u64) -> Result<EventPage, StoreError> {
-        let mut scan = Scan::of(Table::Events, Scope::Partition(place())).limit(AT_ONCE);
+        let mut scan = Scan::of(Table::Events, Scope::Partition(events_partition())).limit(BATCH_SIZE);
         // Behind the rows of all nodes with this number.
         let id = format_smolstr!("{after:016x}~");
-        scan.after = Some(Cursor(Key { partition: place(), table: Table::Events, id }));
+        scan.after = Some(Cursor(Key { partition: events_partition(), table: Table::Events, id }));
         let (mut page, mut looked_at) = (EventPage::default(), 0);
         loop {
             let found = self.store.scan(scan.clone(), self.clock.now()).await?;
             looked_at += found.rows.len();
             for (key, row) in &found.rows {
-                match decode::<KeptEvent>(Table::Events, &key.id, LAYOUT, row) {
+                match decode::<StoredEvent>(Table::Events, &key.id, LAYOUT, row) {
                     Ok((event, _)) if event.tenant.as_ref().is_none_or(|whose| whose == tenant) => {
                         page.events.push(event);
                     }
@@ -162,8 +162,8 @@ impl Kept {
                 }
             }
             let Some(next) = found.next else { return Ok(page) };
-            if page.events.len() >= AT_ONCE || looked_at >= LOOKED_AT {
-                page.next = number(&next.0.id);
+            if page.events.len() >= BATCH_SIZE || looked_at >= MAX_SCANNED {
+                page.next = parse_id(&next.0.id);
                 return Ok(page);
             }
             scan.after = Some(next);
@@ -177,21 +177,21 @@ impl Kept {
     }
 
     async fn write_all(&self) -> Result<(), StoreError> {
-        let _alone = self.writing.lock().await;
+        let _alone = self.write_lock.lock().await;
         loop {
-            let some: Vec<Arc<Event>> = self.waiting.events().iter().take(AT_ONCE).cloned().collect();
+            let some: Vec<Arc<Event>> = self.queue.lock().iter().take(BATCH_SIZE).cloned().collect();
             let Some(last) = some.last().map(|event| event.id) else { return Ok(()) };
             let now = self.clock.now();
-            let mut batch = Batch::on(place());
+            let mut batch = Batch::on(events_partition());
             for event in &some {
                 let id = format_smolstr!("{:016x}-{}", event.id, self.node);
                 let value = encode(Table::Events, &id, &**event)?;
-                let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.keep) };
+                let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.retention) };
                 let (expect, durability) = (Expect::Any, Durability::KillSafe);
                 batch.writes.push(Write { table: Table::Events, id, expect, change, durability });
             }
             self.store.commit(batch, now).await?;
-            let mut waiting = self.waiting.events();
+            let mut waiting = self.queue.lock();
             while waiting.front().is_some_and(|event| event.id <= last) {
                 waiting.pop_front();
             }
@@ -200,21 +200,21 @@ impl Kept {
 }
 
 /// They lie together, so that there is one order; whose they are is in them.
-fn place() -> Partition {
+fn events_partition() -> Partition {
     Partition { tenant: Tenant::default(), place: Place::Events }
 }
 
-fn number(id: &str) -> Option<u64> {
+fn parse_id(id: &str) -> Option<u64> {
     u64::from_str_radix(id.split('-').next()?, 16).ok()
 }
 
 /// Writes events down until the hub is gone, and then the rest.
-pub(crate) async fn keep(kept: Arc<Kept>, gone: CancellationToken) {
-    while gone.run_until_cancelled(kept.waiting.due.notified()).await.is_some() {
+pub(crate) async fn run_event_log(kept: Arc<EventLog>, gone: CancellationToken) {
+    while gone.run_until_cancelled(kept.queue.flush_needed.notified()).await.is_some() {
         if let Err(error) = kept.write_all().await {
             tracing::warn!(%error, "events that are to be kept could not be written; they are written later");
-            let _ = gone.run_until_cancelled(tokio::time::sleep(ASK_AGAIN)).await;
-            kept.waiting.due.notify_one();
+            let _ = gone.run_until_cancelled(tokio::time::sleep(RETRY_INTERVAL)).await;
+            kept.queue.flush_needed.notify_one();
         }
     }
     let _ = kept.write_all().await;

@@ -18,11 +18,11 @@ use toolhub_storage::{
 use toolhub_types::{ids::CallId, timestamp::Timestamp, tool::ToolName};
 
 /// How many records are looked at.
-const LOOKED_AT: usize = 10_000;
+const MAX_SCANNED_RECORDS: usize = 10_000;
 /// How many are read at once.
-const AT_ONCE: usize = 500;
+const PAGE_SIZE: usize = 500;
 /// How long before the time calls may have arrived that ended in it.
-const UNDER_WAY: Duration = Duration::from_secs(3600);
+const ARRIVAL_LOOKBACK: Duration = Duration::from_secs(3600);
 
 /// What a tool has done within a time, as far as it was written down.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -49,16 +49,16 @@ pub struct RecentStats {
 
 impl Journal {
     /// What became of a tool's calls that ended within the time up to now, whosever they were.
-    pub(crate) async fn recent(
+    pub(crate) async fn recent_stats(
         &self,
         tool: &ToolName,
         window: Duration,
         now: Timestamp,
     ) -> Result<RecentStats, StoreError> {
         let (mut from, mut complete) = (now - window, true);
-        let oldest = CallId::first_at(from - UNDER_WAY);
+        let oldest = CallId::first_at(from - ARRIVAL_LOOKBACK);
         let (meter, mut calls, mut looked_at) = (Meter::default(), 0, 0);
-        let mut scan = Scan { newest: true, ..Scan::of(Table::Calls, Scope::All).limit(AT_ONCE) };
+        let mut scan = Scan { newest: true, ..Scan::of(Table::Calls, Scope::All).limit(PAGE_SIZE) };
         'pages: loop {
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in &page.rows {
@@ -68,7 +68,7 @@ impl Journal {
                 let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::passed_over);
                 let Ok((record, _)) = read else { continue };
                 let Some(outcome) = record.outcome else { continue };
-                if looked_at == LOOKED_AT {
+                if looked_at == MAX_SCANNED_RECORDS {
                     // Of what ended before the oldest call that was looked at arrived, nothing more is known.
                     (complete, from) = (false, from.max(outcome.started_at));
                     break 'pages;
@@ -79,11 +79,11 @@ impl Journal {
                 }
                 calls += 1;
                 match (outcome.attempts, outcome.error_kind()) {
-                    (0, Some(kind)) => meter.refused(kind),
+                    (0, Some(kind)) => meter.record_refusal(kind),
                     (0, None) => {}
-                    (_, error) => meter.ended(outcome.duration, error),
+                    (_, error) => meter.record_end(outcome.duration, error),
                 }
-                (1..outcome.attempts).for_each(|_| meter.retried());
+                (1..outcome.attempts).for_each(|_| meter.record_retry());
             }
             match page.next {
                 Some(Cursor(last)) => scan.after = Some(Cursor(last)),
