@@ -3,10 +3,10 @@
 //! In: where to, how often, and a `Maker` that makes one and knows one that is whole. Out: backups in a folder. `clerk` is the
 //! thread that has them made, `manifest` the text beside each, `bytes` what is done with files on the way.
 
-mod bytes;
-mod clerk;
+mod file_ops;
 mod manifest;
-mod restored;
+mod restore;
+mod worker;
 
 use std::{
     io,
@@ -15,10 +15,12 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use bytes::{Half, beside, copy_hashed, free_name, link_or_copy, remove, sync_folder, whole};
-pub(crate) use clerk::Clerk;
+pub(crate) use file_ops::{
+    TempPath, canonical_path, copy_hashed, link_or_copy, remove_if_exists, sync_folder, unused_path, with_suffix,
+};
 pub use manifest::Backup;
-pub use restored::{RestoreError, Restored};
+pub use restore::{RestoreError, RestoreReport};
+pub(crate) use worker::BackupWorker;
 
 /// How a store makes backups of itself.
 ///
@@ -30,20 +32,24 @@ pub use restored::{RestoreError, Restored};
 /// let options = Options::default().backups(Backups { every: day, keep_for: 30 * day, ..Backups::into("backups") });
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Backups {
+pub struct BackupOptions {
     /// Where they are laid. The folder is made when it is missing, and holds the backups of one store.
     pub folder: PathBuf,
     /// The time from one to the next, also over restarts. One hour unless it is said otherwise.
-    pub every: Duration,
+    pub interval: Duration,
     /// How old one becomes before it is removed. Seven days unless it is said otherwise. The latest that is sound stays,
     /// however old it is.
-    pub keep_for: Duration,
+    pub retention: Duration,
 }
 
-impl Backups {
+impl BackupOptions {
     /// Every hour, for seven days.
-    pub fn into(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), every: Duration::from_secs(3600), keep_for: Duration::from_secs(7 * 24 * 3600) }
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            interval: Duration::from_secs(3600),
+            retention: Duration::from_secs(7 * 24 * 3600),
+        }
     }
 }
 
@@ -83,16 +89,16 @@ impl BackupError {
 ///
 /// An implementation promises that a backup has its name only when it is whole and its manifest lies beside it, that what it
 /// makes before that has the same name with `.half` behind it, and that it stops soon when it is told to.
-pub(crate) trait Maker: Send + 'static {
+pub(crate) trait BackupSource: Send + 'static {
     /// The store, whose name those of its backups begin with.
-    fn store(&self) -> &Path;
+    fn store_path(&self) -> &Path;
 
     /// How their names end.
-    const ENDING: &'static str;
+    const SUFFIX: &'static str;
 
     /// Makes one. The flag says when it is not wanted any more.
-    fn make(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError>;
+    fn create_backup(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError>;
 
     /// Whether a backup is still what was made.
-    fn is_whole(&self, backup: &Backup) -> bool;
+    fn is_intact(&self, backup: &Backup) -> bool;
 }

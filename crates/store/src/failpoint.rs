@@ -10,7 +10,7 @@ pub(crate) fn reach(place: &str) {
         LazyLock,
         atomic::{AtomicU32, Ordering},
     };
-    static WANTED: LazyLock<Option<(String, u32)>> = LazyLock::new(|| {
+    static TARGET: LazyLock<Option<(String, u32)>> = LazyLock::new(|| {
         let text = std::env::var("TOOLHUB_FAILPOINT").ok()?;
         Some(match text.split_once('#') {
             Some((place, visit)) => (place.to_owned(), visit.parse().unwrap_or(1)),
@@ -18,7 +18,7 @@ pub(crate) fn reach(place: &str) {
         })
     });
     static VISITS: AtomicU32 = AtomicU32::new(0);
-    if let Some((wanted, visit)) = &*WANTED
+    if let Some((wanted, visit)) = &*TARGET
         && wanted == place
         && VISITS.fetch_add(1, Ordering::Relaxed) + 1 == *visit
     {

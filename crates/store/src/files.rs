@@ -8,21 +8,21 @@
 
 mod backup;
 mod cache;
+mod context;
 mod disk;
 mod doc;
+mod document_store;
 mod epoch;
 mod error;
+mod file_codec;
 mod index;
 mod intent;
-mod name;
+mod json_text;
 mod open;
-mod pack;
-mod plain;
 mod read;
 mod restore;
 mod scan;
-mod shelf;
-mod text;
+mod text_format;
 mod writer;
 
 use std::{
@@ -37,13 +37,13 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-use crate::{backup::Clerk, lock::Lock, watch::News};
+use crate::{backup::BackupWorker, lock::Lock, watch::ChangeFeed};
 pub use crate::{
-    backup::{Backup, BackupError, Backups, Restored},
-    lock::Holder,
+    backup::{Backup, BackupError, BackupOptions, RestoreReport},
+    lock::LockHolder,
 };
 pub use disk::{Disk, LocalDisk};
-pub use error::{Damaged, OpenError};
+pub use error::{OpenError, QuarantinedFile};
 pub use restore::{RestoreError, restore};
 
 /// How a folder is opened.
@@ -53,7 +53,7 @@ pub struct Options {
     /// otherwise at any opening.
     pub compression: bool,
     /// Whether the store makes backups of itself, and where to.
-    pub backups: Option<Backups>,
+    pub backups: Option<BackupOptions>,
 }
 
 /// A backend that keeps what tools remember in one JSON file for each context, and keeps nothing else.
@@ -77,11 +77,11 @@ pub struct Options {
 // The order matters: a backup that is being made ends first, and the lock is given back when nobody writes any more.
 pub struct Files {
     folder: PathBuf,
-    clerk: Clerk,
+    backup_worker: BackupWorker,
     readers: read::Readers,
     writer: Arc<writer::Writer>,
-    news: News,
-    shelf: Arc<shelf::Shelf>,
+    change_feed: ChangeFeed,
+    documents: Arc<document_store::DocumentStore>,
     _lock: Lock,
 }
 
@@ -95,14 +95,14 @@ impl Files {
     /// The files that could not be read and were set aside since the folder was opened. What they held is answered with
     /// [`Damaged`](StoreError::Damaged) until it is written anew, as long as they lie there.
     #[must_use]
-    pub fn damaged(&self) -> Vec<Damaged> {
-        self.shelf.lock().damaged.clone()
+    pub fn quarantined_files(&self) -> Vec<QuarantinedFile> {
+        self.documents.lock_index().quarantined_files.clone()
     }
 
     /// How many files there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.shelf.lock().len()
+        self.documents.lock_index().len()
     }
 }
 
@@ -130,7 +130,7 @@ impl Backend for Files {
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        self.news.watch(table)
+        self.change_feed.watch(table)
     }
 
     fn name(&self) -> &'static str {

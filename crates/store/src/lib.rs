@@ -6,20 +6,20 @@
 #![forbid(unsafe_code)]
 
 mod backup;
-pub mod behind;
-mod compressed;
+mod compression;
 mod epoch;
 mod failpoint;
 pub mod files;
 mod lock;
-mod managers;
 mod queue;
 pub mod sqlite;
+mod store_factory;
 mod watch;
+pub mod write_behind;
 
 pub use backup::RestoreError;
-pub use behind::Behind;
-pub use compressed::Compressed;
+pub use compression::Compressed;
 pub use files::Files;
-pub use managers::{ManagerError, open_store};
 pub use sqlite::Sqlite;
+pub use store_factory::{OpenStoreError, open_store};
+pub use write_behind::WriteBehind;

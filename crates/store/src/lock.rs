@@ -16,7 +16,7 @@ use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 /// Who has a store open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Holder {
+pub struct LockHolder {
     /// The number of the process, if it has said so yet.
     pub process: Option<u32>,
     /// Since when.
@@ -24,9 +24,9 @@ pub struct Holder {
 }
 
 /// Why a lock was not taken.
-pub(crate) enum NotTaken {
+pub(crate) enum LockError {
     /// Somebody has it.
-    InUse(Holder),
+    InUse(LockHolder),
     /// Its file cannot be used.
     Io(PathBuf, io::Error),
 }
@@ -46,19 +46,19 @@ impl Drop for Lock {
 
 impl Lock {
     /// Takes the lock of a store, also over from a process that died with it.
-    pub(crate) fn take(store: &Path) -> Result<Self, NotTaken> {
+    pub(crate) fn acquire(store: &Path) -> Result<Self, LockError> {
         let mut path = store.as_os_str().to_owned();
         path.push(".lock");
-        let failed = |error| NotTaken::Io(path.clone().into(), error);
+        let failed = |error| LockError::Io(path.clone().into(), error);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => write(&mut file).map_err(failed)?,
+            Ok(()) => write_holder(&mut file).map_err(failed)?,
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 // Whatever cannot be read is not known; that the store is in use is certain.
                 let _ = file.read_to_string(&mut text);
-                return Err(NotTaken::InUse(Holder::read(&text)));
+                return Err(LockError::InUse(LockHolder::parse(&text)));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -67,22 +67,22 @@ impl Lock {
     }
 }
 
-fn write(file: &mut File) -> io::Result<()> {
+fn write_holder(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     // In one piece, so that nobody reads a half of it.
     file.write_all(format!("process {}\nsince {}\n", std::process::id(), SystemClock.now()).as_bytes())
 }
 
-impl Holder {
-    fn read(text: &str) -> Self {
+impl LockHolder {
+    fn parse(text: &str) -> Self {
         let word = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let process = word("process").and_then(|process| process.parse().ok());
         Self { process, since: word("since").and_then(|since| since.parse().ok()) }
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.process {
             Some(process) => write!(f, "process {process}")?,
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn a_holder_is_named_as_far_as_it_is_known() {
-        let whole = Holder::read("process 12\nsince 2024-01-01T12:00:00.007Z\n");
+        let whole = LockHolder::parse("process 12\nsince 2024-01-01T12:00:00.007Z\n");
         assert_eq!(whole.to_string(), "process 12 since 2024-01-01T12:00:00.007Z");
         for unknown in ["", "process", "process x\nsince then", "\0\u{1}"] {
-            assert_eq!(Holder::read(unknown).to_string(), "another process");
+            assert_eq!(LockHolder::parse(unknown).to_string(), "another process");
         }
     }
 }

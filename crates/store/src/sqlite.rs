@@ -5,12 +5,12 @@
 //! may block (`scan`). One process at a time has the file (`crate::lock`). What is damaged is set `aside`; `backup` makes
 //! copies while others work, and `restore` puts one in the place of a store that is closed.
 
-mod aside;
 mod backup;
 mod connection;
 mod epoch;
 mod error;
 mod open;
+mod quarantine;
 mod read;
 mod restore;
 mod row;
@@ -28,15 +28,15 @@ use toolhub_storage::{
 };
 
 pub use crate::{
-    backup::{Backup, BackupError, Backups, Restored},
-    lock::Holder,
+    backup::{Backup, BackupError, BackupOptions, RestoreReport},
+    lock::LockHolder,
 };
-pub use aside::Damaged;
 pub use error::OpenError;
 pub use open::Options;
+pub use quarantine::QuarantinedRow;
 pub use restore::{RestoreError, restore};
 
-use crate::{backup::Clerk, lock::Lock, watch::News};
+use crate::{backup::BackupWorker, lock::Lock, watch::ChangeFeed};
 
 /// A backend that keeps everything in one SQLite file.
 ///
@@ -59,11 +59,11 @@ use crate::{backup::Clerk, lock::Lock, watch::News};
 // The order matters: a backup that is being made ends first, the writer's connection is the last to be closed, and the lock is given back when nobody writes.
 pub struct Sqlite {
     path: PathBuf,
-    clerk: Clerk,
+    backup_worker: BackupWorker,
     readers: read::Readers,
     scanners: scan::Scanners,
     writer: writer::Writer,
-    news: News,
+    change_feed: ChangeFeed,
     _lock: Lock,
 }
 
@@ -88,7 +88,7 @@ impl Backend for Sqlite {
             let loaded = self.readers.load(keys, now);
             if let Err(StoreError::Damaged { table, id, .. }) = &loaded {
                 let same = keys.iter().filter(|key| key.table == *table && key.id == *id);
-                let suspect = |key: &Key| aside::Suspect {
+                let suspect = |key: &Key| quarantine::Suspect {
                     partition: key.partition.to_string(),
                     table: key.table,
                     id: key.id.to_string(),
@@ -116,11 +116,11 @@ impl Backend for Sqlite {
     }
 
     fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
-        Box::pin(self.scanners.tally(table, now))
+        Box::pin(self.scanners.count_by_id(table, now))
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        self.news.watch(table)
+        self.change_feed.watch(table)
     }
 
     /// The lock on the file says so.

@@ -12,21 +12,21 @@ const BACKLOG: usize = 1024;
 
 /// One line per table, begun by the first who listens: most tables have nobody, and a line takes room for its backlog.
 #[derive(Clone)]
-pub(crate) struct News(Arc<[OnceLock<Line>]>);
+pub(crate) struct ChangeFeed(Arc<[OnceLock<ChangeChannel>]>);
 
-type Line = broadcast::Sender<(Key, Option<u64>)>;
+type ChangeChannel = broadcast::Sender<(Key, Option<u64>)>;
 
-impl News {
+impl ChangeFeed {
     pub(crate) fn new() -> Self {
         Self(Table::ALL.map(|_| OnceLock::new()).into())
     }
 
     /// Whether anybody would hear of it.
-    pub(crate) fn is_heard(&self, table: Table) -> bool {
+    pub(crate) fn has_subscribers(&self, table: Table) -> bool {
         self.0[table as usize].get().is_some_and(|line| line.receiver_count() > 0)
     }
 
-    pub(crate) fn tell(&self, key: Key, version: Option<u64>) {
+    pub(crate) fn emit(&self, key: Key, version: Option<u64>) {
         if let Some(line) = self.0[key.table as usize].get() {
             // Whoever stopped listening meanwhile misses nothing.
             let _ = line.send((key, version));

@@ -64,7 +64,9 @@ pub use toolhub_core::*;
 #[cfg(feature = "server")]
 pub use toolhub_server as server;
 #[cfg(feature = "disk")]
-pub use toolhub_store::{Behind, Compressed, Files, ManagerError, Sqlite, behind, files, open_store, sqlite};
+pub use toolhub_store::{
+    Compressed, Files, OpenStoreError, Sqlite, WriteBehind, files, open_store, sqlite, write_behind,
+};
 
 /// Everything a program that defines and calls tools usually needs.
 pub mod prelude {

@@ -32,13 +32,13 @@ pub(crate) fn run(session: &Session, restore: &Restore) -> Result<Exit, Failure>
     let restored = sqlite::restore(&restore.file, store).map_err(|error| restore_failure(&error, &restore.file))?;
     if session.printer.json {
         let told = json!({"store": store, "backup": restored.backup.path, "madeAt": restored.backup.made_at,
-            "rows": restored.backup.rows, "kept": restored.kept});
+            "rows": restored.backup.rows, "kept": restored.previous_store});
         session.printer.print_json(&told.to_string());
         return Ok(Exit::Success);
     }
     session.printer.print(&store.display().to_string());
     session.printer.note(&format!("restored as it was at {}: {} rows", restored.backup.made_at, restored.backup.rows));
-    if let Some(kept) = restored.kept {
+    if let Some(kept) = restored.previous_store {
         session.printer.note(&format!("what was there before is kept as {}", kept.display()));
     }
     Ok(Exit::Success)

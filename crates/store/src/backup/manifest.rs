@@ -12,10 +12,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toolhub_storage::clock::Timestamp;
 
-use super::beside;
+use super::with_suffix;
 
 /// No manifest is longer.
-const LONGEST: u64 = 64 * 1024;
+const MAX_MANIFEST_BYTES: u64 = 64 * 1024;
 
 /// A backup that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,23 +44,23 @@ impl Backup {
     pub fn read(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let mut text = String::new();
-        let manifest = beside(&path, ".json");
+        let manifest = with_suffix(&path, ".json");
         if !fs::metadata(&manifest)?.is_file() {
             return Err(io::Error::other("the manifest is no file"));
         }
-        File::open(manifest)?.take(LONGEST).read_to_string(&mut text)?;
+        File::open(manifest)?.take(MAX_MANIFEST_BYTES).read_to_string(&mut text)?;
         let read: Self = serde_json::from_str(&text)?;
         Ok(Self { path, ..read })
     }
 
     /// What has the place of the manifest of such a backup, and is none. One that a process left when it died may be replaced.
-    pub(crate) fn in_the_way(path: &Path) -> Option<PathBuf> {
-        let manifest = beside(path, ".json");
+    pub(crate) fn conflicting_manifest(path: &Path) -> Option<PathBuf> {
+        let manifest = with_suffix(path, ".json");
         (fs::symlink_metadata(&manifest).is_ok() && Self::read(path).is_err()).then_some(manifest)
     }
 
     /// All in a folder that are there themselves, the latest first. What is no backup is passed over.
-    pub(super) fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
+    pub(super) fn list_in(folder: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
@@ -75,7 +75,7 @@ impl Backup {
 
     /// Lays the manifest beside the backup; it is on the disk when this returns.
     pub(crate) fn write(&self) -> io::Result<()> {
-        let (manifest, half) = (beside(&self.path, ".json"), beside(&self.path, ".json.half"));
+        let (manifest, half) = (with_suffix(&self.path, ".json"), with_suffix(&self.path, ".json.half"));
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         let written = File::create(&half).and_then(|mut file| {

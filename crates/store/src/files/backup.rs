@@ -4,7 +4,7 @@
 //! and never changed, so a second name keeps what a file held; the thread that writes gives them out between two writes
 //! (`writer/moment.rs`). Everything that takes time is done here afterwards, while others write.
 
-mod list;
+mod checksum_list;
 
 use std::{
     fs::{self, File},
@@ -16,45 +16,48 @@ use std::{
     },
 };
 
-pub(super) use list::{Problem, each, is_ours};
+pub(super) use checksum_list::{ListError, for_each_file, is_store_file};
 
-use super::{Files, open::LAYOUT, writer::Writer};
+use super::{Files, open::LAYOUT_VERSION, writer::Writer};
 use crate::{
-    backup::{Backup, BackupError, Half, Maker, beside, copy_hashed, link_or_copy, sync_folder, whole},
+    backup::{
+        Backup, BackupError, BackupSource, TempPath, canonical_path, copy_hashed, link_or_copy, sync_folder,
+        with_suffix,
+    },
     failpoint,
 };
 
 /// Where in the folder of a store its files get second names. Whatever lies there is left of a backup that was cut short.
-pub(super) const MOMENT: &str = "moment";
+pub(super) const SNAPSHOT_FOLDER: &str = "moment";
 
 /// Makes backups of a store.
-pub(super) struct Copier {
+pub(super) struct FilesBackupSource {
     pub(super) folder: PathBuf,
     pub(super) writer: Arc<Writer>,
 }
 
-impl Maker for Copier {
-    const ENDING: &'static str = "";
+impl BackupSource for FilesBackupSource {
+    const SUFFIX: &'static str = "";
 
-    fn store(&self) -> &Path {
+    fn store_path(&self) -> &Path {
         &self.folder
     }
 
-    fn make(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
-        let path = whole(into).map_err(BackupError::io(into))?;
+    fn create_backup(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+        let path = canonical_path(into).map_err(BackupError::io(into))?;
         let taken = fs::symlink_metadata(&path).is_ok();
         // What lies in these is the store's.
-        if taken || ["contexts", "new", MOMENT].iter().any(|ours| path.starts_with(self.folder.join(ours))) {
+        if taken || ["contexts", "new", SNAPSHOT_FOLDER].iter().any(|ours| path.starts_with(self.folder.join(ours))) {
             return Err(BackupError::Exists(path));
         }
-        if let Some(other) = Backup::in_the_way(&path) {
+        if let Some(other) = Backup::conflicting_manifest(&path) {
             return Err(BackupError::Exists(other));
         }
         let broken = BackupError::io(&path);
-        let half = Half::at(beside(&path, ".half"), &[""]).map_err(&broken)?;
-        let moment = Half::at(self.folder.join(MOMENT), &[""]).map_err(BackupError::io(&self.folder))?;
+        let half = TempPath::new(with_suffix(&path, ".half"), &[""]).map_err(&broken)?;
+        let moment = TempPath::new(self.folder.join(SNAPSHOT_FOLDER), &[""]).map_err(BackupError::io(&self.folder))?;
         failpoint::reach("backup of files: before the moment");
-        let made_at = self.writer.copy(&moment.path, stop)?;
+        let made_at = self.writer.link_snapshot(&moment.path, stop)?;
         failpoint::reach("backup of files: after the moment");
         fs::create_dir(&half.path).map_err(&broken)?;
         // Nobody else may read it than may read the store.
@@ -62,11 +65,11 @@ impl Maker for Copier {
         allowed.map_err(&broken)?;
         let (bytes, rows) = copy(&moment.path, &half.path, stop)?;
         failpoint::reach("backup of files: after the copy");
-        let (sha256, _) = File::open(half.path.join(list::NAME))
+        let (sha256, _) = File::open(half.path.join(checksum_list::LIST_FILE))
             .and_then(|list| copy_hashed(list, io::sink()))
             .and_then(|hashed| sync_folder(&half.path).map(|()| hashed))
             .map_err(&broken)?;
-        let backup = Backup { path: path.clone(), made_at, schema: LAYOUT, bytes, rows, sha256 };
+        let backup = Backup { path: path.clone(), made_at, schema: LAYOUT_VERSION, bytes, rows, sha256 };
         // The manifest first: a folder that has its name has its manifest.
         backup.write().map_err(&broken)?;
         failpoint::reach("backup of files: after the manifest");
@@ -79,14 +82,14 @@ impl Maker for Copier {
         Ok(backup)
     }
 
-    fn is_whole(&self, backup: &Backup) -> bool {
-        each(backup, |_, file| copy_hashed(file, io::sink())).is_ok()
+    fn is_intact(&self, backup: &Backup) -> bool {
+        for_each_file(backup, |_, file| copy_hashed(file, io::sink())).is_ok()
     }
 }
 
 /// Gives the files of a moment their names in the backup, and lists them. Answers how long they are and how many.
 fn copy(moment: &Path, half: &Path, stop: &AtomicBool) -> Result<(u64, u64), BackupError> {
-    let (contexts, list) = (half.join(list::CONTEXTS), half.join(list::NAME));
+    let (contexts, list) = (half.join(checksum_list::CONTEXTS), half.join(checksum_list::LIST_FILE));
     let broken = BackupError::io(half);
     fs::create_dir(&contexts).map_err(&broken)?;
     let mut lines = BufWriter::new(File::create_new(&list).map_err(&broken)?);
@@ -96,12 +99,12 @@ fn copy(moment: &Path, half: &Path, stop: &AtomicBool) -> Result<(u64, u64), Bac
         link_or_copy(&moment.join(name), &to)?;
         let (sha256, length) = copy_hashed(File::open(&to)?, io::sink())?;
         (bytes, count) = (bytes + length, count + 1);
-        lines.write_all(list::line(&sha256, name).as_bytes())
+        lines.write_all(checksum_list::format_line(&sha256, name).as_bytes())
     };
-    for name in names(moment).map_err(&broken)? {
+    for name in sorted_names(moment).map_err(&broken)? {
         if moment.join(&name).is_dir() {
             fs::create_dir(contexts.join(&name)).map_err(&broken)?;
-            for file in names(&moment.join(&name)).map_err(&broken)? {
+            for file in sorted_names(&moment.join(&name)).map_err(&broken)? {
                 if stop.load(Ordering::Relaxed) {
                     return Err(BackupError::Closed);
                 }
@@ -118,7 +121,7 @@ fn copy(moment: &Path, half: &Path, stop: &AtomicBool) -> Result<(u64, u64), Bac
 }
 
 /// What lies in a folder, in order.
-pub(super) fn names(folder: &Path) -> io::Result<Vec<String>> {
+pub(super) fn sorted_names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         names.extend(entry?.file_name().into_string().ok());
@@ -139,7 +142,7 @@ impl Files {
     /// # Errors
     /// When there is something of that name, and when the disk is full.
     pub async fn backup(&self, into: impl AsRef<Path>) -> Result<Backup, BackupError> {
-        self.clerk.make(into.as_ref()).await
+        self.backup_worker.create_backup(into.as_ref()).await
     }
 
     /// The backups in the folder that was named in the options, the latest first.
@@ -147,12 +150,12 @@ impl Files {
     /// # Errors
     /// When the folder cannot be read.
     pub fn backups(&self) -> io::Result<Vec<Backup>> {
-        self.clerk.all()
+        self.backup_worker.list()
     }
 
     /// Why the last backup the store was to make by itself was not made; `None` when it was.
     #[must_use]
-    pub fn backup_trouble(&self) -> Option<String> {
-        self.clerk.trouble()
+    pub fn last_backup_error(&self) -> Option<String> {
+        self.backup_worker.last_error()
     }
 }

@@ -7,45 +7,45 @@ use std::{
     sync::Arc,
 };
 
-use super::{doc::Doc, name::Context};
+use super::{context::Context, doc::Doc};
 
 /// How many bytes all of them may take, about.
-const ROOM: usize = 64 * 1024 * 1024;
+const CAPACITY_BYTES: usize = 64 * 1024 * 1024;
 
 pub(super) struct Cache {
     docs: HashMap<Context, (Arc<Doc>, u64)>,
     /// By their last use.
-    order: BTreeMap<u64, Context>,
+    by_last_use: BTreeMap<u64, Context>,
     bytes: usize,
-    room: usize,
-    uses: u64,
+    capacity: usize,
+    use_counter: u64,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { docs: HashMap::new(), order: BTreeMap::new(), bytes: 0, room: ROOM, uses: 0 }
+        Self { docs: HashMap::new(), by_last_use: BTreeMap::new(), bytes: 0, capacity: CAPACITY_BYTES, use_counter: 0 }
     }
 }
 
 impl Cache {
     pub(super) fn get(&mut self, context: &Context) -> Option<Arc<Doc>> {
         let (doc, used) = self.docs.get_mut(context)?;
-        self.uses += 1;
-        if let Some(context) = self.order.remove(used) {
-            self.order.insert(self.uses, context);
+        self.use_counter += 1;
+        if let Some(context) = self.by_last_use.remove(used) {
+            self.by_last_use.insert(self.use_counter, context);
         }
-        *used = self.uses;
+        *used = self.use_counter;
         Some(doc.clone())
     }
 
     pub(super) fn put(&mut self, doc: Arc<Doc>) {
         self.remove(&doc.context);
         self.bytes += doc.bytes();
-        self.uses += 1;
-        self.order.insert(self.uses, doc.context.clone());
-        self.docs.insert(doc.context.clone(), (doc, self.uses));
-        while self.bytes > self.room {
-            let Some((_, oldest)) = self.order.pop_first() else { break };
+        self.use_counter += 1;
+        self.by_last_use.insert(self.use_counter, doc.context.clone());
+        self.docs.insert(doc.context.clone(), (doc, self.use_counter));
+        while self.bytes > self.capacity {
+            let Some((_, oldest)) = self.by_last_use.pop_first() else { break };
             if let Some((doc, _)) = self.docs.remove(&oldest) {
                 self.bytes -= doc.bytes();
             }
@@ -54,7 +54,7 @@ impl Cache {
 
     pub(super) fn remove(&mut self, context: &Context) {
         if let Some((doc, used)) = self.docs.remove(context) {
-            self.order.remove(&used);
+            self.by_last_use.remove(&used);
             self.bytes -= doc.bytes();
         }
     }
@@ -76,18 +76,18 @@ mod tests {
         let value = vec![0xff; bytes / 3].into();
         let row =
             Row { seen: Seen { version: 1, stamp: 1 }, schema: 1, value, expires: None, created: at, updated: at };
-        let mut doc = Doc::empty(Context::of(&"main/t/t".into(), name));
+        let mut doc = Doc::empty(Context::of_row(&"main/t/t".into(), name));
         doc.put(Table::State, name.into(), row);
         Arc::new(doc)
     }
 
     #[test]
     fn the_one_not_used_for_longest_goes_first_and_room_is_counted_right() {
-        let mut cache = Cache { room: SMALL, ..Cache::default() };
+        let mut cache = Cache { capacity: SMALL, ..Cache::default() };
         for name in ["a", "b", "c"] {
             cache.put(doc(name, SMALL * 3 / 10));
         }
-        let has = |cache: &Cache, name: &str| cache.docs.contains_key(&Context::of(&"main/t/t".into(), name));
+        let has = |cache: &Cache, name: &str| cache.docs.contains_key(&Context::of_row(&"main/t/t".into(), name));
         assert!(cache.get(&doc("a", 0).context).is_some());
         cache.put(doc("d", SMALL * 3 / 10));
         assert_eq!(["a", "b", "c", "d"].map(|name| has(&cache, name)), [true, false, true, true]);
@@ -97,7 +97,7 @@ mod tests {
         for name in ["a", "c", "d", "e", "x"] {
             cache.remove(&doc(name, 0).context);
         }
-        assert_eq!((cache.bytes, cache.order.len(), cache.docs.len()), (0, 0, 0));
+        assert_eq!((cache.bytes, cache.by_last_use.len(), cache.docs.len()), (0, 0, 0));
         cache.put(doc("huge", 2 * SMALL));
         assert!(!has(&cache, "huge"), "what does not fit is not kept");
         assert_eq!(cache.bytes, 0);

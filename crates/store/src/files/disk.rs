@@ -116,6 +116,6 @@ impl Disk for LocalDisk {
 }
 
 /// A file that is to go may be gone already.
-pub(super) fn gone(removed: io::Result<()>) -> io::Result<()> {
+pub(super) fn ignore_not_found(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }

@@ -11,17 +11,17 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-use super::{name::Context, text};
+use super::{context::Context, text_format};
 
 /// The tables that are kept here, in the order of a file.
 pub(super) const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
 /// Later than everything that has an end.
-pub(super) const NEVER: Timestamp = Timestamp::from_millis(i64::MAX);
+pub(super) const NO_EXPIRY: Timestamp = Timestamp::from_millis(i64::MAX);
 /// What a row takes in memory beside its value and its text, about.
-const ROW: usize = 200;
+const ROW_OVERHEAD_BYTES: usize = 200;
 
 /// Where a table lies in a file; `None` for one that is not kept here.
-pub(super) fn place(table: Table) -> Option<usize> {
+pub(super) fn table_index(table: Table) -> Option<usize> {
     TABLES.iter().position(|kept| *kept == table)
 }
 
@@ -30,34 +30,34 @@ pub(super) fn place(table: Table) -> Option<usize> {
 pub(super) struct Doc {
     pub(super) context: Context,
     /// Grows with every write to the store: of two files for one context, the one with the greater number counts.
-    pub(super) write: u64,
+    pub(super) write_seq: u64,
     pub(super) fence: u64,
-    rows: [BTreeMap<SmolStr, Arc<Kept>>; 3],
+    rows: [BTreeMap<SmolStr, Arc<StoredRow>>; 3],
     bytes: usize,
 }
 
 /// A row and its text.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredRow {
     pub(super) row: Row,
     pub(super) text: Box<str>,
 }
 
 /// What is known of a file without its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct DocHead {
     /// The ids of its states.
     pub(super) states: Box<[SmolStr]>,
     /// The first and the last id of each of the other tables.
     pub(super) spans: [Option<Box<(SmolStr, SmolStr)>>; 2],
     /// No row ends before this.
-    pub(super) soonest: Timestamp,
+    pub(super) earliest_expiry: Timestamp,
 }
 
-impl Head {
+impl DocHead {
     /// The first and the last id of a table.
     pub(super) fn span(&self, table: Table) -> Option<(&SmolStr, &SmolStr)> {
-        match place(table)? {
+        match table_index(table)? {
             0 => Some((self.states.first()?, self.states.last()?)),
             at => self.spans[at - 1].as_deref().map(|(first, last)| (first, last)),
         }
@@ -66,7 +66,7 @@ impl Head {
 
 impl Doc {
     pub(super) fn empty(context: Context) -> Self {
-        Self { context, write: 0, fence: 0, rows: Default::default(), bytes: ROW }
+        Self { context, write_seq: 0, fence: 0, rows: Default::default(), bytes: ROW_OVERHEAD_BYTES }
     }
 
     /// Without rows and fence it is as good as none.
@@ -80,9 +80,9 @@ impl Doc {
     }
 
     /// The rows of a table, in the order of their ids.
-    pub(super) fn rows(&self, table: Table) -> &BTreeMap<SmolStr, Arc<Kept>> {
-        const NONE: &BTreeMap<SmolStr, Arc<Kept>> = &BTreeMap::new();
-        place(table).map_or(NONE, |at| &self.rows[at])
+    pub(super) fn rows(&self, table: Table) -> &BTreeMap<SmolStr, Arc<StoredRow>> {
+        const NONE: &BTreeMap<SmolStr, Arc<StoredRow>> = &BTreeMap::new();
+        table_index(table).map_or(NONE, |at| &self.rows[at])
     }
 
     /// A row, expired or not.
@@ -91,16 +91,16 @@ impl Doc {
     }
 
     pub(super) fn put(&mut self, table: Table, id: SmolStr, row: Row) {
-        let Some(at) = place(table) else { return };
-        let text = text::row(table, &id, &row).into_boxed_str();
-        self.bytes += ROW + row.value.len() + text.len();
-        if let Some(old) = self.rows[at].insert(id, Arc::new(Kept { row, text })) {
+        let Some(at) = table_index(table) else { return };
+        let text = text_format::encode_row(table, &id, &row).into_boxed_str();
+        self.bytes += ROW_OVERHEAD_BYTES + row.value.len() + text.len();
+        if let Some(old) = self.rows[at].insert(id, Arc::new(StoredRow { row, text })) {
             self.bytes -= old.bytes();
         }
     }
 
     pub(super) fn remove(&mut self, table: Table, id: &str) {
-        let removed = place(table).and_then(|at| self.rows[at].remove(id));
+        let removed = table_index(table).and_then(|at| self.rows[at].remove(id));
         self.bytes -= removed.map_or(0, |kept| kept.bytes());
     }
 
@@ -116,19 +116,19 @@ impl Doc {
         swept
     }
 
-    pub(super) fn head(&self) -> Head {
+    pub(super) fn head(&self) -> DocHead {
         let span = |at: usize| {
             let (first, last) = (self.rows[at].first_key_value()?.0, self.rows[at].last_key_value()?.0);
             Some(Box::new((first.clone(), last.clone())))
         };
         let ends = self.rows.iter().flat_map(BTreeMap::values).filter_map(|kept| kept.row.expires);
         let states = self.rows[0].keys().cloned().collect();
-        Head { states, spans: [span(1), span(2)], soonest: ends.min().unwrap_or(NEVER) }
+        DocHead { states, spans: [span(1), span(2)], earliest_expiry: ends.min().unwrap_or(NO_EXPIRY) }
     }
 }
 
-impl Kept {
+impl StoredRow {
     fn bytes(&self) -> usize {
-        ROW + self.row.value.len() + self.text.len()
+        ROW_OVERHEAD_BYTES + self.row.value.len() + self.text.len()
     }
 }

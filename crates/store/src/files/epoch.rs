@@ -12,56 +12,58 @@ use toolhub_storage::{
 
 use super::{
     Disk,
-    name::{self, Context},
-    shelf::{Content, Shelf},
+    context::{self, Context},
+    document_store::{Content, DocumentStore},
 };
 use crate::{
-    behind::mark,
-    epoch::{LAST, after},
+    epoch::{MAX_EPOCH, epoch_after},
+    write_behind::clean_shutdown,
 };
 
 /// The file, in the folder of all contexts. None where nothing was restored.
-pub(super) const FILE: &str = "epoch";
-const BEGIN: &str = "toolhub-epoch ";
+pub(super) const EPOCH_FILE: &str = "epoch";
+const HEADER_PREFIX: &str = "toolhub-epoch ";
 /// No such file is longer.
-const LONGEST: usize = 256;
+const MAX_FILE_BYTES: usize = 256;
 
 /// The epoch to write in.
-pub(super) fn of(shelf: &Shelf) -> Result<u64, StoreError> {
-    Ok(said(&*shelf.disk, &shelf.contexts)?.max(marked(shelf)?))
+pub(super) fn resolve_on_open(shelf: &DocumentStore) -> Result<u64, StoreError> {
+    Ok(read_file(&*shelf.disk, &shelf.contexts)?.max(from_shutdown_record(shelf)?))
 }
 
 /// The epoch the file says.
-pub(super) fn said(disk: &dyn Disk, contexts: &Path) -> Result<u64, StoreError> {
-    match disk.read(&contexts.join(FILE), LONGEST) {
+pub(super) fn read_file(disk: &dyn Disk, contexts: &Path) -> Result<u64, StoreError> {
+    match disk.read(&contexts.join(EPOCH_FILE), MAX_FILE_BYTES) {
         // There was one, and nobody knows which.
-        Ok(content) => Ok(read(&content).unwrap_or_else(|| after(0, SystemClock.now()))),
+        Ok(content) => Ok(decode(&content).unwrap_or_else(|| epoch_after(0, SystemClock.now()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         Err(error) => Err(StoreError::Unavailable(error.to_string())),
     }
 }
 
 /// A store that was written behind and had an unclean end has given out versions no file knows of.
-fn marked(shelf: &Shelf) -> Result<u64, StoreError> {
-    let Key { partition, table, id } = mark::key();
-    let Some(home) = name::home(&partition) else { return Ok(0) };
-    Ok(match shelf.get(&Context::of(&home, &id))? {
-        Content::Doc(doc) => doc.get(table, &id).map_or(0, |row| mark::next_epoch(&row.value, row.seen.version)),
+fn from_shutdown_record(shelf: &DocumentStore) -> Result<u64, StoreError> {
+    let Key { partition, table, id } = clean_shutdown::key();
+    let Some(home) = context::partition_key(&partition) else { return Ok(0) };
+    Ok(match shelf.get(&Context::of_row(&home, &id))? {
+        Content::Doc(doc) => {
+            doc.get(table, &id).map_or(0, |row| clean_shutdown::next_epoch(&row.value, row.seen.version))
+        }
         // Nobody knows how it ended.
-        Content::Aside(_) => after(0, SystemClock.now()),
-        Content::Nothing | Content::Unread => 0,
+        Content::Quarantined(_) => epoch_after(0, SystemClock.now()),
+        Content::Absent | Content::Unread => 0,
     })
 }
 
 /// The text of the file.
-pub(super) fn text(epoch: u64) -> String {
-    format!("{BEGIN}{epoch} {:08x}\n", crc32fast::hash(epoch.to_string().as_bytes()))
+pub(super) fn encode(epoch: u64) -> String {
+    format!("{HEADER_PREFIX}{epoch} {:08x}\n", crc32fast::hash(epoch.to_string().as_bytes()))
 }
 
-fn read(content: &[u8]) -> Option<u64> {
-    let said = std::str::from_utf8(content).ok()?.strip_prefix(BEGIN)?.split(' ').next()?;
+fn decode(content: &[u8]) -> Option<u64> {
+    let said = std::str::from_utf8(content).ok()?.strip_prefix(HEADER_PREFIX)?.split(' ').next()?;
     let epoch: u64 = said.parse().ok()?;
-    (epoch <= LAST && text(epoch).as_bytes() == content).then_some(epoch)
+    (epoch <= MAX_EPOCH && encode(epoch).as_bytes() == content).then_some(epoch)
 }
 
 #[cfg(test)]
@@ -70,13 +72,13 @@ mod tests {
 
     #[test]
     fn an_epoch_is_read_back_and_one_that_is_changed_is_none() {
-        let text = text(16_400);
-        assert_eq!(read(text.as_bytes()), Some(16_400));
+        let text = encode(16_400);
+        assert_eq!(decode(text.as_bytes()), Some(16_400));
         for at in 0..text.len() {
             let mut mutant = text.clone().into_bytes();
             mutant[at] ^= 1;
-            assert_eq!((read(&mutant), read(&text.as_bytes()[..at])), (None, None), "{at}");
+            assert_eq!((decode(&mutant), decode(&text.as_bytes()[..at])), (None, None), "{at}");
         }
-        assert_eq!(read(super::text(LAST + 1).as_bytes()), None);
+        assert_eq!(decode(super::encode(MAX_EPOCH + 1).as_bytes()), None);
     }
 }

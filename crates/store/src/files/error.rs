@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::lock::{Holder, NotTaken};
+use crate::lock::{LockError, LockHolder};
 
 /// Why a folder could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum OpenError {
         /// The folder.
         folder: PathBuf,
         /// Who has it.
-        holder: Holder,
+        holder: LockHolder,
     },
     /// It was written by a later version of Toolhub.
     #[error(
@@ -41,10 +41,10 @@ pub enum OpenError {
 
 impl OpenError {
     /// Why the lock of a folder was not taken.
-    pub(super) fn of_lock(folder: PathBuf, why: NotTaken) -> Self {
+    pub(super) fn from_lock_error(folder: PathBuf, why: LockError) -> Self {
         match why {
-            NotTaken::InUse(holder) => Self::InUse { folder, holder },
-            NotTaken::Io(path, error) => Self::Io { path, error },
+            LockError::InUse(holder) => Self::InUse { folder, holder },
+            LockError::Io(path, error) => Self::Io { path, error },
         }
     }
 }
@@ -52,7 +52,7 @@ impl OpenError {
 /// A file that cannot be read. It was set aside, under another name; the rest is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Damaged {
+pub struct QuarantinedFile {
     /// Where it lies now.
     pub file: PathBuf,
     /// What is wrong with it.

@@ -15,33 +15,33 @@ use std::{
 
 use super::{
     Files, Options,
-    backup::{Copier, MOMENT},
-    disk::{Disk, LocalDisk, gone},
+    backup::{FilesBackupSource, SNAPSHOT_FOLDER},
+    context::{Context, JSON_SUFFIX, ZSTD_SUFFIX},
+    disk::{Disk, LocalDisk, ignore_not_found},
+    document_store::{self, DocumentStore},
     epoch,
     error::OpenError,
-    index::Entry,
+    file_codec,
+    index::FileEntry,
     intent,
-    name::{Context, PACKED, PLAIN},
-    pack,
     read::Readers,
     restore,
-    shelf::{self, Shelf},
-    text::{self, Beginning, Unreadable},
+    text_format::{self, DecodeError, FileHead},
     writer::{Setup, Writer},
 };
 use crate::{
-    backup::{self, Clerk, whole},
+    backup::{self, BackupWorker, canonical_path},
     lock::Lock,
-    watch::News,
+    watch::ChangeFeed,
 };
 
 /// What the folder's own file begins with.
-const FORMAT: &str = "toolhub-files ";
+const FORMAT_PREFIX: &str = "toolhub-files ";
 /// The layout of the folder that this version makes.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT_VERSION: u32 = 1;
 /// How much of a file is read to learn what it holds. Few have a longer head.
-const BEGINNING: usize = 4096;
-const MOST_THREADS: usize = 8;
+const HEAD_READ_BYTES: usize = 4096;
+const MAX_THREADS: usize = 8;
 
 impl Files {
     /// Opens the store in this folder, or makes it.
@@ -62,60 +62,69 @@ impl Files {
         let folder = folder.as_ref().to_owned();
         let made = std::fs::create_dir_all(&folder);
         made.map_err(|error| OpenError::Io { path: folder.clone(), error })?;
-        let lock = Lock::take(&folder.join("store")).map_err(|why| OpenError::of_lock(folder.clone(), why))?;
+        let lock =
+            Lock::acquire(&folder.join("store")).map_err(|why| OpenError::from_lock_error(folder.clone(), why))?;
         let broken = |error| OpenError::Io { path: folder.clone(), error };
-        restore::finish(&folder).map_err(broken)?;
-        backup::remove(&folder.join(MOMENT)).map_err(broken)?;
-        let shelf = Arc::new(Shelf::new(&folder, disk));
+        restore::finish_interrupted(&folder).map_err(broken)?;
+        backup::remove_if_exists(&folder.join(SNAPSHOT_FOLDER)).map_err(broken)?;
+        let shelf = Arc::new(DocumentStore::new(&folder, disk));
         prepare(&shelf, &folder)?;
-        let failed = |error| failed(&shelf.workshop, error);
+        let failed = |error| io_error(&shelf.staging_folder, error);
         intent::recover(&shelf).map_err(failed)?;
-        let write = survey(&shelf)?;
-        let floor = crate::epoch::floor(epoch::of(&shelf).map_err(|error| failed(io::Error::other(error)))?);
-        let news = News::new();
-        let setup = Setup { shelf: shelf.clone(), packed: options.compression, write, floor, news: news.clone() };
-        let writer = Arc::new(Writer::begin(setup).map_err(failed)?);
+        let write = build_index(&shelf)?;
+        let floor = crate::epoch::version_floor(
+            epoch::resolve_on_open(&shelf).map_err(|error| failed(io::Error::other(error)))?,
+        );
+        let news = ChangeFeed::new();
+        let setup = Setup {
+            documents: shelf.clone(),
+            compressed: options.compression,
+            last_write_seq: write,
+            floor,
+            change_feed: news.clone(),
+        };
+        let writer = Arc::new(Writer::spawn(setup).map_err(failed)?);
         let readers = Readers::new(shelf.clone());
-        let copier = Copier { folder: whole(&folder).map_err(broken)?, writer: writer.clone() };
-        let clerk = Clerk::begin(copier, options.backups).map_err(broken)?;
-        Ok(Self { folder, clerk, readers, writer, news, shelf, _lock: lock })
+        let copier = FilesBackupSource { folder: canonical_path(&folder).map_err(broken)?, writer: writer.clone() };
+        let clerk = BackupWorker::spawn(copier, options.backups).map_err(broken)?;
+        Ok(Self { folder, backup_worker: clerk, readers, writer, change_feed: news, documents: shelf, _lock: lock })
     }
 }
 
 /// Makes the folders of a new store, and sees that an old one is of a known layout.
-pub(super) fn prepare(shelf: &Shelf, folder: &Path) -> Result<(), OpenError> {
+pub(super) fn prepare(shelf: &DocumentStore, folder: &Path) -> Result<(), OpenError> {
     let (disk, about) = (&*shelf.disk, folder.join("format"));
-    let found = match disk.read(&about, BEGINNING) {
-        Ok(content) => String::from_utf8_lossy(&content).trim().strip_prefix(FORMAT).map(str::to_owned),
+    let found = match disk.read(&about, HEAD_READ_BYTES) {
+        Ok(content) => String::from_utf8_lossy(&content).trim().strip_prefix(FORMAT_PREFIX).map(str::to_owned),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(failed(&about, error)),
+        Err(error) => return Err(io_error(&about, error)),
     };
     let found: Option<u32> = found.and_then(|number| number.parse().ok());
-    if let Some(found) = found.filter(|found| *found > LAYOUT) {
-        return Err(OpenError::Newer { file: about, found, known: LAYOUT });
+    if let Some(found) = found.filter(|found| *found > LAYOUT_VERSION) {
+        return Err(OpenError::Newer { file: about, found, known: LAYOUT_VERSION });
     }
-    for inner in [folder, &shelf.contexts, &shelf.workshop] {
-        disk.make_folder(inner).map_err(|error| failed(inner, error))?;
+    for inner in [folder, &shelf.contexts, &shelf.staging_folder] {
+        disk.make_folder(inner).map_err(|error| io_error(inner, error))?;
     }
     if found.is_some() {
         return Ok(());
     }
-    let content = format!("{FORMAT}{LAYOUT}\n");
-    disk.write(&about, content.as_bytes(), true).map_err(|error| failed(&about, error))?;
+    let content = format!("{FORMAT_PREFIX}{LAYOUT_VERSION}\n");
+    disk.write(&about, content.as_bytes(), true).map_err(|error| io_error(&about, error))?;
     // The folder itself may be new as well.
     let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
-    [Some(folder), above].into_iter().flatten().try_for_each(|new| disk.sync_folder(new).map_err(|e| failed(new, e)))
+    [Some(folder), above].into_iter().flatten().try_for_each(|new| disk.sync_folder(new).map_err(|e| io_error(new, e)))
 }
 
 /// Reads the beginnings of all files; answers the greatest number of a write.
-fn survey(shelf: &Shelf) -> Result<u64, OpenError> {
-    let folders = shelf.disk.list(&shelf.contexts).map_err(|error| failed(&shelf.contexts, error))?;
+fn build_index(shelf: &DocumentStore) -> Result<u64, OpenError> {
+    let folders = shelf.disk.list(&shelf.contexts).map_err(|error| io_error(&shelf.contexts, error))?;
     let folders: Vec<String> = folders.into_iter().filter(|name| name.len() == 2).collect();
     let (next, last, wrong) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
     let work = || {
         while let Some(folder) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match Survey::of(shelf, folder) {
-                Ok(survey) => drop(last.fetch_max(survey.note(shelf), Ordering::Relaxed)),
+            match FolderScan::read(shelf, folder) {
+                Ok(survey) => drop(last.fetch_max(survey.add_to_index(shelf), Ordering::Relaxed)),
                 Err(error) => {
                     next.store(folders.len(), Ordering::Relaxed);
                     *wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -123,7 +132,7 @@ fn survey(shelf: &Shelf) -> Result<u64, OpenError> {
             }
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     std::thread::scope(|scope| {
         // A folder or two are read sooner than a thread is begun.
         if folders.len() > 16 {
@@ -139,45 +148,48 @@ fn survey(shelf: &Shelf) -> Result<u64, OpenError> {
 
 /// What lies in one of the folders.
 #[derive(Default)]
-struct Survey {
-    found: HashMap<Context, (Beginning, bool)>,
+struct FolderScan {
+    found: HashMap<Context, (FileHead, bool)>,
     /// The names of files that were set aside before, without their endings.
-    aside: Vec<String>,
+    quarantined: Vec<String>,
 }
 
-impl Survey {
-    fn of(shelf: &Shelf, folder: &str) -> Result<Self, OpenError> {
+impl FolderScan {
+    fn read(shelf: &DocumentStore, folder: &str) -> Result<Self, OpenError> {
         let path = shelf.contexts.join(folder);
         let names = match shelf.disk.list(&path) {
             // It may be a file of somebody else.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
-            names => names.map_err(|error| failed(&path, error))?,
+            names => names.map_err(|error| io_error(&path, error))?,
         };
         let mut survey = Self::default();
         for name in names {
-            let (name, was_set_aside) = shelf::aside_of(&name).map_or((&*name, false), |name| (name, true));
-            let Some((stem, packed)) = stem(name) else { continue };
+            let (name, was_set_aside) =
+                document_store::original_name(&name).map_or((&*name, false), |name| (name, true));
+            let Some((stem, packed)) = split_suffix(name) else { continue };
             let (stem, file) = (format!("{folder}/{stem}"), path.join(name));
             if was_set_aside {
-                survey.aside.push(stem);
+                survey.quarantined.push(stem);
                 continue;
             }
-            match beginning(shelf, &file, packed)? {
+            match read_head(shelf, &file, packed)? {
                 Ok(begin) if begin.context.stem() == stem => survey.add(shelf, begin, packed)?,
-                Ok(_) => shelf.set_aside(&mut shelf.lock(), &file, stem, "it has the name of another context"),
-                Err(Unreadable::Damaged(reason)) => shelf.set_aside(&mut shelf.lock(), &file, stem, reason),
-                Err(Unreadable::Newer(found)) => return Err(OpenError::Newer { file, found, known: text::FORMAT }),
+                Ok(_) => shelf.quarantine(&mut shelf.lock_index(), &file, stem, "it has the name of another context"),
+                Err(DecodeError::Damaged(reason)) => shelf.quarantine(&mut shelf.lock_index(), &file, stem, reason),
+                Err(DecodeError::Newer(found)) => {
+                    return Err(OpenError::Newer { file, found, known: text_format::FORMAT_VERSION });
+                }
             }
         }
         Ok(survey)
     }
 
     /// Of two files for one context, one was about to be removed.
-    fn add(&mut self, shelf: &Shelf, begin: Beginning, packed: bool) -> Result<(), OpenError> {
+    fn add(&mut self, shelf: &DocumentStore, begin: FileHead, packed: bool) -> Result<(), OpenError> {
         let context = begin.context.clone();
-        let other = self.found.get(&context).map(|(other, packed)| (other.write, *packed));
+        let other = self.found.get(&context).map(|(other, packed)| (other.write_seq, *packed));
         let old = match other {
-            Some((write, _)) if write > begin.write => packed,
+            Some((write, _)) if write > begin.write_seq => packed,
             Some((_, old)) => {
                 self.found.insert(context.clone(), (begin, packed));
                 old
@@ -190,39 +202,42 @@ impl Survey {
         let old = shelf.contexts.join(context.file(old));
         // Not before the new one is sure to be there; and for good, so that it is not there again when that one goes.
         let sync = || old.parent().map_or(Ok(()), |folder| shelf.disk.sync_folder(folder));
-        sync().and_then(|()| gone(shelf.disk.remove(&old))).and_then(|()| sync()).map_err(|error| failed(&old, error))
+        sync()
+            .and_then(|()| ignore_not_found(shelf.disk.remove(&old)))
+            .and_then(|()| sync())
+            .map_err(|error| io_error(&old, error))
     }
 
     /// Puts all of it into the index; answers the greatest number of a write.
-    fn note(self, shelf: &Shelf) -> u64 {
-        let mut index = shelf.lock();
-        self.aside.into_iter().for_each(|stem| index.set_aside(stem, "its file was set aside".into()));
-        let last = self.found.values().map(|(begin, _)| begin.write).max().unwrap_or(0);
+    fn add_to_index(self, shelf: &DocumentStore) -> u64 {
+        let mut index = shelf.lock_index();
+        self.quarantined.into_iter().for_each(|stem| index.quarantine(stem, "its file was set aside".into()));
+        let last = self.found.values().map(|(begin, _)| begin.write_seq).max().unwrap_or(0);
         for (context, (begin, packed)) in self.found {
-            index.put(&context, Entry { write: begin.write, packed, head: begin.head });
+            index.put(&context, FileEntry { write_seq: begin.write_seq, compressed: packed, head: begin.head });
             // What was set aside of it before is only kept for people to look at.
-            index.replaced(&context);
+            index.clear_quarantine(&context);
         }
         last
     }
 }
 
 /// The name of a context's file without its ending, and whether it is compressed.
-fn stem(name: &str) -> Option<(&str, bool)> {
-    let packed = name.strip_suffix(PACKED).map(|stem| (stem, true));
-    packed.or_else(|| name.strip_suffix(PLAIN).map(|stem| (stem, false)))
+fn split_suffix(name: &str) -> Option<(&str, bool)> {
+    let packed = name.strip_suffix(ZSTD_SUFFIX).map(|stem| (stem, true));
+    packed.or_else(|| name.strip_suffix(JSON_SUFFIX).map(|stem| (stem, false)))
 }
 
-fn beginning(shelf: &Shelf, file: &Path, packed: bool) -> Result<Result<Beginning, Unreadable>, OpenError> {
-    for most in [BEGINNING, usize::MAX] {
-        let content = shelf.disk.read(file, most).map_err(|error| failed(file, error))?;
-        if let Some(begin) = pack::beginning(&content, packed) {
+fn read_head(shelf: &DocumentStore, file: &Path, packed: bool) -> Result<Result<FileHead, DecodeError>, OpenError> {
+    for most in [HEAD_READ_BYTES, usize::MAX] {
+        let content = shelf.disk.read(file, most).map_err(|error| io_error(file, error))?;
+        if let Some(begin) = file_codec::decode_prefix(&content, packed) {
             return Ok(begin);
         }
     }
-    Ok(Err(Unreadable::Damaged("it is cut short, or not ours")))
+    Ok(Err(DecodeError::Damaged("it is cut short, or not ours")))
 }
 
-fn failed(path: &Path, error: io::Error) -> OpenError {
+fn io_error(path: &Path, error: io::Error) -> OpenError {
     OpenError::Io { path: path.to_owned(), error }
 }

@@ -13,43 +13,43 @@ use toolhub_storage::{
 };
 
 use super::{
-    doc::{Doc, place},
-    index::{Index, State},
-    name::{self, Context, Part},
-    shelf::{Content, Shelf, View},
+    context::{self, Context, Part},
+    doc::{Doc, table_index},
+    document_store::{Content, DocumentStore, View},
+    index::{Index, StateKey},
 };
 
 /// How many states are looked up before their files are read.
-const STRIDE: usize = 256;
+const LOOKUP_BATCH_SIZE: usize = 256;
 
 type Rows = Vec<(Key, Row)>;
 
 /// The page, if it can be made without reading a file.
-pub(super) fn at_once(shelf: &Shelf, scan: &Scan, now: Timestamp) -> Option<Result<Page, StoreError>> {
-    if place(scan.table).is_none() {
+pub(super) fn page_from_memory(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Option<Result<Page, StoreError>> {
+    if table_index(scan.table).is_none() {
         return Some(Ok(Page::default()));
     }
     let Scope::Partition(only) = &scan.scope else { return None };
-    let Some(home) = name::home(only) else { return Some(Ok(Page::default())) };
-    Some(shelf.view(false, |view| of_partition(view, &home, scan, now))?.map(|rows| cut(rows, scan)))
+    let Some(home) = context::partition_key(only) else { return Some(Ok(Page::default())) };
+    Some(shelf.view(false, |view| scan_partition(view, &home, scan, now))?.map(|rows| into_page(rows, scan)))
 }
 
 /// The page; this may block.
-pub(super) fn page(shelf: &Shelf, scan: &Scan, now: Timestamp) -> Result<Page, StoreError> {
+pub(super) fn page(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Page, StoreError> {
     let rows = match &scan.scope {
-        _ if place(scan.table).is_none() => Vec::new(),
-        Scope::Partition(only) => match name::home(only) {
-            Some(home) => shelf.view(true, |view| of_partition(view, &home, scan, now)).unwrap_or(Ok(Vec::new()))?,
+        _ if table_index(scan.table).is_none() => Vec::new(),
+        Scope::Partition(only) => match context::partition_key(only) {
+            Some(home) => shelf.view(true, |view| scan_partition(view, &home, scan, now)).unwrap_or(Ok(Vec::new()))?,
             None => Vec::new(),
         },
-        Scope::Tenant(_) | Scope::All if scan.table == Table::State => states(shelf, scan, now)?,
-        Scope::Tenant(_) | Scope::All => spans(shelf, scan, now)?,
+        Scope::Tenant(_) | Scope::All if scan.table == Table::State => scan_states(shelf, scan, now)?,
+        Scope::Tenant(_) | Scope::All => scan_spans(shelf, scan, now)?,
     };
-    Ok(cut(rows, scan))
+    Ok(into_page(rows, scan))
 }
 
 /// Cuts the rows to a page. There is one more of them if there is another page.
-fn cut(mut rows: Rows, scan: &Scan) -> Page {
+fn into_page(mut rows: Rows, scan: &Scan) -> Page {
     let more = rows.len() > scan.limit;
     rows.truncate(scan.limit);
     let next = rows.last().filter(|_| more).map(|(key, _)| Cursor(key.clone()));
@@ -57,37 +57,37 @@ fn cut(mut rows: Rows, scan: &Scan) -> Page {
 }
 
 /// Which rows a scan asks for.
-struct Window<'a> {
+struct ScanWindow<'a> {
     scan: &'a Scan,
     /// The last row that was seen.
-    after: Option<State>,
+    after: Option<StateKey>,
     /// How the texts of the partitions begin.
-    homes: String,
+    partition_prefix: String,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ScanWindow<'a> {
     fn of(scan: &'a Scan) -> Self {
         let after = scan.after.as_ref().map(|Cursor(last)| (last.id.clone(), last.partition.to_string().into()));
         let homes = if let Scope::Tenant(tenant) = &scan.scope { format!("{tenant}/") } else { String::new() };
-        Self { scan, after, homes }
+        Self { scan, after, partition_prefix: homes }
     }
 
     /// How two places follow each other in the order of the scan.
-    fn order(&self, one: &State, other: &State) -> Ordering {
+    fn order(&self, one: &StateKey, other: &StateKey) -> Ordering {
         if self.scan.newest { other.cmp(one) } else { one.cmp(other) }
     }
 
     /// Whether a row is behind the cursor.
-    fn is_next(&self, row: &State) -> bool {
+    fn is_after_cursor(&self, row: &StateKey) -> bool {
         self.after.as_ref().is_none_or(|after| self.order(row, after).is_gt())
     }
 
     /// The next states, at most so many.
-    fn states(&self, index: &Index, most: usize) -> Vec<State> {
+    fn next_states(&self, index: &Index, most: usize) -> Vec<StateKey> {
         // No partition has an empty text.
         let edge = |id: SmolStr| (id, Arc::from(""));
         let mut from = Bound::Included(edge(self.scan.prefix.as_str().into()));
-        let mut to = behind(&self.scan.prefix).map_or(Bound::Unbounded, |end| Bound::Excluded(edge(end)));
+        let mut to = prefix_successor(&self.scan.prefix).map_or(Bound::Unbounded, |end| Bound::Excluded(edge(end)));
         if let Some(after) = self.after.clone() {
             match (&from, &to) {
                 (Bound::Included(first), _) if !self.scan.newest && after >= *first => from = Bound::Excluded(after),
@@ -96,18 +96,18 @@ impl<'a> Window<'a> {
                 _ => {}
             }
         }
-        let found = index.states(from, to).filter(|(_, home)| home.starts_with(&self.homes)).cloned();
+        let found = index.states(from, to).filter(|(_, home)| home.starts_with(&self.partition_prefix)).cloned();
         if self.scan.newest { found.rev().take(most).collect() } else { found.take(most).collect() }
     }
 
     /// The contexts that may have rows behind the cursor, each with the nearest place it may have one at; in order.
-    fn spans(&self, index: &Index) -> Vec<(State, Context)> {
-        let spans = index.spans(self.scan.table).filter(|(context, ..)| self.may_hold(context));
-        let mut found: Vec<(State, Context)> = spans
+    fn candidate_contexts(&self, index: &Index) -> Vec<(StateKey, Context)> {
+        let spans = index.contexts_with_spans(self.scan.table).filter(|(context, ..)| self.may_hold(context));
+        let mut found: Vec<(StateKey, Context)> = spans
             .filter_map(|(context, first, last)| {
                 let (nearest, farthest) = if self.scan.newest { (last, first) } else { (first, last) };
-                let at = |id: &SmolStr| (id.clone(), context.home.clone());
-                self.is_next(&at(farthest)).then(|| (at(nearest), context.clone()))
+                let at = |id: &SmolStr| (id.clone(), context.partition_key.clone());
+                self.is_after_cursor(&at(farthest)).then(|| (at(nearest), context.clone()))
             })
             .collect();
         found.sort_unstable_by(|(one, _), (other, _)| self.order(one, other));
@@ -118,19 +118,19 @@ impl<'a> Window<'a> {
     fn may_hold(&self, context: &Context) -> bool {
         let Part::Rows(beginning) = &context.part else { return false };
         let prefix = self.scan.prefix.as_str();
-        context.home.starts_with(&self.homes)
+        context.partition_key.starts_with(&self.partition_prefix)
             && (beginning.starts_with(prefix) || prefix.starts_with(beginning.as_str()))
     }
 
     /// The rows of a document that are asked for, in the order of the scan.
     fn rows(&self, doc: &Doc, now: Timestamp, most: usize) -> Rows {
-        let (home, scan) = (&doc.context.home, self.scan);
-        let Some(partition) = name::partition(home) else { return Vec::new() };
+        let (home, scan) = (&doc.context.partition_key, self.scan);
+        let Some(partition) = context::parse_partition(home) else { return Vec::new() };
         let rows = doc.rows(scan.table);
         let wanted = |id: &SmolStr, row: &Row| {
-            id.starts_with(&scan.prefix) && !row.is_expired(now) && self.is_next(&(id.clone(), home.clone()))
+            id.starts_with(&scan.prefix) && !row.is_expired(now) && self.is_after_cursor(&(id.clone(), home.clone()))
         };
-        let read = |(id, kept): (&SmolStr, &Arc<super::doc::Kept>)| {
+        let read = |(id, kept): (&SmolStr, &Arc<super::doc::StoredRow>)| {
             wanted(id, &kept.row)
                 .then(|| (Key { partition: partition.clone(), table: scan.table, id: id.clone() }, kept.row.clone()))
         };
@@ -143,11 +143,11 @@ impl<'a> Window<'a> {
 }
 
 /// The rows of one partition. Its contexts are in the order of their ids, so the first that fill the page are enough.
-fn of_partition(view: &mut View<'_>, home: &Arc<str>, scan: &Scan, now: Timestamp) -> Rows {
-    let (window, most) = (Window::of(scan), scan.limit.saturating_add(1));
+fn scan_partition(view: &mut View<'_>, home: &Arc<str>, scan: &Scan, now: Timestamp) -> Rows {
+    let (window, most) = (ScanWindow::of(scan), scan.limit.saturating_add(1));
     let wanted = view
         .index
-        .of_home(home)
+        .contexts_in(home)
         .filter(|(context, entry)| window.may_hold(context) && entry.head.span(scan.table).is_some());
     let contexts = wanted.map(|(context, _)| context.clone());
     let contexts: Vec<Context> = if scan.newest { contexts.rev().collect() } else { contexts.collect() };
@@ -164,16 +164,16 @@ fn of_partition(view: &mut View<'_>, home: &Arc<str>, scan: &Scan, now: Timestam
 }
 
 /// States of many partitions, found in the index; then their files are read.
-fn states(shelf: &Shelf, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError> {
-    let (mut window, most) = (Window::of(scan), scan.limit.saturating_add(1));
+fn scan_states(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError> {
+    let (mut window, most) = (ScanWindow::of(scan), scan.limit.saturating_add(1));
     let mut rows = Vec::new();
     loop {
-        let found = window.states(&shelf.lock(), (most - rows.len()).min(STRIDE));
+        let found = window.next_states(&shelf.lock_index(), (most - rows.len()).min(LOOKUP_BATCH_SIZE));
         let Some(last) = found.last().cloned() else { return Ok(rows) };
         for (id, home) in found {
-            let Content::Doc(doc) = shelf.get(&Context::of(&home, &id))? else { continue };
+            let Content::Doc(doc) = shelf.get(&Context::of_row(&home, &id))? else { continue };
             let live = doc.get(Table::State, &id).filter(|row| !row.is_expired(now));
-            if let (Some(row), Some(partition)) = (live, name::partition(&home)) {
+            if let (Some(row), Some(partition)) = (live, context::parse_partition(&home)) {
                 rows.push((Key { partition, table: Table::State, id }, row.clone()));
             }
         }
@@ -186,10 +186,10 @@ fn states(shelf: &Shelf, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError
 
 /// Other rows of many partitions. Of each context the first and the last id are known, and only files that may have rows
 /// on this page are read.
-fn spans(shelf: &Shelf, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError> {
-    let (window, most) = (Window::of(scan), scan.limit.saturating_add(1));
-    let mut rows: BTreeMap<State, (Key, Row)> = BTreeMap::new();
-    let contexts = window.spans(&shelf.lock());
+fn scan_spans(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError> {
+    let (window, most) = (ScanWindow::of(scan), scan.limit.saturating_add(1));
+    let mut rows: BTreeMap<StateKey, (Key, Row)> = BTreeMap::new();
+    let contexts = window.candidate_contexts(&shelf.lock_index());
     for (nearest, context) in contexts {
         let full = rows.len() >= most;
         let farthest = if scan.newest { rows.keys().next() } else { rows.keys().next_back() };
@@ -198,7 +198,7 @@ fn spans(shelf: &Shelf, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError>
         }
         let Content::Doc(doc) = shelf.get(&context)? else { continue };
         for (key, row) in window.rows(&doc, now, most) {
-            rows.insert((key.id.clone(), context.home.clone()), (key, row));
+            rows.insert((key.id.clone(), context.partition_key.clone()), (key, row));
             if rows.len() > most {
                 if scan.newest {
                     rows.pop_first()
@@ -212,7 +212,7 @@ fn spans(shelf: &Shelf, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError>
 }
 
 /// The first text behind all that begin with this one; `None` where there is no such text.
-fn behind(prefix: &str) -> Option<SmolStr> {
+fn prefix_successor(prefix: &str) -> Option<SmolStr> {
     let (at, last) = prefix.char_indices().rfind(|(_, last)| *last != char::MAX)?;
     let next = (last..=char::MAX).nth(1)?;
     Some(smol_str::format_smolstr!("{}{next}", &prefix[..at]))

@@ -10,33 +10,33 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-pub(super) use copy::is_sound;
+pub(super) use copy::check_integrity;
 
 use super::Sqlite;
-use crate::backup::{Backup, BackupError, Maker, copy_hashed};
+use crate::backup::{Backup, BackupError, BackupSource, copy_hashed};
 
 /// Makes backups of the store in a file.
-pub(super) struct Copier(pub(super) PathBuf);
+pub(super) struct SqliteBackupSource(pub(super) PathBuf);
 
-impl Maker for Copier {
-    const ENDING: &'static str = ".db";
+impl BackupSource for SqliteBackupSource {
+    const SUFFIX: &'static str = ".db";
 
-    fn store(&self) -> &Path {
+    fn store_path(&self) -> &Path {
         &self.0
     }
 
-    fn make(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
-        copy::make(&self.0, into, stop)
+    fn create_backup(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+        copy::create_backup(&self.0, into, stop)
     }
 
-    fn is_whole(&self, backup: &Backup) -> bool {
+    fn is_intact(&self, backup: &Backup) -> bool {
         let read = std::fs::File::open(&backup.path).and_then(|file| copy_hashed(file, io::sink()));
         read.is_ok_and(|(sha256, bytes)| (sha256, bytes) == (backup.sha256.clone(), backup.bytes))
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
-fn sqlite(error: rusqlite::Error) -> BackupError {
+fn to_backup_error(error: rusqlite::Error) -> BackupError {
     if super::error::is_damage(&error) {
         BackupError::Damaged(error.to_string())
     } else {
@@ -54,7 +54,7 @@ impl Sqlite {
     /// # Errors
     /// When there is a file of that name, when the disk is full, and when the store itself is damaged.
     pub async fn backup(&self, into: impl AsRef<Path>) -> Result<Backup, BackupError> {
-        self.clerk.make(into.as_ref()).await
+        self.backup_worker.create_backup(into.as_ref()).await
     }
 
     /// The backups in the folder that was named in the options, the latest first.
@@ -62,12 +62,12 @@ impl Sqlite {
     /// # Errors
     /// When the folder cannot be read.
     pub fn backups(&self) -> io::Result<Vec<Backup>> {
-        self.clerk.all()
+        self.backup_worker.list()
     }
 
     /// Why the last backup the store was to make by itself was not made; `None` when it was.
     #[must_use]
-    pub fn backup_trouble(&self) -> Option<String> {
-        self.clerk.trouble()
+    pub fn last_backup_error(&self) -> Option<String> {
+        self.backup_worker.last_error()
     }
 }

@@ -15,9 +15,9 @@ use std::{
 use rusqlite::{Connection, OpenFlags, Result};
 
 /// Nobody else writes, so a lock is busy only while a log is being reset.
-const WRITER_PATIENCE: Duration = Duration::from_secs(2);
+const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Readers run on threads that should not wait.
-const READER_PATIENCE: Duration = Duration::from_millis(200);
+const READER_BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
 fn open(path: &Path, patience: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -30,8 +30,8 @@ fn open(path: &Path, patience: Duration) -> Result<Connection> {
 }
 
 /// The one connection that writes. Says in `log` how many pages the log has after each commit.
-pub(super) fn writing(path: &Path, at_most: Option<u64>, log: Arc<AtomicU32>) -> Result<Connection> {
-    let mut connection = open(path, WRITER_PATIENCE)?;
+pub(super) fn open_writer(path: &Path, at_most: Option<u64>, log: Arc<AtomicU32>) -> Result<Connection> {
+    let mut connection = open(path, WRITER_BUSY_TIMEOUT)?;
     if let Some(bytes) = at_most {
         let size: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let pages = (bytes / u64::from(size)).clamp(1, u64::from(u32::MAX - 2));
@@ -49,8 +49,8 @@ pub(super) fn writing(path: &Path, at_most: Option<u64>, log: Arc<AtomicU32>) ->
 }
 
 /// A connection that only reads.
-pub(super) fn reading(path: &Path) -> Result<Connection> {
-    let connection = open(path, READER_PATIENCE)?;
+pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+    let connection = open(path, READER_BUSY_TIMEOUT)?;
     connection.execute_batch("PRAGMA query_only = ON;")?;
     Ok(connection)
 }

@@ -7,34 +7,34 @@ use rusqlite::{Connection, OptionalExtension, Result};
 use toolhub_storage::clock::{Clock, SystemClock};
 
 use crate::{
-    behind::mark,
-    epoch::{LAST, after, of_version},
+    epoch::{MAX_EPOCH, epoch_after, of_version},
+    write_behind::clean_shutdown,
 };
 
 /// The epoch of a file.
-pub(super) fn of(connection: &Connection) -> Result<u64> {
+pub(super) fn read(connection: &Connection) -> Result<u64> {
     let find = "SELECT value FROM facts WHERE name = 'epoch'";
     let epoch: Option<i64> = connection.query_row(find, (), |row| row.get(0)).optional()?;
-    Ok(epoch.unwrap_or(0).cast_unsigned().min(LAST))
+    Ok(epoch.unwrap_or(0).cast_unsigned().min(MAX_EPOCH))
 }
 
 /// The epoch to write in from now on. A store that was written behind and had an unclean end has given out versions the
 /// file knows nothing of.
-pub(super) fn settle(connection: &Connection) -> Result<u64> {
-    let known = of(connection)?;
-    let key = mark::key();
+pub(super) fn resolve_on_open(connection: &Connection) -> Result<u64> {
+    let known = read(connection)?;
+    let key = clean_shutdown::key();
     let partition = key.partition.to_string();
     let name = (partition.as_str(), key.table.as_str(), key.id.as_str());
     let find = "SELECT value, version FROM rows WHERE partition = ?1 AND tab = ?2 AND id = ?3";
     let found = connection.query_row(find, name, |row| {
         let (value, version) = (row.get_ref(0)?.as_blob().unwrap_or_default(), row.get_ref(1)?.as_i64().unwrap_or(0));
-        Ok(mark::next_epoch(value, version.cast_unsigned()))
+        Ok(clean_shutdown::next_epoch(value, version.cast_unsigned()))
     });
     let aside = "SELECT 1 FROM damaged WHERE partition = ?1 AND tab = ?2 AND id = ?3 AND free = 0";
     let next = match found.optional()? {
-        Some(next) => next.min(LAST),
+        Some(next) => next.min(MAX_EPOCH),
         // Nobody knows how it ended.
-        None if connection.prepare(aside)?.exists(name)? => after(0, SystemClock.now()),
+        None if connection.prepare(aside)?.exists(name)? => epoch_after(0, SystemClock.now()),
         None => 0,
     };
     if next > known {
@@ -46,7 +46,7 @@ pub(super) fn settle(connection: &Connection) -> Result<u64> {
 /// Sets it.
 pub(super) fn set(connection: &Connection, epoch: u64) -> Result<()> {
     let write = "INSERT INTO facts VALUES ('epoch', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    connection.execute(write, [epoch.min(LAST).cast_signed()]).map(|_| ())
+    connection.execute(write, [epoch.min(MAX_EPOCH).cast_signed()]).map(|_| ())
 }
 
 /// The highest epoch a file gives a sign of, by what it says of itself and by its rows.
@@ -55,5 +55,5 @@ pub(super) fn highest(connection: &Connection) -> Result<u64> {
     let find = "SELECT coalesce(max(version), 0) FROM rows WHERE version BETWEEN 0 AND 9007199254740991";
     let version: i64 = connection.query_row(find, (), |row| row.get(0))?;
     // A file of the first schema has no epoch of its own.
-    Ok(of(connection).unwrap_or(0).max(of_version(version.cast_unsigned())))
+    Ok(read(connection).unwrap_or(0).max(of_version(version.cast_unsigned())))
 }

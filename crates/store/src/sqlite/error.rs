@@ -8,7 +8,7 @@ use rusqlite::{Error, ErrorCode};
 use smol_str::SmolStr;
 use toolhub_storage::backend::{StoreError, Table};
 
-use crate::lock::{Holder, NotTaken};
+use crate::lock::{LockError, LockHolder};
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
         /// Who has it.
-        holder: Holder,
+        holder: LockHolder,
     },
     /// It was written by a later version of Toolhub.
     #[error(
@@ -37,7 +37,7 @@ pub enum OpenError {
     Foreign(PathBuf),
     /// The file system it lies on cannot do what is needed.
     #[error("{} cannot be used with a write-ahead log; a store belongs on a local disk", .0.display())]
-    NoLog(PathBuf),
+    NoWal(PathBuf),
     /// The SQLite that was linked may damage files.
     #[error("SQLite {found} is linked, and 3.51.3 or later is needed: older ones may damage a write-ahead log")]
     OldSqlite {
@@ -72,15 +72,15 @@ pub enum OpenError {
 
 impl OpenError {
     /// Why the lock of a file was not taken.
-    pub(super) fn of_lock(path: &std::path::Path, why: NotTaken) -> Self {
+    pub(super) fn from_lock_error(path: &std::path::Path, why: LockError) -> Self {
         match why {
-            NotTaken::InUse(holder) => Self::InUse { path: path.to_owned(), holder },
-            NotTaken::Io(path, error) => Self::Io { path, error },
+            LockError::InUse(holder) => Self::InUse { path: path.to_owned(), holder },
+            LockError::Io(path, error) => Self::Io { path, error },
         }
     }
 
     /// What SQLite says while a file is opened.
-    pub(super) fn of(path: &std::path::Path, error: &Error) -> Self {
+    pub(super) fn from_sqlite(path: &std::path::Path, error: &Error) -> Self {
         let (path, reason) = (path.to_owned(), error.to_string());
         if is_damage(error) { Self::Damaged { path, reason } } else { Self::Sqlite { path, reason } }
     }
@@ -94,19 +94,19 @@ pub(super) fn is_damage(error: &Error) -> bool {
 }
 
 /// Whether there was no room on the disk.
-pub(super) fn is_full(error: &Error) -> bool {
+pub(super) fn is_disk_full(error: &Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
 /// Nothing was written, or could be read, because of this.
-pub(super) fn nothing(error: &Error) -> StoreError {
+pub(super) fn unavailable(error: &Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
 /// The same, while one row was in hand.
-pub(super) fn at_row(table: Table, id: &SmolStr, error: &Error) -> StoreError {
+pub(super) fn row_error(table: Table, id: &SmolStr, error: &Error) -> StoreError {
     if !is_damage(error) {
-        return nothing(error);
+        return unavailable(error);
     }
     StoreError::Damaged { table, id: id.clone(), reason: error.to_string() }
 }

@@ -13,10 +13,13 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use toolhub_storage::clock::{Clock, SystemClock};
 
-use super::{OpenError, backup::is_sound, epoch, error::is_damage, open::sync_folder, schema};
+use super::{OpenError, backup::check_integrity, epoch, error::is_damage, open::sync_parent_folder, schema};
 use crate::{
-    backup::{self, Backup, Restored, beside, copy_hashed, free_name, link_or_copy, remove, whole},
-    epoch::after,
+    backup::{
+        self, Backup, RestoreReport, canonical_path, copy_hashed, link_or_copy, remove_if_exists, unused_path,
+        with_suffix,
+    },
+    epoch::epoch_after,
     failpoint,
     lock::Lock,
 };
@@ -32,39 +35,41 @@ pub type RestoreError = backup::RestoreError<OpenError>;
 /// # Errors
 /// When somebody has the store open, when the backup is not what was made, when a later version made it, and when the
 /// disk is full. The store is then as it was.
-pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Restored, RestoreError> {
-    let path = whole(path.as_ref()).map_err(|error| OpenError::Io { path: path.as_ref().to_owned(), error })?;
-    let _lock = Lock::take(&path).map_err(|why| OpenError::of_lock(&path, why))?;
-    let new = beside(&path, ".restoring");
+pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<RestoreReport, RestoreError> {
+    let path =
+        canonical_path(path.as_ref()).map_err(|error| OpenError::Io { path: path.as_ref().to_owned(), error })?;
+    let _lock = Lock::acquire(&path).map_err(|why| OpenError::from_lock_error(&path, why))?;
+    let new = with_suffix(&path, ".restoring");
     let broken = |error| RestoreError::Io { path: new.clone(), error };
-    let clear = || ["", "-wal", "-shm", "-journal"].iter().try_for_each(|ending| remove(&beside(&new, ending)));
+    let clear =
+        || ["", "-wal", "-shm", "-journal"].iter().try_for_each(|ending| remove_if_exists(&with_suffix(&new, ending)));
     clear().map_err(broken)?;
-    let restored = put(backup.as_ref(), &path, &new);
+    let restored = replace_store(backup.as_ref(), &path, &new);
     if restored.is_err() {
         let _ = clear();
     }
     restored
 }
 
-fn put(backup: &Path, path: &Path, new: &Path) -> Result<Restored, RestoreError> {
-    let backup = fetch(backup, new)?;
+fn replace_store(backup: &Path, path: &Path, new: &Path) -> Result<RestoreReport, RestoreError> {
+    let backup = copy_verified(backup, new)?;
     failpoint::reach("restore: after the copy");
-    let known = emptied(path)?;
+    let known = checkpoint_old_store(path)?;
     failpoint::reach("restore: after the log was emptied");
-    prepare(&backup, new, known)?;
+    prepare_copy(&backup, new, known)?;
     let broken = |path: &Path, error| RestoreError::Io { path: path.to_owned(), error };
     File::open(new).and_then(|file| file.sync_all()).map_err(|error| broken(new, error))?;
     failpoint::reach("restore: after the sync");
-    let kept = keep(path).map_err(|error| broken(path, error))?;
+    let kept = archive_old_store(path).map_err(|error| broken(path, error))?;
     failpoint::reach("restore: after the old was kept");
     fs::rename(new, path).map_err(|error| broken(path, error))?;
     failpoint::reach("restore: after the swap");
-    sync_folder(path)?;
-    Ok(Restored { backup, kept })
+    sync_parent_folder(path)?;
+    Ok(RestoreReport { backup, previous_store: kept })
 }
 
 /// Copies a backup, and sees that it is what was made.
-fn fetch(backup: &Path, new: &Path) -> Result<Backup, RestoreError> {
+fn copy_verified(backup: &Path, new: &Path) -> Result<Backup, RestoreError> {
     let none = |reason: String| RestoreError::NoBackup { path: backup.to_owned(), reason };
     let found = fs::metadata(backup).map_err(|error| none(error.to_string()))?;
     if !found.is_file() {
@@ -92,7 +97,7 @@ fn fetch(backup: &Path, new: &Path) -> Result<Backup, RestoreError> {
 
 /// Empties the log of the old store into its file, so that no log is left that SQLite would apply to the new one.
 /// Answers the highest epoch the old store gives a sign of.
-fn emptied(path: &Path) -> Result<u64, RestoreError> {
+fn checkpoint_old_store(path: &Path) -> Result<u64, RestoreError> {
     if !path.exists() {
         return Ok(0);
     }
@@ -109,42 +114,42 @@ fn emptied(path: &Path) -> Result<u64, RestoreError> {
         Ok(known) => Ok(known),
         // Nothing to be saved by SQLite: what there is, is moved out of the way as it is.
         Err(error) if is_damage(&error) || error.sqlite_error_code() == Some(rusqlite::ErrorCode::Unknown) => Ok(0),
-        Err(error) => Err(OpenError::of(path, &error).into()),
+        Err(error) => Err(OpenError::from_sqlite(path, &error).into()),
     }
 }
 
 /// Brings the copy to today's schema and into an epoch later than all that were.
-fn prepare(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> {
+fn prepare_copy(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> {
     let damaged = |reason: String| RestoreError::Damaged { path: backup.path.clone(), reason };
     let failed = |error: rusqlite::Error| {
-        if is_damage(&error) { damaged(error.to_string()) } else { RestoreError::Unready(error.to_string()) }
+        if is_damage(&error) { damaged(error.to_string()) } else { RestoreError::PrepareFailed(error.to_string()) }
     };
     let mut copy = Connection::open(new).map_err(failed)?;
     copy.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL").map_err(failed)?;
-    is_sound(&copy).map_err(failed)?.map_err(damaged)?;
-    let found = schema::found(&backup.path, &copy, schema::STEPS)?;
-    schema::bring_up_copy(&mut copy, found).map_err(failed)?;
+    check_integrity(&copy).map_err(failed)?.map_err(damaged)?;
+    let found = schema::check_version(&backup.path, &copy, schema::MIGRATIONS)?;
+    schema::migrate_copy(&mut copy, found).map_err(failed)?;
     let known = known.max(epoch::highest(&copy).map_err(failed)?);
-    epoch::set(&copy, after(known, SystemClock.now())).map_err(failed)?;
+    epoch::set(&copy, epoch_after(known, SystemClock.now())).map_err(failed)?;
     copy.query_row("PRAGMA journal_mode = DELETE", (), |_| Ok(())).map_err(failed)?;
     copy.close().map_err(|(_, error)| failed(error))
 }
 
 /// Gives the old store a second name, and takes a log away from its first: one that could not be emptied, or whose file is
 /// gone.
-fn keep(path: &Path) -> io::Result<Option<PathBuf>> {
-    let kept = free_name(path, ".before-restore", &["", "-wal", "-journal"])?;
+fn archive_old_store(path: &Path) -> io::Result<Option<PathBuf>> {
+    let kept = unused_path(path, ".before-restore", &["", "-wal", "-journal"])?;
     let there = path.exists();
     if there {
         link_or_copy(path, &kept)?;
     }
     for log in ["-wal", "-journal"] {
-        match fs::rename(beside(path, log), beside(&kept, log)) {
+        match fs::rename(with_suffix(path, log), with_suffix(&kept, log)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => moved?,
         }
     }
-    remove(&beside(path, "-shm"))?;
+    remove_if_exists(&with_suffix(path, "-shm"))?;
     // No log may come back after a loss of power once the new file has the name.
     backup::sync_folder(path.parent().unwrap_or(Path::new("/")))?;
     Ok(there.then_some(kept))

@@ -15,11 +15,11 @@ use toolhub_storage::{
 use super::error::is_damage;
 
 /// How many bytes the columns and the name of a usual row have at most.
-const TOGETHER: usize = 256;
+const CHECKSUM_BUFFER_BYTES: usize = 256;
 
 /// Which row: its full name, as text.
 #[derive(Clone, Copy)]
-pub(super) struct Name<'a> {
+pub(super) struct RowName<'a> {
     pub(super) partition: &'a str,
     pub(super) table: Table,
     pub(super) id: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Name<'a> {
 
 /// Everything about a row but the record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct RowHead {
     pub(super) version: u64,
     pub(super) stamp: u64,
     pub(super) layout: u32,
@@ -35,18 +35,18 @@ pub(super) struct Head {
     pub(super) created: Timestamp,
     pub(super) updated: Timestamp,
     /// The checksum of the record.
-    pub(super) body: u32,
+    pub(super) body_checksum: u32,
 }
 
-impl Name<'_> {
+impl RowName<'_> {
     /// The error that names this row.
-    pub(super) fn damaged(&self, reason: impl Into<String>) -> StoreError {
+    pub(super) fn damaged_error(&self, reason: impl Into<String>) -> StoreError {
         StoreError::Damaged { table: self.table, id: self.id.into(), reason: reason.into() }
     }
 }
 
 /// The text of a partition, with room for a usual one from the start: every load and every write needs it.
-pub(super) fn text_of(partition: &Partition) -> String {
+pub(super) fn partition_key(partition: &Partition) -> String {
     let mut text = String::with_capacity(96);
     // Nothing can go wrong with a text in memory.
     let _ = write!(text, "{partition}");
@@ -54,9 +54,9 @@ pub(super) fn text_of(partition: &Partition) -> String {
 }
 
 /// The checksum of pieces one behind the other. Together they are summed several times as fast as one by one.
-fn sum_of(pieces: &[&[u8]]) -> u32 {
-    let (mut together, mut end) = ([0; TOGETHER], 0);
-    if pieces.iter().map(|piece| piece.len()).sum::<usize>() > TOGETHER {
+fn crc32_of(pieces: &[&[u8]]) -> u32 {
+    let (mut together, mut end) = ([0; CHECKSUM_BUFFER_BYTES], 0);
+    if pieces.iter().map(|piece| piece.len()).sum::<usize>() > CHECKSUM_BUFFER_BYTES {
         let mut sum = Hasher::new();
         pieces.iter().for_each(|piece| sum.update(piece));
         return sum.finalize();
@@ -69,32 +69,40 @@ fn sum_of(pieces: &[&[u8]]) -> u32 {
 }
 
 /// The checksum of a record.
-pub(super) fn body_of(value: &[u8]) -> u32 {
+pub(super) fn crc32_of_body(value: &[u8]) -> u32 {
     crc32fast::hash(value)
 }
 
-impl Head {
+impl RowHead {
     /// Reads the columns `version, stamp, layout, expires, created, updated, body, head` from `at` on; what is not what was written is an `Err` inside.
-    pub(super) fn read(row: &rusqlite::Row<'_>, at: usize, name: Name<'_>) -> Result<Result<Self, StoreError>> {
+    pub(super) fn read(row: &rusqlite::Row<'_>, at: usize, name: RowName<'_>) -> Result<Result<Self, StoreError>> {
         let (version, stamp) = (column::<i64>(row, at)?, column::<i64>(row, at + 1)?);
         let (layout, expires) = (column::<u32>(row, at + 2)?, column::<Option<i64>>(row, at + 3)?);
         let (created, updated) = (column(row, at + 4)?, column(row, at + 5)?);
         let (body, checksum) = (column(row, at + 6)?, column::<u32>(row, at + 7)?);
         let (Some(version), Some(stamp), Some(layout), Some(expires)) = (version, stamp, layout, expires) else {
-            return Ok(Err(name.damaged("its columns are unreadable")));
+            return Ok(Err(name.damaged_error("its columns are unreadable")));
         };
         let (Some(created), Some(updated), Some(body), Some(checksum)) = (created, updated, body, checksum) else {
-            return Ok(Err(name.damaged("its columns are unreadable")));
+            return Ok(Err(name.damaged_error("its columns are unreadable")));
         };
         let (version, stamp, time) = (version.cast_unsigned(), stamp.cast_unsigned(), Timestamp::from_millis);
         let expires = expires.map(time);
-        let head = Self { version, stamp, layout, expires, created: time(created), updated: time(updated), body };
+        let head = Self {
+            version,
+            stamp,
+            layout,
+            expires,
+            created: time(created),
+            updated: time(updated),
+            body_checksum: body,
+        };
         let sound = head.checksum(name) == checksum;
-        Ok(if sound { Ok(head) } else { Err(name.damaged("its checksum is wrong")) })
+        Ok(if sound { Ok(head) } else { Err(name.damaged_error("its checksum is wrong")) })
     }
 
     /// The checksum of these columns in the row of this name.
-    pub(super) fn checksum(&self, name: Name<'_>) -> u32 {
+    pub(super) fn checksum(&self, name: RowName<'_>) -> u32 {
         let expires = self.expires.map_or([0; 9], |at| {
             let mut bytes = [1; 9];
             bytes[1..].copy_from_slice(&at.millis().to_le_bytes());
@@ -107,19 +115,19 @@ impl Head {
         columns[20..29].copy_from_slice(&expires);
         columns[29..37].copy_from_slice(&self.created.millis().to_le_bytes());
         columns[37..45].copy_from_slice(&self.updated.millis().to_le_bytes());
-        columns[45..].copy_from_slice(&self.body.to_le_bytes());
+        columns[45..].copy_from_slice(&self.body_checksum.to_le_bytes());
         let texts = [name.partition, name.table.as_str(), name.id];
         // The length first, so that no two names run together.
         let lengths = texts.map(|text| (text.len() as u64).to_le_bytes());
         let [partition, table, id] = texts.map(str::as_bytes);
-        sum_of(&[&lengths[0], partition, &lengths[1], table, &lengths[2], id, &columns])
+        crc32_of(&[&lengths[0], partition, &lengths[1], table, &lengths[2], id, &columns])
     }
 
     pub(super) fn is_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|at| at <= now)
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn row_version(&self) -> Seen {
         Seen { version: self.version, stamp: self.stamp }
     }
 }
@@ -128,20 +136,22 @@ impl Head {
 pub(super) fn read(
     row: &rusqlite::Row<'_>,
     at: usize,
-    name: Name<'_>,
+    name: RowName<'_>,
     now: Timestamp,
 ) -> Result<Result<Option<Row>, StoreError>> {
-    let head = match Head::read(row, at, name)? {
+    let head = match RowHead::read(row, at, name)? {
         Ok(head) if head.is_expired(now) => return Ok(Ok(None)),
         Ok(head) => head,
         Err(damaged) => return Ok(Err(damaged)),
     };
-    let Ok(value) = row.get_ref(at + 8)?.as_blob() else { return Ok(Err(name.damaged("its record is unreadable"))) };
-    if body_of(value) != head.body {
-        return Ok(Err(name.damaged("its record is not the one that was written")));
+    let Ok(value) = row.get_ref(at + 8)?.as_blob() else {
+        return Ok(Err(name.damaged_error("its record is unreadable")));
+    };
+    if crc32_of_body(value) != head.body_checksum {
+        return Ok(Err(name.damaged_error("its record is not the one that was written")));
     }
-    let Head { layout: schema, expires, created, updated, .. } = head;
-    Ok(Ok(Some(Row { seen: head.seen(), schema, value: value.into(), expires, created, updated })))
+    let RowHead { layout: schema, expires, created, updated, .. } = head;
+    Ok(Ok(Some(Row { seen: head.row_version(), schema, value: value.into(), expires, created, updated })))
 }
 
 /// A column, if it has the type it was written with.
@@ -159,10 +169,17 @@ mod tests {
 
     #[test]
     fn pieces_have_the_sum_of_the_whole_however_long_they_are() {
-        let bytes: Vec<u8> = (0..=255).cycle().take(2 * TOGETHER).collect();
-        for length in [0, 1, TOGETHER - 1, TOGETHER, TOGETHER + 1, 2 * TOGETHER] {
+        let bytes: Vec<u8> = (0..=255).cycle().take(2 * CHECKSUM_BUFFER_BYTES).collect();
+        for length in [
+            0,
+            1,
+            CHECKSUM_BUFFER_BYTES - 1,
+            CHECKSUM_BUFFER_BYTES,
+            CHECKSUM_BUFFER_BYTES + 1,
+            2 * CHECKSUM_BUFFER_BYTES,
+        ] {
             let (whole, half) = (&bytes[..length], length / 2);
-            assert_eq!(sum_of(&[&whole[..half], &[], &whole[half..]]), crc32fast::hash(whole), "{length}");
+            assert_eq!(crc32_of(&[&whole[..half], &[], &whole[half..]]), crc32fast::hash(whole), "{length}");
         }
     }
 }

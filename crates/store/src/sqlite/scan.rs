@@ -17,15 +17,15 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-use super::{aside::Suspect, connection, error, row};
+use super::{connection, error, quarantine::Suspect, row};
 
 /// How many scans read at a time.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_SCANS: usize = 2;
 
 const FETCH: &str =
     "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows WHERE rowid = ?1";
 
-const TALLY: &str = "
+const COUNT_BY_ID: &str = "
     SELECT id, count(*) FROM rows INDEXED BY by_id WHERE tab = ?1 GROUP BY id
     UNION ALL
     SELECT id, -count(*) FROM rows INDEXED BY by_end WHERE expires <= ?2 AND tab = ?1 GROUP BY id";
@@ -33,13 +33,13 @@ const TALLY: &str = "
 /// Connections for scans, opened when they are needed.
 pub(super) struct Scanners {
     path: PathBuf,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Scanners {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), places: Arc::new(Semaphore::new(AT_ONCE)), idle: Arc::default() }
+        Self { path: path.to_owned(), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_SCANS)), idle: Arc::default() }
     }
 
     /// A page, and the rows that were passed over.
@@ -48,8 +48,9 @@ impl Scanners {
     }
 
     /// How many rows of a table have each id.
-    pub(super) async fn tally(&self, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
-        self.read(move |connection| tally(connection, table, now).map_err(|error| error::nothing(&error))).await
+    pub(super) async fn count_by_id(&self, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
+        self.read(move |connection| count_by_id(connection, table, now).map_err(|error| error::unavailable(&error)))
+            .await
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the room where scans block, and it bounds them")]
@@ -58,7 +59,7 @@ impl Scanners {
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let gone = |_| StoreError::Unavailable("the store is closed".into());
-        let place = self.places.clone().acquire_owned().await.map_err(gone)?;
+        let place = self.permits.clone().acquire_owned().await.map_err(gone)?;
         let (path, idle) = (self.path.clone(), self.idle.clone());
         let reading = tokio::task::spawn_blocking(move || {
             // Kept until the scan ends, also when nobody waits for it any more.
@@ -66,7 +67,7 @@ impl Scanners {
             let taken = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let connection = match taken {
                 Some(connection) => connection,
-                None => connection::reading(&path).map_err(|error| error::nothing(&error))?,
+                None => connection::open_reader(&path).map_err(|error| error::unavailable(&error))?,
             };
             let answer = read(&connection);
             // One that failed is closed.
@@ -81,8 +82,8 @@ impl Scanners {
 
 /// Counted in an index, without a look at the rows; those that have expired and are not swept yet are taken off. One
 /// statement, so both are of one moment.
-fn tally(connection: &Connection, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>> {
-    let mut count = connection.prepare_cached(TALLY)?;
+fn count_by_id(connection: &Connection, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>> {
+    let mut count = connection.prepare_cached(COUNT_BY_ID)?;
     let mut found = count.query((table.as_str(), now.millis()))?;
     let mut many = BTreeMap::new();
     while let Some(group) = found.next()? {
@@ -99,15 +100,15 @@ fn tally(connection: &Connection, table: Table, now: Timestamp) -> Result<BTreeM
 fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
     let (mut last, mut suspects) = (SmolStr::default(), Vec::new());
     let mut walk = || -> Result<Page> {
-        let (mut keys, bounds) = keys(connection, scan)?;
+        let (mut keys, bounds) = key_query(connection, scan)?;
         let mut fetch = connection.prepare_cached(FETCH)?;
         let mut page = Page::default();
         let mut keys = keys.query(rusqlite::params_from_iter(bounds))?;
         while let Some(found) = keys.next()? {
             let (partition, id, number): (String, String, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
             last = SmolStr::new(&id);
-            let name = row::Name { partition: &partition, table: scan.table, id: &id };
-            let (partition, row) = match fetched(&mut fetch, number, name, now)? {
+            let name = row::RowName { partition: &partition, table: scan.table, id: &id };
+            let (partition, row) = match fetch_row(&mut fetch, number, name, now)? {
                 Ok(Some(found)) => found,
                 Ok(None) => continue,
                 Err(damaged) => {
@@ -125,35 +126,35 @@ fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, V
         }
         Ok(page)
     };
-    let page = walk().map_err(|error| error::at_row(scan.table, &last, &error))?;
+    let page = walk().map_err(|error| error::row_error(scan.table, &last, &error))?;
     Ok((page, suspects))
 }
 
 /// The row of this number; `None` where its time has passed.
-fn fetched(
+fn fetch_row(
     fetch: &mut CachedStatement<'_>,
     number: i64,
-    name: row::Name<'_>,
+    name: row::RowName<'_>,
     now: Timestamp,
 ) -> Result<Result<Option<(Partition, Row)>, StoreError>> {
     match fetch.query_row([number], |found| row::read(found, 0, name, now)).optional() {
-        Ok(None) => Ok(Err(name.damaged("the index names it, but it is not there"))),
+        Ok(None) => Ok(Err(name.damaged_error("the index names it, but it is not there"))),
         Ok(Some(Err(damaged))) => Ok(Err(damaged)),
         Ok(Some(Ok(None))) => Ok(Ok(None)),
         Ok(Some(Ok(Some(row)))) => Ok(match name.partition.parse() {
             Ok(partition) => Ok(Some((partition, row))),
-            Err(_) => Err(name.damaged("its partition is unreadable")),
+            Err(_) => Err(name.damaged_error("its partition is unreadable")),
         }),
-        Err(error) if error::is_damage(&error) => Ok(Err(name.damaged(error.to_string()))),
+        Err(error) if error::is_damage(&error) => Ok(Err(name.damaged_error(error.to_string()))),
         Err(error) => Err(error),
     }
 }
 
 /// The walk over the keys of a scan, in its order, and the bounds it asks for.
-fn keys<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<'a>, [Value; 7])> {
+fn key_query<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<'a>, [Value; 7])> {
     // No partition has an empty text.
     let mut from = (scan.prefix.clone(), String::new());
-    let mut to = behind(&scan.prefix).map(|end| (end, String::new()));
+    let mut to = prefix_successor(&scan.prefix).map(|end| (end, String::new()));
     if let Some(Cursor(last)) = &scan.after {
         let last = (last.id.to_string(), last.partition.to_string());
         if scan.newest {
@@ -176,8 +177,8 @@ fn keys<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<
             only.to_string(),
         ),
         // A tenant's name has no `/`, and `0` comes right behind it.
-        Scope::Tenant(only) => (across(order), format!("{only}/"), format!("{only}0")),
-        Scope::All => (across(order), String::new(), char::MAX.to_string()),
+        Scope::Tenant(only) => (cross_partition_sql(order), format!("{only}/"), format!("{only}0")),
+        Scope::All => (cross_partition_sql(order), String::new(), char::MAX.to_string()),
     };
     let table = scan.table.as_str().to_owned();
     let bounds = [table.into(), from.0.into(), from.1.into(), to.0, to.1.into(), first.into(), end.into()];
@@ -185,14 +186,14 @@ fn keys<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<
 }
 
 /// The first text behind all that begin with this one; `None` where there is no such text.
-fn behind(prefix: &str) -> Option<String> {
+fn prefix_successor(prefix: &str) -> Option<String> {
     let (at, last) = prefix.char_indices().rfind(|(_, last)| *last != char::MAX)?;
     let next = (last..=char::MAX).nth(1)?;
     Some(format!("{}{next}", &prefix[..at]))
 }
 
 /// Over all partitions between two. Those of other tenants are stepped over in the index, without a look at their rows.
-fn across(order: &str) -> String {
+fn cross_partition_sql(order: &str) -> String {
     format!(
         "SELECT partition, id, rowid FROM rows INDEXED BY by_id
          WHERE tab = ?1 AND id >= ?2 AND id <= ?4 AND (id, partition) > (?2, ?3) AND (id, partition) < (?4, ?5)

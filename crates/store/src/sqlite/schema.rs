@@ -14,18 +14,18 @@ use rusqlite::{
 };
 use toolhub_storage::clock::{Clock, SystemClock};
 
-use super::{error::OpenError, open::sync_folder};
+use super::{error::OpenError, open::sync_parent_folder};
 use crate::failpoint;
 
 /// What makes a file of one version out of one of the version before; the first out of an empty file.
-pub(super) type Step = &'static str;
+pub(super) type Migration = &'static str;
 
 /// All steps. A file's version is how many of them it has seen.
 ///
 /// A row has a number of its own, because records may be long and a table ordered by name would lie scattered.
 /// `damaged` keeps what rows were like that are not what was written, whatever it is; `facts` is about the whole file.
 /// `by_name` serves loads, writes and scans of one partition, `by_id` scans over several, `by_end` sweeps.
-pub(super) const STEPS: &[Step] = &[
+pub(super) const MIGRATIONS: &[Migration] = &[
     "
     CREATE TABLE rows (
         partition TEXT NOT NULL,
@@ -70,13 +70,13 @@ pub(super) const STEPS: &[Step] = &[
 ];
 
 /// Marks a file as ours: the letters `Tlhb`.
-const MARK: i32 = 0x546c_6862;
+const APPLICATION_ID: i32 = 0x546c_6862;
 
 /// The version the file has, 0 for an empty one. Changes nothing.
-pub(super) fn found(path: &Path, connection: &Connection, steps: &[Step]) -> Result<u32, OpenError> {
-    let failed = |error| OpenError::of(path, &error);
+pub(super) fn check_version(path: &Path, connection: &Connection, steps: &[Migration]) -> Result<u32, OpenError> {
+    let failed = |error| OpenError::from_sqlite(path, &error);
     let known = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-    match version(connection).map_err(failed)? {
+    match schema_version(connection).map_err(failed)? {
         Some(found) if found > known => Err(OpenError::Newer { found, known }),
         Some(found) => Ok(found),
         None if is_empty(connection).map_err(failed)? => Ok(0),
@@ -85,31 +85,36 @@ pub(super) fn found(path: &Path, connection: &Connection, steps: &[Step]) -> Res
 }
 
 /// Makes a file of the version that was found one of today's.
-pub(super) fn bring_up(path: &Path, connection: &mut Connection, found: u32, steps: &[Step]) -> Result<(), OpenError> {
+pub(super) fn migrate(
+    path: &Path,
+    connection: &mut Connection,
+    found: u32,
+    steps: &[Migration],
+) -> Result<(), OpenError> {
     for (step, version) in steps.iter().zip(1..).skip(found as usize) {
         // An empty file is nothing to go back to.
         if found > 0 {
             failpoint::reach("migration: before the copy");
-            back_up(path, connection, version - 1)?;
+            copy_before_migration(path, connection, version - 1)?;
             failpoint::reach("migration: after the copy");
             tracing::info!(store = %path.display(), version, "the store is brought to a new schema");
         }
-        take(connection, step, version).map_err(|error| OpenError::of(path, &error))?;
+        apply_migration(connection, step, version).map_err(|error| OpenError::from_sqlite(path, &error))?;
         failpoint::reach("migration: after the step");
     }
     Ok(())
 }
 
 /// The same for a file that is a copy itself, and needs no other.
-pub(super) fn bring_up_copy(connection: &mut Connection, found: u32) -> Result<()> {
-    let mut left = STEPS.iter().zip(1..).skip(found as usize);
-    left.try_for_each(|(step, version)| take(connection, step, version))
+pub(super) fn migrate_copy(connection: &mut Connection, found: u32) -> Result<()> {
+    let mut left = MIGRATIONS.iter().zip(1..).skip(found as usize);
+    left.try_for_each(|(step, version)| apply_migration(connection, step, version))
 }
 
 /// The version of a file of ours. One whose first step was cut short is empty.
-fn version(connection: &Connection) -> Result<Option<u32>> {
+fn schema_version(connection: &Connection) -> Result<Option<u32>> {
     let mark: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if mark != MARK {
+    if mark != APPLICATION_ID {
         return Ok(None);
     }
     connection.query_row("SELECT coalesce(max(version), 0) FROM steps", [], |row| row.get(0)).map(Some)
@@ -125,11 +130,11 @@ fn is_empty(connection: &Connection) -> Result<bool> {
 }
 
 /// One step and the note that it was made, together.
-fn take(connection: &mut Connection, step: Step, version: u32) -> Result<()> {
+fn apply_migration(connection: &mut Connection, step: Migration, version: u32) -> Result<()> {
     let step_made = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if version == 1 {
         step_made.execute_batch("CREATE TABLE steps (version INTEGER PRIMARY KEY, made INTEGER NOT NULL) STRICT")?;
-        step_made.pragma_update(None, "application_id", MARK)?;
+        step_made.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     step_made.execute_batch(step)?;
     failpoint::reach("migration: inside the step");
@@ -138,7 +143,7 @@ fn take(connection: &mut Connection, step: Step, version: u32) -> Result<()> {
 }
 
 /// Lays a copy of the file beside it. It gets its name when it is whole.
-fn back_up(path: &Path, connection: &Connection, version: u32) -> Result<(), OpenError> {
+fn copy_before_migration(path: &Path, connection: &Connection, version: u32) -> Result<(), OpenError> {
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".before-{}{ending}", version + 1));
@@ -149,7 +154,7 @@ fn back_up(path: &Path, connection: &Connection, version: u32) -> Result<(), Ope
     if half.exists() {
         fs::remove_file(&half).map_err(broken)?;
     }
-    let mut to = Connection::open(&half).map_err(|error| OpenError::of(&copy, &error))?;
+    let mut to = Connection::open(&half).map_err(|error| OpenError::from_sqlite(&copy, &error))?;
     // Nobody else may read it than may read the store. Asking for this opens no descriptor of the store.
     fs::metadata(path).and_then(|store| fs::set_permissions(&half, store.permissions())).map_err(broken)?;
     let made = || -> Result<bool> {
@@ -158,11 +163,11 @@ fn back_up(path: &Path, connection: &Connection, version: u32) -> Result<(), Ope
         to.close().map_err(|(_, error)| error)?;
         Ok(copied == StepResult::Done)
     };
-    if !made().map_err(|error| OpenError::of(&copy, &error))? {
+    if !made().map_err(|error| OpenError::from_sqlite(&copy, &error))? {
         return Err(broken(io::ErrorKind::ResourceBusy.into()));
     }
     fs::rename(&half, &copy).map_err(broken)?;
-    sync_folder(path)
+    sync_parent_folder(path)
 }
 
 #[cfg(test)]

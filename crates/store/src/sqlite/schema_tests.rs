@@ -12,30 +12,30 @@ use toolhub_types::ids::{Tenant, ThreadId};
 use super::{
     super::{
         OpenError, Options, Sqlite,
-        row::{Head, Name, body_of},
+        row::{RowHead, RowName, crc32_of_body},
     },
-    STEPS, Step, take, version,
+    MIGRATIONS, Migration, apply_migration, schema_version,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(5);
-const LATER: Step = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE rows SET tab = tab;";
-const BROKEN: Step = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE nothing SET a = 1;";
+const NEXT_MIGRATION: Migration = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE rows SET tab = tab;";
+const FAILING_MIGRATION: Migration = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE nothing SET a = 1;";
 
-fn open(path: &Path, steps: &[Step]) -> Result<Sqlite, OpenError> {
+fn open(path: &Path, steps: &[Migration]) -> Result<Sqlite, OpenError> {
     Sqlite::open_with(path, Options::default(), steps)
 }
 
 /// A file as the version of Toolhub left it that knew these steps and no more, with one row.
-fn made(path: &Path, steps: &[Step]) {
+fn create_store_at(path: &Path, steps: &[Migration]) {
     let mut file = rusqlite::Connection::open(path).unwrap();
     file.query_row("PRAGMA journal_mode = WAL", (), |_| Ok(())).unwrap();
     for (step, version) in steps.iter().zip(1..) {
-        take(&mut file, step, version).unwrap();
+        apply_migration(&mut file, step, version).unwrap();
     }
     let partition = partition().to_string();
-    let name = Name { partition: &partition, table: Table::State, id: "a" };
-    let (created, updated, body) = (NOW, NOW, body_of(b"1"));
-    let head = Head { version: 1, stamp: 7, layout: 1, expires: None, created, updated, body };
+    let name = RowName { partition: &partition, table: Table::State, id: "a" };
+    let (created, updated, body) = (NOW, NOW, crc32_of_body(b"1"));
+    let head = RowHead { version: 1, stamp: 7, layout: 1, expires: None, created, updated, body_checksum: body };
     let sum = head.checksum(name);
     file.execute(
         "INSERT INTO rows (partition, tab, id, version, stamp, layout, created, updated, body, head, value)
@@ -62,16 +62,16 @@ async fn is_written(store: &Sqlite) -> bool {
 }
 
 fn version_of(path: &Path) -> Option<u32> {
-    version(&rusqlite::Connection::open(path).unwrap()).unwrap()
+    schema_version(&rusqlite::Connection::open(path).unwrap()).unwrap()
 }
 
 #[tokio::test]
 async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
-    let today: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
+    let today: Vec<Migration> = MIGRATIONS.iter().copied().chain([NEXT_MIGRATION]).collect();
     for had in 1..today.len() {
         let folder = TempFolder::new();
         let path = folder.join("store.db");
-        made(&path, &today[..had]);
+        create_store_at(&path, &today[..had]);
         let store = open(&path, &today).unwrap();
         assert!(is_written(&store).await, "what was there is there");
         write(&store).await;
@@ -92,22 +92,22 @@ async fn a_new_file_needs_no_copy_and_an_open_one_no_step() {
     let folder = TempFolder::new();
     let path = folder.join("store.db");
     for _ in 0..2 {
-        write(&open(&path, STEPS).unwrap()).await;
+        write(&open(&path, MIGRATIONS).unwrap()).await;
     }
     assert!(
         fs::read_dir(folder.path()).unwrap().all(|file| !file.unwrap().path().to_string_lossy().contains("before"))
     );
-    assert_eq!(version_of(&path), u32::try_from(STEPS.len()).ok());
+    assert_eq!(version_of(&path), u32::try_from(MIGRATIONS.len()).ok());
 }
 
 #[tokio::test]
 async fn a_file_of_a_later_version_is_refused_and_left_alone() {
     let folder = TempFolder::new();
     let path = folder.join("store.db");
-    let later: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
+    let later: Vec<Migration> = MIGRATIONS.iter().copied().chain([NEXT_MIGRATION]).collect();
     write(&open(&path, &later).unwrap()).await;
     let before = fs::read(&path).unwrap();
-    let refused = open(&path, STEPS).unwrap_err();
+    let refused = open(&path, MIGRATIONS).unwrap_err();
     assert!(matches!(refused, OpenError::Newer { found: 3, known: 2 }), "{refused}");
     assert_eq!(
         refused.to_string(),
@@ -121,14 +121,14 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
 async fn a_step_that_fails_changes_nothing() {
     let folder = TempFolder::new();
     let path = folder.join("store.db");
-    write(&open(&path, STEPS).unwrap()).await;
+    write(&open(&path, MIGRATIONS).unwrap()).await;
     // What a copy that was cut short left behind is no hindrance.
     fs::write(folder.join("store.db.before-3.half"), "half").unwrap();
-    let broken: Vec<Step> = STEPS.iter().copied().chain([BROKEN]).collect();
+    let broken: Vec<Migration> = MIGRATIONS.iter().copied().chain([FAILING_MIGRATION]).collect();
     assert!(matches!(open(&path, &broken).unwrap_err(), OpenError::Sqlite { .. }));
-    let store = open(&path, STEPS).unwrap();
+    let store = open(&path, MIGRATIONS).unwrap();
     assert!(is_written(&store).await);
     drop(store);
-    let later: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
+    let later: Vec<Migration> = MIGRATIONS.iter().copied().chain([NEXT_MIGRATION]).collect();
     assert!(is_written(&open(&path, &later).unwrap()).await);
 }

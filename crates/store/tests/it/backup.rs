@@ -5,15 +5,15 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use toolhub_storage::backend::{Backend, Change, Write};
 use toolhub_store::{
     Sqlite,
-    sqlite::{self, Backup, BackupError, Backups, OpenError, Options, RestoreError},
+    sqlite::{self, Backup, BackupError, BackupOptions, OpenError, Options, RestoreError},
 };
 use toolhub_testkit::TempFolder;
 
 use crate::{
-    failpoints::back_to_the_first_schema,
-    kill::is_sound,
-    shelf::{commit, get, open, put},
-    vfs::Disk,
+    failpoints::downgrade_to_first_schema,
+    fixtures::{commit, get, open, put},
+    kill::assert_integrity,
+    vfs::FaultyDisk,
 };
 
 /// The value and the version of a row.
@@ -61,7 +61,7 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         let after = row(&*store, "a").await.unwrap().1;
         assert_eq!(made, Backup::read(&path).unwrap());
         assert_eq!((made.rows, made.schema, made.bytes), (62, 2, fs::metadata(&path).unwrap().len()));
-        is_sound(&path);
+        assert_integrity(&path);
 
         let restored = folder.join(format!("restored-{n}.db"));
         sqlite::restore(&path, &restored).unwrap();
@@ -106,7 +106,7 @@ async fn nothing_of_what_was_taken_away_or_replaced_is_in_a_backup() {
 #[tokio::test]
 async fn a_backup_takes_the_place_of_no_file_and_leaves_nothing_when_it_fails() {
     let (folder, backups) = (TempFolder::new(), TempFolder::in_memory());
-    let disk = Disk::under(&backups.join(""));
+    let disk = FaultyDisk::watch(&backups.join(""));
     let store = open(&folder.join("store.db"));
     write(&store, 1).await;
     fs::write(backups.join("taken"), "precious").unwrap();
@@ -134,8 +134,11 @@ async fn a_backup_takes_the_place_of_no_file_and_leaves_nothing_when_it_fails() 
 #[tokio::test]
 async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
     let (folder, backups) = (TempFolder::new(), TempFolder::new());
-    let settings =
-        Backups { every: Duration::from_millis(5), keep_for: Duration::ZERO, ..Backups::into(backups.join("made")) };
+    let settings = BackupOptions {
+        interval: Duration::from_millis(5),
+        retention: Duration::ZERO,
+        ..BackupOptions::new(backups.join("made"))
+    };
     let store = Sqlite::open(folder.join("store.db"), Options::default().backups(settings)).unwrap();
     write(&store, 1).await;
     let mut seen = Vec::new();
@@ -147,7 +150,7 @@ async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    assert_eq!(store.backup_trouble(), None);
+    assert_eq!(store.last_backup_error(), None);
     drop(store);
     // One may have been made whose predecessor was not removed yet when the store was closed.
     let left = fs::read_dir(backups.join("made")).unwrap().count();
@@ -157,7 +160,7 @@ async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
 #[tokio::test]
 async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told() {
     let (folder, backups) = (TempFolder::new(), TempFolder::new());
-    let settings = Backups::into(backups.join(""));
+    let settings = BackupOptions::new(backups.join(""));
     let store = open(&folder.join("store.db"));
     store.backup(backups.join("first.db")).await.unwrap();
     drop(store);
@@ -169,12 +172,12 @@ async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told()
     drop(store);
 
     fs::write(folder.join("no-folder"), "").unwrap();
-    let settings = Backups { folder: folder.join("no-folder"), ..settings };
+    let settings = BackupOptions { folder: folder.join("no-folder"), ..settings };
     let store = Sqlite::open(folder.join("store.db"), Options::default().backups(settings)).unwrap();
-    while store.backup_trouble().is_none() {
+    while store.last_backup_error().is_none() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    assert!(store.backup_trouble().unwrap().contains("no-folder"));
+    assert!(store.last_backup_error().unwrap().contains("no-folder"));
     assert!(write(&store, 1).await > 0, "the store goes on");
 }
 
@@ -187,7 +190,7 @@ async fn what_a_process_that_died_left_of_a_backup_is_removed_with_the_next() {
     for name in ours.iter().chain(&alone).chain(&others) {
         fs::write(backups.join(name), "{}").unwrap();
     }
-    let store = Sqlite::open(folder.join("store.db"), Options::default().backups(Backups::into(backups.join(""))));
+    let store = Sqlite::open(folder.join("store.db"), Options::default().backups(BackupOptions::new(backups.join(""))));
     let store = store.unwrap();
     while store.backups().unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -209,7 +212,7 @@ async fn nobody_may_read_a_copy_who_may_not_read_the_store() {
     write(&open(&path), 1).await;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     open(&path).backup(folder.join("backup.db")).await.unwrap();
-    back_to_the_first_schema(&path);
+    downgrade_to_first_schema(&path);
     write(&open(&path), 2).await;
     sqlite::restore(folder.join("backup.db"), &path).unwrap();
     for name in ["store.db", "backup.db", "store.db.before-2", "store.db.before-restore"] {
@@ -239,7 +242,7 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
         let restored = sqlite::restore(&backup, &path).unwrap();
         let kept =
             if round == 1 { "store.db.before-restore".into() } else { format!("store.db.before-restore-{round}") };
-        assert_eq!(restored.kept, Some(fs::canonicalize(folder.join(&kept)).unwrap()));
+        assert_eq!(restored.previous_store, Some(fs::canonicalize(folder.join(&kept)).unwrap()));
         let store = open(&path);
         assert_eq!(row(&store, "a").await, Some(("3".into(), 3)), "what was there is there, with its version");
         let versions = [write(&store, 5).await, commit(&store, "t", vec![put("new", b"")]).await.unwrap()[0]];
@@ -254,7 +257,7 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
 }
 
 /// The files of a store whose process died: what was written last is in the log alone.
-async fn died(path: &Path) {
+async fn copy_crashed_store(path: &Path) {
     let running = TempFolder::new();
     let store = open(&running.join("store.db"));
     write(&store, 8).await;
@@ -274,13 +277,13 @@ async fn the_log_of_the_old_store_is_never_applied_to_the_new_one() {
     let store = open(&folder.join("other.db"));
     write(&store, 3).await;
     store.backup(&backup).await.unwrap();
-    died(&path).await;
+    copy_crashed_store(&path).await;
     let log = fs::metadata(folder.join("store.db-wal")).unwrap().len();
     assert!(log > 10_000, "{log}");
     sqlite::restore(&backup, &path).unwrap();
     assert!(!folder.join("store.db-wal").exists());
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
-    is_sound(&path);
+    assert_integrity(&path);
     assert_eq!(row(&open(&folder.join("store.db.before-restore")), "a").await, Some(("9".into(), 2)), "nor is it lost");
 
     // A store that SQLite cannot read any more is moved out of the way as it is.
@@ -299,12 +302,12 @@ async fn a_log_whose_file_is_gone_is_not_applied_to_the_new_one_either() {
     let store = open(&folder.join("other.db"));
     write(&store, 3).await;
     store.backup(&backup).await.unwrap();
-    died(&path).await;
+    copy_crashed_store(&path).await;
     let log = fs::read(folder.join("store.db-wal")).unwrap();
     fs::remove_file(&path).unwrap();
-    assert_eq!(sqlite::restore(&backup, &path).unwrap().kept, None);
+    assert_eq!(sqlite::restore(&backup, &path).unwrap().previous_store, None);
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
-    is_sound(&path);
+    assert_integrity(&path);
     assert_eq!(fs::read(folder.join("store.db.before-restore-wal")).unwrap(), log, "nor is it lost");
 }
 
@@ -341,19 +344,19 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
 
     let foreign = folder.join("foreign.db");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE notes (text)").unwrap();
-    let text = said_of(&fs::read(&foreign).unwrap());
+    let text = manifest_for(&fs::read(&foreign).unwrap());
     check("it is no store", Some(&fs::read(&foreign).unwrap()), Some(&text), false).await;
     fs::write(folder.join("later.db"), &bytes).unwrap();
     let later = rusqlite::Connection::open(folder.join("later.db")).unwrap();
     later.execute("INSERT INTO steps VALUES (99, 0)", ()).unwrap();
     drop(later);
     let later = fs::read(folder.join("later.db")).unwrap();
-    check("a later version made it", Some(&later), Some(&said_of(&later)), false).await;
+    check("a later version made it", Some(&later), Some(&manifest_for(&later)), false).await;
     assert!(matches!(sqlite::restore(folder.join(""), &path), Err(RestoreError::NoBackup { .. })), "a folder");
 }
 
 /// A manifest that is true of any bytes.
-fn said_of(bytes: &[u8]) -> String {
+fn manifest_for(bytes: &[u8]) -> String {
     let sha256 = sha256(bytes);
     format!(
         r#"{{"made_at": "2026-01-01T00:00:00.000Z", "schema": 2, "bytes": {}, "rows": 0, "sha256": "{sha256}"}}"#,
@@ -369,7 +372,7 @@ fn sha256(bytes: &[u8]) -> String {
 #[tokio::test]
 async fn a_full_disk_leaves_the_old_store_where_it_is() {
     let folder = TempFolder::in_memory();
-    let disk = Disk::under(&folder.join(""));
+    let disk = FaultyDisk::watch(&folder.join(""));
     let (path, backup) = (folder.join("store.db"), folder.join("backup.db"));
     let store = open(&path);
     write(&store, 1).await;
@@ -378,7 +381,7 @@ async fn a_full_disk_leaves_the_old_store_where_it_is() {
     drop(store);
     disk.set_full(true);
     let refused = sqlite::restore(&backup, &path).unwrap_err();
-    assert!(matches!(refused, RestoreError::Unready(_) | RestoreError::Store(_)), "{refused}");
+    assert!(matches!(refused, RestoreError::PrepareFailed(_) | RestoreError::Store(_)), "{refused}");
     disk.set_full(false);
     assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)));
     sqlite::restore(&backup, &path).unwrap();

@@ -16,7 +16,7 @@ use toolhub_storage::{
 use toolhub_store::Sqlite;
 use toolhub_testkit::{TempFolder, soak};
 
-use crate::shelf::{NOW, commit, get, open, put, thread};
+use crate::fixtures::{NOW, commit, get, open, put, thread};
 
 /// An empty store each time it is asked.
 fn stores(folder: &TempFolder) -> impl AsyncFn() -> Arc<Sqlite> {

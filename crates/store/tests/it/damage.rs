@@ -8,11 +8,11 @@ use toolhub_store::{Sqlite, sqlite::Options};
 use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
-    shelf::{NOW, commit, get, open, put, thread},
-    vfs::Disk,
+    fixtures::{NOW, commit, get, open, put, thread},
+    vfs::FaultyDisk,
 };
 
-async fn filled(path: &Path) {
+async fn create_filled(path: &Path) {
     fill(&open(path)).await;
 }
 
@@ -26,7 +26,7 @@ async fn fill(store: &Sqlite) {
     store.commit(Batch { fence: Some(3), ..Batch::on(thread("t0")) }, NOW).await.unwrap();
 }
 
-fn scribble(path: &Path, sql: &str) {
+fn corrupt_row(path: &Path, sql: &str) {
     let file = rusqlite::Connection::open(path).unwrap();
     assert_eq!(file.execute(sql, ()).unwrap(), 1);
 }
@@ -39,7 +39,7 @@ fn is_damaged<T>(answer: &Result<T, StoreError>, row: &str) -> bool {
 async fn a_damaged_record_is_named_and_can_be_replaced() {
     let folder = TempFolder::new();
     let path = folder.join("store.db");
-    filled(&path).await;
+    create_filled(&path).await;
     for (row, sql) in [
         ("row-00", "UPDATE rows SET value = zeroblob(length(value)) WHERE id = 'row-00'"),
         ("row-05", "UPDATE rows SET version = 9 WHERE id = 'row-05'"),
@@ -48,7 +48,7 @@ async fn a_damaged_record_is_named_and_can_be_replaced() {
         ("row-20", "UPDATE rows SET layout = -1 WHERE id = 'row-20'"),
         ("row-25", "UPDATE rows SET body = 0, value = x'' WHERE id = 'row-25'"),
     ] {
-        scribble(&path, sql);
+        corrupt_row(&path, sql);
         let store = open(&path);
         let loaded = get(&store, "t0", row).await;
         assert!(is_damaged(&loaded, row), "{loaded:?}");
@@ -63,7 +63,7 @@ async fn a_damaged_record_is_named_and_can_be_replaced() {
         let version = commit(&store, "t0", vec![put(row, b"new")]).await.unwrap()[0];
         assert!(version > 1, "it goes on from the version it had");
         assert_eq!(get(&store, "t0", row).await.unwrap().unwrap().value.to_vec(), b"new");
-        let listed = store.damaged().await.unwrap();
+        let listed = store.quarantined_rows().await.unwrap();
         assert_eq!((listed[0].id.as_str(), listed[0].replaced), (row, true), "{listed:?}");
     }
 }
@@ -72,18 +72,18 @@ async fn a_damaged_record_is_named_and_can_be_replaced() {
 async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so() {
     let folder = TempFolder::new();
     let path = folder.join("store.db");
-    filled(&path).await;
+    create_filled(&path).await;
     let whole = "value 5 ".repeat(16);
-    scribble(&path, "UPDATE rows SET stamp = stamp + 1 WHERE id = 'row-05'");
-    scribble(&path, "UPDATE rows SET value = CAST('VALUE' AS BLOB) WHERE id = 'row-10'");
+    corrupt_row(&path, "UPDATE rows SET stamp = stamp + 1 WHERE id = 'row-05'");
+    corrupt_row(&path, "UPDATE rows SET value = CAST('VALUE' AS BLOB) WHERE id = 'row-10'");
     // Its end is part of the damage; a sweep must not take it for over.
-    scribble(&path, "UPDATE rows SET expires = 5 WHERE id = 'row-15'");
+    corrupt_row(&path, "UPDATE rows SET expires = 5 WHERE id = 'row-15'");
     let store = open(&path);
     let page = store.scan(Scan::of(Table::State, Scope::Partition(thread("t0"))).prefix("row-0"), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 1, "a scan passes over row-05");
     assert!(is_damaged(&get(&store, "t0", "row-10").await, "row-10"));
     assert_eq!(store.sweep(10, NOW).await, Ok(1));
-    let listed = store.damaged().await.unwrap();
+    let listed = store.quarantined_rows().await.unwrap();
     let mut ids: Vec<(&str, &str, bool)> =
         listed.iter().map(|row| (row.id.as_str(), row.table.as_str(), row.replaced)).collect();
     ids.sort_unstable();
@@ -106,11 +106,14 @@ async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so
         assert_eq!(get(&store, "t0", row).await, Ok(None));
         commit(&store, "t0", vec![careful]).await.unwrap();
     }
-    assert!(store.damaged().await.unwrap().iter().all(|row| row.replaced), "they are still there to be looked at");
+    assert!(
+        store.quarantined_rows().await.unwrap().iter().all(|row| row.replaced),
+        "they are still there to be looked at"
+    );
 }
 
 /// Everything a store can be asked. Any answer is right, as long as there is one.
-async fn ask_everything(store: &Sqlite) -> usize {
+async fn exercise_store(store: &Sqlite) -> usize {
     let mut sound = 0;
     for n in 0..40 {
         match get(store, &format!("t{}", n % 5), &format!("row-{n:02}")).await {
@@ -157,8 +160,8 @@ fn mutate(file: &mut Vec<u8>, random: &mut Rng) {
 async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
     let (folder, running) = (TempFolder::in_memory(), TempFolder::in_memory());
     // Once closed, with everything in the file, and once as a running store leaves it, with everything in the log.
-    filled(&folder.join("closed")).await;
-    let disk = Disk::under(&running.join(""));
+    create_filled(&folder.join("closed")).await;
+    let disk = FaultyDisk::watch(&running.join(""));
     let store = open(&running.join("open"));
     fill(&store).await;
     disk.cut_power(&folder.join(""), &mut Rng::with_seed(1));
@@ -183,7 +186,7 @@ async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
                 fs::write(name("-wal"), log).unwrap();
             }
             match Sqlite::open(name(""), Options::default()) {
-                Ok(store) => sound += runtime.block_on(ask_everything(&store)),
+                Ok(store) => sound += runtime.block_on(exercise_store(&store)),
                 Err(_) => refused += 1,
             }
             for ending in ["", "-wal", "-shm", ".lock"] {

@@ -10,32 +10,33 @@ use std::{
 };
 
 use toolhub_store::{
-    Behind, behind, files,
+    WriteBehind, files,
     sqlite::{self, Backup},
+    write_behind,
 };
 use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
     files_backup,
-    kill::{acknowledged, check, count_all, is_sound},
-    shelf::{commit, get, open, put},
-    vfs::Disk,
+    fixtures::{commit, get, open, put},
+    kill::{assert_integrity, check, count_all, parse_acknowledgement},
+    vfs::FaultyDisk,
 };
 
 /// Tell the process that is to die what to do, and where.
-const WORK: &str = "TOOLHUB_STORE_WORK";
-const FILE: &str = "TOOLHUB_STORE_FILE";
+const WORK_ENV: &str = "TOOLHUB_STORE_WORK";
+const FILE_ENV: &str = "TOOLHUB_STORE_FILE";
 /// And after how many writes and syncs of SQLite it dies, if it is not at a place with a name.
-const STEPS: &str = "TOOLHUB_STORE_STEPS";
+const STEPS_ENV: &str = "TOOLHUB_STORE_STEPS";
 
 /// Not a test but the process that dies; it does nothing unless it is told what.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the tests below, in a process of its own"]
 async fn works_until_it_dies() {
-    let Ok(work) = std::env::var(WORK) else { return };
-    let path = PathBuf::from(std::env::var_os(FILE).unwrap());
-    if let Ok(steps) = std::env::var(STEPS) {
-        Disk::under(path.parent().unwrap()).die_after(steps.parse().unwrap());
+    let Ok(work) = std::env::var(WORK_ENV) else { return };
+    let path = PathBuf::from(std::env::var_os(FILE_ENV).unwrap());
+    if let Ok(steps) = std::env::var(STEPS_ENV) {
+        FaultyDisk::watch(path.parent().unwrap()).die_after(steps.parse().unwrap());
     }
     match work.as_str() {
         "count" => count_all(Arc::new(open(&path))).await,
@@ -45,8 +46,9 @@ async fn works_until_it_dies() {
         "backup of files" => drop(files_backup::open(&path).backup(path.with_extension("backup")).await.unwrap()),
         "restore of files" => drop(files::restore(path.with_extension("backup"), &path).unwrap()),
         "behind" => {
-            let often = behind::Options { every: Duration::from_millis(2), ..behind::Options::default() };
-            let store = Behind::open(Arc::new(open(&path)), often).await.unwrap();
+            let often =
+                write_behind::Options { flush_interval: Duration::from_millis(2), ..write_behind::Options::default() };
+            let store = WriteBehind::open(Arc::new(open(&path)), often).await.unwrap();
             for number in 0..500_u32 {
                 let text = number.to_string();
                 let writes = vec![put("a", text.as_bytes()), put("b", text.as_bytes())];
@@ -60,28 +62,28 @@ async fn works_until_it_dies() {
 }
 
 /// Runs the process above until it dies at the place; answers the last number of each writer.
-pub(crate) fn die(work: &str, path: &Path, place: &str) -> HashMap<u64, u64> {
-    let (died, last) = run(work, path, ("TOOLHUB_FAILPOINT", place));
+pub(crate) fn run_until_failpoint(work: &str, path: &Path, place: &str) -> HashMap<u64, u64> {
+    let (died, last) = run_child(work, path, ("TOOLHUB_FAILPOINT", place));
     assert!(died, "it never came to `{place}`, or the build has no such places");
     last
 }
 
 /// The process above with its work.
-pub(crate) fn process(work: &str, path: &Path) -> Command {
+pub(crate) fn child_command(work: &str, path: &Path) -> Command {
     let mut process = Command::new(std::env::current_exe().unwrap());
     process.args(["failpoints::works_until_it_dies", "--exact", "--ignored", "--nocapture"]);
-    process.env(WORK, work).env(FILE, path).stderr(Stdio::null());
+    process.env(WORK_ENV, work).env(FILE_ENV, path).stderr(Stdio::null());
     process
 }
 
 /// Runs the process above; whether it died, and the last number of each writer.
-fn run(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashMap<u64, u64>) {
-    let output = process(work, path).env(variable, value).output().unwrap();
+fn run_child(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashMap<u64, u64>) {
+    let output = child_command(work, path).env(variable, value).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // A test that fails ends with a code; one that is aborted, with a signal.
     assert!(output.status.success() || output.status.code().is_none(), "{work}, {value}: {text}");
     let mut last = HashMap::new();
-    last.extend(text.lines().filter_map(acknowledged));
+    last.extend(text.lines().filter_map(parse_acknowledgement));
     (!output.status.success(), last)
 }
 
@@ -103,14 +105,14 @@ async fn a_process_that_dies_while_it_writes_loses_nothing_it_acknowledged() {
         let path = folder.join("store.db");
         for _ in 0..rounds() {
             let visits = if place.starts_with("checkpoint") { 3 } else { 100 };
-            let acknowledged = die("count", &path, &format!("{place}#{}", fastrand::u32(1..=visits)));
+            let acknowledged = run_until_failpoint("count", &path, &format!("{place}#{}", fastrand::u32(1..=visits)));
             check(&path, &acknowledged).await;
         }
     }
 }
 
 /// Makes a file what it was before the second step of the schema.
-pub(crate) fn back_to_the_first_schema(path: &Path) {
+pub(crate) fn downgrade_to_first_schema(path: &Path) {
     let file = rusqlite::Connection::open(path).unwrap();
     file.execute_batch("DROP TABLE facts; DROP TABLE damaged; DELETE FROM steps WHERE version = 2").unwrap();
 }
@@ -134,11 +136,11 @@ async fn a_process_that_dies_during_a_migration_leaves_a_file_that_opens() {
             let folder = TempFolder::new();
             let path = folder.join("store.db");
             write(&path, "old").await;
-            back_to_the_first_schema(&path);
-            die("open", &path, &format!("migration: {place}"));
+            downgrade_to_first_schema(&path);
+            run_until_failpoint("open", &path, &format!("migration: {place}"));
             assert_eq!(value(&path).await, ("old".into(), 1), "{place}");
-            is_sound(&path);
-            is_sound(&folder.join("store.db.before-2"));
+            assert_integrity(&path);
+            assert_integrity(&folder.join("store.db.before-2"));
         }
     }
 }
@@ -151,7 +153,7 @@ async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
             let folder = TempFolder::new();
             let (path, backup) = (folder.join("store.db"), folder.join("store.backup"));
             write(&path, "here").await;
-            die("backup", &path, &format!("backup: {place}"));
+            run_until_failpoint("backup", &path, &format!("backup: {place}"));
             assert_eq!(value(&path).await, ("here".into(), 1));
             assert_eq!(backup.exists(), place == "after the name", "{place}");
             if !backup.exists() {
@@ -181,16 +183,16 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
             open(&path).backup(folder.join("store.backup")).await.unwrap();
             write(&path, "later").await;
             // The old store died too: a part of it is in its log.
-            let told = die("count", &path, "writer: after the answers#30");
+            let told = run_until_failpoint("count", &path, "writer: after the answers#30");
             assert!(fs::metadata(folder.join("store.db-wal")).unwrap().len() > 10_000);
-            die("restore", &path, &format!("restore: {place}"));
+            run_until_failpoint("restore", &path, &format!("restore: {place}"));
             if swapped {
                 assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
             } else {
                 assert_eq!(value(&path).await, ("later".into(), 2), "{place}");
                 check(&path, &told).await;
             }
-            is_sound(&path);
+            assert_integrity(&path);
             sqlite::restore(folder.join("store.backup"), &path).unwrap();
             assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
         }
@@ -205,7 +207,7 @@ async fn a_process_that_dies_while_it_writes_behind_leaves_whole_batches_and_a_n
         let mut highest = 0;
         for _ in 0..rounds().max(2) {
             let visit = if place.ends_with("mark") { 1 } else { fastrand::u32(1..40) };
-            let told = die("behind", &path, &format!("{place}#{visit}")).get(&0).copied().unwrap_or(0);
+            let told = run_until_failpoint("behind", &path, &format!("{place}#{visit}")).get(&0).copied().unwrap_or(0);
             assert!(told == 0 || told > highest, "{place}: {told} after {highest}");
             highest = highest.max(told);
             let store = open(&path);
@@ -223,14 +225,14 @@ async fn a_process_that_dies_at_any_write_or_sync_of_sqlite_leaves_everything_wh
         let folder = TempFolder::in_memory();
         let path = folder.join("store.db");
         let mut die = |work: &str, most: u32| {
-            let (dead, told) = run(work, &path, (STEPS, &fastrand::u32(0..most).to_string()));
+            let (dead, told) = run_child(work, &path, (STEPS_ENV, &fastrand::u32(0..most).to_string()));
             died += usize::from(dead);
             told
         };
         let told = die("count", 4000);
         check(&path, &told).await;
         write(&path, "old").await;
-        back_to_the_first_schema(&path);
+        downgrade_to_first_schema(&path);
         die("open", 40);
         assert_eq!(value(&path).await, ("old".into(), 1), "after a migration");
         die("backup", 150);

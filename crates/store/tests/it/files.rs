@@ -25,15 +25,15 @@ use toolhub_testkit::{TempFolder, soak};
 use toolhub_types::ids::Tenant;
 
 use crate::{
-    drive::Drive,
-    shelf::{NOW, commit, get, put, thread},
+    fixtures::{NOW, commit, get, put, thread},
+    simulated_disk::SimulatedDisk,
 };
 
-const PLAIN: Options = Options { compression: false, backups: None };
-const PACKED: Options = Options { compression: true, backups: None };
+const UNCOMPRESSED: Options = Options { compression: false, backups: None };
+const COMPRESSED: Options = Options { compression: true, backups: None };
 
 fn open(folder: &Path) -> Files {
-    Files::open(folder, PLAIN).unwrap()
+    Files::open(folder, UNCOMPRESSED).unwrap()
 }
 
 /// An empty store each time it is asked, on a drive of its own.
@@ -41,7 +41,7 @@ fn stores(folder: &TempFolder, options: Options) -> impl AsyncFn() -> Arc<Files>
     let made = AtomicU32::new(0);
     async move || {
         let (path, options) = (folder.join(made.fetch_add(1, Ordering::Relaxed).to_string()), options.clone());
-        Arc::new(Files::open_on(path, options, Arc::new(Drive::default())).unwrap())
+        Arc::new(Files::open_on(path, options, Arc::new(SimulatedDisk::default())).unwrap())
     }
 }
 
@@ -68,7 +68,7 @@ async fn random_programs_find_no_difference_to_a_naive_model() {
     let programs = soak(250, 8_000);
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
-    for options in [PLAIN, PACKED] {
+    for options in [UNCOMPRESSED, COMPRESSED] {
         contract::random_with(stores(&TempFolder::in_memory(), options), programs, seed, Table::History).await;
     }
 }
@@ -87,7 +87,7 @@ async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or
         "\u{1f375}".as_bytes(),
     ];
     let mut before = Vec::new();
-    for (round, options) in [PLAIN, PACKED, PACKED, PLAIN].into_iter().enumerate() {
+    for (round, options) in [UNCOMPRESSED, COMPRESSED, COMPRESSED, UNCOMPRESSED].into_iter().enumerate() {
         let store = Files::open(&path, options).unwrap();
         for (n, value) in values.iter().enumerate() {
             let row = get(&store, "t", &format!("s{n}/business")).await.unwrap();
@@ -198,7 +198,7 @@ async fn ids_of_any_sort_have_files_inside_the_folder() {
     }
     drop(store);
     let store = open(&path);
-    assert_eq!(store.damaged(), []);
+    assert_eq!(store.quarantined_files(), []);
     for id in ids {
         let shared = Partition { tenant: Tenant::default(), place: Place::State(id.into()) };
         let keys = [thread("t"), shared].map(|partition| Key { partition, table: Table::State, id: id.into() });
@@ -216,13 +216,13 @@ async fn ids_of_any_sort_have_files_inside_the_folder() {
 async fn one_process_at_a_time_has_a_folder() {
     let folder = TempFolder::new();
     let store = open(&folder.join("state"));
-    let refused = Files::open(folder.join("state/../state"), PLAIN).unwrap_err();
+    let refused = Files::open(folder.join("state/../state"), UNCOMPRESSED).unwrap_err();
     let OpenError::InUse { holder, .. } = &refused else { panic!("{refused}") };
     assert_eq!(holder.process, Some(std::process::id()));
     drop(store);
     drop(open(&folder.join("state")));
     fs::write(folder.join("file"), "").unwrap();
-    assert!(matches!(Files::open(folder.join("file"), PLAIN), Err(OpenError::Io { .. })));
+    assert!(matches!(Files::open(folder.join("file"), UNCOMPRESSED), Err(OpenError::Io { .. })));
 }
 
 #[tokio::test]
@@ -231,7 +231,7 @@ async fn a_later_format_is_refused_loudly() {
     let path = folder.join("state");
     drop(open(&path));
     fs::write(path.join("format"), "toolhub-files 2\n").unwrap();
-    let refused = Files::open(&path, PLAIN).unwrap_err();
+    let refused = Files::open(&path, UNCOMPRESSED).unwrap_err();
     assert!(matches!(refused, OpenError::Newer { found: 2, known: 1, .. }), "{refused}");
     fs::write(path.join("format"), "\0\0").unwrap();
     drop(open(&path));
@@ -245,8 +245,8 @@ async fn a_later_format_is_refused_loudly() {
 #[tokio::test]
 async fn many_that_wait_for_one_context_share_its_file() {
     let folder = TempFolder::in_memory();
-    let drive = Drive::default();
-    let store = Files::open_on(folder.join("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    let drive = SimulatedDisk::default();
+    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(drive.clone())).unwrap();
     commit(&store, "t", vec![put("n/business", b"0")]).await.unwrap();
     drive.syncs();
     let many = (0..200).map(|n| commit(&store, "t", vec![put("n/business", n.to_string().as_bytes())]));
@@ -260,8 +260,8 @@ async fn many_that_wait_for_one_context_share_its_file() {
 #[tokio::test]
 async fn a_write_costs_two_syncs_and_one_that_need_not_survive_a_loss_of_power_one() {
     let folder = TempFolder::in_memory();
-    let drive = Drive::default();
-    let store = Files::open_on(folder.join("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    let drive = SimulatedDisk::default();
+    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(drive.clone())).unwrap();
     let soft = |id: &str| {
         let mut write = put(id, b"1");
         write.durability = toolhub_storage::backend::Durability::KillSafe;
@@ -281,13 +281,13 @@ async fn a_write_costs_two_syncs_and_one_that_need_not_survive_a_loss_of_power_o
 }
 
 /// A drive on which every file that is made waits until it may be.
-struct Gate {
-    drive: Drive,
-    began: Sender<()>,
-    may: Mutex<Receiver<()>>,
+struct BlockingDisk {
+    drive: SimulatedDisk,
+    started: Sender<()>,
+    permits: Mutex<Receiver<()>>,
 }
 
-impl Disk for Gate {
+impl Disk for BlockingDisk {
     fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
         self.drive.read(path, most)
     }
@@ -297,9 +297,9 @@ impl Disk for Gate {
     }
 
     fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
-        let _ = self.began.send(());
+        let _ = self.started.send(());
         // From when the test has ended, everything may.
-        let _ = self.may.lock().unwrap().recv();
+        let _ = self.permits.lock().unwrap().recv();
         self.drive.write(path, content, sync)
     }
 
@@ -322,8 +322,8 @@ impl Disk for Gate {
 
 #[tokio::test]
 async fn whoever_writes_does_not_wait_for_a_whole_sweep() {
-    let (folder, drive) = (TempFolder::in_memory(), Drive::default());
-    let store = Files::open_on(folder.join("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    let (folder, drive) = (TempFolder::in_memory(), SimulatedDisk::default());
+    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(drive.clone())).unwrap();
     for n in 0..10 {
         let mut ends = put(&format!("s{n}/cache"), b"1");
         ends.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(NOW) };
@@ -331,8 +331,8 @@ async fn whoever_writes_does_not_wait_for_a_whole_sweep() {
     }
     drop(store);
     let ((began, begins), (may, waits)) = (channel(), channel());
-    let gate = Gate { drive, began, may: Mutex::new(waits) };
-    let store = Arc::new(Files::open_on(folder.join("state"), PLAIN, Arc::new(gate)).unwrap());
+    let gate = BlockingDisk { drive, started: began, permits: Mutex::new(waits) };
+    let store = Arc::new(Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(gate)).unwrap());
     let sweep = tokio::spawn({
         let store = store.clone();
         async move { store.sweep(100, NOW).await }

@@ -13,11 +13,11 @@ use std::{
 use toolhub_storage::backend::{Backend, StoreError, Table};
 use toolhub_store::{
     Files,
-    files::{self, Backup, BackupError, Backups, Disk, LocalDisk, OpenError, Options, RestoreError},
+    files::{self, Backup, BackupError, BackupOptions, Disk, LocalDisk, OpenError, Options, RestoreError},
 };
 use toolhub_testkit::TempFolder;
 
-use crate::shelf::{commit, get, put};
+use crate::fixtures::{commit, get, put};
 
 pub(crate) fn open(folder: &Path) -> Files {
     Files::open(folder, Options::default()).unwrap()
@@ -48,7 +48,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// The files of a backup as its list has them: checksums and paths.
-fn listed(backup: &Path) -> Vec<(String, PathBuf)> {
+fn read_list(backup: &Path) -> Vec<(String, PathBuf)> {
     let list = fs::read_to_string(backup.join("SHA256SUMS")).unwrap();
     list.lines().map(|line| line.split_once("  ").unwrap()).map(|(sum, path)| (sum.into(), backup.join(path))).collect()
 }
@@ -78,13 +78,13 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         let made = store.backup(&path).await.unwrap();
         let after = row(&*store, "a/x").await.unwrap().1;
         assert_eq!(made, Backup::read(&path).unwrap());
-        let files = listed(&path);
+        let files = read_list(&path);
         assert_eq!((made.rows, made.schema, files.len()), (62, 1, 62));
         assert_eq!(made.bytes, files.iter().map(|(_, file)| fs::metadata(file).unwrap().len()).sum::<u64>());
         assert!(files.iter().all(|(sum, file)| *sum == sha256(&fs::read(file).unwrap())));
 
         let restored = folder.join(format!("restored-{n}"));
-        assert_eq!(files::restore(&path, &restored).unwrap().kept, None);
+        assert_eq!(files::restore(&path, &restored).unwrap().previous_store, None);
         let restored = open(&restored);
         let (value, version) = row(&restored, "a/x").await.unwrap();
         assert_eq!(row(&restored, "b/x").await, Some((value, version)), "both are of one batch");
@@ -99,15 +99,15 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
 
 /// A disk that is full when a test wants it to be.
 #[derive(Default)]
-struct Full(AtomicBool);
+struct FillableDisk(AtomicBool);
 
-impl Full {
-    fn room(&self) -> io::Result<()> {
+impl FillableDisk {
+    fn check_space(&self) -> io::Result<()> {
         if self.0.load(Ordering::Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
-impl Disk for Full {
+impl Disk for FillableDisk {
     fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
         LocalDisk.read(path, most)
     }
@@ -117,7 +117,7 @@ impl Disk for Full {
     }
 
     fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
-        self.room()?;
+        self.check_space()?;
         LocalDisk.write(path, content, sync)
     }
 
@@ -140,7 +140,7 @@ impl Disk for Full {
 
 #[tokio::test]
 async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() {
-    let (folder, backups, disk) = (TempFolder::new(), TempFolder::new(), Arc::new(Full::default()));
+    let (folder, backups, disk) = (TempFolder::new(), TempFolder::new(), Arc::new(FillableDisk::default()));
     let state = folder.join("state");
     // This disk knows no second names, so files are copied.
     let store = Files::open_on(&state, Options::default(), disk.clone()).unwrap();
@@ -175,7 +175,8 @@ async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() 
 async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
     let folder = TempFolder::new();
     let made = folder.join("state/backups");
-    let settings = Backups { every: Duration::from_millis(5), keep_for: Duration::ZERO, ..Backups::into(&made) };
+    let settings =
+        BackupOptions { interval: Duration::from_millis(5), retention: Duration::ZERO, ..BackupOptions::new(&made) };
     // What processes left that died, and what is not ours.
     fs::create_dir_all(made.join("state-2020-01-01T00-00-00.000Z.half/contexts")).unwrap();
     fs::create_dir_all(made.join("notes-2020-01-01T00-00-00.000Z.half")).unwrap();
@@ -193,7 +194,7 @@ async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    assert_eq!(store.backup_trouble(), None);
+    assert_eq!(store.last_backup_error(), None);
     drop(store);
     // One may have been made whose predecessor was not removed yet when the store was closed.
     let left = names(&made);
@@ -224,7 +225,7 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
     for round in 1..=3 {
         let restored = files::restore(&backup, &path).unwrap();
         let kept = if round == 1 { String::new() } else { format!("-{round}") };
-        assert_eq!(restored.kept, Some(path.join(format!("contexts.before-restore{kept}"))));
+        assert_eq!(restored.previous_store, Some(path.join(format!("contexts.before-restore{kept}"))));
         let store = open(&path);
         assert_eq!(row(&store, "a/x").await, Some(("3".into(), 3)), "what was there is there, with its version");
         assert_eq!(get(&store, "u", "later/x").await, Ok(None), "and nothing else");
@@ -275,7 +276,7 @@ async fn what_was_set_aside_is_in_the_backup_and_its_key_stays_refused() {
     });
     fs::write(file.unwrap(), "nonsense").unwrap();
     let store = open(&path);
-    assert_eq!(store.damaged().len(), 1);
+    assert_eq!(store.quarantined_files().len(), 1);
     store.backup(folder.join("backup")).await.unwrap();
     files::restore(folder.join("backup"), folder.join("other")).unwrap();
     let other = open(&folder.join("other"));
@@ -294,7 +295,7 @@ async fn what_the_old_store_had_begun_is_not_done_to_the_new_one() {
     drop(store);
     // It died when a note was on the disk and no file had its name yet.
     let context = |store: &str, name: &str| {
-        let all = listed(&folder.join(store)).into_iter().map(|(_, file)| file);
+        let all = read_list(&folder.join(store)).into_iter().map(|(_, file)| file);
         all.into_iter().find(|file| file.to_string_lossy().contains(name)).unwrap()
     };
     let file = context("backup", "t-a-");
@@ -313,8 +314,8 @@ async fn what_the_old_store_had_begun_is_not_done_to_the_new_one() {
 }
 
 /// Copies a backup; the folder is not there before.
-fn copy_of(backup: &Path, to: &Path) {
-    for (_, file) in listed(backup) {
+fn copy_backup(backup: &Path, to: &Path) {
+    for (_, file) in read_list(backup) {
         let to = to.join(file.strip_prefix(backup).unwrap());
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(file, to).unwrap();
@@ -324,14 +325,14 @@ fn copy_of(backup: &Path, to: &Path) {
 }
 
 /// Gives a backup another list, and a manifest that is true of it.
-fn relist(backup: &Path, list: &str) {
+fn replace_list(backup: &Path, list: &str) {
     fs::write(backup.join("SHA256SUMS"), list).unwrap();
-    remark(backup, "sha256", sha256(list.as_bytes()).into());
-    remark(backup, "rows", list.lines().count().into());
+    edit_manifest(backup, "sha256", sha256(list.as_bytes()).into());
+    edit_manifest(backup, "rows", list.lines().count().into());
 }
 
 /// Changes what the manifest says.
-fn remark(backup: &Path, word: &str, value: serde_json::Value) {
+fn edit_manifest(backup: &Path, word: &str, value: serde_json::Value) {
     let manifest = backup.with_extension("json");
     let mut said: serde_json::Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
     said[word] = value;
@@ -351,7 +352,7 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     let bad = folder.join("bad");
     let check = async |what: &str, damaged: bool, harm: &dyn Fn()| {
         let _ = (fs::remove_dir_all(&bad), fs::remove_file(folder.join("bad.json")));
-        copy_of(&good, &bad);
+        copy_backup(&good, &bad);
         harm();
         let refused = files::restore(&bad, &path).unwrap_err();
         assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{what}: {refused}");
@@ -360,7 +361,7 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
         assert_eq!(names(&path), ["contexts", "format", "new", "store.lock"], "{what}");
         refused.to_string()
     };
-    let first = || listed(&bad)[0].1.clone();
+    let first = || read_list(&bad)[0].1.clone();
     let list = || fs::read_to_string(bad.join("SHA256SUMS")).unwrap();
     let told = check("a bit is wrong", true, &|| {
         let mut content = fs::read(first()).unwrap();
@@ -385,25 +386,26 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     })
     .await;
     fs::remove_file(&bad).unwrap();
-    check("a later version made it", false, &|| remark(&bad, "schema", 99.into())).await;
-    check("there is less than it says", true, &|| remark(&bad, "bytes", 1_000_000_000.into())).await;
-    check("there is more than it says", true, &|| remark(&bad, "bytes", 10.into())).await;
+    check("a later version made it", false, &|| edit_manifest(&bad, "schema", 99.into())).await;
+    check("there is less than it says", true, &|| edit_manifest(&bad, "bytes", 1_000_000_000.into())).await;
+    check("there is more than it says", true, &|| edit_manifest(&bad, "bytes", 10.into())).await;
 
     // A manifest and a list that fit each other, made by somebody who means no good.
     let precious = folder.join("precious.json");
     fs::write(&precious, "precious").unwrap();
     for escape in ["../precious.json", "contexts/../precious.json", "contexts/4e/../../precious.json", "/etc/passwd"] {
         let told =
-            check(escape, true, &|| relist(&bad, &format!("{}{}  {escape}\n", list(), sha256(b"precious")))).await;
+            check(escape, true, &|| replace_list(&bad, &format!("{}{}  {escape}\n", list(), sha256(b"precious"))))
+                .await;
         assert!(told.contains("names no file of a store"), "{told}");
     }
-    check("a file is listed twice", true, &|| relist(&bad, &list().repeat(2))).await;
+    check("a file is listed twice", true, &|| replace_list(&bad, &list().repeat(2))).await;
     #[cfg(unix)]
     check("a file is a link to another", true, &|| {
         let name = format!("contexts/4e/t-x-{}.json", "4e".repeat(16));
         fs::create_dir_all(bad.join("contexts/4e")).unwrap();
         std::os::unix::fs::symlink(&precious, bad.join(&name)).unwrap();
-        relist(&bad, &format!("{}{}  {name}\n", list(), sha256(b"precious")));
+        replace_list(&bad, &format!("{}{}  {name}\n", list(), sha256(b"precious")));
     })
     .await;
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");

@@ -11,36 +11,36 @@ use toolhub_store::{Files, files::Options};
 use toolhub_testkit::{TempFolder, is_soak, soak};
 
 use crate::{
-    drive::{Drive, Half},
-    shelf::{NOW, commit, get, put, thread},
+    fixtures::{NOW, commit, get, put, thread},
+    simulated_disk::{Completion, SimulatedDisk},
 };
 
-const HALVES: [Half; 3] = [Half::Not, Half::Partly, Half::Done];
+const COMPLETIONS: [Completion; 3] = [Completion::NotStarted, Completion::Partial, Completion::Done];
 const LATER: Timestamp = Timestamp::from_millis(2_000_000);
 
 /// The lock is a real file; everything else is on the drive.
-struct Place(PathBuf, #[expect(dead_code, reason = "it goes away with the test")] TempFolder);
+struct StoreFolder(PathBuf, #[expect(dead_code, reason = "it goes away with the test")] TempFolder);
 
-impl Place {
+impl StoreFolder {
     fn new() -> Self {
         let folder = TempFolder::in_memory();
         Self(folder.join("state"), folder)
     }
 
-    fn open(&self, drive: &Drive, compression: bool) -> Files {
+    fn open(&self, drive: &SimulatedDisk, compression: bool) -> Files {
         self.try_open(drive, compression).unwrap()
     }
 
-    fn try_open(&self, drive: &Drive, compression: bool) -> Result<Files, toolhub_store::files::OpenError> {
+    fn try_open(&self, drive: &SimulatedDisk, compression: bool) -> Result<Files, toolhub_store::files::OpenError> {
         Files::open_on(&self.0, Options { compression, backups: None }, Arc::new(drive.clone()))
     }
 }
 
 /// Everything a store holds: the value and the version of every row.
-type Holds = BTreeMap<(String, Table, String), (Vec<u8>, u64)>;
+type Contents = BTreeMap<(String, Table, String), (Vec<u8>, u64)>;
 
-async fn holds(store: &impl Backend) -> Holds {
-    let mut all = Holds::new();
+async fn read_contents(store: &impl Backend) -> Contents {
+    let mut all = Contents::new();
     for table in [Table::State, Table::Versions, Table::History] {
         let page = store.scan(Scan::of(table, Scope::All).limit(10_000), NOW).await.unwrap();
         for (key, row) in page.rows {
@@ -50,23 +50,23 @@ async fn holds(store: &impl Backend) -> Holds {
     all
 }
 
-fn of(table: Table, mut write: Write) -> Write {
+fn in_table(table: Table, mut write: Write) -> Write {
     write.table = table;
     write
 }
 
-fn gone(id: &str) -> Write {
+fn removal(id: &str) -> Write {
     Write { change: Change::Remove, ..put(id, b"") }
 }
 
-fn soft(mut write: Write) -> Write {
+fn kill_safe(mut write: Write) -> Write {
     write.durability = Durability::KillSafe;
     write
 }
 
 /// Three contexts in two threads, one of them with an end.
 async fn fill(store: &impl Backend) {
-    commit(store, "t", vec![put("a/x", b"{\"n\":1}"), put("b/x", b"1"), of(Table::History, put("b/1", b"1"))])
+    commit(store, "t", vec![put("a/x", b"{\"n\":1}"), put("b/x", b"1"), in_table(Table::History, put("b/1", b"1"))])
         .await
         .unwrap();
     commit(store, "u", vec![put("a/x", b"1")]).await.unwrap();
@@ -76,22 +76,22 @@ async fn fill(store: &impl Backend) {
 }
 
 /// What is done when the process stops: the batch; none for a sweep.
-fn deeds() -> Vec<(&'static str, Option<Batch>)> {
+fn operations() -> Vec<(&'static str, Option<Batch>)> {
     let on = |writes| Some(Batch { writes, stamp: 5, ..Batch::on(thread("t")) });
     vec![
         ("a new file", on(vec![put("new/x", b"1")])),
-        ("one replaced", on(vec![put("a/x", b"2"), of(Table::Versions, put("a/2", b"2"))])),
-        ("one removed", on(vec![gone("a/x")])),
-        ("several", on(vec![put("a/x", b"2"), put("new/x", b"2"), of(Table::History, put("b/2", b"2"))])),
-        ("some come and some go", on(vec![gone("a/x"), put("new/x", b"2"), put("b/x", b"2")])),
+        ("one replaced", on(vec![put("a/x", b"2"), in_table(Table::Versions, put("a/2", b"2"))])),
+        ("one removed", on(vec![removal("a/x")])),
+        ("several", on(vec![put("a/x", b"2"), put("new/x", b"2"), in_table(Table::History, put("b/2", b"2"))])),
+        ("some come and some go", on(vec![removal("a/x"), put("new/x", b"2"), put("b/x", b"2")])),
         ("a fence", Some(Batch { fence: Some(3), writes: vec![put("a/x", b"2")], stamp: 5, ..Batch::on(thread("t")) })),
-        ("one replaced, kill-safe", on(vec![soft(put("a/x", b"2"))])),
-        ("several, kill-safe", on(vec![soft(put("a/x", b"2")), soft(put("b/x", b"2"))])),
+        ("one replaced, kill-safe", on(vec![kill_safe(put("a/x", b"2"))])),
+        ("several, kill-safe", on(vec![kill_safe(put("a/x", b"2")), kill_safe(put("b/x", b"2"))])),
         ("a sweep", None),
     ]
 }
 
-async fn act(store: &Files, deed: Option<Batch>) -> Result<(), StoreError> {
+async fn run_operation(store: &Files, deed: Option<Batch>) -> Result<(), StoreError> {
     match deed {
         Some(batch) => store.commit(batch, NOW).await.map(drop),
         None => store.sweep(10, LATER).await.map(drop),
@@ -99,20 +99,20 @@ async fn act(store: &Files, deed: Option<Batch>) -> Result<(), StoreError> {
 }
 
 /// A drive with a filled store, on which the deed was stopped at this step; whether it was, and how the deed ended.
-async fn stopped(
-    place: &Place,
+async fn run_stopped(
+    place: &StoreFolder,
     compression: bool,
     deed: Option<Batch>,
-    stop: Option<(usize, Half)>,
-) -> (Drive, bool, Result<(), StoreError>) {
-    let drive = Drive::default();
+    stop: Option<(usize, Completion)>,
+) -> (SimulatedDisk, bool, Result<(), StoreError>) {
+    let drive = SimulatedDisk::default();
     // Files that were written otherwise must change their names as well.
     fill(&place.open(&drive, !compression)).await;
     let store = place.open(&drive, compression);
     if let Some((step, half)) = stop {
         drive.stop_at(step, half);
     }
-    let answer = act(&store, deed).await;
+    let answer = run_operation(&store, deed).await;
     drop(store);
     let stopped = drive.restart();
     (drive, stopped, answer)
@@ -120,26 +120,27 @@ async fn stopped(
 
 #[tokio::test]
 async fn stopped_at_any_step_a_batch_is_whole_or_not_at_all() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let mut random = Rng::with_seed(3);
-    for (number, (name, deed)) in deeds().into_iter().enumerate() {
+    for (number, (name, deed)) in operations().into_iter().enumerate() {
         // Both in turn, unless there is time.
         for compression in [false, true].into_iter().filter(|it| is_soak() || *it == (number % 2 == 0)) {
             let memory = Memory::new();
             fill(&memory).await;
-            let before = holds(&memory).await;
-            let (drive, ..) = stopped(&place, compression, deed.clone(), None).await;
-            let after = holds(&place.open(&drive, compression)).await;
+            let before = read_contents(&memory).await;
+            let (drive, ..) = run_stopped(&place, compression, deed.clone(), None).await;
+            let after = read_contents(&place.open(&drive, compression)).await;
             assert_ne!(before, after, "{name}");
             let mut steps = 0;
-            for (step, half) in (1..).flat_map(|step| HALVES.map(|half| (step, half))) {
-                let (drive, was_stopped, answer) = stopped(&place, compression, deed.clone(), Some((step, half))).await;
+            for (step, half) in (1..).flat_map(|step| COMPLETIONS.map(|half| (step, half))) {
+                let (drive, was_stopped, answer) =
+                    run_stopped(&place, compression, deed.clone(), Some((step, half))).await;
                 if !was_stopped {
                     assert_eq!(answer, Ok(()), "{name}");
                     break;
                 }
                 steps = step;
-                let right = |found: &Holds, what: &str| {
+                let right = |found: &Contents, what: &str| {
                     let done = *found == after;
                     assert!(done || *found == before, "{name}, {what} at step {step} ({half:?}): {found:?}");
                     let may_be_lost = what != "killed" && matches!(name, "one replaced, kill-safe" | "a sweep");
@@ -148,18 +149,18 @@ async fn stopped_at_any_step_a_batch_is_whole_or_not_at_all() {
                 };
                 // What was only to survive a kill may be lost with the power; but it takes nothing else with it.
                 let cut = drive.cut_power(&mut random);
-                right(&holds(&place.open(&cut, compression)).await, "without power");
+                right(&read_contents(&place.open(&cut, compression)).await, "without power");
                 // Whoever recovers may be stopped as well.
                 let again = soak(0..1, 1..15).map(|again| if again == 0 { random.usize(4..15) } else { again });
                 for again in again.collect::<Vec<_>>() {
                     let cut = drive.cut_power(&mut random);
-                    cut.stop_at(again, HALVES[random.usize(0..3)]);
+                    cut.stop_at(again, COMPLETIONS[random.usize(0..3)]);
                     let _ = place.try_open(&cut, compression).map(drop);
                     cut.restart();
                     let cut = cut.cut_power(&mut random);
-                    right(&holds(&place.open(&cut, compression)).await, "recovered twice");
+                    right(&read_contents(&place.open(&cut, compression)).await, "recovered twice");
                 }
-                right(&holds(&place.open(&drive, compression)).await, "killed");
+                right(&read_contents(&place.open(&drive, compression)).await, "killed");
                 assert!(drive.files(".damaged").is_empty());
             }
             assert!(steps >= 2, "{name}: {steps}");
@@ -168,14 +169,14 @@ async fn stopped_at_any_step_a_batch_is_whole_or_not_at_all() {
 }
 
 /// A random batch on one of two threads. Some of its contexts come and go.
-fn batch(random: &mut Rng, number: u64, durability: Option<Durability>) -> Batch {
+fn random_batch(random: &mut Rng, number: u64, durability: Option<Durability>) -> Batch {
     let durability = durability.unwrap_or(if random.bool() { Durability::KillSafe } else { Durability::PowerSafe });
     let mut writes = Vec::new();
     for id in ["a/x", "a/y", "b/x", "c/x", "d"] {
         let table = if id == "a/y" { Table::History } else { Table::State };
         let write = match random.u8(0..6) {
             0..3 => put(id, number.to_string().as_bytes()),
-            3 => gone(id),
+            3 => removal(id),
             _ => continue,
         };
         writes.push(Write { table, durability, ..write });
@@ -185,15 +186,15 @@ fn batch(random: &mut Rng, number: u64, durability: Option<Durability>) -> Batch
 }
 
 /// Batches until the process stops or the power is cut, again and again, and after each what must be there is.
-async fn lives(place: &Place, seed: u64, durability: Option<Durability>) {
+async fn run_lives(place: &StoreFolder, seed: u64, durability: Option<Durability>) {
     let mut random = Rng::with_seed(seed);
-    let (mut drive, mut done, mut number) = (Drive::default(), Vec::<Batch>::new(), 0);
+    let (mut drive, mut done, mut number) = (SimulatedDisk::default(), Vec::<Batch>::new(), 0);
     for life in 0..6 {
         let store = place.open(&drive, random.bool());
-        drive.stop_at(random.usize(1..80), HALVES[random.usize(0..3)]);
+        drive.stop_at(random.usize(1..80), COMPLETIONS[random.usize(0..3)]);
         let last = loop {
             number += 1;
-            let next = batch(&mut random, number, durability);
+            let next = random_batch(&mut random, number, durability);
             match store.commit(next.clone(), NOW).await {
                 Ok(_) => done.push(next),
                 Err(_) => break next,
@@ -204,14 +205,14 @@ async fn lives(place: &Place, seed: u64, durability: Option<Durability>) {
         if durability == Some(Durability::PowerSafe) && random.bool() {
             drive = drive.cut_power(&mut random);
         }
-        let found = holds(&place.open(&drive, random.bool())).await;
+        let found = read_contents(&place.open(&drive, random.bool())).await;
         let memory = Memory::new();
         for batch in &done {
             memory.commit(batch.clone(), NOW).await.unwrap();
         }
-        if found != holds(&memory).await {
+        if found != read_contents(&memory).await {
             memory.commit(last.clone(), NOW).await.unwrap();
-            assert_eq!(found, holds(&memory).await, "seed {seed}, life {life}");
+            assert_eq!(found, read_contents(&memory).await, "seed {seed}, life {life}");
             done.push(last);
         }
         assert!(drive.files(".damaged").is_empty(), "seed {seed}, life {life}");
@@ -220,25 +221,25 @@ async fn lives(place: &Place, seed: u64, durability: Option<Durability>) {
 
 #[tokio::test]
 async fn stopped_anywhere_in_random_programs_all_that_was_acknowledged_is_there() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let programs = soak(60, 2_000);
     let seed = fastrand::u64(..);
     for program in 0..programs {
         let durability = if program % 2 == 0 { Some(Durability::PowerSafe) } else { None };
-        lives(&place, seed.wrapping_add(program), durability).await;
+        run_lives(&place, seed.wrapping_add(program), durability).await;
     }
 }
 
 #[tokio::test]
 async fn a_note_that_comes_back_takes_nothing_that_was_written_in_a_later_life() {
-    let (place, mut random) = (Place::new(), Rng::with_seed(5));
+    let (place, mut random) = (StoreFolder::new(), Rng::with_seed(5));
     for round in 0..40 {
-        let drive = Drive::default();
+        let drive = SimulatedDisk::default();
         let store = place.open(&drive, false);
         for id in ["a/x", "b/x"] {
             commit(&store, "t", vec![put(id, b"1")]).await.unwrap();
         }
-        commit(&store, "t", vec![gone("a/x"), gone("b/x")]).await.unwrap();
+        commit(&store, "t", vec![removal("a/x"), removal("b/x")]).await.unwrap();
         drop(store);
         // Nothing is left that tells how far the numbers of writes had come.
         let store = place.open(&drive, false);
@@ -265,13 +266,13 @@ async fn count(store: &Files, writer: usize, together: bool) -> Result<u64, Stor
 
 #[tokio::test]
 async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
-    let (drive, mut told) = (Drive::default(), BTreeMap::new());
+    let (drive, mut told) = (SimulatedDisk::default(), BTreeMap::new());
     let store = place.open(&drive, false);
-    let elsewhere = Place::new();
+    let elsewhere = StoreFolder::new();
     let (mut unknown, mut unavailable) = (0, 0);
     for _ in 0..soak(150, 3_000) {
         drive.fail_syncs(random.usize(0..7), random.usize(1..6));
@@ -293,7 +294,7 @@ async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
         drive.fail_syncs(0, 0);
         told.insert((0, true), count(&store, 0, true).await.expect("it mends itself"));
         let cut = drive.cut_power(&mut random);
-        let after = holds(&elsewhere.open(&cut.moved(&place.0, &elsewhere.0), false)).await;
+        let after = read_contents(&elsewhere.open(&cut.with_folder_moved(&place.0, &elsewhere.0), false)).await;
         for ((writer, together), last) in &told {
             let version = |id: &str| {
                 after
@@ -313,7 +314,7 @@ async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
 
 #[tokio::test]
 async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
-    let (place, drive) = (Place::new(), Drive::default());
+    let (place, drive) = (StoreFolder::new(), SimulatedDisk::default());
     let store = place.open(&drive, false);
     let several = || vec![put("a/x", &[1; 500]), put("b/x", &[1; 500])];
     commit(&store, "t", several()).await.unwrap();

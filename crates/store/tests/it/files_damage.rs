@@ -14,18 +14,18 @@ use toolhub_store::{
 };
 use toolhub_testkit::{TempFolder, soak};
 
-use crate::shelf::{NOW, commit, get, put, thread};
+use crate::fixtures::{NOW, commit, get, put, thread};
 
 const CONTEXTS: usize = 24;
 /// How many files are damaged at a time.
-const HIT: usize = 10;
+const DAMAGED_PER_ROUND: usize = 10;
 
 fn value(n: usize) -> Vec<u8> {
     format!("{{\"value\":\"{}\"}}", format!("{n} ").repeat(1 + n * 5)).into_bytes()
 }
 
 /// A store with two dozen contexts, each with a state and a history.
-async fn filled(folder: &Path) {
+async fn create_filled(folder: &Path) {
     for compression in [false, true] {
         let store = Files::open(folder, Options { compression, backups: None }).unwrap();
         for n in (0..CONTEXTS).filter(|n| (n % 2 == 0) == compression) {
@@ -38,7 +38,7 @@ async fn filled(folder: &Path) {
 }
 
 /// The files of all contexts, by their number.
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn context_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = vec![PathBuf::new(); CONTEXTS];
     for fan in fs::read_dir(folder.join("contexts")).unwrap() {
         for file in fs::read_dir(fan.unwrap().path()).unwrap() {
@@ -51,7 +51,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-async fn read(store: &Files, n: usize) -> Result<Vec<u8>, StoreError> {
+async fn read_value(store: &Files, n: usize) -> Result<Vec<u8>, StoreError> {
     let row = get(store, &format!("t{}", n % 4), &format!("s{n}/business")).await?;
     Ok(row.unwrap_or_else(|| panic!("context {n} is missing")).value.to_vec())
 }
@@ -86,17 +86,17 @@ fn mutate(content: &mut Vec<u8>, random: &mut Rng) {
 async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
     let folder = TempFolder::in_memory();
     let path = folder.join("state");
-    filled(&path).await;
-    let files = files(&path);
+    create_filled(&path).await;
+    let files = context_files(&path);
     let sound: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     let mutants = soak(2_000, 5_000);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
-    for round in 0..mutants / HIT as u64 {
+    for round in 0..mutants / DAMAGED_PER_ROUND as u64 {
         let mut random = Rng::with_seed(seed.wrapping_add(round));
         let mut numbers: Vec<usize> = (0..CONTEXTS).collect();
         random.shuffle(&mut numbers);
-        let hit = &numbers[..HIT];
+        let hit = &numbers[..DAMAGED_PER_ROUND];
         for n in hit {
             let mut content = sound[*n].clone();
             mutate(&mut content, &mut random);
@@ -104,7 +104,7 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
         }
         let store = Files::open(&path, Options::default()).unwrap();
         for (n, file) in files.iter().enumerate() {
-            match read(&store, n).await {
+            match read_value(&store, n).await {
                 Ok(found) => {
                     assert_eq!(found, value(n), "round {round}");
                     // A frame with nothing in it, or a bit that zstd does not look at, is no damage.
@@ -116,7 +116,7 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
             }
         }
         let aside = |n: usize| PathBuf::from(format!("{}.damaged", files[n].display()));
-        let mut damaged: Vec<PathBuf> = store.damaged().into_iter().map(|damaged| damaged.file).collect();
+        let mut damaged: Vec<PathBuf> = store.quarantined_files().into_iter().map(|damaged| damaged.file).collect();
         let mut expected: Vec<PathBuf> = hit.iter().map(|n| aside(*n)).filter(|aside| aside.exists()).collect();
         damaged.sort();
         expected.sort();
@@ -138,24 +138,24 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
 async fn what_was_damaged_is_told_until_it_is_written_anew() {
     let folder = TempFolder::in_memory();
     let path = folder.join("state");
-    filled(&path).await;
-    let file = files(&path)[5].clone();
+    create_filled(&path).await;
+    let file = context_files(&path)[5].clone();
     let content = fs::read(&file).unwrap();
     fs::write(&file, &content[..content.len() - 3]).unwrap();
     let is_damaged = |answer: Result<Vec<u8>, StoreError>| matches!(answer, Err(StoreError::Damaged { id, .. }) if id == "s5/business");
     for _ in 0..2 {
         let store = Files::open(&path, Options::default()).unwrap();
-        assert!(is_damaged(read(&store, 5).await), "also for whoever opens the folder after it was set aside");
+        assert!(is_damaged(read_value(&store, 5).await), "also for whoever opens the folder after it was set aside");
         let careful = Write { expect: Expect::Absent, ..put("s5/business", b"1") };
         let refused = commit(&store, "t1", vec![careful]).await;
         assert!(matches!(refused, Err(StoreError::Damaged { .. })), "nobody knows what it was like: {refused:?}");
     }
     let store = Files::open(&path, Options::default()).unwrap();
     assert_eq!(commit(&store, "t1", vec![put("s5/business", b"new")]).await, Ok(vec![1]));
-    assert_eq!(read(&store, 5).await, Ok(b"new".to_vec()));
+    assert_eq!(read_value(&store, 5).await, Ok(b"new".to_vec()));
     drop(store);
     let store = Files::open(&path, Options::default()).unwrap();
-    assert_eq!((read(&store, 5).await, store.damaged()), (Ok(b"new".to_vec()), Vec::new()));
+    assert_eq!((read_value(&store, 5).await, store.quarantined_files()), (Ok(b"new".to_vec()), Vec::new()));
     let aside = format!("{}.damaged", file.display());
     assert_eq!(fs::read(aside).unwrap(), &content[..content.len() - 3], "and what was set aside is still there");
 }
@@ -164,18 +164,18 @@ async fn what_was_damaged_is_told_until_it_is_written_anew() {
 async fn what_was_set_aside_before_is_not_thrown_away() {
     let folder = TempFolder::in_memory();
     let path = folder.join("state");
-    filled(&path).await;
-    let file = files(&path)[5].clone();
+    create_filled(&path).await;
+    let file = context_files(&path)[5].clone();
     for n in 1..=3 {
         fs::write(&file, format!("damaged {n}")).unwrap();
         let store = Files::open(&path, Options::default()).unwrap();
-        assert!(matches!(read(&store, 5).await, Err(StoreError::Damaged { .. })));
-        let told = store.damaged()[0].file.clone();
+        assert!(matches!(read_value(&store, 5).await, Err(StoreError::Damaged { .. })));
+        let told = store.quarantined_files()[0].file.clone();
         assert_eq!(fs::read_to_string(told).unwrap(), format!("damaged {n}"));
         drop(store);
         // Also for whoever finds only what was set aside.
         let store = Files::open(&path, Options::default()).unwrap();
-        assert!(matches!(read(&store, 5).await, Err(StoreError::Damaged { .. })));
+        assert!(matches!(read_value(&store, 5).await, Err(StoreError::Damaged { .. })));
         commit(&store, "t1", vec![put("s5/business", b"new")]).await.unwrap();
     }
     let mut kept: Vec<String> = fs::read_dir(file.parent().unwrap())
@@ -192,8 +192,8 @@ async fn what_was_set_aside_before_is_not_thrown_away() {
 async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
     let folder = TempFolder::in_memory();
     let path = folder.join("state");
-    filled(&path).await;
-    let files = files(&path);
+    create_filled(&path).await;
+    let files = context_files(&path);
     let beside = |n: usize, name: &str| files[n].with_file_name(name);
     fs::copy(&files[3], beside(3, "copy-of-it.json")).unwrap();
     fs::write(beside(4, "notes.json"), "{\"a\": 1}").unwrap();
@@ -202,7 +202,7 @@ async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
     fs::write(path.join("new/17"), "left behind").unwrap();
     fs::write(path.join("new/intent"), "toolhub-intent 1 00000000\n[]\n").unwrap();
     let store = Files::open(&path, Options::default()).unwrap();
-    let mut damaged: Vec<PathBuf> = store.damaged().into_iter().map(|damaged| damaged.file).collect();
+    let mut damaged: Vec<PathBuf> = store.quarantined_files().into_iter().map(|damaged| damaged.file).collect();
     damaged.sort();
     let mut expected = vec![beside(3, "copy-of-it.json.damaged"), beside(4, "notes.json.damaged")];
     expected.sort();
@@ -210,13 +210,13 @@ async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
     assert!(beside(4, "notes.txt").exists());
     assert_eq!(fs::read_dir(path.join("new")).unwrap().count(), 0);
     for n in 0..CONTEXTS {
-        assert_eq!(read(&store, n).await, Ok(value(n)));
+        assert_eq!(read_value(&store, n).await, Ok(value(n)));
     }
     // Somebody takes a file away while the store is open.
     drop(store);
     let store = Files::open(&path, Options::default()).unwrap();
     fs::remove_file(&files[7]).unwrap();
-    assert!(matches!(read(&store, 7).await, Err(StoreError::Damaged { .. })));
+    assert!(matches!(read_value(&store, 7).await, Err(StoreError::Damaged { .. })));
 }
 
 #[tokio::test]
@@ -241,8 +241,8 @@ async fn a_damaged_fence_lets_nobody_pass_who_has_one() {
 async fn a_file_of_a_later_format_stops_the_opening_and_stays_as_it_is() {
     let folder = TempFolder::in_memory();
     let path = folder.join("state");
-    filled(&path).await;
-    let file = files(&path)[1].clone();
+    create_filled(&path).await;
+    let file = context_files(&path)[1].clone();
     let text = fs::read_to_string(&file).unwrap();
     let text = text.replacen("toolhub-state 1", "toolhub-state 2", 1);
     let (begin, rest) = text.split_once("\",\n  \"checksum\": \"").unwrap();

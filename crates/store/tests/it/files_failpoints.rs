@@ -6,14 +6,14 @@ use toolhub_store::files::{self, Backup};
 use toolhub_testkit::TempFolder;
 
 use crate::{
-    failpoints::{die, rounds},
+    failpoints::{rounds, run_until_failpoint},
     files_backup::{open, row, write},
 };
 
 /// The value of both files of the store.
 async fn value(folder: &Path) -> String {
     let store = open(folder);
-    assert_eq!(store.damaged(), []);
+    assert_eq!(store.quarantined_files(), []);
     let (value, version) = row(&store, "a/x").await.unwrap();
     assert_eq!(row(&store, "b/x").await, Some((value.clone(), version)));
     value
@@ -27,7 +27,7 @@ async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
             let folder = TempFolder::new();
             let (path, backup) = (folder.join("state"), folder.join("state.backup"));
             write(&open(&path), 1).await;
-            die("backup of files", &path, &format!("backup of files: {place}"));
+            run_until_failpoint("backup of files", &path, &format!("backup of files: {place}"));
             assert_eq!(value(&path).await, "1", "{place}");
             assert!(!path.join("moment").exists(), "{place}");
             assert_eq!(backup.exists(), place == "after the name", "{place}");
@@ -63,7 +63,7 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
             store.backup(&backup).await.unwrap();
             let given = write(&store, 2).await;
             drop(store);
-            die("restore of files", &path, &format!("restore of files: {place}"));
+            run_until_failpoint("restore of files", &path, &format!("restore of files: {place}"));
             assert_eq!(value(&path).await, if counts { "1" } else { "2" }, "{place}");
             assert_eq!(path.join("contexts.before-restore").exists(), counts, "{place}");
             assert_eq!(
@@ -83,8 +83,8 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
 #[tokio::test]
 async fn a_disk_that_takes_no_more_leaves_the_old_store_where_it_is() {
     use crate::{
-        failpoints::process,
-        shelf::{commit, put},
+        failpoints::child_command,
+        fixtures::{commit, put},
     };
     let folder = TempFolder::new();
     let (path, backup) = (folder.join("state"), folder.join("state.backup"));
@@ -94,7 +94,7 @@ async fn a_disk_that_takes_no_more_leaves_the_old_store_where_it_is() {
     store.backup(&backup).await.unwrap();
     write(&store, 2).await;
     drop(store);
-    let work = process("restore of files", &path);
+    let work = child_command("restore of files", &path);
     let mut limited = std::process::Command::new("sh");
     limited
         .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\""])

@@ -7,13 +7,13 @@ use toolhub_store::{Files, files::Options};
 use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
-    kill::{all, has_all, run_and_kill},
-    shelf::{commit, get, put},
+    fixtures::{commit, get, put},
+    kill::{assert_all_present, run_and_kill, run_writers},
 };
 
 const WRITERS: u64 = 6;
 /// Tells the test binary that it is the process to be killed, and which folder it writes.
-const FOLDER: &str = "TOOLHUB_FILES_TO_BE_KILLED";
+const FOLDER_ENV: &str = "TOOLHUB_FILES_TO_BE_KILLED";
 
 fn open(path: &Path) -> Files {
     Files::open(path, Options { compression: fastrand::bool(), backups: None }).unwrap()
@@ -37,9 +37,9 @@ async fn count(store: &Files, writer: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn writes_until_it_is_killed() {
-    let Some(path) = std::env::var_os(FOLDER) else { return };
+    let Some(path) = std::env::var_os(FOLDER_ENV) else { return };
     let store = Arc::new(open(Path::new(&path)));
-    all(WRITERS, |writer| {
+    run_writers(WRITERS, |writer| {
         let store = store.clone();
         async move { count(&store, writer).await }
     })
@@ -58,11 +58,11 @@ async fn whatever_was_acknowledged_is_there_after_a_kill() {
         let path = folder.join("state");
         let acknowledgements = fastrand::usize(1..300);
         let acknowledged =
-            run_and_kill("files_kill::writes_until_it_is_killed", (FOLDER, &path), acknowledgements, |_, _| ());
+            run_and_kill("files_kill::writes_until_it_is_killed", (FOLDER_ENV, &path), acknowledgements, |_, _| ());
         let store = open(&path);
-        assert_eq!(store.damaged(), []);
+        assert_eq!(store.quarantined_files(), []);
         for writer in 0..WRITERS {
-            has_all(&store, writer, "one/n", &acknowledged).await;
+            assert_all_present(&store, writer, "one/n", &acknowledged).await;
         }
     }
 }

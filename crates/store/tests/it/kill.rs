@@ -5,11 +5,11 @@ use std::{collections::HashMap, io::Write as _, path::Path, time::Duration};
 use toolhub_storage::backend::{Backend, Durability, Expect, Scan, Scope, Table};
 use toolhub_testkit::{TempFolder, kill_after, soak};
 
-use crate::shelf::{NOW, commit, get, open, put, thread};
+use crate::fixtures::{NOW, commit, get, open, put, thread};
 
 pub(crate) const WRITERS: u64 = 8;
 /// Tells the test binary that it is the process to be killed, and which file it writes.
-const FILE: &str = "TOOLHUB_STORE_TO_BE_KILLED";
+const FILE_ENV: &str = "TOOLHUB_STORE_TO_BE_KILLED";
 
 /// Counts for ever: each number is a row of its own and the new value of a counter, both in one batch.
 pub(crate) async fn count(store: &impl Backend, writer: u64) {
@@ -33,7 +33,7 @@ pub(crate) async fn count(store: &impl Backend, writer: u64) {
 
 /// Lets all writers count until the process ends.
 pub(crate) async fn count_all(store: std::sync::Arc<impl Backend>) {
-    all(WRITERS, |writer| {
+    run_writers(WRITERS, |writer| {
         let store = store.clone();
         async move { count(&*store, writer).await }
     })
@@ -44,12 +44,12 @@ pub(crate) async fn count_all(store: std::sync::Arc<impl Backend>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn writes_until_it_is_killed() {
-    let Some(path) = std::env::var_os(FILE) else { return };
+    let Some(path) = std::env::var_os(FILE_ENV) else { return };
     count_all(std::sync::Arc::new(open(Path::new(&path)))).await;
 }
 
 /// The writer and the number in a line of the process.
-pub(crate) fn acknowledged(line: &str) -> Option<(u64, u64)> {
+pub(crate) fn parse_acknowledgement(line: &str) -> Option<(u64, u64)> {
     let mut words =
         line.split(' ').skip_while(|word| *word != "acknowledged").skip(1).map(|word| word.parse().unwrap());
     Some((words.next()?, words.next()?))
@@ -66,7 +66,7 @@ pub(crate) fn run_and_kill(
     let mut last = HashMap::new();
     let path = path.to_str().expect("a temporary path is UTF-8");
     kill_after(test, &[(variable, path)], acknowledgements, |line| {
-        let Some((writer, number)) = acknowledged(line) else { return false };
+        let Some((writer, number)) = parse_acknowledgement(line) else { return false };
         heard(writer, number);
         last.insert(writer, number);
         true
@@ -75,7 +75,7 @@ pub(crate) fn run_and_kill(
 }
 
 /// Has each of so many writers do something for ever, one beside the other.
-pub(crate) async fn all<F: Future<Output = ()> + Send + 'static>(writers: u64, write: impl Fn(u64) -> F) {
+pub(crate) async fn run_writers<F: Future<Output = ()> + Send + 'static>(writers: u64, write: impl Fn(u64) -> F) {
     let mut tasks: tokio::task::JoinSet<()> = (0..writers).map(write).collect();
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
@@ -83,7 +83,12 @@ pub(crate) async fn all<F: Future<Output = ()> + Send + 'static>(writers: u64, w
 }
 
 /// A writer finds all that was acknowledged, under this id, and in its history every number up to that.
-pub(crate) async fn has_all(store: &impl Backend, writer: u64, counter: &str, acknowledged: &HashMap<u64, u64>) {
+pub(crate) async fn assert_all_present(
+    store: &impl Backend,
+    writer: u64,
+    counter: &str,
+    acknowledged: &HashMap<u64, u64>,
+) {
     let partition = format!("writer-{writer}");
     let version = get(store, &partition, counter).await.unwrap().map_or(0, |row| row.seen.version);
     let last = acknowledged.get(&writer).copied().unwrap_or(0);
@@ -101,7 +106,8 @@ async fn whatever_was_acknowledged_is_there_after_a_kill() {
     let kills = soak(10, 200);
     for _ in 0..kills {
         let acknowledgements = fastrand::usize(1..600);
-        let acknowledged = run_and_kill("kill::writes_until_it_is_killed", (FILE, &path), acknowledgements, |_, _| ());
+        let acknowledged =
+            run_and_kill("kill::writes_until_it_is_killed", (FILE_ENV, &path), acknowledgements, |_, _| ());
         check(&path, &acknowledged).await;
     }
 }
@@ -112,13 +118,13 @@ pub(crate) async fn check(path: &Path, acknowledged: &HashMap<u64, u64>) {
     let store = open(path);
     assert!(began.elapsed() < Duration::from_secs(2), "it is ready again soon");
     for writer in 0..WRITERS {
-        has_all(&store, writer, "counter", acknowledged).await;
+        assert_all_present(&store, writer, "counter", acknowledged).await;
     }
     drop(store);
-    is_sound(path);
+    assert_integrity(path);
 }
 
-pub(crate) fn is_sound(path: &Path) {
+pub(crate) fn assert_integrity(path: &Path) {
     let file = rusqlite::Connection::open(path).unwrap();
     let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");

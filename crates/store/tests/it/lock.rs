@@ -8,7 +8,7 @@ use toolhub_store::{
 };
 use toolhub_testkit::TempFolder;
 
-use crate::shelf::{commit, get, open, put};
+use crate::fixtures::{commit, get, open, put};
 
 #[tokio::test]
 async fn a_second_opening_is_refused_and_names_the_holder() {

@@ -1,13 +1,9 @@
 //! What the stores of this crate promise beyond the trait, in one test binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
-mod agree;
 mod backup;
-mod behind;
-mod behind_others;
 mod contract;
 mod damage;
-mod drive;
 mod failpoints;
 mod files;
 mod files_backup;
@@ -15,9 +11,13 @@ mod files_crash;
 mod files_damage;
 mod files_failpoints;
 mod files_kill;
-mod full;
+mod fixtures;
+mod full_store;
 mod kill;
 mod lock;
-mod power;
-mod shelf;
+mod power_loss;
+mod simulated_disk;
+mod store_equivalence;
 mod vfs;
+mod write_behind;
+mod write_behind_backends;

@@ -19,7 +19,7 @@ use rusqlite::ffi;
 
 /// What is known of one folder.
 #[derive(Default)]
-pub(crate) struct Disk(Mutex<State>);
+pub(crate) struct FaultyDisk(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -29,12 +29,12 @@ struct State {
     failing_syncs: (usize, usize),
     full: bool,
     /// So many writes and syncs until the process dies.
-    left: Option<usize>,
+    steps_until_abort: Option<usize>,
 }
 
 impl State {
     fn count_down(&mut self) {
-        if let Some(left) = &mut self.left {
+        if let Some(left) = &mut self.steps_until_abort {
             if *left == 0 {
                 std::process::abort();
             }
@@ -46,17 +46,17 @@ impl State {
 /// What the disk has for certain, and what it was sent since.
 #[derive(Default)]
 struct Contents {
-    safe: Vec<u8>,
-    sent: Vec<Sent>,
+    durable: Vec<u8>,
+    unsynced: Vec<UnsyncedOp>,
 }
 
-enum Sent {
+enum UnsyncedOp {
     Write(usize, Vec<u8>),
     Truncate(usize),
 }
 
-impl Sent {
-    fn arrive(&self, file: &mut Vec<u8>) {
+impl UnsyncedOp {
+    fn apply_to(&self, file: &mut Vec<u8>) {
         match self {
             Self::Write(at, bytes) => {
                 file.resize(file.len().max(at + bytes.len()), 0);
@@ -67,10 +67,10 @@ impl Sent {
     }
 }
 
-static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<Disk>>>> = LazyLock::new(Mutex::default);
+static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<FaultyDisk>>>> = LazyLock::new(Mutex::default);
 
 /// The disk that holds this file, if it is watched.
-unsafe fn disk_of(name: *const c_char) -> Option<(PathBuf, Arc<Disk>)> {
+unsafe fn disk_of(name: *const c_char) -> Option<(PathBuf, Arc<FaultyDisk>)> {
     if name.is_null() {
         return None;
     }
@@ -79,9 +79,9 @@ unsafe fn disk_of(name: *const c_char) -> Option<(PathBuf, Arc<Disk>)> {
     Some((path, disk))
 }
 
-impl Disk {
+impl FaultyDisk {
     /// Watches a folder from here on. To be asked before the first file in it is opened.
-    pub(crate) fn under(folder: &Path) -> Arc<Self> {
+    pub(crate) fn watch(folder: &Path) -> Arc<Self> {
         register();
         let disk = Arc::<Self>::default();
         DISKS.lock().unwrap().insert(fs::canonicalize(folder).unwrap(), disk.clone());
@@ -103,7 +103,7 @@ impl Disk {
     }
 
     /// Nothing is written until this is dropped.
-    pub(crate) fn hold(&self) -> impl Drop + '_ {
+    pub(crate) fn block_io(&self) -> impl Drop + '_ {
         self.state()
     }
 
@@ -113,18 +113,18 @@ impl Disk {
 
     /// The process dies instead of making one more write or sync than this.
     pub(crate) fn die_after(&self, steps: usize) {
-        self.state().left = Some(steps);
+        self.state().steps_until_abort = Some(steps);
     }
 
     /// What the files would be like had the power been cut now: all that was synced, and of the rest what chance let
     /// arrive.
     pub(crate) fn cut_power(&self, into: &Path, random: &mut Rng) {
         for (path, contents) in &self.state().files {
-            let mut file = contents.safe.clone();
+            let mut file = contents.durable.clone();
             let luck = random.u8(0..3);
-            for sent in &contents.sent {
+            for sent in &contents.unsynced {
                 if luck == 2 || luck == 1 && random.bool() {
-                    sent.arrive(&mut file);
+                    sent.apply_to(&mut file);
                 }
             }
             fs::write(into.join(path.file_name().unwrap()), file).unwrap();
@@ -134,29 +134,29 @@ impl Disk {
 
 /// An open file: ours, with SQLite's own behind it.
 #[repr(C)]
-struct File {
+struct WrappedFile {
     base: ffi::sqlite3_file,
-    watched: *mut Watched,
+    watched: *mut WatchedFile,
 }
 
-struct Watched {
-    disk: Arc<Disk>,
+struct WatchedFile {
+    disk: Arc<FaultyDisk>,
     path: PathBuf,
 }
 
 unsafe fn own(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    unsafe { file.cast::<u8>().add(mem::size_of::<File>()).cast() }
+    unsafe { file.cast::<u8>().add(mem::size_of::<WrappedFile>()).cast() }
 }
 
 unsafe fn methods<'a>(file: *mut ffi::sqlite3_file) -> &'a ffi::sqlite3_io_methods {
     unsafe { &*(*own(file)).pMethods }
 }
 
-unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a Watched> {
-    unsafe { (*file.cast::<File>()).watched.as_ref() }
+unsafe fn watched_file<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a WatchedFile> {
+    unsafe { (*file.cast::<WrappedFile>()).watched.as_ref() }
 }
 
-unsafe fn own_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
+unsafe fn inner_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
     unsafe { (*vfs).pAppData.cast() }
 }
 
@@ -168,16 +168,16 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     unsafe {
-        (*file.cast::<File>()).watched = ptr::null_mut();
+        (*file.cast::<WrappedFile>()).watched = ptr::null_mut();
         (*file).pMethods = ptr::null();
-        let result = (*own_vfs(vfs)).xOpen.unwrap()(own_vfs(vfs), name, own(file), flags, out);
+        let result = (*inner_vfs(vfs)).xOpen.unwrap()(inner_vfs(vfs), name, own(file), flags, out);
         if (*own(file)).pMethods.is_null() {
             return result;
         }
         (*file).pMethods = &raw const METHODS;
         if let Some((path, disk)) = disk_of(name) {
             disk.state().files.entry(path.clone()).or_default();
-            (*file.cast::<File>()).watched = Box::into_raw(Box::new(Watched { disk, path }));
+            (*file.cast::<WrappedFile>()).watched = Box::into_raw(Box::new(WatchedFile { disk, path }));
         }
         result
     }
@@ -189,13 +189,13 @@ unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, syn
             disk.state().count_down();
             disk.state().files.remove(&path);
         }
-        (*own_vfs(vfs)).xDelete.unwrap()(own_vfs(vfs), name, sync)
+        (*inner_vfs(vfs)).xDelete.unwrap()(inner_vfs(vfs), name, sync)
     }
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     unsafe {
-        let watched = mem::replace(&mut (*file.cast::<File>()).watched, ptr::null_mut());
+        let watched = mem::replace(&mut (*file.cast::<WrappedFile>()).watched, ptr::null_mut());
         if !watched.is_null() {
             drop(Box::from_raw(watched));
         }
@@ -205,14 +205,14 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, many: c_int, at: i64) -> c_int {
     unsafe {
-        if let Some(Watched { disk, path }) = watched(file) {
+        if let Some(WatchedFile { disk, path }) = watched_file(file) {
             let mut state = disk.state();
             state.count_down();
             if state.full {
                 return ffi::SQLITE_FULL;
             }
             let bytes = std::slice::from_raw_parts(from.cast::<u8>(), many as usize).to_vec();
-            state.files.entry(path.clone()).or_default().sent.push(Sent::Write(at as usize, bytes));
+            state.files.entry(path.clone()).or_default().unsynced.push(UnsyncedOp::Write(at as usize, bytes));
         }
         methods(file).xWrite.unwrap()(own(file), from, many, at)
     }
@@ -220,20 +220,20 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, ma
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_int {
     unsafe {
-        if let Some(Watched { disk, path }) = watched(file) {
-            disk.state().files.entry(path.clone()).or_default().sent.push(Sent::Truncate(length as usize));
+        if let Some(WatchedFile { disk, path }) = watched_file(file) {
+            disk.state().files.entry(path.clone()).or_default().unsynced.push(UnsyncedOp::Truncate(length as usize));
         }
         methods(file).xTruncate.unwrap()(own(file), length)
     }
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
-    if let Some(Watched { disk, path }) = unsafe { watched(file) } {
+    if let Some(WatchedFile { disk, path }) = unsafe { watched_file(file) } {
         let state = &mut *disk.state();
         state.count_down();
         state.syncs += 1;
         let contents = state.files.entry(path.clone()).or_default();
-        let sent = mem::take(&mut contents.sent);
+        let sent = mem::take(&mut contents.unsynced);
         match &mut state.failing_syncs {
             (0, 0) => {}
             (0, many) => {
@@ -242,7 +242,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
             }
             (after, _) => *after -= 1,
         }
-        sent.iter().for_each(|sent| sent.arrive(&mut contents.safe));
+        sent.iter().for_each(|sent| sent.apply_to(&mut contents.durable));
         return ffi::SQLITE_OK;
     }
     unsafe { methods(file).xSync.unwrap()(own(file), 0) }
@@ -303,7 +303,7 @@ fn register() {
     ONCE.call_once(|| unsafe {
         let own = ffi::sqlite3_vfs_find(ptr::null());
         let mut vfs = ptr::read(own);
-        vfs.szOsFile += mem::size_of::<File>() as c_int;
+        vfs.szOsFile += mem::size_of::<WrappedFile>() as c_int;
         vfs.zName = c"watched".as_ptr();
         vfs.pAppData = own.cast();
         vfs.xOpen = Some(open);

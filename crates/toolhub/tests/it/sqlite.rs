@@ -80,7 +80,7 @@ async fn whoever_hands_a_store_to_a_hub_can_still_make_a_backup_of_it() {
     hub.call("add", json!({})).thread("t").await.assert_success();
     let copy = folder.path().join("copy.db");
     assert_eq!(store.backup(&copy).await.unwrap().path, copy);
-    assert_eq!(store.damaged().await.unwrap().len(), 0);
+    assert_eq!(store.quarantined_rows().await.unwrap().len(), 0);
     hub.shutdown(Duration::from_secs(10)).await;
     drop((hub, store));
 

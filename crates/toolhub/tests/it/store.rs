@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt};
 use toolhub::{
-    Behind,
+    WriteBehind,
     backend::{Backend, Batch, Change, Changed, Durability, Expect, Key, Memory, Partition, Scan, Scope, Table, Write},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
@@ -31,7 +31,7 @@ async fn a_store_that_takes_its_time_keeps_them_too() {
 #[tokio::test]
 async fn a_store_in_an_arc_says_of_itself_what_it_says_without() {
     let memory: Arc<dyn Backend> = Arc::new(Memory::new());
-    let behind = Behind::open(memory.clone(), toolhub::behind::Options::default()).await.unwrap();
+    let behind = WriteBehind::open(memory.clone(), toolhub::write_behind::Options::default()).await.unwrap();
     // Each as a backend of its own type, which is how a hub is handed one.
     fn backend_flags(store: &impl Backend) -> (bool, bool) {
         (store.alone(), store.is_behind())

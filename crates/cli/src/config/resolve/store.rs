@@ -5,7 +5,7 @@ use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 use toolhub::{
     Sqlite,
     backend::Memory,
-    sqlite::{Backups, OpenError, Options},
+    sqlite::{BackupOptions, OpenError, Options},
 };
 
 use super::{
@@ -87,10 +87,10 @@ impl Store {
         }
         let mut options = Options::default();
         if let Some(bytes) = max_size {
-            options = options.at_most(*bytes);
+            options = options.max_bytes(*bytes);
         }
         if let Some(BackupSchedule { folder, interval: every, retention: keep_for }) = backup {
-            options = options.backups(Backups { folder: folder.clone(), every: *every, keep_for: *keep_for });
+            options = options.backups(BackupOptions { folder: folder.clone(), interval: *every, retention: *keep_for });
         }
         Ok(StoreHandle::Sqlite(Arc::new(Sqlite::open(path, options).map_err(OpenStoreError::Open)?)))
     }

@@ -14,20 +14,20 @@ use toolhub_storage::{
 
 use super::{
     super::{
-        aside::{self, Aside},
         error,
-        row::{Head, Name, body_of, text_of},
+        quarantine::{self, Quarantine},
+        row::{RowHead, RowName, crc32_of_body, partition_key},
     },
     Task,
-    heads::Heads,
+    row_head_cache::RowHeadCache,
 };
-use crate::watch::News;
+use crate::watch::ChangeFeed;
 
 /// A connection in a transaction, and the statements every batch needs: looked up once for all of them.
-pub(super) struct Hand<'c> {
+pub(super) struct TxWriter<'c> {
     connection: &'c Connection,
-    aside: &'c Aside,
-    heads: &'c mut Heads,
+    quarantine: &'c Quarantine,
+    row_heads: &'c mut RowHeadCache,
     /// The lowest version a row is written with.
     floor: u64,
     find: CachedStatement<'c>,
@@ -35,8 +35,13 @@ pub(super) struct Hand<'c> {
     insert: CachedStatement<'c>,
 }
 
-impl<'c> Hand<'c> {
-    pub(super) fn new(connection: &'c Connection, aside: &'c Aside, heads: &'c mut Heads, floor: u64) -> Result<Self> {
+impl<'c> TxWriter<'c> {
+    pub(super) fn new(
+        connection: &'c Connection,
+        aside: &'c Quarantine,
+        heads: &'c mut RowHeadCache,
+        floor: u64,
+    ) -> Result<Self> {
         let find = connection.prepare_cached(
             "SELECT version, stamp, layout, expires, created, updated, body, head, rowid FROM rows
              WHERE partition = ?1 AND tab = ?2 AND id = ?3",
@@ -49,67 +54,72 @@ impl<'c> Hand<'c> {
             "INSERT INTO rows (version, stamp, layout, created, updated, body, head, value, expires, partition, tab, id)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?;
-        Ok(Self { connection, aside, heads, floor, find, replace, insert })
+        Ok(Self { connection, quarantine: aside, row_heads: heads, floor, find, replace, insert })
     }
 }
 
 /// What a job did.
-pub(super) struct Made {
+pub(super) struct TaskOutput {
     pub(super) versions: Vec<u64>,
-    pub(super) news: Vec<(Key, Option<u64>)>,
+    pub(super) changes: Vec<(Key, Option<u64>)>,
     /// Keys of damaged rows that are free once this is committed.
-    pub(super) freed: Vec<String>,
+    pub(super) released_keys: Vec<String>,
 }
 
 /// A row as it is before the batch.
 #[derive(Default)]
-struct Found {
+struct ExistingRow {
     /// Its number, also when it has expired: its place is taken all the same.
-    number: Option<i64>,
+    rowid: Option<i64>,
     /// Absent where it has expired.
-    head: Option<Head>,
+    head: Option<RowHead>,
     /// It could not be read and was set aside: the version it may have had, and what is wrong with it.
     damaged: Option<(u64, StoreError)>,
 }
 
-impl Found {
+impl ExistingRow {
     fn before(&self) -> Before {
         match &self.damaged {
             Some((version, error)) => Before::Damaged { version: *version, error: error.clone() },
-            None => Before::of(self.head.map(|head| (head.seen(), head.created))),
+            None => Before::of(self.head.map(|head| (head.row_version(), head.created))),
         }
     }
 }
 
 /// Does a job. The inner error is a refusal.
-pub(super) fn job(hand: &mut Hand<'_>, task: &Task, news: &News) -> Result<Result<Made, StoreError>, StoreError> {
+pub(super) fn run_task(
+    hand: &mut TxWriter<'_>,
+    task: &Task,
+    news: &ChangeFeed,
+) -> Result<Result<TaskOutput, StoreError>, StoreError> {
     match task {
         Task::Commit(batch, now) => commit(hand, batch, *now, news),
         Task::Sweep(most, now) => {
-            hand.heads.forget_all();
-            let swept = sweep::run(hand.connection, hand.aside, *most, *now).map_err(|error| error::nothing(&error))?;
-            Ok(Ok(Made { versions: vec![swept as u64], news: Vec::new(), freed: Vec::new() }))
+            hand.row_heads.clear();
+            let swept = sweep::run(hand.connection, hand.quarantine, *most, *now)
+                .map_err(|error| error::unavailable(&error))?;
+            Ok(Ok(TaskOutput { versions: vec![swept as u64], changes: Vec::new(), released_keys: Vec::new() }))
         }
         Task::Inspect(suspects, now) => {
-            hand.heads.forget_all();
+            hand.row_heads.clear();
             for suspect in suspects {
-                let inspected = aside::inspect(hand.aside, hand.connection, suspect.name(), *now);
-                inspected.map_err(|error| error::at_row(suspect.table, &suspect.id.as_str().into(), &error))?;
+                let inspected = quarantine::inspect(hand.quarantine, hand.connection, suspect.name(), *now);
+                inspected.map_err(|error| error::row_error(suspect.table, &suspect.id.as_str().into(), &error))?;
             }
-            Ok(Ok(Made { versions: Vec::new(), news: Vec::new(), freed: Vec::new() }))
+            Ok(Ok(TaskOutput { versions: Vec::new(), changes: Vec::new(), released_keys: Vec::new() }))
         }
     }
 }
 
 fn commit(
-    hand: &mut Hand<'_>,
+    hand: &mut TxWriter<'_>,
     batch: &Batch,
     now: Timestamp,
-    news: &News,
-) -> Result<Result<Made, StoreError>, StoreError> {
-    let partition = text_of(&batch.partition);
+    news: &ChangeFeed,
+) -> Result<Result<TaskOutput, StoreError>, StoreError> {
+    let partition = partition_key(&batch.partition);
     let seen = match batch.fence {
-        Some(_) => fence(hand.connection, &partition).map_err(|error| error::nothing(&error))?,
+        Some(_) => read_fence(hand.connection, &partition).map_err(|error| error::unavailable(&error))?,
         None => 0,
     };
     if let Some(given) = batch.fence.filter(|given| *given < seen) {
@@ -119,80 +129,82 @@ fn commit(
     let writing = Writing { stamp: batch.stamp, floor: hand.floor, now };
     let mut found = Vec::with_capacity(batch.writes.len());
     for write in &batch.writes {
-        let row = find(hand, name(&partition, write), now)?;
+        let row = find_row(hand, row_name(&partition, write), now)?;
         match write.apply(&row.before(), writing) {
             Ok(applied) => found.push((row, applied)),
             Err(refusal) => return Ok(Err(refusal)),
         }
     }
     if let Some(given) = batch.fence.filter(|given| *given > seen) {
-        raise(hand.connection, &partition, given).map_err(|error| error::nothing(&error))?;
+        raise_fence(hand.connection, &partition, given).map_err(|error| error::unavailable(&error))?;
     }
-    let mut made = Made { versions: Vec::with_capacity(found.len()), news: Vec::new(), freed: Vec::new() };
+    let mut made =
+        TaskOutput { versions: Vec::with_capacity(found.len()), changes: Vec::new(), released_keys: Vec::new() };
     for (write, (row, Applied { version, changed, action })) in batch.writes.iter().zip(found) {
-        let name = name(&partition, write);
-        let at_row = |error| error::at_row(write.table, &write.id, &error);
-        change(hand, name, &write.change, &row, action, now).map_err(at_row)?;
+        let name = row_name(&partition, write);
+        let at_row = |error| error::row_error(write.table, &write.id, &error);
+        apply_change(hand, name, &write.change, &row, action, now).map_err(at_row)?;
         if row.damaged.is_some() {
-            made.freed.push(hand.aside.free(hand.connection, name).map_err(at_row)?);
+            made.released_keys.push(hand.quarantine.release(hand.connection, name).map_err(at_row)?);
         }
         made.versions.push(version);
-        if changed && news.is_heard(write.table) {
-            made.news.push((key(&batch.partition, write.table, &write.id), (version > 0).then_some(version)));
+        if changed && news.has_subscribers(write.table) {
+            made.changes.push((row_key(&batch.partition, write.table, &write.id), (version > 0).then_some(version)));
         }
     }
     Ok(Ok(made))
 }
 
-fn name<'a>(partition: &'a str, write: &'a Write) -> Name<'a> {
-    Name { partition, table: write.table, id: &write.id }
+fn row_name<'a>(partition: &'a str, write: &'a Write) -> RowName<'a> {
+    RowName { partition, table: write.table, id: &write.id }
 }
 
-fn key(partition: &Partition, table: Table, id: &SmolStr) -> Key {
+fn row_key(partition: &Partition, table: Table, id: &SmolStr) -> Key {
     Key { partition: partition.clone(), table, id: id.clone() }
 }
 
-fn fence(connection: &Connection, partition: &str) -> Result<u64> {
+fn read_fence(connection: &Connection, partition: &str) -> Result<u64> {
     let mut find = connection.prepare_cached("SELECT fence FROM fences WHERE partition = ?1")?;
     let fence: Option<i64> = find.query_row([partition], |row| row.get(0)).optional()?;
     Ok(fence.unwrap_or(0).cast_unsigned())
 }
 
-fn raise(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
+fn raise_fence(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
     let mut raise = connection.prepare_cached("INSERT OR REPLACE INTO fences VALUES (?1, ?2)")?;
     raise.execute((partition, fence.cast_signed())).map(|_| ())
 }
 
 /// What is there. An expired row has a number and no head; one that is damaged is set aside, whatever comes of the batch.
-fn find(hand: &mut Hand<'_>, name: Name<'_>, now: Timestamp) -> Result<Found, StoreError> {
-    if let Some((number, head)) = hand.heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
-        return Ok(Found { number: Some(number), head: Some(head), damaged: None });
+fn find_row(hand: &mut TxWriter<'_>, name: RowName<'_>, now: Timestamp) -> Result<ExistingRow, StoreError> {
+    if let Some((number, head)) = hand.row_heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
+        return Ok(ExistingRow { rowid: Some(number), head: Some(head), damaged: None });
     }
-    let found = hand
-        .find
-        .query_row((name.partition, name.table.as_str(), name.id), |row| Ok((Head::read(row, 0, name)?, row.get(8)?)));
-    let at_row = |error| error::at_row(name.table, &name.id.into(), &error);
+    let found = hand.find.query_row((name.partition, name.table.as_str(), name.id), |row| {
+        Ok((RowHead::read(row, 0, name)?, row.get(8)?))
+    });
+    let at_row = |error| error::row_error(name.table, &name.id.into(), &error);
     Ok(match found.optional().map_err(at_row)? {
         None => {
-            let damaged = hand.aside.version(name).map(|version| (version, aside::damaged(name)));
-            Found { damaged, ..Found::default() }
+            let damaged = hand.quarantine.version(name).map(|version| (version, quarantine::quarantined_error(name)));
+            ExistingRow { damaged, ..ExistingRow::default() }
         }
         Some((Ok(head), number)) => {
-            Found { number: Some(number), head: Some(head).filter(|head| !head.is_expired(now)), damaged: None }
+            ExistingRow { rowid: Some(number), head: Some(head).filter(|head| !head.is_expired(now)), damaged: None }
         }
         Some((Err(damaged), number)) => {
-            let version = hand.aside.set(hand.connection, name, number, &damaged, now).map_err(at_row)?;
-            Found { damaged: Some((version, damaged)), ..Found::default() }
+            let version =
+                hand.quarantine.quarantine_row(hand.connection, name, number, &damaged, now).map_err(at_row)?;
+            ExistingRow { damaged: Some((version, damaged)), ..ExistingRow::default() }
         }
     })
 }
 
 /// Makes one change in the table.
-fn change(
-    hand: &mut Hand<'_>,
-    name: Name<'_>,
+fn apply_change(
+    hand: &mut TxWriter<'_>,
+    name: RowName<'_>,
     change: &Change,
-    found: &Found,
+    found: &ExistingRow,
     action: Action,
     now: Timestamp,
 ) -> Result<()> {
@@ -201,24 +213,24 @@ fn change(
             Action::Put { seen, created },
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
         ) => {
-            let (version, stamp, layout, body) = (seen.version, seen.stamp, *schema, body_of(value));
-            let new = Head { version, stamp, layout, expires: *expires, created, updated: now, body };
+            let (version, stamp, layout, body) = (seen.version, seen.stamp, *schema, crc32_of_body(value));
+            let new = RowHead { version, stamp, layout, expires: *expires, created, updated: now, body_checksum: body };
             // Where an end stays what it is, its index need not be touched.
             let same_end = found.head.is_some_and(|head| head.expires == *expires);
-            put(hand, name, &new, value, found.number, same_end)?;
+            put_row(hand, name, &new, value, found.rowid, same_end)?;
         }
         (Action::Touch, Change::Touch { expires }) => {
-            if let (Some(head), Some(number)) = (found.head, found.number) {
-                let new = Head { expires: *expires, ..head };
+            if let (Some(head), Some(number)) = (found.head, found.rowid) {
+                let new = RowHead { expires: *expires, ..head };
                 let mut touch =
                     hand.connection.prepare_cached("UPDATE rows SET expires = ?1, head = ?2 WHERE rowid = ?3")?;
-                one(touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), number))?)?;
-                hand.heads.keep(name, number, new);
+                expect_one_row(touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), number))?)?;
+                hand.row_heads.insert(name, number, new);
             }
         }
         (Action::Remove, _) => {
-            hand.heads.forget(name);
-            if let Some(number) = found.number {
+            hand.row_heads.remove(name);
+            if let Some(number) = found.rowid {
                 hand.connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([number])?;
             }
         }
@@ -227,34 +239,34 @@ fn change(
     Ok(())
 }
 
-fn put(
-    hand: &mut Hand<'_>,
-    name: Name<'_>,
-    head: &Head,
+fn put_row(
+    hand: &mut TxWriter<'_>,
+    name: RowName<'_>,
+    head: &RowHead,
     value: &[u8],
     number: Option<i64>,
     same_end: bool,
 ) -> Result<()> {
     let (version, stamp, layout) = (head.version.cast_signed(), head.stamp.cast_signed(), head.layout);
     let (created, updated, expires) = (head.created.millis(), head.updated.millis(), head.expires);
-    let (body, sum, expires) = (head.body, head.checksum(name), expires.map(Timestamp::millis));
+    let (body, sum, expires) = (head.body_checksum, head.checksum(name), expires.map(Timestamp::millis));
     let Some(number) = number else {
         let (partition, table, id) = (name.partition, name.table.as_str(), name.id);
         let row = (version, stamp, layout, created, updated, body, sum, value, expires, partition, table, id);
         hand.insert.execute(row)?;
-        hand.heads.keep(name, hand.connection.last_insert_rowid(), *head);
+        hand.row_heads.insert(name, hand.connection.last_insert_rowid(), *head);
         return Ok(());
     };
-    one(hand.replace.execute((version, stamp, layout, created, updated, body, sum, value, number))?)?;
+    expect_one_row(hand.replace.execute((version, stamp, layout, created, updated, body, sum, value, number))?)?;
     if !same_end {
         let mut end = hand.connection.prepare_cached("UPDATE rows SET expires = ?1 WHERE rowid = ?2")?;
         end.execute((expires, number))?;
     }
-    hand.heads.keep(name, number, *head);
+    hand.row_heads.insert(name, number, *head);
     Ok(())
 }
 
 /// A row that is known is there. Were it not, nothing of this may be committed.
-fn one(changed: usize) -> Result<()> {
+fn expect_one_row(changed: usize) -> Result<()> {
     if changed == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(changed)) }
 }

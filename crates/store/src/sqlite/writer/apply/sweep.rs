@@ -7,11 +7,11 @@ use rusqlite::{Connection, Result};
 use toolhub_storage::{backend::Table, clock::Timestamp};
 
 use super::super::super::{
-    aside::Aside,
-    row::{Head, Name},
+    quarantine::Quarantine,
+    row::{RowHead, RowName},
 };
 
-pub(super) fn run(connection: &Connection, aside: &Aside, most: usize, now: Timestamp) -> Result<usize> {
+pub(super) fn run(connection: &Connection, aside: &Quarantine, most: usize, now: Timestamp) -> Result<usize> {
     let mut find = connection.prepare_cached(
         "SELECT version, stamp, layout, expires, created, updated, body, head, rowid, partition, tab, id FROM rows
          WHERE expires <= ?1 ORDER BY expires LIMIT ?2",
@@ -28,7 +28,7 @@ pub(super) fn run(connection: &Connection, aside: &Aside, most: usize, now: Time
             gone.push(number);
             continue;
         };
-        match Head::read(row, 0, Name { partition, table, id })? {
+        match RowHead::read(row, 0, RowName { partition, table, id })? {
             Ok(_) => gone.push(number),
             Err(error) => damaged.push((number, partition.to_owned(), table, id.to_owned(), error)),
         }
@@ -38,7 +38,7 @@ pub(super) fn run(connection: &Connection, aside: &Aside, most: usize, now: Time
         remove.execute([number])?;
     }
     for (number, partition, table, id, error) in &damaged {
-        aside.set(connection, Name { partition, table: *table, id }, *number, error, now)?;
+        aside.quarantine_row(connection, RowName { partition, table: *table, id }, *number, error, now)?;
     }
     Ok(gone.len() + damaged.len())
 }

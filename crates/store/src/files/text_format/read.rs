@@ -14,16 +14,16 @@ use toolhub_types::ids::{Tenant, ThreadId};
 
 use super::{
     super::{
-        doc::{Doc, Head, NEVER, TABLES},
-        name::{Context, Part},
-        plain,
+        context::{Context, Part},
+        doc::{Doc, DocHead, NO_EXPIRY, TABLES},
+        json_text,
     },
-    BEGIN, CHECKSUM, FORMAT, ROWS, checksums,
+    CHECKSUM_FIELD, FORMAT_PREFIX, FORMAT_VERSION, ROWS_START, checksums,
 };
 
 /// Why a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum Unreadable {
+pub(in super::super) enum DecodeError {
     /// It is not what was written, or not ours.
     Damaged(&'static str),
     /// It is ours, and of a later format.
@@ -32,86 +32,90 @@ pub(in super::super) enum Unreadable {
 
 /// What the beginning of a file tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Beginning {
+pub(in super::super) struct FileHead {
     pub(in super::super) context: Context,
-    pub(in super::super) write: u64,
+    pub(in super::super) write_seq: u64,
     pub(in super::super) fence: u64,
-    pub(in super::super) head: Head,
+    pub(in super::super) head: DocHead,
 }
 
-const OTHER_FORM: Unreadable = Unreadable::Damaged("it has another form than expected");
+const UNEXPECTED_FORM: DecodeError = DecodeError::Damaged("it has another form than expected");
 
 /// What the beginning of a file tells; `None` where more of it is needed to tell.
-pub(in super::super) fn beginning(content: &[u8]) -> Option<Result<Beginning, Unreadable>> {
-    let end = content.windows(ROWS.len()).position(|here| here == ROWS.as_bytes())?;
-    Some(head(&content[..end]))
+pub(in super::super) fn decode_prefix(content: &[u8]) -> Option<Result<FileHead, DecodeError>> {
+    let end = content.windows(ROWS_START.len()).position(|here| here == ROWS_START.as_bytes())?;
+    Some(decode_head(&content[..end]))
 }
 
 /// What the head alone tells.
-pub(in super::super) fn head(content: &[u8]) -> Result<Beginning, Unreadable> {
-    let parts = parts(content)?;
-    if checksums(parts.format, parts.head, "").0 != parts.first {
-        return Err(Unreadable::Damaged("its beginning does not have its checksum"));
+pub(in super::super) fn decode_head(content: &[u8]) -> Result<FileHead, DecodeError> {
+    let parts = split_head(content)?;
+    if checksums(parts.format, parts.head, "").0 != parts.head_checksum {
+        return Err(DecodeError::Damaged("its beginning does not have its checksum"));
     }
-    if parts.number != FORMAT { Err(Unreadable::Newer(parts.number)) } else { told(parts.head) }
+    if parts.format_version != FORMAT_VERSION {
+        Err(DecodeError::Newer(parts.format_version))
+    } else {
+        parse_head(parts.head)
+    }
 }
 
 /// All of a file.
-pub(in super::super) fn read(content: &[u8]) -> Result<Doc, Unreadable> {
-    let cut = || Unreadable::Damaged("it is cut short, or not ours");
-    let begin = beginning(content).ok_or_else(cut)??;
-    let text = std::str::from_utf8(content).map_err(|_| Unreadable::Damaged("it is no text"))?;
-    let end = text.find(ROWS).ok_or_else(cut)?;
-    let (parts, rows) = (parts(&content[..end])?, &text[end..]);
-    if checksums(parts.format, parts.head, rows).1 != parts.all {
-        return Err(Unreadable::Damaged("it does not have its checksum"));
+pub(in super::super) fn decode(content: &[u8]) -> Result<Doc, DecodeError> {
+    let cut = || DecodeError::Damaged("it is cut short, or not ours");
+    let begin = decode_prefix(content).ok_or_else(cut)??;
+    let text = std::str::from_utf8(content).map_err(|_| DecodeError::Damaged("it is no text"))?;
+    let end = text.find(ROWS_START).ok_or_else(cut)?;
+    let (parts, rows) = (split_head(&content[..end])?, &text[end..]);
+    if checksums(parts.format, parts.head, rows).1 != parts.file_checksum {
+        return Err(DecodeError::Damaged("it does not have its checksum"));
     }
     let all = format!("{{\"begin\": 0{rows}");
-    let rows: RowsText<'_> = serde_json::from_str(&all).map_err(|_| OTHER_FORM)?;
-    let Beginning { context, write, fence, head } = begin;
+    let rows: RowsText<'_> = serde_json::from_str(&all).map_err(|_| UNEXPECTED_FORM)?;
+    let FileHead { context, write_seq: write, fence, head } = begin;
     let mut doc = Doc::empty(context);
-    (doc.write, doc.fence) = (write, fence);
+    (doc.write_seq, doc.fence) = (write, fence);
     for (table, rows) in TABLES.into_iter().zip([rows.states, rows.versions, rows.history]) {
         for row in rows {
-            let (id, row) = row.into_row().ok_or(OTHER_FORM)?;
-            if Context::of(&doc.context.home, &id) != doc.context {
-                return Err(Unreadable::Damaged("it holds a row of another context"));
+            let (id, row) = row.into_row().ok_or(UNEXPECTED_FORM)?;
+            if Context::of_row(&doc.context.partition_key, &id) != doc.context {
+                return Err(DecodeError::Damaged("it holds a row of another context"));
             }
             doc.put(table, id, row);
         }
     }
-    if doc.head() == head { Ok(doc) } else { Err(Unreadable::Damaged("its head tells of other rows")) }
+    if doc.head() == head { Ok(doc) } else { Err(DecodeError::Damaged("its head tells of other rows")) }
 }
 
-struct Parts<'a> {
+struct HeadParts<'a> {
     /// Up to the number of the format.
     format: &'a str,
-    number: u32,
-    first: u32,
-    all: u32,
+    format_version: u32,
+    head_checksum: u32,
+    file_checksum: u32,
     /// Behind the checksums.
     head: &'a str,
 }
 
-fn parts(content: &[u8]) -> Result<Parts<'_>, Unreadable> {
+fn split_head(content: &[u8]) -> Result<HeadParts<'_>, DecodeError> {
     let split = || {
         let text = std::str::from_utf8(content).ok()?;
-        let (format, rest) = text.split_once(CHECKSUM)?;
-        let number = format.strip_prefix(BEGIN)?.parse().ok()?;
+        let (format, rest) = text.split_once(CHECKSUM_FIELD)?;
+        let number = format.strip_prefix(FORMAT_PREFIX)?.parse().ok()?;
         let (first, all) = (rest.get(..8)?, rest.get(8..17)?.strip_prefix(' ')?);
         let [first, all] = [first, all].map(|digits| u32::from_str_radix(digits, 16).ok());
         let (first, all) = (first?, all?);
         // In one way only, so that no other text has these checksums.
         (rest[..17] == format!("{first:08x} {all:08x}")).then_some(())?;
-        Some(Parts { format, number, first, all, head: &rest[17..] })
+        Some(HeadParts { format, format_version: number, head_checksum: first, file_checksum: all, head: &rest[17..] })
     };
-    split().ok_or(Unreadable::Damaged("it does not begin like one of our files"))
+    split().ok_or(DecodeError::Damaged("it does not begin like one of our files"))
 }
 
-fn told(head: &str) -> Result<Beginning, Unreadable> {
+fn parse_head(head: &str) -> Result<FileHead, DecodeError> {
     let all = format!("{{\"checksum\": \"{head}}}");
-    let head: HeadText = serde_json::from_str(&all).map_err(|_| OTHER_FORM)?;
-    head.into_beginning().ok_or(OTHER_FORM)
+    let head: HeadText = serde_json::from_str(&all).map_err(|_| UNEXPECTED_FORM)?;
+    head.into_file_head().ok_or(UNEXPECTED_FORM)
 }
 
 #[derive(Deserialize)]
@@ -130,7 +134,7 @@ struct HeadText {
 }
 
 impl HeadText {
-    fn into_beginning(self) -> Option<Beginning> {
+    fn into_file_head(self) -> Option<FileHead> {
         let tenant = Tenant::new(self.tenant).ok()?;
         let home = match (self.thread, self.shared) {
             (Some(thread), None) => format!("{tenant}/t/{}", ThreadId::new(thread).ok()?),
@@ -143,10 +147,11 @@ impl HeadText {
             (None, None, Some(row)) if !row.contains('/') => Part::Rows(row),
             _ => return None,
         };
-        let soonest = self.soonest.map_or(NEVER, Timestamp::from);
-        let head = Head { states: self.holds.into(), spans: [self.snapshots, self.entries], soonest };
-        let context = Context { home: home.into(), part };
-        Some(Beginning { context, write: self.write, fence: self.fence.unwrap_or(0), head })
+        let soonest = self.soonest.map_or(NO_EXPIRY, Timestamp::from);
+        let head =
+            DocHead { states: self.holds.into(), spans: [self.snapshots, self.entries], earliest_expiry: soonest };
+        let context = Context { partition_key: home.into(), part };
+        Some(FileHead { context, write_seq: self.write, fence: self.fence.unwrap_or(0), head })
     }
 }
 
@@ -183,9 +188,9 @@ fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D:
 impl RowText<'_> {
     fn into_row(self) -> Option<(SmolStr, Row)> {
         let value = match (self.data, self.text, self.hex) {
-            (Some(data), None, None) => plain::compact(data.get()).into_bytes(),
+            (Some(data), None, None) => json_text::compact(data.get()).into_bytes(),
             (None, Some(text), None) => text.into_bytes(),
-            (None, None, Some(digits)) => plain::bytes(&digits)?,
+            (None, None, Some(digits)) => json_text::from_hex(&digits)?,
             _ => return None,
         };
         let row = Row {
@@ -203,14 +208,14 @@ impl RowText<'_> {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Time {
-    Told(Timestamp),
+    Text(Timestamp),
     Millis(i64),
 }
 
 impl From<Time> for Timestamp {
     fn from(time: Time) -> Self {
         match time {
-            Time::Told(at) => at,
+            Time::Text(at) => at,
             Time::Millis(millis) => Self::from_millis(millis),
         }
     }

@@ -11,17 +11,17 @@ use toolhub_storage::backend::{Partition, Place};
 use toolhub_types::ids::Tenant;
 
 /// How a plain file ends.
-pub(super) const PLAIN: &str = ".json";
+pub(super) const JSON_SUFFIX: &str = ".json";
 /// How a compressed file ends.
-pub(super) const PACKED: &str = ".json.zst";
+pub(super) const ZSTD_SUFFIX: &str = ".json.zst";
 /// How many characters of a thread or a state a file name shows.
-const SHOWN: usize = 24;
+const MAX_SHOWN_CHARS: usize = 24;
 
 /// What lies in one file: the rows of one partition whose ids begin alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Context {
     /// The text of the partition.
-    pub(super) home: Arc<str>,
+    pub(super) partition_key: Arc<str>,
     pub(super) part: Part,
 }
 
@@ -35,12 +35,12 @@ pub(super) enum Part {
 }
 
 /// The text of a partition that may hold states; `None` for all others.
-pub(super) fn home(partition: &Partition) -> Option<Arc<str>> {
+pub(super) fn partition_key(partition: &Partition) -> Option<Arc<str>> {
     matches!(partition.place, Place::Thread(_) | Place::State(_)).then(|| partition.to_string().into())
 }
 
 /// The partition of a text.
-pub(super) fn partition(home: &str) -> Option<Partition> {
+pub(super) fn parse_partition(home: &str) -> Option<Partition> {
     home.parse().ok().or_else(|| {
         // A shared state without a name is the one partition whose text is not read back.
         let tenant = Tenant::new(home.strip_suffix("/h/")?).ok()?;
@@ -49,24 +49,24 @@ pub(super) fn partition(home: &str) -> Option<Partition> {
 }
 
 /// How the ids of the context begin that has this row.
-pub(super) fn beginning(id: &str) -> &str {
+pub(super) fn id_prefix(id: &str) -> &str {
     id.find('/').map_or(id, |at| &id[..=at])
 }
 
 impl Context {
     /// The context that has this row.
-    pub(super) fn of(home: &Arc<str>, id: &str) -> Self {
-        Self { home: home.clone(), part: Part::Rows(beginning(id).into()) }
+    pub(super) fn of_row(home: &Arc<str>, id: &str) -> Self {
+        Self { partition_key: home.clone(), part: Part::Rows(id_prefix(id).into()) }
     }
 
     pub(super) fn fence(home: &Arc<str>) -> Self {
-        Self { home: home.clone(), part: Part::Fence }
+        Self { partition_key: home.clone(), part: Part::Fence }
     }
 
     /// The folder and the name of its file, without the ending.
     pub(super) fn stem(&self) -> String {
         let mut hash = Sha256::new();
-        hash.update(self.home.as_bytes());
+        hash.update(self.partition_key.as_bytes());
         let state = match &self.part {
             Part::Fence => {
                 hash.update([0, 1]);
@@ -83,22 +83,22 @@ impl Context {
         for byte in &hash[..16] {
             let _ = write!(hex, "{byte:02x}");
         }
-        let place = self.home.splitn(3, '/').nth(2).unwrap_or_default();
-        format!("{}/{}-{}-{hex}", &hex[..2], shown(place), shown(state))
+        let place = self.partition_key.splitn(3, '/').nth(2).unwrap_or_default();
+        format!("{}/{}-{}-{hex}", &hex[..2], sanitize(place), sanitize(state))
     }
 
     /// Its file, below the folder of all of them.
     pub(super) fn file(&self, packed: bool) -> String {
         let mut file = self.stem();
-        file.push_str(if packed { PACKED } else { PLAIN });
+        file.push_str(if packed { ZSTD_SUFFIX } else { JSON_SUFFIX });
         file
     }
 }
 
 /// As much of a text as is safe in a file name, for people who look for a file.
-fn shown(text: &str) -> String {
+fn sanitize(text: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-    text.chars().take(SHOWN).map(letter).collect()
+    text.chars().take(MAX_SHOWN_CHARS).map(letter).collect()
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn file(home: &str, id: &str) -> String {
-        Context::of(&home.into(), id).file(false)
+        Context::of_row(&home.into(), id).file(false)
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(folder.len(), 2, "{file}");
             assert!(name.len() < 100, "{file}");
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
-            assert!(name.strip_suffix(PLAIN).unwrap().chars().all(fits), "{file}");
+            assert!(name.strip_suffix(JSON_SUFFIX).unwrap().chars().all(fits), "{file}");
         }
     }
 
@@ -137,22 +137,22 @@ mod tests {
         }
         assert_eq!(file("main/t/a", "cart/business"), file("main/t/a", "cart/0001"), "one context, one file");
         let home = "main/t/a".into();
-        assert_ne!(Context::fence(&home).file(false), Context::of(&home, "").file(false));
+        assert_ne!(Context::fence(&home).file(false), Context::of_row(&home, "").file(false));
     }
 
     #[test]
     fn ids_are_in_order_where_their_contexts_are() {
         let mut ids = ["a", "a!/x", "a-b/y", "a/", "a/b", "a/c/d", "ab", "ab/a", "", "/", "a.b/z", "~/session"];
         ids.sort_unstable();
-        let contexts: Vec<Context> = ids.iter().map(|id| Context::of(&"main/t/t".into(), id)).collect();
+        let contexts: Vec<Context> = ids.iter().map(|id| Context::of_row(&"main/t/t".into(), id)).collect();
         assert!(contexts.is_sorted(), "{contexts:?}");
     }
 
     #[test]
     fn a_partition_is_read_back_from_its_text() {
         for text in ["main/t/t1", "main/h/cart", "main/h/", "main/h/a/b"] {
-            assert_eq!(partition(text).unwrap().to_string(), text);
+            assert_eq!(parse_partition(text).unwrap().to_string(), text);
         }
-        assert_eq!(partition("main/x/y"), None);
+        assert_eq!(parse_partition("main/x/y"), None);
     }
 }

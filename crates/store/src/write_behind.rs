@@ -5,9 +5,9 @@
 //! `waiting` is what was acknowledged and is not written, `clerk` the thread that writes it, `mark` how an unclean end is
 //! noticed.
 
-mod clerk;
-pub(crate) mod mark;
-mod waiting;
+mod buffer;
+pub(crate) mod clean_shutdown;
+mod flusher;
 
 use std::{
     collections::BTreeMap,
@@ -25,24 +25,24 @@ use toolhub_storage::{
 };
 
 use self::{
-    clerk::{Clerk, Task},
-    waiting::Waiting,
+    buffer::WriteBuffer,
+    flusher::{Flusher, FlusherTask},
 };
-use crate::watch::News;
+use crate::watch::ChangeFeed;
 
 /// How a store is written behind.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The time from one writing to the next. A minute unless it is said otherwise.
-    pub every: Duration,
+    pub flush_interval: Duration,
     /// How many bytes may wait to be written, about. When half of it is reached they are written early; when all of it
     /// is and they cannot be written, new ones are refused. 64 MiB unless it is said otherwise.
-    pub at_most: usize,
+    pub max_pending_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { every: Duration::from_secs(60), at_most: 64 << 20 }
+        Self { flush_interval: Duration::from_secs(60), max_pending_bytes: 64 << 20 }
     }
 }
 
@@ -66,42 +66,47 @@ impl Default for Options {
 ///
 /// A batch with a fence is written at once, and so are the first of each sort and one that would take half of the room: a
 /// store that does not take them says so to the one who asked. A power-safe commit of the store behind must carry the earlier ones of its partition with it.
-pub struct Behind {
+pub struct WriteBehind {
     shared: Arc<Shared>,
-    clerk: Clerk,
+    flusher: Flusher,
 }
 
 /// What those who ask and the thread that writes both work with.
 struct Shared {
     inner: Arc<dyn Backend>,
-    waiting: Mutex<Waiting>,
-    news: News,
+    buffer: Mutex<WriteBuffer>,
+    change_feed: ChangeFeed,
     /// Held by whoever works out what a batch will do, while it asks the store behind; closed while something is written
     /// that nobody could work out.
-    gate: RwLock<()>,
-    at_most: usize,
+    write_through_lock: RwLock<()>,
+    max_pending_bytes: usize,
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_buffer(&self) -> MutexGuard<'_, WriteBuffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Behind {
+impl WriteBehind {
     /// Puts itself before a store. Finds out whether the last one that did so had a clean end.
     ///
     /// # Errors
     /// When the store behind cannot be read or written.
     pub async fn open(inner: Arc<dyn Backend>, options: Options) -> Result<Self, StoreError> {
-        let epoch = mark::begin(&*inner).await?;
-        let waiting = Mutex::new(Waiting::new(epoch));
-        let shared =
-            Shared { inner, waiting, news: News::new(), gate: RwLock::new(()), at_most: options.at_most.max(2) };
+        let epoch = clean_shutdown::record_open(&*inner).await?;
+        let waiting = Mutex::new(WriteBuffer::new(epoch));
+        let shared = Shared {
+            inner,
+            buffer: waiting,
+            change_feed: ChangeFeed::new(),
+            write_through_lock: RwLock::new(()),
+            max_pending_bytes: options.max_pending_bytes.max(2),
+        };
         let shared = Arc::new(shared);
-        let clerk = Clerk::begin(shared.clone(), options.every, epoch);
+        let clerk = Flusher::spawn(shared.clone(), options.flush_interval, epoch);
         let clerk = clerk.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Self { shared, clerk })
+        Ok(Self { shared, flusher: clerk })
     }
 
     /// Writes all that waits.
@@ -109,7 +114,7 @@ impl Behind {
     /// # Errors
     /// When the store behind does not take it. It goes on waiting.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        self.clerk.ask(|reply| Task::Flush(None, reply)).await
+        self.flusher.request(|reply| FlusherTask::Flush(None, reply)).await
     }
 
     /// Writes all that waits, and that this was a clean end.
@@ -117,24 +122,24 @@ impl Behind {
     /// # Errors
     /// When the store behind does not take it: then it is lost.
     pub async fn close(self) -> Result<(), StoreError> {
-        self.clerk.ask(Task::Close).await
+        self.flusher.request(FlusherTask::Close).await
     }
 
     /// How many bytes wait to be written, about.
     #[must_use]
-    pub fn waiting_bytes(&self) -> usize {
-        self.shared.waiting().bytes()
+    pub fn pending_bytes(&self) -> usize {
+        self.shared.lock_buffer().bytes()
     }
 
     /// Makes room when too much waits.
-    async fn make_room(&self) -> Result<(), StoreError> {
-        let bytes = self.shared.waiting().bytes();
-        if bytes >= self.shared.at_most {
+    async fn apply_backpressure(&self) -> Result<(), StoreError> {
+        let bytes = self.shared.lock_buffer().bytes();
+        if bytes >= self.shared.max_pending_bytes {
             self.flush().await.map_err(|error| {
                 StoreError::Unavailable(format!("too much waits to be written, and the store behind says: {error}"))
             })?;
-        } else if bytes >= self.shared.at_most / 2 {
-            self.clerk.hurry();
+        } else if bytes >= self.shared.max_pending_bytes / 2 {
+            self.flusher.request_flush();
         }
         Ok(())
     }
@@ -143,31 +148,31 @@ impl Behind {
         if let Some(Write { table, id, .. }) = batch.written_twice() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
-        if self.clerk.is_gone() {
+        if self.flusher.is_stopped() {
             return Err(StoreError::Unavailable(
                 "whoever writes what waits has fallen over; open the store again".into(),
             ));
         }
-        self.make_room().await?;
-        let is_heavy = weight(&batch) >= self.shared.at_most / 2;
+        self.apply_backpressure().await?;
+        let is_heavy = batch_bytes(&batch) >= self.shared.max_pending_bytes / 2;
         let mut batch = batch;
         loop {
-            if is_heavy || batch.fence.is_some() || !self.shared.waiting().knows_sorts(&batch) {
-                return self.clerk.ask(|reply| Task::Through(batch, now, reply)).await;
+            if is_heavy || batch.fence.is_some() || !self.shared.lock_buffer().has_accepted(&batch) {
+                return self.flusher.request(|reply| FlusherTask::WriteThrough(batch, now, reply)).await;
             }
-            let open = self.shared.gate.read().await;
-            let (missing, moment) = self.shared.waiting().missing(&batch);
+            let open = self.shared.write_through_lock.read().await;
+            let (missing, moment) = self.shared.lock_buffer().missing_keys(&batch);
             let loaded = match self.shared.inner.load(&missing, now).await {
                 Ok(loaded) => loaded,
                 // What cannot be read may still be replaced; the store behind knows the rules.
                 Err(StoreError::Damaged { .. }) => {
                     drop(open);
-                    return self.clerk.ask(|reply| Task::Through(batch, now, reply)).await;
+                    return self.flusher.request(|reply| FlusherTask::WriteThrough(batch, now, reply)).await;
                 }
                 Err(error) => return Err(error),
             };
             let behind = missing.into_iter().zip(loaded).collect();
-            match self.shared.waiting().commit(batch, now, behind, moment, &self.shared.news) {
+            match self.shared.lock_buffer().commit(batch, now, behind, moment, &self.shared.change_feed) {
                 Ok(answer) => return answer,
                 // Somebody else was faster.
                 Err(again) => batch = *again,
@@ -175,22 +180,22 @@ impl Behind {
         }
     }
 
-    async fn find(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+    async fn load_merged(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         loop {
-            let (found, missing, moment) = self.shared.waiting().find(keys, now);
+            let (found, missing, moment) = self.shared.lock_buffer().lookup(keys, now);
             if missing.is_empty() {
                 return Ok(found);
             }
             let loaded = self.shared.inner.load(&missing, now).await?;
-            if self.shared.waiting().is_still(&moment) {
-                return Ok(waiting::fill(keys, found, missing, loaded));
+            if self.shared.lock_buffer().is_current(&moment) {
+                return Ok(buffer::merge_loaded(keys, found, missing, loaded));
             }
         }
     }
 }
 
 /// The bytes of its records.
-fn weight(batch: &Batch) -> usize {
+fn batch_bytes(batch: &Batch) -> usize {
     let bytes = |write: &Write| match &write.change {
         Change::Put { value, .. } | Change::Restore { value, .. } => value.len(),
         _ => 0,
@@ -198,15 +203,15 @@ fn weight(batch: &Batch) -> usize {
     batch.writes.iter().map(bytes).sum()
 }
 
-impl fmt::Debug for Behind {
+impl fmt::Debug for WriteBehind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Behind").field("waiting_bytes", &self.waiting_bytes()).finish_non_exhaustive()
+        f.debug_struct("Behind").field("waiting_bytes", &self.pending_bytes()).finish_non_exhaustive()
     }
 }
 
-impl Backend for Behind {
+impl Backend for WriteBehind {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        Box::pin(self.find(keys, now))
+        Box::pin(self.load_merged(keys, now))
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
@@ -216,24 +221,24 @@ impl Backend for Behind {
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
         Box::pin(async move {
             let only = if let Scope::Partition(only) = &scan.scope { Some(only.clone()) } else { None };
-            self.clerk.ask(|reply| Task::Flush(only, reply)).await?;
+            self.flusher.request(|reply| FlusherTask::Flush(only, reply)).await?;
             self.shared.inner.scan(scan, now).await
         })
     }
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(self.clerk.ask(move |reply| Task::Sweep(most, now, reply)))
+        Box::pin(self.flusher.request(move |reply| FlusherTask::Sweep(most, now, reply)))
     }
 
     fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
         Box::pin(async move {
-            self.clerk.ask(|reply| Task::Flush(None, reply)).await?;
+            self.flusher.request(|reply| FlusherTask::Flush(None, reply)).await?;
             self.shared.inner.tally(table, now).await
         })
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        self.shared.news.watch(table)
+        self.shared.change_feed.watch(table)
     }
 
     fn is_behind(&self) -> bool {

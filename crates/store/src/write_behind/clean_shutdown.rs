@@ -14,58 +14,59 @@ use toolhub_types::ids::Tenant;
 
 use crate::epoch;
 
-const NAME: SmolStr = SmolStr::new_static("~behind");
+const RECORD_ID: SmolStr = SmolStr::new_static("~behind");
 
 #[derive(Serialize, Deserialize)]
-struct Mark {
+struct ShutdownRecord {
     epoch: u64,
     clean: bool,
 }
 
 /// Where the row lies.
 pub(crate) fn key() -> Key {
-    let partition = Partition { tenant: Tenant::default(), place: Place::State(NAME) };
-    Key { partition, table: Table::History, id: NAME }
+    let partition = Partition { tenant: Tenant::default(), place: Place::State(RECORD_ID) };
+    Key { partition, table: Table::History, id: RECORD_ID }
 }
 
 /// The epoch to go on in: the same after a clean end, a later one after an unclean one.
 pub(crate) fn next_epoch(value: &[u8], version: u64) -> u64 {
     // Its version tells the epoch too.
     let known = epoch::of_version(version);
-    match serde_json::from_slice::<Mark>(value) {
-        Ok(Mark { epoch, clean: true }) => epoch.max(known),
-        Ok(Mark { epoch, clean: false }) => epoch.max(known).saturating_add(1),
+    match serde_json::from_slice::<ShutdownRecord>(value) {
+        Ok(ShutdownRecord { epoch, clean: true }) => epoch.max(known),
+        Ok(ShutdownRecord { epoch, clean: false }) => epoch.max(known).saturating_add(1),
         Err(_) => known + 1,
     }
 }
 
 /// Looks how it ended last time, and notes that it has begun. Answers the epoch.
-pub(super) async fn begin(store: &dyn Backend) -> Result<u64, StoreError> {
+pub(super) async fn record_open(store: &dyn Backend) -> Result<u64, StoreError> {
     let now = SystemClock.now();
     let (epoch, lost) = match store.load(&[key()], now).await {
         Ok(mut found) => (found.pop().flatten().map_or(0, |row| next_epoch(&row.value, row.seen.version)), false),
         // Nobody knows how it ended, so it was not clean.
-        Err(StoreError::Damaged { .. }) => (epoch::after(0, now), true),
+        Err(StoreError::Damaged { .. }) => (epoch::epoch_after(0, now), true),
         Err(error) => return Err(error),
     };
-    let version = write(store, epoch, false).await?;
+    let version = write_record(store, epoch, false).await?;
     // The store behind may be in a later epoch by itself, or remember the version the mark had: it then gave it one of that.
     let given = epoch::of_version(version) + u64::from(lost);
     if given > epoch {
-        write(store, given, false).await?;
+        write_record(store, given, false).await?;
     }
     Ok(epoch.max(given))
 }
 
 /// Notes that all is written.
-pub(super) async fn end(store: &dyn Backend, epoch: u64) -> Result<(), StoreError> {
-    write(store, epoch, true).await.map(|_| ())
+pub(super) async fn record_clean_shutdown(store: &dyn Backend, epoch: u64) -> Result<(), StoreError> {
+    write_record(store, epoch, true).await.map(|_| ())
 }
 
-async fn write(store: &dyn Backend, epoch: u64, clean: bool) -> Result<u64, StoreError> {
-    let text = serde_json::to_vec(&Mark { epoch, clean }).map_err(|error| StoreError::Refused(error.to_string()))?;
+async fn write_record(store: &dyn Backend, epoch: u64, clean: bool) -> Result<u64, StoreError> {
+    let text =
+        serde_json::to_vec(&ShutdownRecord { epoch, clean }).map_err(|error| StoreError::Refused(error.to_string()))?;
     // Its version tells the epoch too, should the text be lost.
-    let change = Change::Restore { value: text.into(), schema: 1, expires: None, version: epoch::floor(epoch) };
+    let change = Change::Restore { value: text.into(), schema: 1, expires: None, version: epoch::version_floor(epoch) };
     let Key { partition, table, id } = key();
     let write = Write { table, id, expect: Expect::Any, change, durability: Durability::PowerSafe };
     let versions = store.commit(Batch::on(partition).with(write), SystemClock.now()).await?;

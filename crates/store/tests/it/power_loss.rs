@@ -12,15 +12,15 @@ use toolhub_store::Sqlite;
 use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
-    shelf::{NOW, commit, get, open, put, thread},
-    vfs::Disk,
+    fixtures::{NOW, commit, get, open, put, thread},
+    vfs::FaultyDisk,
 };
 
 const WRITERS: u64 = 6;
 
-fn folder() -> (TempFolder, Arc<Disk>) {
+fn faulty_folder() -> (TempFolder, Arc<FaultyDisk>) {
     let folder = TempFolder::in_memory();
-    let disk = Disk::under(&folder.join(""));
+    let disk = FaultyDisk::watch(&folder.join(""));
     (folder, disk)
 }
 
@@ -36,7 +36,7 @@ async fn count(store: &impl Backend, writer: u64, durability: Durability) -> Res
 }
 
 /// Cuts the power and looks what is there: all of `acknowledged`, without gaps.
-async fn check_after_cut(disk: &Disk, random: &mut Rng, acknowledged: &HashMap<u64, u64>) {
+async fn check_after_cut(disk: &FaultyDisk, random: &mut Rng, acknowledged: &HashMap<u64, u64>) {
     let after = TempFolder::in_memory();
     disk.cut_power(&after.join(""), random);
     let store = open(&after.join("store.db"));
@@ -58,7 +58,7 @@ async fn check_after_cut(disk: &Disk, random: &mut Rng, acknowledged: &HashMap<u
 
 #[tokio::test]
 async fn a_power_safe_commit_is_one_sync_a_kill_safe_one_none_and_many_share() {
-    let (folder, disk) = folder();
+    let (folder, disk) = faulty_folder();
     let store = Arc::new(open(&folder.join("store.db")));
     count(&*store, 0, Durability::PowerSafe).await.unwrap();
     disk.syncs();
@@ -77,7 +77,7 @@ async fn a_power_safe_commit_is_one_sync_a_kill_safe_one_none_and_many_share() {
     let mut all = Box::pin(futures_util::future::join_all(many));
     {
         // The first is stuck on the disk until all others have come.
-        let _stuck = disk.hold();
+        let _stuck = disk.block_io();
         assert!((&mut all).now_or_never().is_none());
     }
     all.await;
@@ -88,12 +88,12 @@ async fn a_power_safe_commit_is_one_sync_a_kill_safe_one_none_and_many_share() {
 async fn nothing_power_safe_is_missing_after_the_power_was_cut() {
     // Each time a new store: what is looked at after a cut grows with every write.
     for _ in 0..soak(1, 10) {
-        cut_now_and_then().await;
+        cut_power_at_random().await;
     }
 }
 
-async fn cut_now_and_then() {
-    let (folder, disk) = folder();
+async fn cut_power_at_random() {
+    let (folder, disk) = faulty_folder();
     let store = Arc::new(open(&folder.join("store.db")));
     let told = Arc::new(Mutex::new(HashMap::new()));
     let writers: Vec<_> = (0..WRITERS)
@@ -128,7 +128,7 @@ async fn cut_now_and_then() {
 
 #[tokio::test]
 async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
-    let (folder, disk) = folder();
+    let (folder, disk) = faulty_folder();
     let store = open(&folder.join("store.db"));
     let (mut random, mut told) = (Rng::with_seed(7), HashMap::new());
     let (mut unknown, mut unavailable) = (0, 0);
@@ -162,7 +162,7 @@ async fn fill(store: &Sqlite) -> Result<Vec<u64>, StoreError> {
 
 #[tokio::test]
 async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
-    let (folder, disk) = folder();
+    let (folder, disk) = faulty_folder();
     let store = open(&folder.join("store.db"));
     assert_eq!(fill(&store).await, Ok(vec![1]));
     for version in 2..5 {

@@ -15,26 +15,26 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-pub(super) use read::{Beginning, Unreadable, beginning, head, read};
+pub(super) use read::{DecodeError, FileHead, decode, decode_head, decode_prefix};
 
 use super::{
-    doc::{Doc, NEVER, TABLES},
-    name::Part,
-    plain::{self, Form},
+    context::Part,
+    doc::{Doc, NO_EXPIRY, TABLES},
+    json_text::{self, ValueEncoding},
 };
 
 /// The format this version writes.
-pub(super) const FORMAT: u32 = 1;
-const BEGIN: &str = "{\n  \"format\": \"toolhub-state ";
-const CHECKSUM: &str = "\",\n  \"checksum\": \"";
+pub(super) const FORMAT_VERSION: u32 = 1;
+const FORMAT_PREFIX: &str = "{\n  \"format\": \"toolhub-state ";
+const CHECKSUM_FIELD: &str = "\",\n  \"checksum\": \"";
 /// Where the head ends and the rows begin. No text inside a string holds a line break.
-const ROWS: &str = ",\n  \"states\": [";
+const ROWS_START: &str = ",\n  \"states\": [";
 
 /// The two parts of a file: the head and the rows.
-pub(super) fn write(doc: &Doc, packed: bool) -> (String, String) {
-    let head = head_of(doc, packed);
+pub(super) fn encode(doc: &Doc, packed: bool) -> (String, String) {
+    let head = encode_head(doc, packed);
     let mut rows = String::with_capacity(doc.bytes());
-    for (table, begin) in TABLES.into_iter().zip([ROWS, ",\n  \"versions\": [", ",\n  \"history\": ["]) {
+    for (table, begin) in TABLES.into_iter().zip([ROWS_START, ",\n  \"versions\": [", ",\n  \"history\": ["]) {
         rows.push_str(begin);
         for (at, kept) in doc.rows(table).values().enumerate() {
             rows.push_str(if at == 0 { "\n    " } else { ",\n    " });
@@ -43,32 +43,33 @@ pub(super) fn write(doc: &Doc, packed: bool) -> (String, String) {
         rows.push_str(if doc.rows(table).is_empty() { "]" } else { "\n  ]" });
     }
     rows.push_str("\n}\n");
-    let format = format!("{BEGIN}{FORMAT}");
+    let format = format!("{FORMAT_PREFIX}{FORMAT_VERSION}");
     let (first, all) = checksums(&format, &head, &rows);
-    (format!("{format}{CHECKSUM}{first:08x} {all:08x}{head}"), rows)
+    (format!("{format}{CHECKSUM_FIELD}{first:08x} {all:08x}{head}"), rows)
 }
 
 /// The head behind the checksum.
-fn head_of(doc: &Doc, packed: bool) -> String {
+fn encode_head(doc: &Doc, packed: bool) -> String {
     let (context, head) = (&doc.context, doc.head());
-    let mut out = format!("\",\n  \"write\": {}", doc.write);
-    let mut parts = context.home.splitn(3, '/');
+    let mut out = format!("\",\n  \"write\": {}", doc.write_seq);
+    let mut parts = context.partition_key.splitn(3, '/');
     let (tenant, sort, place) = (parts.next(), parts.next(), parts.next().unwrap_or_default());
-    let _ = write!(out, ",\n  \"tenant\": {}", plain::quoted(tenant.unwrap_or_default()));
+    let _ = write!(out, ",\n  \"tenant\": {}", json_text::quote(tenant.unwrap_or_default()));
     let word = if sort == Some("t") { "thread" } else { "shared" };
-    let _ = write!(out, ",\n  \"{word}\": {}", plain::quoted(place));
+    let _ = write!(out, ",\n  \"{word}\": {}", json_text::quote(place));
     let _ = match &context.part {
         Part::Fence => write!(out, ",\n  \"fence\": {}", doc.fence),
         Part::Rows(beginning) => match beginning.strip_suffix('/') {
-            Some(state) => write!(out, ",\n  \"state\": {}", plain::quoted(state)),
-            None => write!(out, ",\n  \"row\": {}", plain::quoted(beginning)),
+            Some(state) => write!(out, ",\n  \"state\": {}", json_text::quote(state)),
+            None => write!(out, ",\n  \"row\": {}", json_text::quote(beginning)),
         },
     };
     let _ = write!(out, ",\n  \"codec\": \"json\",\n  \"compression\": \"{}\"", if packed { "zstd" } else { "none" });
-    if head.soonest != NEVER {
-        let _ = write!(out, ",\n  \"soonest\": {}", time(head.soonest));
+    if head.earliest_expiry != NO_EXPIRY {
+        let _ = write!(out, ",\n  \"soonest\": {}", encode_time(head.earliest_expiry));
     }
-    let list = |ids: &mut dyn Iterator<Item = &SmolStr>| ids.map(|id| plain::quoted(id)).collect::<Vec<_>>().join(", ");
+    let list =
+        |ids: &mut dyn Iterator<Item = &SmolStr>| ids.map(|id| json_text::quote(id)).collect::<Vec<_>>().join(", ");
     let _ = write!(out, ",\n  \"holds\": [{}]", list(&mut head.states.iter()));
     for (word, span) in ["snapshots", "entries"].into_iter().zip(&head.spans) {
         if let Some(span) = span {
@@ -89,32 +90,41 @@ fn checksums(format: &str, head: &str, rows: &str) -> (u32, u32) {
 }
 
 /// The text of one row: a state over several lines, everything else on one.
-pub(super) fn row(table: Table, id: &str, row: &Row) -> String {
+pub(super) fn encode_row(table: Table, id: &str, row: &Row) -> String {
     let (begin, between, end) = if table == Table::State { ("\n      ", "\n      ", "\n    ") } else { ("", " ", "") };
-    let mut out = format!("{{{begin}\"id\": {},{between}\"version\": {}", plain::quoted(id), row.seen.version);
+    let mut out = format!("{{{begin}\"id\": {},{between}\"version\": {}", json_text::quote(id), row.seen.version);
     let _ = write!(out, ",{between}\"stamp\": \"{:016x}\",{between}\"schema\": {}", row.seen.stamp, row.schema);
-    let _ = write!(out, ",{between}\"created\": {},{between}\"updated\": {}", time(row.created), time(row.updated));
+    let _ = write!(
+        out,
+        ",{between}\"created\": {},{between}\"updated\": {}",
+        encode_time(row.created),
+        encode_time(row.updated)
+    );
     if let Some(expires) = row.expires {
-        let _ = write!(out, ",{between}\"expires\": {}", time(expires));
+        let _ = write!(out, ",{between}\"expires\": {}", encode_time(expires));
     }
     let _ = write!(out, ",{between}");
-    match Form::of(&row.value) {
-        Form::Json(json) if table == Table::State => {
+    match ValueEncoding::of(&row.value) {
+        ValueEncoding::Json(json) if table == Table::State => {
             out.push_str("\"data\": ");
-            plain::spread(&mut out, json, 6);
+            json_text::pretty_print(&mut out, json, 6);
         }
-        Form::Json(json) => out.extend(["\"data\": ", json]),
-        Form::Text(text) => out.extend(["\"text\": ", &plain::quoted(text)]),
-        Form::Bytes(bytes) => out.extend(["\"hex\": \"", &plain::digits(bytes), "\""]),
+        ValueEncoding::Json(json) => out.extend(["\"data\": ", json]),
+        ValueEncoding::Text(text) => out.extend(["\"text\": ", &json_text::quote(text)]),
+        ValueEncoding::Bytes(bytes) => out.extend(["\"hex\": \"", &json_text::to_hex(bytes), "\""]),
     }
     out.extend([end, "}"]);
     out
 }
 
 /// As people write it; as milliseconds where the calendar ends.
-fn time(at: Timestamp) -> String {
+fn encode_time(at: Timestamp) -> String {
     let text = at.to_string();
-    if text.parse::<Timestamp>().is_ok_and(|read| read == at) { plain::quoted(&text) } else { at.millis().to_string() }
+    if text.parse::<Timestamp>().is_ok_and(|read| read == at) {
+        json_text::quote(&text)
+    } else {
+        at.millis().to_string()
+    }
 }
 
 #[cfg(test)]
@@ -123,9 +133,9 @@ mod tests {
 
     use toolhub_storage::backend::Seen;
 
-    use super::{super::name::Context, *};
+    use super::{super::context::Context, *};
 
-    fn at(value: &[u8], version: u64, expires: Option<i64>) -> Row {
+    fn test_row(value: &[u8], version: u64, expires: Option<i64>) -> Row {
         let [created, updated] = [5, i64::MAX].map(Timestamp::from_millis);
         let (seen, expires) = (Seen { version, stamp: u64::MAX - version }, expires.map(Timestamp::from_millis));
         Row { seen, schema: 1, value: value.into(), expires, created, updated }
@@ -133,24 +143,24 @@ mod tests {
 
     fn doc() -> Doc {
         let home: Arc<str> = "main/t/t1".into();
-        let mut doc = Doc::empty(Context::of(&home, "cart/business"));
-        doc.write = 7;
-        doc.put(Table::State, "cart/business".into(), at(br#"{"tea":1,"list":[]}"#, 3, None));
-        doc.put(Table::State, "cart/\u{1f375}\"\n".into(), at(b"null", 1, Some(1_000)));
-        doc.put(Table::Versions, "cart/2".into(), at(b" 1", 1, None));
-        doc.put(Table::History, "cart/b".into(), at(&[0xff], 1, Some(-5)));
-        doc.put(Table::History, "cart/a".into(), at(br#"{"type":"note","what":",\n  \"states\": ["}"#, 1, None));
+        let mut doc = Doc::empty(Context::of_row(&home, "cart/business"));
+        doc.write_seq = 7;
+        doc.put(Table::State, "cart/business".into(), test_row(br#"{"tea":1,"list":[]}"#, 3, None));
+        doc.put(Table::State, "cart/\u{1f375}\"\n".into(), test_row(b"null", 1, Some(1_000)));
+        doc.put(Table::Versions, "cart/2".into(), test_row(b" 1", 1, None));
+        doc.put(Table::History, "cart/b".into(), test_row(&[0xff], 1, Some(-5)));
+        doc.put(Table::History, "cart/a".into(), test_row(br#"{"type":"note","what":",\n  \"states\": ["}"#, 1, None));
         doc
     }
 
-    fn whole(doc: &Doc) -> String {
-        let (head, rows) = write(doc, false);
+    fn full_text(doc: &Doc) -> String {
+        let (head, rows) = encode(doc, false);
         head + &rows
     }
 
     #[test]
     fn a_file_is_json_that_people_can_read() {
-        let text = whole(&doc());
+        let text = full_text(&doc());
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&json["tenant"], &json["thread"], &json["state"]), (&"main".into(), &"t1".into(), &"cart".into()));
         assert_eq!(json["states"][0]["data"]["tea"], 1);
@@ -164,44 +174,44 @@ mod tests {
         let home: Arc<str> = "main/h/a/b\u{0}".into();
         let mut fence = Doc::empty(Context::fence(&home));
         fence.fence = 5;
-        let mut loose = Doc::empty(Context::of(&home, "loose"));
-        loose.put(Table::State, "loose".into(), at(b"x", 1, None));
+        let mut loose = Doc::empty(Context::of_row(&home, "loose"));
+        loose.put(Table::State, "loose".into(), test_row(b"x", 1, None));
         for doc in [doc(), fence, loose] {
-            let text = whole(&doc);
-            let back = read(text.as_bytes()).unwrap();
-            assert_eq!((back.write, back.fence, &back.context), (doc.write, doc.fence, &doc.context));
+            let text = full_text(&doc);
+            let back = decode(text.as_bytes()).unwrap();
+            assert_eq!((back.write_seq, back.fence, &back.context), (doc.write_seq, doc.fence, &doc.context));
             for table in TABLES {
                 let rows =
                     |doc: &Doc| doc.rows(table).iter().map(|(id, k)| (id.clone(), k.row.clone())).collect::<Vec<_>>();
                 assert_eq!(rows(&back), rows(&doc));
             }
-            assert_eq!((back.bytes(), whole(&back)), (doc.bytes(), text.clone()));
-            let begin = beginning(text.as_bytes()).unwrap().unwrap();
+            assert_eq!((back.bytes(), full_text(&back)), (doc.bytes(), text.clone()));
+            let begin = decode_prefix(text.as_bytes()).unwrap().unwrap();
             assert_eq!((begin.context, begin.head), (doc.context.clone(), doc.head()));
         }
     }
 
     #[test]
     fn no_other_byte_and_no_cut_is_taken_for_ours() {
-        let text = whole(&doc()).into_bytes();
+        let text = full_text(&doc()).into_bytes();
         for at in 0..text.len() {
             for other in [text[at] ^ 1, text[at] ^ 0x20, 0, b'0', b' ', 0xff] {
                 let mut mutant = text.clone();
                 mutant[at] = other;
-                assert!(other == text[at] || matches!(read(&mutant), Err(Unreadable::Damaged(_))), "{at} {other}");
+                assert!(other == text[at] || matches!(decode(&mutant), Err(DecodeError::Damaged(_))), "{at} {other}");
             }
-            assert!(matches!(read(&text[..at]), Err(Unreadable::Damaged(_))), "{at}");
+            assert!(matches!(decode(&text[..at]), Err(DecodeError::Damaged(_))), "{at}");
         }
-        assert!(read(&[&text[..], b"\n"].concat()).is_err());
+        assert!(decode(&[&text[..], b"\n"].concat()).is_err());
     }
 
     #[test]
     fn a_later_format_is_told_from_damage() {
-        let (text, rows) = write(&doc(), false);
-        let head = &text[text.find(CHECKSUM).unwrap() + CHECKSUM.len() + 17..];
-        let format = format!("{BEGIN}2");
+        let (text, rows) = encode(&doc(), false);
+        let head = &text[text.find(CHECKSUM_FIELD).unwrap() + CHECKSUM_FIELD.len() + 17..];
+        let format = format!("{FORMAT_PREFIX}2");
         let (first, all) = checksums(&format, head, &rows);
-        let later = format!("{format}{CHECKSUM}{first:08x} {all:08x}{head}{rows}");
-        assert_eq!(read(later.as_bytes()).unwrap_err(), Unreadable::Newer(2));
+        let later = format!("{format}{CHECKSUM_FIELD}{first:08x} {all:08x}{head}{rows}");
+        assert_eq!(decode(later.as_bytes()).unwrap_err(), DecodeError::Newer(2));
     }
 }

@@ -25,24 +25,31 @@ use super::super::{connection, error};
 use crate::failpoint;
 
 /// A log of so many pages is emptied into the file, as SQLite itself would do.
-const LOG_PAGES: u32 = 1000;
+const CHECKPOINT_PAGES: u32 = 1000;
 
-pub(super) struct File {
+pub(super) struct WriteConnection {
     path: PathBuf,
-    at_most: Option<u64>,
+    max_bytes: Option<u64>,
     /// None from trouble until it is mended.
-    open: Option<Connection>,
+    connection: Option<Connection>,
     /// What `synchronous` is set to; none when nobody knows.
     level: Option<Durability>,
     /// How many pages the log has.
-    log: Arc<AtomicU32>,
+    wal_pages: Arc<AtomicU32>,
     /// How long the last commit with a sync took.
-    sync_took: Duration,
+    last_sync_duration: Duration,
 }
 
-impl File {
+impl WriteConnection {
     pub(super) fn new(path: &Path, at_most: Option<u64>, open: Connection, log: Arc<AtomicU32>) -> Self {
-        Self { path: path.to_owned(), at_most, open: Some(open), level: None, log, sync_took: Duration::ZERO }
+        Self {
+            path: path.to_owned(),
+            max_bytes: at_most,
+            connection: Some(open),
+            level: None,
+            wal_pages: log,
+            last_sync_duration: Duration::ZERO,
+        }
     }
 
     /// Runs `work` in one transaction that survives what `level` says.
@@ -51,22 +58,24 @@ impl File {
         level: Durability,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let nothing = |error| error::nothing(&error);
-        self.mend()?;
-        self.set(level).map_err(nothing)?;
-        let Some(connection) = &self.open else { return Err(StoreError::Unavailable("the store is closed".into())) };
-        run(connection, "BEGIN IMMEDIATE").map_err(nothing)?;
+        let nothing = |error| error::unavailable(&error);
+        self.recover()?;
+        self.set_durability(level).map_err(nothing)?;
+        let Some(connection) = &self.connection else {
+            return Err(StoreError::Unavailable("the store is closed".into()));
+        };
+        execute(connection, "BEGIN IMMEDIATE").map_err(nothing)?;
         let (answer, undone) = match work(connection) {
-            Ok(answer) => match committed(connection, level) {
+            Ok(answer) => match commit(connection, level) {
                 Ok(took) => {
-                    self.sync_took = took.unwrap_or(self.sync_took);
+                    self.last_sync_duration = took.unwrap_or(self.last_sync_duration);
                     return Ok(answer);
                 }
                 // The last page, which alone makes the others count, did not fit.
-                Err(full) if error::is_full(&full) => (Err(error::nothing(&full)), roll_back(connection)),
+                Err(full) if error::is_disk_full(&full) => (Err(error::unavailable(&full)), roll_back(connection)),
                 Err(error) => {
                     tracing::error!(store = %self.path.display(), %error, "a commit failed");
-                    self.distrust();
+                    self.discard_connection();
                     return Err(StoreError::Unknown(error.to_string()));
                 }
             },
@@ -74,69 +83,69 @@ impl File {
         };
         if !undone {
             // Nothing of it was committed; closing the connection undoes the rest.
-            self.distrust();
+            self.discard_connection();
         }
         answer
     }
 
     /// Empties the log when it has grown long. Nobody waits for this.
-    pub(super) fn tidy(&mut self) {
-        if self.log.load(Ordering::Relaxed) < LOG_PAGES {
+    pub(super) fn checkpoint_if_needed(&mut self) {
+        if self.wal_pages.load(Ordering::Relaxed) < CHECKPOINT_PAGES {
             return;
         }
-        let Some(connection) = &self.open else { return };
+        let Some(connection) = &self.connection else { return };
         failpoint::reach("checkpoint: before");
         let emptied = checkpoint(connection, "PASSIVE");
         failpoint::reach("checkpoint: after");
         if let Err(error) = emptied {
             tracing::warn!(store = %self.path.display(), %error, "the log of the store cannot be emptied");
             // A full disk leaves the log as it is. Anything else may have been a sync.
-            if !error::is_full(&error) {
-                self.distrust();
+            if !error::is_disk_full(&error) {
+                self.discard_connection();
             }
         }
     }
 
     /// Begins anew before anything else is written.
-    pub(super) fn distrust(&mut self) {
-        if let Some(open) = self.open.take() {
-            leave_log(&open, true);
+    pub(super) fn discard_connection(&mut self) {
+        if let Some(open) = self.connection.take() {
+            set_keep_wal_on_close(&open, true);
         }
         self.level = None;
     }
 
     /// How long a sync takes, about.
-    pub(super) fn sync_took(&self) -> Duration {
-        self.sync_took
+    pub(super) fn last_sync_duration(&self) -> Duration {
+        self.last_sync_duration
     }
 
     /// Whether there is no trouble.
     pub(super) fn is_open(&self) -> bool {
-        self.open.is_some()
+        self.connection.is_some()
     }
 
     /// Opens the file again after trouble.
-    fn mend(&mut self) -> Result<(), StoreError> {
-        if self.open.is_some() {
+    fn recover(&mut self) -> Result<(), StoreError> {
+        if self.connection.is_some() {
             return Ok(());
         }
         let wait =
             |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("the store is not mended yet: {error}"));
-        self.write_log_again().map_err(|error| wait(&error))?;
+        self.rewrite_wal().map_err(|error| wait(&error))?;
         let mended = || -> Result<(Connection, bool)> {
-            let connection = connection::writing(&self.path, self.at_most, self.log.clone())?;
-            leave_log(&connection, true);
+            let connection = connection::open_writer(&self.path, self.max_bytes, self.wal_pages.clone())?;
+            set_keep_wal_on_close(&connection, true);
             connection.execute_batch("PRAGMA synchronous = FULL")?;
             let emptied = checkpoint(&connection, "TRUNCATE")?;
-            leave_log(&connection, !emptied);
+            set_keep_wal_on_close(&connection, !emptied);
             Ok((connection, emptied))
         };
         match mended().map_err(|error| wait(&error))? {
             (connection, true) => {
                 tracing::info!(store = %self.path.display(), "the store is mended");
                 self.level = Some(Durability::PowerSafe);
-                self.log.store(0, Ordering::Relaxed);
-                self.open = Some(connection);
+                self.wal_pages.store(0, Ordering::Relaxed);
+                self.connection = Some(connection);
                 Ok(())
             }
             (_, false) => Err(wait(&"somebody still reads")),
@@ -144,7 +153,7 @@ impl File {
     }
 
     /// Makes the system write every page of the log, whatever it believes to have written.
-    fn write_log_again(&self) -> io::Result<()> {
+    fn rewrite_wal(&self) -> io::Result<()> {
         let mut path = self.path.as_os_str().to_owned();
         path.push("-wal");
         let mut log = match OpenOptions::new().read(true).write(true).open(path) {
@@ -165,8 +174,8 @@ impl File {
     }
 
     /// NORMAL syncs the log only when it is emptied, FULL with each commit, and with it everything before.
-    fn set(&mut self, level: Durability) -> Result<()> {
-        let Some(connection) = self.open.as_ref().filter(|_| self.level != Some(level)) else { return Ok(()) };
+    fn set_durability(&mut self, level: Durability) -> Result<()> {
+        let Some(connection) = self.connection.as_ref().filter(|_| self.level != Some(level)) else { return Ok(()) };
         let word = match level {
             Durability::KillSafe => "PRAGMA synchronous = NORMAL",
             Durability::PowerSafe => "PRAGMA synchronous = FULL",
@@ -178,25 +187,25 @@ impl File {
     }
 }
 
-fn run(connection: &Connection, sql: &str) -> Result<()> {
+fn execute(connection: &Connection, sql: &str) -> Result<()> {
     connection.prepare_cached(sql)?.execute(()).map(|_| ())
 }
 
 /// Commits; how long that took, if there was a sync.
-fn committed(connection: &Connection, level: Durability) -> Result<Option<Duration>> {
+fn commit(connection: &Connection, level: Durability) -> Result<Option<Duration>> {
     let began = (level == Durability::PowerSafe).then(Instant::now);
-    run(connection, "COMMIT")?;
+    execute(connection, "COMMIT")?;
     Ok(began.map(|began| began.elapsed()))
 }
 
 /// Whether the transaction is over. Some errors have ended it already.
 fn roll_back(connection: &Connection) -> bool {
-    connection.is_autocommit() || run(connection, "ROLLBACK").is_ok()
+    connection.is_autocommit() || execute(connection, "ROLLBACK").is_ok()
 }
 
 /// Whether the log stays when the last connection is closed. After trouble it must: SQLite would empty it with a sync that
 /// may only seem to work, and remove it.
-fn leave_log(connection: &Connection, leave: bool) {
+fn set_keep_wal_on_close(connection: &Connection, leave: bool) {
     if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave) {
         tracing::warn!(%error, "a connection cannot be told what to do with its log");
     }

@@ -27,53 +27,60 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-use super::{Shared, mark, waiting::Pending};
+use super::{Shared, buffer::PendingBatch, clean_shutdown};
 use crate::{epoch, failpoint};
 
 /// How many partitions are written at a time, so that their commits share what they cost.
-const AT_ONCE: usize = 64;
+const FLUSH_CONCURRENCY: usize = 64;
 /// After a failure it is tried again this soon, or after the interval if that is shorter.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// An interval beyond all measure means this.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_FLUSH_INTERVAL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-pub(super) enum Task {
+pub(super) enum FlusherTask {
     /// Write what waits, in one partition or in all.
     Flush(Option<Partition>, Reply<()>),
     /// Write this now, behind everything that waits in its partition.
-    Through(Batch, Timestamp, Reply<Vec<u64>>),
+    WriteThrough(Batch, Timestamp, Reply<Vec<u64>>),
     Sweep(usize, Timestamp, Reply<usize>),
     /// Write what waits soon; nobody waits for that.
-    Hurry,
+    FlushSoon,
     /// Write everything and the mark of a clean end.
     Close(Reply<()>),
 }
 
 /// The way to the thread. Dropped, it waits until everything is written, or cannot be.
-pub(super) struct Clerk {
+pub(super) struct Flusher {
     // Not bounded by itself: each task has somebody who waits for it, but for one to hurry.
-    tasks: Option<UnboundedSender<Task>>,
+    tasks: Option<UnboundedSender<FlusherTask>>,
     /// Whether it was told to hurry and has not heard it yet.
-    hurried: Arc<AtomicBool>,
+    flush_requested: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Clerk {
-    pub(super) fn begin(shared: Arc<Shared>, every: Duration, epoch: u64) -> io::Result<Self> {
+impl Flusher {
+    pub(super) fn spawn(shared: Arc<Shared>, every: Duration, epoch: u64) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let (tasks, waiting) = mpsc::unbounded_channel();
         let hurried = Arc::<AtomicBool>::default();
-        let every = every.clamp(Duration::from_millis(1), LONGEST);
-        let desk = Desk { shared, waiting, hurried: hurried.clone(), every, epoch, unsure: Mutex::default() };
+        let every = every.clamp(Duration::from_millis(1), MAX_FLUSH_INTERVAL);
+        let desk = Worker {
+            shared,
+            tasks: waiting,
+            flush_requested: hurried.clone(),
+            flush_interval: every,
+            epoch,
+            unconfirmed: Mutex::default(),
+        };
         let work = move || runtime.block_on(desk.run());
         let thread = std::thread::Builder::new().name("toolhub-behind".into()).spawn(work)?;
-        Ok(Self { tasks: Some(tasks), hurried, thread: Some(thread) })
+        Ok(Self { tasks: Some(tasks), flush_requested: hurried, thread: Some(thread) })
     }
 
     /// Has something done, and waits for it. It is done also when nobody waits any more.
-    pub(super) async fn ask<T>(&self, task: impl FnOnce(Reply<T>) -> Task) -> Result<T, StoreError> {
+    pub(super) async fn request<T>(&self, task: impl FnOnce(Reply<T>) -> FlusherTask) -> Result<T, StoreError> {
         let closed = || StoreError::Unavailable("the store is closed".into());
         let (reply, answer) = oneshot::channel();
         let tasks = self.tasks.as_ref().ok_or_else(closed)?;
@@ -87,21 +94,21 @@ impl Clerk {
     }
 
     /// Whether it fell over: nothing that waits will ever be written.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.tasks.as_ref().is_none_or(UnboundedSender::is_closed)
     }
 
     /// Has it write soon.
-    pub(super) fn hurry(&self) {
-        if !self.hurried.swap(true, Ordering::Relaxed)
+    pub(super) fn request_flush(&self) {
+        if !self.flush_requested.swap(true, Ordering::Relaxed)
             && let Some(tasks) = &self.tasks
         {
-            let _ = tasks.send(Task::Hurry);
+            let _ = tasks.send(FlusherTask::FlushSoon);
         }
     }
 }
 
-impl Drop for Clerk {
+impl Drop for Flusher {
     fn drop(&mut self) {
         drop(self.tasks.take());
         if let Some(thread) = self.thread.take() {
@@ -110,35 +117,37 @@ impl Drop for Clerk {
     }
 }
 
-struct Desk {
+struct Worker {
     shared: Arc<Shared>,
-    waiting: UnboundedReceiver<Task>,
-    hurried: Arc<AtomicBool>,
-    every: Duration,
+    tasks: UnboundedReceiver<FlusherTask>,
+    flush_requested: Arc<AtomicBool>,
+    flush_interval: Duration,
     epoch: u64,
     /// Batches whose answer was lost: they may be written already.
-    unsure: Mutex<HashSet<u64>>,
+    unconfirmed: Mutex<HashSet<u64>>,
 }
 
-impl Desk {
+impl Worker {
     async fn run(mut self) {
-        let mut next = Instant::now() + self.every;
+        let mut next = Instant::now() + self.flush_interval;
         loop {
             if Instant::now() >= next {
-                next = Instant::now() + self.write_in_time().await;
+                next = Instant::now() + self.flush_on_schedule().await;
             }
-            match timeout_at(next, self.waiting.recv()).await {
-                Ok(Some(Task::Hurry)) => {
-                    self.hurried.store(false, Ordering::Relaxed);
+            match timeout_at(next, self.tasks.recv()).await {
+                Ok(Some(FlusherTask::FlushSoon)) => {
+                    self.flush_requested.store(false, Ordering::Relaxed);
                     next = Instant::now();
                 }
-                Ok(Some(Task::Flush(only, reply))) => drop(reply.send(self.flush(only).await)),
-                Ok(Some(Task::Through(batch, now, reply))) => drop(reply.send(self.through(batch, now).await)),
-                Ok(Some(Task::Sweep(most, now, reply))) => drop(reply.send(self.sweep(most, now).await)),
-                Ok(Some(Task::Close(reply))) => return drop(reply.send(self.close().await)),
+                Ok(Some(FlusherTask::Flush(only, reply))) => drop(reply.send(self.flush(only).await)),
+                Ok(Some(FlusherTask::WriteThrough(batch, now, reply))) => {
+                    drop(reply.send(self.write_through(batch, now).await))
+                }
+                Ok(Some(FlusherTask::Sweep(most, now, reply))) => drop(reply.send(self.sweep(most, now).await)),
+                Ok(Some(FlusherTask::Close(reply))) => return drop(reply.send(self.close().await)),
                 Ok(None) => {
                     if let Err(error) = self.close().await {
-                        let bytes = self.shared.waiting().bytes();
+                        let bytes = self.shared.lock_buffer().bytes();
                         tracing::error!(%error, bytes, "what was acknowledged could not be written and is lost");
                     }
                     return;
@@ -149,35 +158,35 @@ impl Desk {
     }
 
     /// Writes all that waits; answers when to do so again.
-    async fn write_in_time(&self) -> Duration {
-        let Err(error) = self.flush(None).await else { return self.every };
-        let bytes = self.shared.waiting().bytes();
+    async fn flush_on_schedule(&self) -> Duration {
+        let Err(error) = self.flush(None).await else { return self.flush_interval };
+        let bytes = self.shared.lock_buffer().bytes();
         tracing::warn!(%error, bytes, "what was acknowledged cannot be written yet");
-        self.every.min(AGAIN)
+        self.flush_interval.min(RETRY_INTERVAL)
     }
 
     async fn close(&self) -> Result<(), StoreError> {
         self.flush(None).await?;
         failpoint::reach("behind: before the mark");
-        mark::end(&*self.shared.inner, self.epoch).await
+        clean_shutdown::record_clean_shutdown(&*self.shared.inner, self.epoch).await
     }
 
     /// Nobody works out anything meanwhile, so no row is swept that somebody is just giving more time.
     async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let _closed = self.shared.gate.write().await;
+        let _closed = self.shared.write_through_lock.write().await;
         self.flush(None).await?;
         self.shared.inner.sweep(most, now).await
     }
 
-    async fn through(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let _closed = self.shared.gate.write().await;
+    async fn write_through(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let _closed = self.shared.write_through_lock.write().await;
         self.flush(Some(batch.partition.clone())).await?;
-        let batch = raised(batch, epoch::floor(self.epoch));
+        let batch = with_version_floor(batch, epoch::version_floor(self.epoch));
         let versions = self.shared.inner.commit(batch.clone(), now).await?;
-        self.shared.waiting().written_through(&batch);
+        self.shared.lock_buffer().record_write_through(&batch);
         for (write, version) in batch.writes.iter().zip(&versions) {
             if matches!(write.change, Change::Restore { .. } | Change::Remove) {
-                self.shared.news.tell(key(&batch, write), Some(*version).filter(|version| *version > 0));
+                self.shared.change_feed.emit(row_key(&batch, write), Some(*version).filter(|version| *version > 0));
             }
         }
         Ok(versions)
@@ -185,38 +194,38 @@ impl Desk {
 
     /// Writes what waits. What cannot be written goes on waiting.
     async fn flush(&self, only: Option<Partition>) -> Result<(), StoreError> {
-        let partitions = only.map_or_else(|| self.shared.waiting().partitions(), |only| vec![only]);
+        let partitions = only.map_or_else(|| self.shared.lock_buffer().partitions(), |only| vec![only]);
         // None is begun after one has failed; those that were begun are seen to their end.
         let failed = &Mutex::new(None);
         let write = async |partition: Partition| {
             if lock(failed).is_none()
-                && let Err(error) = self.write(&partition).await
+                && let Err(error) = self.flush_partition(&partition).await
             {
                 *lock(failed) = Some(error);
             }
         };
-        stream::iter(partitions).map(write).buffer_unordered(AT_ONCE).collect::<()>().await;
+        stream::iter(partitions).map(write).buffer_unordered(FLUSH_CONCURRENCY).collect::<()>().await;
         lock(failed).take().map_or(Ok(()), Err)
     }
 
     /// Writes the batches of one partition, one after the other. The last makes those before it as safe as itself.
-    async fn write(&self, partition: &Partition) -> Result<(), StoreError> {
-        let batches = self.shared.waiting().batches(partition);
+    async fn flush_partition(&self, partition: &Partition) -> Result<(), StoreError> {
+        let batches = self.shared.lock_buffer().batches(partition);
         let strictest = batches.iter().map(|pending| pending.batch.durability()).max();
         for (at, pending) in batches.iter().enumerate() {
             let last = at + 1 == batches.len();
             let level = strictest.filter(|_| last).unwrap_or(Durability::KillSafe);
-            self.write_one(pending, level).await?;
-            self.shared.waiting().done(pending);
+            self.write_batch(pending, level).await?;
+            self.shared.lock_buffer().remove_written(pending);
         }
         Ok(())
     }
 
-    async fn write_one(&self, pending: &Pending, level: Durability) -> Result<(), StoreError> {
-        let unsure = lock(&self.unsure).contains(&pending.number);
+    async fn write_batch(&self, pending: &PendingBatch, level: Durability) -> Result<(), StoreError> {
+        let unsure = lock(&self.unconfirmed).contains(&pending.number);
         if unsure {
             let is_written = self.is_written(pending).await?;
-            lock(&self.unsure).remove(&pending.number);
+            lock(&self.unconfirmed).remove(&pending.number);
             if is_written {
                 return Ok(());
             }
@@ -234,7 +243,7 @@ impl Desk {
                     batch.writes.retain(|write| write.table != table || write.id != id);
                 }
                 Err(error @ StoreError::Unknown(_)) => {
-                    lock(&self.unsure).insert(pending.number);
+                    lock(&self.unconfirmed).insert(pending.number);
                     return Err(error);
                 }
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
@@ -249,9 +258,9 @@ impl Desk {
     }
 
     /// Whether a batch whose answer was lost is written. One that puts nothing may be written twice.
-    async fn is_written(&self, pending: &Pending) -> Result<bool, StoreError> {
+    async fn is_written(&self, pending: &PendingBatch) -> Result<bool, StoreError> {
         let put = pending.batch.writes.iter().find_map(|write| match write.change {
-            Change::Restore { version, .. } => Some((key(&pending.batch, write), version)),
+            Change::Restore { version, .. } => Some((row_key(&pending.batch, write), version)),
             _ => None,
         });
         let Some((key, version)) = put else { return Ok(false) };
@@ -264,12 +273,12 @@ impl Desk {
     }
 }
 
-fn key(batch: &Batch, write: &Write) -> Key {
+fn row_key(batch: &Batch, write: &Write) -> Key {
     Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() }
 }
 
 /// The same batch, whose rows get no lower version than this.
-fn raised(mut batch: Batch, floor: u64) -> Batch {
+fn with_version_floor(mut batch: Batch, floor: u64) -> Batch {
     for write in &mut batch.writes {
         write.change = match std::mem::replace(&mut write.change, Change::Keep) {
             Change::Put { value, schema, expires } => Change::Restore { value, schema, expires, version: floor },

@@ -16,11 +16,11 @@ use toolhub_storage::{
 /// How a packed value begins.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Shorter ones gain nothing.
-const WORTH_IT: usize = 128;
+const MIN_COMPRESS_BYTES: usize = 128;
 /// A good deal smaller, and quick.
 const LEVEL: i32 = 3;
 /// No state is this large. What claims to be was not written by us.
-const LARGEST: usize = 1 << 30;
+const MAX_DECOMPRESSED_BYTES: usize = 1 << 30;
 
 /// A backend before another one, which keeps the values of states packed.
 ///
@@ -29,12 +29,12 @@ const LARGEST: usize = 1 << 30;
 pub struct Compressed<B>(pub B);
 
 /// Whether the values of a table are JSON, and many.
-fn packs(table: Table) -> bool {
+fn is_compressible(table: Table) -> bool {
     matches!(table, Table::State | Table::Versions | Table::History)
 }
 
-fn pack(table: Table, value: &mut Arc<[u8]>) {
-    if packs(table) && (WORTH_IT..LARGEST).contains(&value.len()) {
+fn compress(table: Table, value: &mut Arc<[u8]>) {
+    if is_compressible(table) && (MIN_COMPRESS_BYTES..MAX_DECOMPRESSED_BYTES).contains(&value.len()) {
         // What cannot be packed is kept as it is.
         match zstd::bulk::compress(value, LEVEL) {
             Ok(packed) if packed.len() < value.len() => *value = packed.into(),
@@ -43,16 +43,16 @@ fn pack(table: Table, value: &mut Arc<[u8]>) {
     }
 }
 
-fn unpack(key: &Key, row: &mut Row) -> Result<(), StoreError> {
-    if !packs(key.table) || !row.value.starts_with(&MAGIC) {
+fn decompress(key: &Key, row: &mut Row) -> Result<(), StoreError> {
+    if !is_compressible(key.table) || !row.value.starts_with(&MAGIC) {
         return Ok(());
     }
     let mut text = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(&*row.value);
-    let read = decoder.and_then(|decoder| decoder.take(LARGEST as u64).read_to_end(&mut text));
+    let read = decoder.and_then(|decoder| decoder.take(MAX_DECOMPRESSED_BYTES as u64).read_to_end(&mut text));
     let damaged =
         || StoreError::Damaged { table: key.table, id: key.id.clone(), reason: "it cannot be decompressed".into() };
-    read.ok().filter(|read| *read < LARGEST).ok_or_else(damaged)?;
+    read.ok().filter(|read| *read < MAX_DECOMPRESSED_BYTES).ok_or_else(damaged)?;
     row.value = text.into();
     Ok(())
 }
@@ -62,7 +62,7 @@ impl<B: Backend> Backend for Compressed<B> {
         Box::pin(async move {
             let mut rows = self.0.load(keys, now).await?;
             for (key, row) in keys.iter().zip(&mut rows) {
-                row.as_mut().map_or(Ok(()), |row| unpack(key, row))?;
+                row.as_mut().map_or(Ok(()), |row| decompress(key, row))?;
             }
             Ok(rows)
         })
@@ -71,7 +71,7 @@ impl<B: Backend> Backend for Compressed<B> {
     fn commit(&self, mut batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         for write in &mut batch.writes {
             if let Change::Put { value, .. } | Change::Restore { value, .. } = &mut write.change {
-                pack(write.table, value);
+                compress(write.table, value);
             }
         }
         self.0.commit(batch, now)
@@ -80,7 +80,7 @@ impl<B: Backend> Backend for Compressed<B> {
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
         Box::pin(async move {
             let mut page = self.0.scan(scan, now).await?;
-            page.rows.retain_mut(|(key, row)| match unpack(key, row) {
+            page.rows.retain_mut(|(key, row)| match decompress(key, row) {
                 Ok(()) => true,
                 Err(error) => {
                     tracing::warn!(%error, "a stored record is passed over");

@@ -16,13 +16,13 @@ use toolhub_store::files::Disk;
 
 /// The file system. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Drive(Arc<Mutex<Inner>>);
+pub(crate) struct SimulatedDisk(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
     names: BTreeMap<PathBuf, Arc<File>>,
     /// The names as they are on the disk.
-    safe: BTreeMap<PathBuf, Arc<File>>,
+    durable: BTreeMap<PathBuf, Arc<File>>,
     folders: BTreeSet<PathBuf>,
     /// Changes to names that are not on the disk yet, in order.
     changes: Vec<Change>,
@@ -30,17 +30,17 @@ struct Inner {
     steps: usize,
     syncs: usize,
     /// At this step the process stops: the step is done, or not, or by halves.
-    stop: Option<(usize, Half)>,
+    stop: Option<(usize, Completion)>,
     stopped: bool,
     full: bool,
     /// So many syncs work, then so many fail.
-    failing: (usize, usize),
+    failing_syncs: (usize, usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Half {
-    Not,
-    Partly,
+pub(crate) enum Completion {
+    NotStarted,
+    Partial,
     Done,
 }
 
@@ -52,30 +52,30 @@ struct File {
 #[derive(Clone)]
 struct Change {
     /// The name that goes.
-    gone: Option<PathBuf>,
+    removed: Option<PathBuf>,
     /// The name that comes.
-    come: Option<(PathBuf, Arc<File>)>,
+    added: Option<(PathBuf, Arc<File>)>,
 }
 
 impl Change {
     fn concerns(&self, folder: &Path) -> bool {
-        let come = self.come.as_ref().map(|(name, _)| name);
-        [self.gone.as_ref(), come].into_iter().flatten().any(|name| name.parent() == Some(folder))
+        let come = self.added.as_ref().map(|(name, _)| name);
+        [self.removed.as_ref(), come].into_iter().flatten().any(|name| name.parent() == Some(folder))
     }
 
-    fn make(&self, names: &mut BTreeMap<PathBuf, Arc<File>>) {
-        self.gone.iter().for_each(|gone| drop(names.remove(gone)));
-        self.come.iter().for_each(|(name, file)| drop(names.insert(name.clone(), file.clone())));
+    fn apply_to(&self, names: &mut BTreeMap<PathBuf, Arc<File>>) {
+        self.removed.iter().for_each(|gone| drop(names.remove(gone)));
+        self.added.iter().for_each(|(name, file)| drop(names.insert(name.clone(), file.clone())));
     }
 }
 
-impl Drive {
+impl SimulatedDisk {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap()
     }
 
     /// The process stops at so many steps from now.
-    pub(crate) fn stop_at(&self, steps: usize, half: Half) {
+    pub(crate) fn stop_at(&self, steps: usize, half: Completion) {
         let mut inner = self.lock();
         inner.stop = Some((inner.steps + steps, half));
     }
@@ -93,7 +93,7 @@ impl Drive {
 
     /// After so many syncs so many fail.
     pub(crate) fn fail_syncs(&self, after: usize, many: usize) {
-        self.lock().failing = (after, many);
+        self.lock().failing_syncs = (after, many);
     }
 
     /// How many syncs there were since it was asked last.
@@ -104,8 +104,8 @@ impl Drive {
     /// What is on the disk after the power was cut now.
     pub(crate) fn cut_power(&self, random: &mut Rng) -> Self {
         let inner = self.lock();
-        let mut names = inner.safe.clone();
-        inner.changes.iter().filter(|_| random.bool()).for_each(|change| change.make(&mut names));
+        let mut names = inner.durable.clone();
+        inner.changes.iter().filter(|_| random.bool()).for_each(|change| change.apply_to(&mut names));
         for file in names.values_mut().filter(|file| !file.synced) {
             let content = match random.u8(0..4) {
                 0 => Vec::new(),
@@ -115,17 +115,17 @@ impl Drive {
             };
             *file = Arc::new(File { content, synced: true });
         }
-        let after = Inner { safe: names.clone(), names, folders: inner.folders.clone(), ..Inner::default() };
+        let after = Inner { durable: names.clone(), names, folders: inner.folders.clone(), ..Inner::default() };
         Self(Arc::new(Mutex::new(after)))
     }
 
     /// The same with a folder under another name, for a second store while the first has its lock.
-    pub(crate) fn moved(&self, from: &Path, to: &Path) -> Self {
+    pub(crate) fn with_folder_moved(&self, from: &Path, to: &Path) -> Self {
         let inner = self.lock();
         let name = |name: &PathBuf| name.strip_prefix(from).map_or_else(|_| name.clone(), |rest| to.join(rest));
         let names: BTreeMap<_, _> = inner.names.iter().map(|(path, file)| (name(path), file.clone())).collect();
         let folders = inner.folders.iter().map(name).collect();
-        Self(Arc::new(Mutex::new(Inner { safe: names.clone(), names, folders, ..Inner::default() })))
+        Self(Arc::new(Mutex::new(Inner { durable: names.clone(), names, folders, ..Inner::default() })))
     }
 
     /// Every file whose name ends like this.
@@ -136,9 +136,9 @@ impl Drive {
 
 impl Inner {
     /// Counts a step; how far it goes, or that nothing goes any more.
-    fn step(&mut self) -> io::Result<Half> {
+    fn step(&mut self) -> io::Result<Completion> {
         if self.stopped {
-            return Err(stopped());
+            return Err(stopped_error());
         }
         self.steps += 1;
         match self.stop {
@@ -146,24 +146,24 @@ impl Inner {
                 self.stopped = true;
                 Ok(half)
             }
-            _ => Ok(Half::Done),
+            _ => Ok(Completion::Done),
         }
     }
 
     /// The answer of a step that was done.
-    fn answer(&self) -> io::Result<()> {
-        if self.stopped { Err(stopped()) } else { Ok(()) }
+    fn check_running(&self) -> io::Result<()> {
+        if self.stopped { Err(stopped_error()) } else { Ok(()) }
     }
 
     fn change(&mut self, change: Change) {
-        change.make(&mut self.names);
+        change.apply_to(&mut self.names);
         self.changes.push(change);
     }
 
     /// Whether a sync works.
-    fn sync(&mut self) -> io::Result<()> {
+    fn try_sync(&mut self) -> io::Result<()> {
         self.syncs += 1;
-        let (after, many) = &mut self.failing;
+        let (after, many) = &mut self.failing_syncs;
         if *after > 0 {
             *after -= 1;
         } else if *many > 0 {
@@ -174,18 +174,18 @@ impl Inner {
     }
 }
 
-fn stopped() -> io::Error {
+fn stopped_error() -> io::Error {
     io::Error::other("the process has stopped")
 }
 
-fn none() -> io::Error {
+fn not_found_error() -> io::Error {
     io::Error::from(ErrorKind::NotFound)
 }
 
-impl Disk for Drive {
+impl Disk for SimulatedDisk {
     fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
         let inner = self.lock();
-        let content = &inner.names.get(path).ok_or_else(none)?.content;
+        let content = &inner.names.get(path).ok_or_else(not_found_error)?.content;
         Ok(content[..most.min(content.len())].to_vec())
     }
 
@@ -199,64 +199,64 @@ impl Disk for Drive {
         let mut inner = self.lock();
         let half = inner.step()?;
         let full = inner.full;
-        let part = if full || half == Half::Partly { content.len() / 2 } else { content.len() };
-        if half == Half::Not {
-            return Err(stopped());
+        let part = if full || half == Completion::Partial { content.len() / 2 } else { content.len() };
+        if half == Completion::NotStarted {
+            return Err(stopped_error());
         }
         let whole = part == content.len();
-        let synced = if sync && whole { inner.sync() } else { Ok(()) };
+        let synced = if sync && whole { inner.try_sync() } else { Ok(()) };
         let file = File { content: content[..part].to_vec(), synced: sync && whole && synced.is_ok() };
-        inner.change(Change { gone: None, come: Some((path.to_owned(), Arc::new(file))) });
+        inner.change(Change { removed: None, added: Some((path.to_owned(), Arc::new(file))) });
         if full {
             return Err(ErrorKind::StorageFull.into());
         }
-        synced.and(inner.answer())
+        synced.and(inner.check_running())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut inner = self.lock();
         let half = inner.step()?;
-        let file = inner.names.get(from).cloned().ok_or_else(none)?;
-        if half == Half::Done {
-            inner.change(Change { gone: Some(from.to_owned()), come: Some((to.to_owned(), file)) });
+        let file = inner.names.get(from).cloned().ok_or_else(not_found_error)?;
+        if half == Completion::Done {
+            inner.change(Change { removed: Some(from.to_owned()), added: Some((to.to_owned(), file)) });
         }
-        inner.answer()
+        inner.check_running()
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.lock();
         let half = inner.step()?;
         if !inner.names.contains_key(path) {
-            return Err(none());
+            return Err(not_found_error());
         }
-        if half == Half::Done {
-            inner.change(Change { gone: Some(path.to_owned()), come: None });
+        if half == Completion::Done {
+            inner.change(Change { removed: Some(path.to_owned()), added: None });
         }
-        inner.answer()
+        inner.check_running()
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.lock();
         let half = inner.step()?;
-        if half == Half::Done {
+        if half == Completion::Done {
             inner.folders.insert(path.to_owned());
         }
-        inner.answer()
+        inner.check_running()
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.lock();
         let half = inner.step()?;
-        let synced = inner.sync();
-        if half == Half::Done {
+        let synced = inner.try_sync();
+        if half == Completion::Done {
             let changes = std::mem::take(&mut inner.changes);
             let (ours, others) = changes.into_iter().partition(|change| change.concerns(path));
             inner.changes = others;
             let ours: Vec<Change> = ours;
             if synced.is_ok() {
-                ours.iter().for_each(|change| change.make(&mut inner.safe));
+                ours.iter().for_each(|change| change.apply_to(&mut inner.durable));
             }
         }
-        synced.and(inner.answer())
+        synced.and(inner.check_running())
     }
 }

@@ -7,12 +7,12 @@ use std::{fs, io, path::PathBuf, sync::Arc};
 use toolhub_storage::backend::{Backend, Memory, StoreError};
 use toolhub_types::state_config::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig};
 
-use crate::{Behind, Compressed, Files, Sqlite, backup::Backups, behind, files, sqlite};
+use crate::{Compressed, Files, Sqlite, WriteBehind, backup::BackupOptions, files, sqlite, write_behind};
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ManagerError {
+pub enum OpenStoreError {
     /// Its folder cannot be made.
     #[error("the folder {} cannot be made: {error}", path.display())]
     Folder {
@@ -29,10 +29,10 @@ pub enum ManagerError {
     Files(#[from] files::OpenError),
     /// Writing behind needs a row of its own in the store.
     #[error("writing behind cannot begin: {0}")]
-    Behind(#[from] StoreError),
+    WriteBehind(#[from] StoreError),
     /// There is no such store.
     #[error("there is no store for `manager_type = distributed` yet; use `persistent`")]
-    NotThere,
+    Unsupported,
 }
 
 /// Opens the store that these configs ask for: `persistence_path`, `persistence_format`, `compression` and
@@ -60,19 +60,19 @@ pub enum ManagerError {
 pub fn open_store(
     manager: &StateManagerConfig,
     business: &BusinessStateConfig,
-) -> Result<Arc<dyn Backend>, ManagerError> {
+) -> Result<Arc<dyn Backend>, OpenStoreError> {
     match manager.manager_type {
-        Some(ManagerType::Distributed) => return Err(ManagerError::NotThere),
+        Some(ManagerType::Distributed) => return Err(OpenStoreError::Unsupported),
         Some(ManagerType::Memory | ManagerType::Session) => return Ok(Arc::new(Memory::new())),
         Some(ManagerType::Persistent) | None => {}
     }
     let folder = &manager.persistence_path;
-    fs::create_dir_all(folder).map_err(|error| ManagerError::Folder { path: folder.clone(), error })?;
+    fs::create_dir_all(folder).map_err(|error| OpenStoreError::Folder { path: folder.clone(), error })?;
     let packed = manager.compression || business.state_compression;
-    let backups = business.backup_enabled.then(|| Backups {
-        every: business.backup_interval,
-        keep_for: business.backup_retention,
-        ..Backups::into(folder.join("backups"))
+    let backups = business.backup_enabled.then(|| BackupOptions {
+        interval: business.backup_interval,
+        retention: business.backup_retention,
+        ..BackupOptions::new(folder.join("backups"))
     });
     let store: Arc<dyn Backend> = match manager.persistence_format {
         PersistenceFormat::Sqlite => {
@@ -82,17 +82,20 @@ pub fn open_store(
         }
         PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression: packed, backups })?),
     };
-    if business.sync_on_change { Ok(store) } else { write_behind(store, business) }
+    if business.sync_on_change { Ok(store) } else { open_write_behind(store, business) }
 }
 
 /// Asks the store on a thread of its own: whoever builds a hub or registers a tool may have no runtime to wait on.
-fn write_behind(store: Arc<dyn Backend>, business: &BusinessStateConfig) -> Result<Arc<dyn Backend>, ManagerError> {
-    let options = behind::Options { every: business.sync_interval, ..behind::Options::default() };
+fn open_write_behind(
+    store: Arc<dyn Backend>,
+    business: &BusinessStateConfig,
+) -> Result<Arc<dyn Backend>, OpenStoreError> {
+    let options = write_behind::Options { flush_interval: business.sync_interval, ..write_behind::Options::default() };
     let opened = std::thread::scope(|scope| {
         let open = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-            runtime.block_on(Behind::open(store, options))
+            runtime.block_on(WriteBehind::open(store, options))
         };
         scope.spawn(open).join().unwrap_or_else(|_| Err(StoreError::Unknown("the opening fell over".into())))
     });

@@ -11,14 +11,14 @@ use std::{
 use sha2::{Digest, Sha256};
 
 /// A path with something behind its name.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
 /// The path without links and dots, so that two names of one file have one lock.
-pub(crate) fn whole(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn canonical_path(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = path.file_name().ok_or(error)?;
@@ -30,10 +30,10 @@ pub(crate) fn whole(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// The name with this ending that is free, also with each of `endings` behind it: the first, the second, and so on.
-pub(crate) fn free_name(path: &Path, ending: &str, endings: &[&str]) -> io::Result<PathBuf> {
-    let names =
-        std::iter::once(beside(path, ending)).chain((2..).map(|number| beside(path, &format!("{ending}-{number}"))));
-    let is_free = |name: &PathBuf| endings.iter().all(|more| fs::symlink_metadata(beside(name, more)).is_err());
+pub(crate) fn unused_path(path: &Path, ending: &str, endings: &[&str]) -> io::Result<PathBuf> {
+    let names = std::iter::once(with_suffix(path, ending))
+        .chain((2..).map(|number| with_suffix(path, &format!("{ending}-{number}"))));
+    let is_free = |name: &PathBuf| endings.iter().all(|more| fs::symlink_metadata(with_suffix(name, more)).is_err());
     names.into_iter().find(is_free).ok_or_else(|| io::ErrorKind::AlreadyExists.into())
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes a file, or a folder and all in it, that may not be there.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -82,22 +82,22 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Something that is removed again unless it got another name.
-pub(crate) struct Half {
+pub(crate) struct TempPath {
     pub(crate) path: PathBuf,
     /// What may lie beside it: it goes too.
-    endings: &'static [&'static str],
+    suffixes: &'static [&'static str],
 }
 
-impl Half {
+impl TempPath {
     /// Its place, with nothing left of an earlier one.
-    pub(crate) fn at(path: PathBuf, endings: &'static [&'static str]) -> io::Result<Self> {
-        endings.iter().try_for_each(|ending| remove(&beside(&path, ending)))?;
-        Ok(Self { path, endings })
+    pub(crate) fn new(path: PathBuf, endings: &'static [&'static str]) -> io::Result<Self> {
+        endings.iter().try_for_each(|ending| remove_if_exists(&with_suffix(&path, ending)))?;
+        Ok(Self { path, suffixes: endings })
     }
 }
 
-impl Drop for Half {
+impl Drop for TempPath {
     fn drop(&mut self) {
-        self.endings.iter().for_each(|ending| drop(remove(&beside(&self.path, ending))));
+        self.suffixes.iter().for_each(|ending| drop(remove_if_exists(&with_suffix(&self.path, ending))));
     }
 }

@@ -13,38 +13,38 @@ use std::{
 use toolhub_storage::backend::StoreError;
 
 use super::{
-    Damaged,
+    QuarantinedFile,
+    context::Context,
     disk::Disk,
     doc::Doc,
-    index::{Held, Index},
-    name::Context,
-    pack,
-    text::Unreadable,
+    file_codec,
+    index::{DocLookup, Index},
+    text_format::DecodeError,
 };
 
 /// What is put behind the name of a file that cannot be read.
-const ASIDE: &str = ".damaged";
+const QUARANTINE_SUFFIX: &str = ".damaged";
 /// How often a file is read again that does not hold the write it should. With every turn somebody else has written.
-const TURNS: usize = 1_000;
+const MAX_READ_ATTEMPTS: usize = 1_000;
 
 /// How many of one context are set aside, each under a name of its own.
-const MOST_ASIDE: u32 = 1_000;
+const MAX_QUARANTINED_COPIES: u32 = 1_000;
 
-pub(super) struct Shelf {
+pub(super) struct DocumentStore {
     /// Below it are the files of all contexts.
     pub(super) contexts: PathBuf,
     /// Where files are made, before they get their names.
-    pub(super) workshop: PathBuf,
+    pub(super) staging_folder: PathBuf,
     pub(super) disk: Arc<dyn Disk>,
     index: Mutex<Index>,
 }
 
 /// A context as it was at one moment.
 pub(super) enum Content {
-    Nothing,
+    Absent,
     Doc(Arc<Doc>),
     /// It was set aside, for this reason.
-    Aside(String),
+    Quarantined(String),
     /// Its file must be read first; then everything is asked for again.
     Unread,
 }
@@ -52,26 +52,26 @@ pub(super) enum Content {
 /// All contexts as they are at one moment.
 pub(super) struct View<'a> {
     pub(super) index: MutexGuard<'a, Index>,
-    read: &'a HashMap<Context, Arc<Doc>>,
+    loaded: &'a HashMap<Context, Arc<Doc>>,
     unread: Vec<(Context, Location)>,
 }
 
 /// Where a file is, and which write it should hold.
 struct Location {
-    write: u64,
-    packed: bool,
+    write_seq: u64,
+    compressed: bool,
 }
 
 impl View<'_> {
     pub(super) fn get(&mut self, context: &Context) -> Content {
-        match self.index.held(context) {
-            Held::Nowhere => Content::Nothing,
-            Held::Here(doc) => Content::Doc(doc),
-            Held::Aside(reason) => Content::Aside(reason),
-            Held::OnDisk { write, packed } => match self.read.get(context) {
-                Some(doc) if doc.write == write => Content::Doc(doc.clone()),
+        match self.index.lookup(context) {
+            DocLookup::Absent => Content::Absent,
+            DocLookup::InMemory(doc) => Content::Doc(doc),
+            DocLookup::Quarantined(reason) => Content::Quarantined(reason),
+            DocLookup::OnDisk { write_seq: write, compressed: packed } => match self.loaded.get(context) {
+                Some(doc) if doc.write_seq == write => Content::Doc(doc.clone()),
                 _ => {
-                    self.unread.push((context.clone(), Location { write, packed }));
+                    self.unread.push((context.clone(), Location { write_seq: write, compressed: packed }));
                     Content::Unread
                 }
             },
@@ -84,13 +84,13 @@ impl View<'_> {
     }
 }
 
-impl Shelf {
+impl DocumentStore {
     pub(super) fn new(folder: &Path, disk: Arc<dyn Disk>) -> Self {
         let (contexts, workshop) = (folder.join("contexts"), folder.join("new"));
-        Self { contexts, workshop, disk, index: Mutex::default() }
+        Self { contexts, staging_folder: workshop, disk, index: Mutex::default() }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Index> {
+    pub(super) fn lock_index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,9 +102,9 @@ impl Shelf {
         mut make: impl FnMut(&mut View<'_>) -> T,
     ) -> Option<Result<T, StoreError>> {
         let mut read = HashMap::new();
-        for _ in 0..TURNS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let (made, unread) = {
-                let mut view = View { index: self.lock(), read: &read, unread: Vec::new() };
+                let mut view = View { index: self.lock_index(), loaded: &read, unread: Vec::new() };
                 let made = make(&mut view);
                 // The lock ends here, before anything is read.
                 (made, view.unread)
@@ -128,44 +128,44 @@ impl Shelf {
 
     /// One context; this may block.
     pub(super) fn get(&self, context: &Context) -> Result<Content, StoreError> {
-        self.view(true, |view| view.get(context)).unwrap_or(Ok(Content::Nothing))
+        self.view(true, |view| view.get(context)).unwrap_or(Ok(Content::Absent))
     }
 
     /// The document in a file; `None` when it was set aside, or is being replaced.
     fn read(&self, context: &Context, location: &Location) -> Result<Option<Arc<Doc>>, StoreError> {
-        let path = self.contexts.join(context.file(location.packed));
+        let path = self.contexts.join(context.file(location.compressed));
         let failed = |reason: String| StoreError::Unavailable(format!("{} cannot be read: {reason}", path.display()));
         let reason = match self.disk.read(&path, usize::MAX) {
-            Ok(content) => match pack::read(&content, location.packed) {
+            Ok(content) => match file_codec::decode(&content, location.compressed) {
                 Ok(doc) if doc.context == *context => {
                     let doc = Arc::new(doc);
-                    self.lock().keep(&doc);
+                    self.lock_index().cache_if_current(&doc);
                     return Ok(Some(doc));
                 }
                 Ok(_) => "it belongs to another context",
-                Err(Unreadable::Newer(format)) => {
+                Err(DecodeError::Newer(format)) => {
                     return Err(failed(format!("it has format {format}, which a later version wrote")));
                 }
-                Err(Unreadable::Damaged(reason)) => reason,
+                Err(DecodeError::Damaged(reason)) => reason,
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => "it is gone",
             Err(error) => return Err(failed(error.to_string())),
         };
-        let mut index = self.lock();
-        let is_it = index.entry(context).is_some_and(|entry| entry.write == location.write);
+        let mut index = self.lock_index();
+        let is_it = index.entry(context).is_some_and(|entry| entry.write_seq == location.write_seq);
         // Otherwise it is being replaced, or has been, and was read halfway between.
-        if is_it && !index.is_busy(context) {
-            index.forget(context);
-            self.set_aside(&mut index, &path, context.stem(), reason);
+        if is_it && !index.is_pinned(context) {
+            index.remove(context);
+            self.quarantine(&mut index, &path, context.stem(), reason);
         }
         Ok(None)
     }
 
     /// Gives a file that cannot be read another name, and says so. Nothing is ever thrown away.
-    pub(super) fn set_aside(&self, index: &mut Index, path: &Path, stem: String, reason: &str) {
+    pub(super) fn quarantine(&self, index: &mut Index, path: &Path, stem: String, reason: &str) {
         let name = |number: u32| {
             let mut aside = path.as_os_str().to_owned();
-            aside.push(ASIDE);
+            aside.push(QUARANTINE_SUFFIX);
             if number > 1 {
                 aside.push(format!("-{number}"));
             }
@@ -174,18 +174,18 @@ impl Shelf {
         // Earlier ones stay.
         let is_free =
             |aside: &PathBuf| matches!(self.disk.read(aside, 0), Err(error) if error.kind() == io::ErrorKind::NotFound);
-        let aside = (1..=MOST_ASIDE).map(name).find(is_free);
+        let aside = (1..=MAX_QUARANTINED_COPIES).map(name).find(is_free);
         let moved = aside.filter(|aside| self.disk.rename(path, aside).is_ok());
         let file = moved.unwrap_or_else(|| path.to_owned());
         tracing::warn!(file = %file.display(), reason, "a file of the store cannot be read and is set aside");
-        index.set_aside(stem, reason.into());
-        index.damaged.push(Damaged { file, reason: reason.into() });
+        index.quarantine(stem, reason.into());
+        index.quarantined_files.push(QuarantinedFile { file, reason: reason.into() });
     }
 }
 
 /// The name a file had before it was set aside; `None` for one that was not.
-pub(super) fn aside_of(name: &str) -> Option<&str> {
-    let (before, behind) = name.rsplit_once(ASIDE)?;
+pub(super) fn original_name(name: &str) -> Option<&str> {
+    let (before, behind) = name.rsplit_once(QUARANTINE_SUFFIX)?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
     (behind.is_empty() || behind.strip_prefix('-').is_some_and(is_number)).then_some(before)
 }

@@ -16,43 +16,43 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-use crate::{epoch, watch::News};
+use crate::{epoch, watch::ChangeFeed};
 
 /// What a batch takes besides its records, about.
-const BESIDES: usize = 256;
+const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// The rows of a store behind.
-pub(super) type Found = HashMap<Key, Option<Row>>;
+pub(super) type LoadedRows = HashMap<Key, Option<Row>>;
 
-pub(super) struct Waiting {
-    drawers: HashMap<Partition, Drawer>,
+pub(super) struct WriteBuffer {
+    partitions: HashMap<Partition, PartitionBuffer>,
     bytes: usize,
     /// Grows with every change, so that a change is noticed.
-    count: u64,
+    generation: u64,
     /// The count when rows last left: from then on the store behind has them.
-    left: u64,
+    last_removal: u64,
     /// The lowest version a row is written with.
     floor: u64,
     /// What the store behind has taken: tables, and the sorts of partitions they lie in.
-    taken: HashSet<(Table, Discriminant<Place>)>,
+    accepted: HashSet<(Table, Discriminant<Place>)>,
 }
 
 /// What waits in one partition.
-struct Drawer {
-    batches: VecDeque<Pending>,
-    rows: HashMap<(Table, SmolStr), Entry>,
-    changed: u64,
+struct PartitionBuffer {
+    batches: VecDeque<PendingBatch>,
+    rows: HashMap<(Table, SmolStr), BufferedRow>,
+    generation: u64,
 }
 
 /// A row as it will be, and the batch that makes it so.
-struct Entry {
+struct BufferedRow {
     row: Option<Row>,
     by: u64,
 }
 
 /// A batch to be written. It expects nothing, since that was seen to, and its rows get the versions that were told.
 #[derive(Clone)]
-pub(super) struct Pending {
+pub(super) struct PendingBatch {
     pub(super) batch: Batch,
     pub(super) now: Timestamp,
     pub(super) number: u64,
@@ -60,12 +60,12 @@ pub(super) struct Pending {
 }
 
 /// How things stood in some partitions.
-pub(super) struct Moment(Vec<(Partition, u64)>);
+pub(super) struct Generations(Vec<(Partition, u64)>);
 
-impl Waiting {
+impl WriteBuffer {
     pub(super) fn new(epoch: u64) -> Self {
-        let floor = epoch::floor(epoch);
-        Self { drawers: HashMap::new(), bytes: 0, count: 0, left: 0, floor, taken: HashSet::new() }
+        let floor = epoch::version_floor(epoch);
+        Self { partitions: HashMap::new(), bytes: 0, generation: 0, last_removal: 0, floor, accepted: HashSet::new() }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -73,40 +73,40 @@ impl Waiting {
     }
 
     /// Whether the store behind has taken every sort of row that is in the batch before.
-    pub(super) fn knows_sorts(&self, batch: &Batch) -> bool {
+    pub(super) fn has_accepted(&self, batch: &Batch) -> bool {
         let sort = discriminant(&batch.partition.place);
-        batch.writes.iter().all(|write| self.taken.contains(&(write.table, sort)))
+        batch.writes.iter().all(|write| self.accepted.contains(&(write.table, sort)))
     }
 
     /// The store behind has taken a batch that did not wait here.
-    pub(super) fn written_through(&mut self, batch: &Batch) {
+    pub(super) fn record_write_through(&mut self, batch: &Batch) {
         let sort = discriminant(&batch.partition.place);
-        self.taken.extend(batch.writes.iter().map(|write| (write.table, sort)));
-        self.count += 1;
-        self.left = self.count;
+        self.accepted.extend(batch.writes.iter().map(|write| (write.table, sort)));
+        self.generation += 1;
+        self.last_removal = self.generation;
     }
 
     /// A partition in which nothing waits has no count of its own: anything may have been written in it since.
-    fn moment<'a>(&self, partitions: impl Iterator<Item = &'a Partition>) -> Moment {
-        Moment(partitions.map(|partition| (partition.clone(), self.changed(partition))).collect())
+    fn generations<'a>(&self, partitions: impl Iterator<Item = &'a Partition>) -> Generations {
+        Generations(partitions.map(|partition| (partition.clone(), self.generation_of(partition))).collect())
     }
 
-    fn changed(&self, partition: &Partition) -> u64 {
-        self.drawers.get(partition).map_or(self.left, |drawer| drawer.changed)
+    fn generation_of(&self, partition: &Partition) -> u64 {
+        self.partitions.get(partition).map_or(self.last_removal, |drawer| drawer.generation)
     }
 
-    pub(super) fn is_still(&self, moment: &Moment) -> bool {
-        moment.0.iter().all(|(partition, changed)| self.changed(partition) == *changed)
+    pub(super) fn is_current(&self, moment: &Generations) -> bool {
+        moment.0.iter().all(|(partition, changed)| self.generation_of(partition) == *changed)
     }
 
-    fn entry(&self, key: &Key) -> Option<&Entry> {
-        self.drawers.get(&key.partition)?.rows.get(&(key.table, key.id.clone()))
+    fn buffered_row(&self, key: &Key) -> Option<&BufferedRow> {
+        self.partitions.get(&key.partition)?.rows.get(&(key.table, key.id.clone()))
     }
 
     /// The rows that wait here, and the keys of those that do not.
-    pub(super) fn find(&self, keys: &[Key], now: Timestamp) -> (Vec<Option<Row>>, Vec<Key>, Moment) {
+    pub(super) fn lookup(&self, keys: &[Key], now: Timestamp) -> (Vec<Option<Row>>, Vec<Key>, Generations) {
         let mut missing = Vec::new();
-        let found = keys.iter().map(|key| match self.entry(key) {
+        let found = keys.iter().map(|key| match self.buffered_row(key) {
             Some(entry) => entry.row.clone().filter(|row| !row.is_expired(now)),
             None => {
                 missing.push(key.clone());
@@ -116,15 +116,15 @@ impl Waiting {
         let found = found.collect();
         // Where nothing waits, the store behind gives all rows of one moment by itself.
         let partitions = keys.iter().map(|key| &key.partition);
-        let moment = self.moment(partitions.filter(|partition| self.drawers.contains_key(partition)));
+        let moment = self.generations(partitions.filter(|partition| self.partitions.contains_key(partition)));
         (found, missing, moment)
     }
 
     /// The keys of a batch whose rows do not wait here.
-    pub(super) fn missing(&self, batch: &Batch) -> (Vec<Key>, Moment) {
+    pub(super) fn missing_keys(&self, batch: &Batch) -> (Vec<Key>, Generations) {
         let key = |write: &Write| Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
-        let missing = batch.writes.iter().map(key).filter(|key| self.entry(key).is_none()).collect();
-        (missing, self.moment(std::iter::once(&batch.partition)))
+        let missing = batch.writes.iter().map(key).filter(|key| self.buffered_row(key).is_none()).collect();
+        (missing, self.generations(std::iter::once(&batch.partition)))
     }
 
     /// Acknowledges a batch, or refuses it. Gives it back when things have changed since the moment.
@@ -133,11 +133,11 @@ impl Waiting {
         &mut self,
         batch: Batch,
         now: Timestamp,
-        behind: Found,
-        moment: Moment,
-        news: &News,
+        behind: LoadedRows,
+        moment: Generations,
+        news: &ChangeFeed,
     ) -> Result<Result<Vec<u64>, StoreError>, Box<Batch>> {
-        if !self.is_still(&moment) {
+        if !self.is_current(&moment) {
             return Err(Box::new(batch));
         }
         let key = |write: &Write| Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
@@ -145,8 +145,9 @@ impl Waiting {
         let mut made = Vec::with_capacity(batch.writes.len());
         for write in &batch.writes {
             let key = key(write);
-            let row = self.entry(&key).map_or_else(|| behind.get(&key).cloned().flatten(), |entry| entry.row.clone());
-            match applied(write, row.filter(|row| !row.is_expired(now)), writing) {
+            let row =
+                self.buffered_row(&key).map_or_else(|| behind.get(&key).cloned().flatten(), |entry| entry.row.clone());
+            match apply_write(write, row.filter(|row| !row.is_expired(now)), writing) {
                 Ok(change) => made.push(change),
                 Err(refusal) => return Ok(Err(refusal)),
             }
@@ -155,23 +156,23 @@ impl Waiting {
         let mut changes = Vec::new();
         for (write, (after, told)) in batch.writes.iter().zip(made) {
             versions.push(after.as_ref().map_or(0, |row| row.seen.version));
-            if told && news.is_heard(write.table) {
-                news.tell(key(write), after.as_ref().map(|row| row.seen.version));
+            if told && news.has_subscribers(write.table) {
+                news.emit(key(write), after.as_ref().map(|row| row.seen.version));
             }
             changes.push(after);
         }
-        self.keep(batch, now, changes);
+        self.push(batch, now, changes);
         Ok(Ok(versions))
     }
 
     /// Notes a batch that was acknowledged, and the rows it makes.
-    fn keep(&mut self, mut batch: Batch, now: Timestamp, after: Vec<Option<Row>>) {
-        self.count += 1;
-        let number = self.count;
-        let mut bytes = BESIDES;
+    fn push(&mut self, mut batch: Batch, now: Timestamp, after: Vec<Option<Row>>) {
+        self.generation += 1;
+        let number = self.generation;
+        let mut bytes = ENTRY_OVERHEAD_BYTES;
         let mut writes = Vec::with_capacity(batch.writes.len());
-        let new = || Drawer { batches: VecDeque::new(), rows: HashMap::new(), changed: 0 };
-        let drawer = self.drawers.entry(batch.partition.clone()).or_insert_with(new);
+        let new = || PartitionBuffer { batches: VecDeque::new(), rows: HashMap::new(), generation: 0 };
+        let drawer = self.partitions.entry(batch.partition.clone()).or_insert_with(new);
         for (mut write, after) in batch.writes.into_iter().zip(after) {
             if write.change == Change::Keep {
                 continue;
@@ -181,33 +182,33 @@ impl Waiting {
             if let Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } =
                 write.change
             {
-                bytes += value.len() + BESIDES;
+                bytes += value.len() + ENTRY_OVERHEAD_BYTES;
                 let version = after.as_ref().map_or(0, |row| row.seen.version);
                 write.change = Change::Restore { value, schema, expires, version };
             }
             writes.push(write);
-            drawer.rows.insert(name, Entry { row: after, by: number });
+            drawer.rows.insert(name, BufferedRow { row: after, by: number });
         }
         batch.writes = writes;
-        drawer.changed = number;
-        drawer.batches.push_back(Pending { batch, now, number, bytes });
+        drawer.generation = number;
+        drawer.batches.push_back(PendingBatch { batch, now, number, bytes });
         self.bytes += bytes;
     }
 
     /// The partitions in which something waits.
     pub(super) fn partitions(&self) -> Vec<Partition> {
-        self.drawers.keys().cloned().collect()
+        self.partitions.keys().cloned().collect()
     }
 
     /// The batches that wait in a partition, in their order.
-    pub(super) fn batches(&self, partition: &Partition) -> Vec<Pending> {
-        self.drawers.get(partition).map_or_else(Vec::new, |drawer| drawer.batches.iter().cloned().collect())
+    pub(super) fn batches(&self, partition: &Partition) -> Vec<PendingBatch> {
+        self.partitions.get(partition).map_or_else(Vec::new, |drawer| drawer.batches.iter().cloned().collect())
     }
 
     /// The first batch of a partition is written, or never will be.
-    pub(super) fn done(&mut self, written: &Pending) {
+    pub(super) fn remove_written(&mut self, written: &PendingBatch) {
         let partition = &written.batch.partition;
-        let Some(drawer) = self.drawers.get_mut(partition) else { return };
+        let Some(drawer) = self.partitions.get_mut(partition) else { return };
         drawer.batches.retain(|pending| pending.number != written.number);
         for write in &written.batch.writes {
             let name = (write.table, write.id.clone());
@@ -216,29 +217,29 @@ impl Waiting {
             }
         }
         self.bytes -= written.bytes;
-        self.count += 1;
-        drawer.changed = self.count;
+        self.generation += 1;
+        drawer.generation = self.generation;
         if drawer.batches.is_empty() {
-            self.drawers.remove(partition);
+            self.partitions.remove(partition);
         }
-        self.left = self.count;
+        self.last_removal = self.generation;
     }
 }
 
 /// Puts what was loaded between what was found.
-pub(super) fn fill(
+pub(super) fn merge_loaded(
     keys: &[Key],
     found: Vec<Option<Row>>,
     missing: Vec<Key>,
     loaded: Vec<Option<Row>>,
 ) -> Vec<Option<Row>> {
-    let loaded: Found = missing.into_iter().zip(loaded).collect();
+    let loaded: LoadedRows = missing.into_iter().zip(loaded).collect();
     let either = |(key, found): (&Key, Option<Row>)| found.or_else(|| loaded.get(key).cloned().flatten());
     keys.iter().zip(found).map(either).collect()
 }
 
 /// The row after a write, and whether watchers are told; or why the write is refused.
-fn applied(write: &Write, before: Option<Row>, writing: Writing) -> Result<(Option<Row>, bool), StoreError> {
+fn apply_write(write: &Write, before: Option<Row>, writing: Writing) -> Result<(Option<Row>, bool), StoreError> {
     let head = Before::of(before.as_ref().map(|row| (row.seen, row.created)));
     let Applied { changed, action, .. } = write.apply(&head, writing)?;
     let after = match (action, &write.change) {

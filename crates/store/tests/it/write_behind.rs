@@ -16,19 +16,19 @@ use toolhub_storage::{
     clock::Timestamp,
     testing::contract,
 };
-use toolhub_store::{Behind, behind::Options, sqlite};
+use toolhub_store::{WriteBehind, sqlite, write_behind::Options};
 use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
+    fixtures::{NOW, commit, get, open, put, thread},
     kill::run_and_kill,
-    shelf::{NOW, commit, get, open, put, thread},
 };
 
 /// Nothing is written in such a time unless somebody asks.
 const NEVER: Duration = Duration::MAX;
 
-async fn behind(inner: Arc<dyn Backend>) -> Behind {
-    Behind::open(inner, Options { every: NEVER, ..Options::default() }).await.unwrap()
+async fn open_write_behind(inner: Arc<dyn Backend>) -> WriteBehind {
+    WriteBehind::open(inner, Options { flush_interval: NEVER, ..Options::default() }).await.unwrap()
 }
 
 /// The value and version of a row.
@@ -38,11 +38,11 @@ async fn row(store: &impl Backend, id: &str) -> Option<(Vec<u8>, u64)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_written_behind_keeps_every_promise() {
-    contract::check(async || Arc::new(behind(Arc::new(Memory::new())).await)).await;
+    contract::check(async || Arc::new(open_write_behind(Arc::new(Memory::new())).await)).await;
     let (folder, made) = (TempFolder::in_memory(), AtomicU32::new(0));
     contract::check(async || {
         let path = folder.join(made.fetch_add(1, Ordering::Relaxed).to_string());
-        Arc::new(behind(Arc::new(open(&path))).await)
+        Arc::new(open_write_behind(Arc::new(open(&path))).await)
     })
     .await;
 }
@@ -50,40 +50,40 @@ async fn a_store_written_behind_keeps_every_promise() {
 #[tokio::test]
 async fn random_programs_find_no_difference_whenever_it_is_written() {
     let programs = soak(300, 20_000);
-    let often = Options { every: Duration::from_millis(1), ..Options::default() };
-    let make = async || Arc::new(Behind::open(Arc::new(Memory::new()), often.clone()).await.unwrap());
+    let often = Options { flush_interval: Duration::from_millis(1), ..Options::default() };
+    let make = async || Arc::new(WriteBehind::open(Arc::new(Memory::new()), often.clone()).await.unwrap());
     contract::random(make, programs, fastrand::u64(..)).await;
 }
 
 /// A store behind that can be told to make trouble.
 #[derive(Default)]
-struct Moody {
+struct FaultyBackend {
     inner: Memory,
-    mood: AtomicU8,
+    fault: AtomicU8,
 }
 
-const WELL: u8 = 0;
+const NO_FAULT: u8 = 0;
 /// Nothing is written.
-const AWAY: u8 = 1;
+const UNAVAILABLE: u8 = 1;
 /// It is written, but nobody hears of it.
-const MUTE: u8 = 2;
+const LOSE_REPLY: u8 = 2;
 /// Only state is taken.
-const PICKY: u8 = 3;
+const ONLY_STATE: u8 = 3;
 
-impl Backend for Moody {
+impl Backend for FaultyBackend {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.inner.load(keys, now)
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {
-            match self.mood.load(Ordering::SeqCst) {
-                AWAY => Err(StoreError::Unavailable("away".into())),
-                MUTE => {
+            match self.fault.load(Ordering::SeqCst) {
+                UNAVAILABLE => Err(StoreError::Unavailable("away".into())),
+                LOSE_REPLY => {
                     self.inner.commit(batch, now).await?;
                     Err(StoreError::Unknown("mute".into()))
                 }
-                PICKY if batch.writes.iter().any(|write| write.table == Table::Calls) => {
+                ONLY_STATE if batch.writes.iter().any(|write| write.table == Table::Calls) => {
                     Err(StoreError::Refused("only state is kept here".into()))
                 }
                 _ => self.inner.commit(batch, now).await,
@@ -106,8 +106,8 @@ impl Backend for Moody {
 
 #[tokio::test]
 async fn what_is_acknowledged_is_seen_at_once_and_written_later_batch_by_batch() {
-    let inner = Arc::new(Moody::default());
-    let store = behind(inner.clone()).await;
+    let inner = Arc::new(FaultyBackend::default());
+    let store = open_write_behind(inner.clone()).await;
     assert!(store.is_behind() && !inner.is_behind());
     commit(&store, "t", vec![put("first", b"")]).await.unwrap();
     assert_eq!(commit(&store, "t", vec![put("a", b"1"), put("b", b"1")]).await, Ok(vec![1, 1]));
@@ -126,19 +126,20 @@ async fn what_is_acknowledged_is_seen_at_once_and_written_later_batch_by_batch()
     let all = rows(&store).await;
     assert_eq!(all.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
     assert!(rows(&*inner).await.iter().all(Option::is_none), "nothing is written yet");
-    assert!(store.waiting_bytes() > 0);
+    assert!(store.pending_bytes() > 0);
     store.flush().await.unwrap();
-    assert_eq!(store.waiting_bytes(), 0);
+    assert_eq!(store.pending_bytes(), 0);
     assert_eq!(rows(&*inner).await, all, "what is written is what was seen, with versions, stamps and times");
     assert_eq!(rows(&store).await, all);
 }
 
 #[tokio::test]
 async fn a_store_that_is_away_is_waited_for_within_bounds_and_reads_go_on() {
-    let inner = Arc::new(Moody::default());
-    let store = Behind::open(inner.clone(), Options { every: NEVER, at_most: 20_000 }).await.unwrap();
+    let inner = Arc::new(FaultyBackend::default());
+    let store =
+        WriteBehind::open(inner.clone(), Options { flush_interval: NEVER, max_pending_bytes: 20_000 }).await.unwrap();
     commit(&store, "t", vec![put("a", b"0")]).await.unwrap();
-    inner.mood.store(AWAY, Ordering::SeqCst);
+    inner.fault.store(UNAVAILABLE, Ordering::SeqCst);
     let mut last = 1;
     let refused = loop {
         match commit(&store, "t", vec![put("a", &vec![b'x'; 1000]), put(&format!("row-{last}"), b"")]).await {
@@ -154,7 +155,7 @@ async fn a_store_that_is_away_is_waited_for_within_bounds_and_reads_go_on() {
     assert_eq!(row(&store, "a").await.unwrap().1, last, "reads go on");
     assert!(store.flush().await.is_err());
     assert!(store.scan(Scan::of(Table::State, Scope::All), NOW).await.is_err(), "a scan would not see all");
-    inner.mood.store(WELL, Ordering::SeqCst);
+    inner.fault.store(NO_FAULT, Ordering::SeqCst);
     assert_eq!(commit(&store, "t", vec![put("a", b"1")]).await, Ok(vec![last + 1]), "it goes on unaided");
     store.close().await.unwrap();
     assert_eq!(row(&*inner, "a").await, Some((b"1".to_vec(), last + 1)));
@@ -164,17 +165,17 @@ async fn a_store_that_is_away_is_waited_for_within_bounds_and_reads_go_on() {
 
 #[tokio::test]
 async fn a_lost_answer_writes_nothing_twice_and_a_refusal_reaches_who_asked() {
-    let inner = Arc::new(Moody::default());
-    let store = behind(inner.clone()).await;
+    let inner = Arc::new(FaultyBackend::default());
+    let store = open_write_behind(inner.clone()).await;
     commit(&store, "t", vec![put("a", b"0")]).await.unwrap();
     for value in [b"1", b"2", b"3"] {
         commit(&store, "t", vec![put("a", value)]).await.unwrap();
     }
-    inner.mood.store(MUTE, Ordering::SeqCst);
+    inner.fault.store(LOSE_REPLY, Ordering::SeqCst);
     for _ in 0..5 {
         let _ = store.flush().await;
     }
-    inner.mood.store(PICKY, Ordering::SeqCst);
+    inner.fault.store(ONLY_STATE, Ordering::SeqCst);
     store.flush().await.unwrap();
     assert_eq!(row(&*inner, "a").await, Some((b"3".to_vec(), 4)));
     assert_eq!(row(&store, "a").await, Some((b"3".to_vec(), 4)));
@@ -192,7 +193,7 @@ async fn a_clean_end_counts_on_and_a_restored_store_begins_a_new_epoch() {
     let folder = TempFolder::new();
     let path = folder.join("store.db");
     for version in 1..=4 {
-        let store = behind(Arc::new(open(&path))).await;
+        let store = open_write_behind(Arc::new(open(&path))).await;
         assert_eq!(commit(&store, "t", vec![put("a", b"1")]).await, Ok(vec![version]));
         // Dropped or closed, it is a clean end.
         if version % 2 == 0 {
@@ -205,7 +206,7 @@ async fn a_clean_end_counts_on_and_a_restored_store_begins_a_new_epoch() {
     drop(store);
     sqlite::restore(&backup, &path).unwrap();
     let inner = Arc::new(open(&path));
-    let store = behind(inner.clone()).await;
+    let store = open_write_behind(inner.clone()).await;
     let told = commit(&store, "t", vec![put("a", b"1")]).await.unwrap()[0];
     let again = commit(&store, "t", vec![put("a", b"2"), put("new", b"2")]).await.unwrap();
     assert!(told > 1 << 32);
@@ -222,8 +223,8 @@ const FILE: &str = "TOOLHUB_BEHIND_TO_BE_KILLED";
 #[ignore = "run by the test below, in a process of its own"]
 async fn writes_behind_until_it_is_killed() {
     let Some(path) = std::env::var_os(FILE) else { return };
-    let options = Options { every: Duration::from_millis(5), ..Options::default() };
-    let store = Behind::open(Arc::new(open(Path::new(&path))), options).await.unwrap();
+    let options = Options { flush_interval: Duration::from_millis(5), ..Options::default() };
+    let store = WriteBehind::open(Arc::new(open(Path::new(&path))), options).await.unwrap();
     for number in 0_u64.. {
         let text = number.to_string();
         let writes = vec![put("a", text.as_bytes()), put("b", text.as_bytes())];

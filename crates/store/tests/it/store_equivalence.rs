@@ -29,8 +29,8 @@ use toolhub_types::{
 };
 
 use crate::{
-    drive::Drive,
-    shelf::{NOW, open},
+    fixtures::{NOW, open},
+    simulated_disk::SimulatedDisk,
 };
 
 const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
@@ -42,7 +42,7 @@ fn programs(few: u64) -> u64 {
 /// The same rows in every store of this workspace.
 struct Stores {
     folder: TempFolder,
-    drive: Drive,
+    drive: SimulatedDisk,
     memory: Arc<Memory>,
     /// Files and SQLite; closed and opened again now and then.
     on_disk: Vec<Arc<dyn Backend>>,
@@ -50,7 +50,7 @@ struct Stores {
 
 impl Stores {
     fn new() -> Self {
-        let (folder, drive) = (TempFolder::in_memory(), Drive::default());
+        let (folder, drive) = (TempFolder::in_memory(), SimulatedDisk::default());
         let mut stores = Self { folder, drive, memory: Arc::new(Memory::new()), on_disk: Vec::new() };
         stores.open(false);
         stores
@@ -64,7 +64,7 @@ impl Stores {
     }
 
     /// Asks all of them, and answers what all of them said.
-    async fn ask<T: PartialEq + Debug>(
+    async fn ask_all<T: PartialEq + Debug>(
         &self,
         place: (u64, usize),
         what: &dyn Debug,
@@ -148,7 +148,7 @@ async fn compare(stores: &mut Stores, seed: u64) {
         match random.u8(0..12) {
             0..6 => {
                 let batch = batch(&mut random, &seen, now);
-                let _ = stores.ask(place, &batch, async |store| store.commit(batch.clone(), now).await).await;
+                let _ = stores.ask_all(place, &batch, async |store| store.commit(batch.clone(), now).await).await;
             }
             6 | 7 => {
                 let key = |random: &mut Rng| Key {
@@ -157,21 +157,21 @@ async fn compare(stores: &mut Stores, seed: u64) {
                     id: id(random).into(),
                 };
                 let keys: Vec<Key> = (0..random.usize(1..5)).map(|_| key(&mut random)).collect();
-                let rows = stores.ask(place, &keys, async |store| store.load(&keys, now).await).await;
+                let rows = stores.ask_all(place, &keys, async |store| store.load(&keys, now).await).await;
                 seen.extend(rows.unwrap().into_iter().flatten().map(|row| row.seen));
             }
             8 | 9 => {
                 let scan = scan(&mut random);
                 let read =
                     async |store: &dyn Backend| store.scan(scan.clone(), now).await.map(|page| (page.rows, page.next));
-                let _ = stores.ask(place, &scan, read).await;
+                let _ = stores.ask_all(place, &scan, read).await;
             }
             10 => {
                 // Which rows go first is the store's choice; how many go, and that all go in the end, is not.
                 let most = random.usize(1..4);
-                stores.ask(place, &"a sweep", async |store| store.sweep(most, now).await).await.unwrap();
+                stores.ask_all(place, &"a sweep", async |store| store.sweep(most, now).await).await.unwrap();
                 let rest = async |store: &dyn Backend| while store.sweep(100, now).await == Ok(100) {};
-                stores.ask(place, &"a sweep", rest).await;
+                stores.ask_all(place, &"a sweep", rest).await;
             }
             _ => {
                 now = now + Duration::from_millis(random.u64(1..2_000));
@@ -197,9 +197,9 @@ async fn memory_files_and_sqlite_give_the_same_answers_to_every_program() {
 
 /// A clock that stands still unless the test moves it.
 #[derive(Clone)]
-struct Hand(Arc<AtomicI64>);
+struct ManualClock(Arc<AtomicI64>);
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::Relaxed))
     }
@@ -212,7 +212,7 @@ fn context(number: usize) -> ContextId {
 }
 
 /// What a manager answers to a random request.
-async fn request(state: &StateManager, tenant: &Tenant, random: &mut Rng) -> String {
+async fn random_request(state: &StateManager, tenant: &Tenant, random: &mut Rng) -> String {
     let (context, kind) = (context(random.usize(0..4)), KINDS[random.usize(0..3)]);
     let data = json!({ "n": random.u32(0..100), ["a", "b"][random.usize(0..2)]: [null, 1.25, "\u{1f375}"] });
     let ttl = random.bool().then(|| Duration::from_millis(random.u64(1..3_000)));
@@ -229,7 +229,7 @@ async fn request(state: &StateManager, tenant: &Tenant, random: &mut Rng) -> Str
 }
 
 /// Everything that can be read.
-async fn everything(state: &StateManager, tenant: &Tenant) -> Vec<String> {
+async fn read_everything(state: &StateManager, tenant: &Tenant) -> Vec<String> {
     let mut all = Vec::new();
     for context in (0..4).map(context) {
         for kind in KINDS {
@@ -260,7 +260,7 @@ async fn everything(state: &StateManager, tenant: &Tenant) -> Vec<String> {
     all
 }
 
-async fn managers(stores: &Stores, clock: &Hand) -> Vec<(ToolHub, StateManager)> {
+async fn managers(stores: &Stores, clock: &ManualClock) -> Vec<(ToolHub, StateManager)> {
     let all = [vec![stores.memory.clone() as Arc<dyn Backend>], stores.on_disk.clone()].concat();
     let mut managers = Vec::new();
     for store in all {
@@ -280,7 +280,7 @@ async fn what_tools_remember_is_the_same_in_memory_files_and_sqlite() {
     for program in 0..programs(10) {
         let seed = seed.wrapping_add(program);
         let (mut random, clock, tenant) =
-            (Rng::with_seed(seed), Hand(Arc::new(AtomicI64::new(1_000_000))), Tenant::default());
+            (Rng::with_seed(seed), ManualClock(Arc::new(AtomicI64::new(1_000_000))), Tenant::default());
         let mut stores = Stores::new();
         let mut hubs = managers(&stores, &clock).await;
         for step in 0..40 {
@@ -297,12 +297,12 @@ async fn what_tools_remember_is_the_same_in_memory_files_and_sqlite() {
             let one = random.fork();
             let mut answers = Vec::new();
             for (at, (_, state)) in hubs.iter().enumerate() {
-                let answer = request(state, &tenant, &mut one.clone()).await;
+                let answer = random_request(state, &tenant, &mut one.clone()).await;
                 if swept {
                     let store: &dyn Backend = if at == 0 { &*stores.memory } else { &*stores.on_disk[at - 1] };
                     store.sweep(1_000, now).await.unwrap();
                 }
-                let all = if step % 4 == 3 { everything(state, &tenant).await } else { Vec::new() };
+                let all = if step % 4 == 3 { read_everything(state, &tenant).await } else { Vec::new() };
                 answers.push((answer, all));
             }
             assert_eq!(answers[1], answers[0], "program {seed}, step {step}: files and memory differ");

@@ -7,11 +7,11 @@ use super::Backup;
 /// What a restore did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Restored {
+pub struct RestoreReport {
     /// The backup.
     pub backup: Backup,
     /// Where what was there before lies now; none if there was nothing.
-    pub kept: Option<PathBuf>,
+    pub previous_store: Option<PathBuf>,
 }
 
 /// Why a backup was not restored. The store is as it was. `Open` is why a store of its sort is not opened.
@@ -47,5 +47,5 @@ pub enum RestoreError<Open> {
     },
     /// The copy could not be made ready; the disk may be full.
     #[error("the backup cannot be prepared: {0}")]
-    Unready(String),
+    PrepareFailed(String),
 }

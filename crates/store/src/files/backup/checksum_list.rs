@@ -10,73 +10,75 @@ use std::{
 };
 
 use super::super::{
+    context::{JSON_SUFFIX, ZSTD_SUFFIX},
+    document_store::original_name,
     epoch,
-    name::{PACKED, PLAIN},
-    shelf::aside_of,
 };
 use crate::backup::{Backup, copy_hashed};
 
 /// The list, in the folder of a backup.
-pub(in super::super) const NAME: &str = "SHA256SUMS";
+pub(in super::super) const LIST_FILE: &str = "SHA256SUMS";
 /// The folder of the files.
 pub(in super::super) const CONTEXTS: &str = "contexts";
 /// No line is longer.
-const LONGEST: u64 = 512;
+const MAX_LINE_BYTES: u64 = 512;
 
 /// Why a file was not taken.
-pub(in super::super) enum Problem {
+pub(in super::super) enum ListError {
     /// The backup is not what was made.
     Damaged(String),
     /// It could not be put where it should go.
     Io(io::Error),
 }
 
-impl From<io::Error> for Problem {
+impl From<io::Error> for ListError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-pub(super) fn line(sha256: &str, file: &str) -> String {
+pub(super) fn format_line(sha256: &str, file: &str) -> String {
     format!("{sha256}  {CONTEXTS}/{file}\n")
 }
 
 /// Whether a store may have a file of this name below the folder of all contexts.
-pub(in super::super) fn is_ours(file: &str) -> bool {
-    let Some((folder, name)) = file.split_once('/') else { return file == epoch::FILE };
+pub(in super::super) fn is_store_file(file: &str) -> bool {
+    let Some((folder, name)) = file.split_once('/') else { return file == epoch::EPOCH_FILE };
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-' | b'.');
-    let written = aside_of(name).unwrap_or(name);
-    let ends = written.ends_with(PLAIN) || written.ends_with(PACKED);
+    let written = original_name(name).unwrap_or(name);
+    let ends = written.ends_with(JSON_SUFFIX) || written.ends_with(ZSTD_SUFFIX);
     folder.len() == 2 && folder.bytes().all(is_digit) && ends && !name.starts_with('.') && name.bytes().all(fits)
 }
 
 /// Hands each file of a backup to somebody who reads it to its end, and answers its checksum and its length. Whatever was taken
 /// before something turned out to be wrong is to be thrown away.
-pub(in super::super) fn each(
+pub(in super::super) fn for_each_file(
     backup: &Backup,
     mut take: impl FnMut(&str, Take<File>) -> io::Result<(String, u64)>,
-) -> Result<(), Problem> {
-    let damaged = |what: &str| Problem::Damaged(what.into());
-    let list = open(&backup.path.join(NAME)).map_err(|error| damaged(&format!("its list cannot be read: {error}")))?;
-    let longest = backup.rows.saturating_add(1).saturating_mul(LONGEST);
+) -> Result<(), ListError> {
+    let damaged = |what: &str| ListError::Damaged(what.into());
+    let list = open_regular_file(&backup.path.join(LIST_FILE))
+        .map_err(|error| damaged(&format!("its list cannot be read: {error}")))?;
+    let longest = backup.rows.saturating_add(1).saturating_mul(MAX_LINE_BYTES);
     let hashed = copy_hashed(list.take(longest), io::sink());
     if !hashed.is_ok_and(|(sha256, _)| sha256 == backup.sha256) {
         return Err(damaged("the list of its files does not have its checksum"));
     }
-    let list = open(&backup.path.join(NAME)).map_err(|error| damaged(&format!("its list cannot be read: {error}")))?;
+    let list = open_regular_file(&backup.path.join(LIST_FILE))
+        .map_err(|error| damaged(&format!("its list cannot be read: {error}")))?;
     let (mut left, mut count, mut last) = (backup.bytes, 0, String::new());
     for line in BufReader::new(list.take(longest)).lines() {
         let line = line.map_err(|error| damaged(&format!("its list cannot be read: {error}")))?;
         let entry = line.split_once("  ").and_then(|(sha256, path)| Some((sha256, path.strip_prefix("contexts/")?)));
-        let Some((sha256, file)) = entry.filter(|(_, file)| is_ours(file)) else {
+        let Some((sha256, file)) = entry.filter(|(_, file)| is_store_file(file)) else {
             return Err(damaged(&format!("its list has the line {line:?}, which names no file of a store")));
         };
         if file <= last.as_str() {
             return Err(damaged(&format!("its list has {file} twice, or not in its place")));
         }
         file.clone_into(&mut last);
-        let from = open(&backup.path.join(CONTEXTS).join(file));
+        let from = open_regular_file(&backup.path.join(CONTEXTS).join(file));
         let from = from.map_err(|error| damaged(&format!("{file} cannot be read: {error}")))?;
         // No more is taken than belongs to it, and one byte by which that is noticed.
         let (found, bytes) = take(file, from.take(left.saturating_add(1)))?;
@@ -90,7 +92,7 @@ pub(in super::super) fn each(
 }
 
 /// Opens what is a file, and no link to one somewhere else.
-fn open(path: &Path) -> io::Result<File> {
+fn open_regular_file(path: &Path) -> io::Result<File> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
@@ -105,9 +107,9 @@ mod tests {
     fn no_name_leads_out_of_the_folder() {
         for ours in ["4e/t1-cart-4e00.json", "00/_-fence-00.json.zst", "ab/x-y-ab.json.damaged", "ab/x.json.damaged-2"]
         {
-            assert!(is_ours(ours), "{ours}");
+            assert!(is_store_file(ours), "{ours}");
         }
-        assert!(is_ours(epoch::FILE));
+        assert!(is_store_file(epoch::EPOCH_FILE));
         for other in [
             "../x.json",
             "4e/../x.json",
@@ -129,7 +131,7 @@ mod tests {
             "./4e/x.json",
             "4e/ü.json",
         ] {
-            assert!(!is_ours(other), "{other}");
+            assert!(!is_store_file(other), "{other}");
         }
     }
 }

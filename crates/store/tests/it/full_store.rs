@@ -4,12 +4,12 @@ use toolhub_storage::backend::{Change, StoreError};
 use toolhub_store::{Sqlite, sqlite::Options};
 use toolhub_testkit::TempFolder;
 
-use crate::shelf::{commit, get, put};
+use crate::fixtures::{commit, get, put};
 
 #[tokio::test]
 async fn a_full_store_reads_on_and_takes_writes_again_when_there_is_room() {
     let folder = TempFolder::new();
-    let store = Sqlite::open(folder.join("store.db"), Options::default().at_most(200_000)).unwrap();
+    let store = Sqlite::open(folder.join("store.db"), Options::default().max_bytes(200_000)).unwrap();
     let long = vec![7; 9_000];
     let mut kept = 0;
     let refused = loop {

@@ -9,15 +9,15 @@ use std::{
 
 use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 
-use super::super::{backup::is_ours, epoch, shelf::Shelf};
+use super::super::{backup::is_store_file, document_store::DocumentStore, epoch};
 use crate::backup::BackupError;
 
-pub(super) fn link_all(shelf: &Shelf, into: &Path, stop: &AtomicBool) -> Result<Timestamp, BackupError> {
+pub(super) fn link_all(shelf: &DocumentStore, into: &Path, stop: &AtomicBool) -> Result<Timestamp, BackupError> {
     let (disk, made_at) = (&*shelf.disk, SystemClock.now());
     let broken = BackupError::io(into);
     disk.make_folder(into).map_err(&broken)?;
     for folder in disk.list(&shelf.contexts).map_err(&broken)? {
-        if folder == epoch::FILE {
+        if folder == epoch::EPOCH_FILE {
             disk.link(&shelf.contexts.join(&folder), &into.join(&folder)).map_err(&broken)?;
         }
         if folder.len() != 2 {
@@ -30,7 +30,7 @@ pub(super) fn link_all(shelf: &Shelf, into: &Path, stop: &AtomicBool) -> Result<
             names => names.map_err(&broken)?,
         };
         disk.make_folder(&to).map_err(&broken)?;
-        for name in names.iter().filter(|name| is_ours(&format!("{folder}/{name}"))) {
+        for name in names.iter().filter(|name| is_store_file(&format!("{folder}/{name}"))) {
             if stop.load(Ordering::Relaxed) {
                 return Err(BackupError::Closed);
             }

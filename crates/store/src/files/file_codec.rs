@@ -7,18 +7,18 @@ use std::io::{self, Read};
 
 use super::{
     doc::Doc,
-    text::{self, Beginning, Unreadable},
+    text_format::{self, DecodeError, FileHead},
 };
 
 /// A good deal smaller, and quick.
 const LEVEL: i32 = 3;
 /// No context is this large. What claims to be was not written by us.
-const LARGEST: u64 = 1 << 30;
-const NOT_PACKED: Unreadable = Unreadable::Damaged("it cannot be decompressed");
+const MAX_DECOMPRESSED_BYTES: u64 = 1 << 30;
+const DECOMPRESS_FAILED: DecodeError = DecodeError::Damaged("it cannot be decompressed");
 
 /// The bytes of a document's file.
-pub(super) fn write(doc: &Doc, packed: bool) -> io::Result<Vec<u8>> {
-    let (head, rows) = text::write(doc, packed);
+pub(super) fn encode(doc: &Doc, packed: bool) -> io::Result<Vec<u8>> {
+    let (head, rows) = text_format::encode(doc, packed);
     if !packed {
         return Ok((head + &rows).into_bytes());
     }
@@ -28,23 +28,23 @@ pub(super) fn write(doc: &Doc, packed: bool) -> io::Result<Vec<u8>> {
 }
 
 /// All of a file.
-pub(super) fn read(content: &[u8], packed: bool) -> Result<Doc, Unreadable> {
+pub(super) fn decode(content: &[u8], packed: bool) -> Result<Doc, DecodeError> {
     if !packed {
-        return text::read(content);
+        return text_format::decode(content);
     }
     let mut text = Vec::new();
-    let decoder = zstd::stream::read::Decoder::with_buffer(content).map_err(|_| NOT_PACKED)?;
-    decoder.take(LARGEST).read_to_end(&mut text).map_err(|_| NOT_PACKED)?;
-    text::read(&text)
+    let decoder = zstd::stream::read::Decoder::with_buffer(content).map_err(|_| DECOMPRESS_FAILED)?;
+    decoder.take(MAX_DECOMPRESSED_BYTES).read_to_end(&mut text).map_err(|_| DECOMPRESS_FAILED)?;
+    text_format::decode(&text)
 }
 
 /// What the first bytes of a file tell; `None` where more of it is needed to tell.
-pub(super) fn beginning(content: &[u8], packed: bool) -> Option<Result<Beginning, Unreadable>> {
+pub(super) fn decode_prefix(content: &[u8], packed: bool) -> Option<Result<FileHead, DecodeError>> {
     if !packed {
-        return text::beginning(content);
+        return text_format::decode_prefix(content);
     }
     let mut head = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(content).ok()?;
-    decoder.single_frame().take(LARGEST).read_to_end(&mut head).ok()?;
-    Some(text::head(&head))
+    decoder.single_frame().take(MAX_DECOMPRESSED_BYTES).read_to_end(&mut head).ok()?;
+    Some(text_format::decode_head(&head))
 }

@@ -6,11 +6,11 @@
 use serde::de::IgnoredAny;
 
 /// JSON that is nested deeper is left on one line: it would be mostly space.
-const DEEPEST: usize = 32;
+const MAX_PRETTY_DEPTH: usize = 32;
 
 /// How the bytes of a record can stand in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form<'a> {
+pub(super) enum ValueEncoding<'a> {
     /// JSON without a space too many.
     Json(&'a str),
     /// Any other text.
@@ -18,11 +18,11 @@ pub(super) enum Form<'a> {
     Bytes(&'a [u8]),
 }
 
-impl<'a> Form<'a> {
+impl<'a> ValueEncoding<'a> {
     pub(super) fn of(value: &'a [u8]) -> Self {
         let Ok(text) = std::str::from_utf8(value) else { return Self::Bytes(value) };
         let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
-        if is_json && !outside(text).any(|(c, _)| is_space(c)) { Self::Json(text) } else { Self::Text(text) }
+        if is_json && !outside_strings(text).any(|(c, _)| is_space(c)) { Self::Json(text) } else { Self::Text(text) }
     }
 }
 
@@ -31,7 +31,7 @@ fn is_space(c: char) -> bool {
 }
 
 /// The characters of a JSON text that are outside of strings, with their places; a string is told by its first quote.
-fn outside(text: &str) -> impl Iterator<Item = (char, usize)> {
+fn outside_strings(text: &str) -> impl Iterator<Item = (char, usize)> {
     let (mut inside, mut escaped) = (false, false);
     text.char_indices().filter_map(move |(at, c)| {
         if inside {
@@ -47,7 +47,7 @@ fn outside(text: &str) -> impl Iterator<Item = (char, usize)> {
 pub(super) fn compact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
-    for (_, at) in outside(text).filter(|(c, _)| is_space(*c)) {
+    for (_, at) in outside_strings(text).filter(|(c, _)| is_space(*c)) {
         out.push_str(&text[from..at]);
         from = at + 1;
     }
@@ -56,8 +56,8 @@ pub(super) fn compact(text: &str) -> String {
 }
 
 /// Writes JSON that has no space too many over several lines. All but the first are indented by so many spaces.
-pub(super) fn spread(out: &mut String, text: &str, indent: usize) {
-    if depth(text) > DEEPEST {
+pub(super) fn pretty_print(out: &mut String, text: &str, indent: usize) {
+    if depth(text) > MAX_PRETTY_DEPTH {
         return out.push_str(text);
     }
     let line = |out: &mut String, depth: usize| {
@@ -65,7 +65,7 @@ pub(super) fn spread(out: &mut String, text: &str, indent: usize) {
         out.extend(std::iter::repeat_n(' ', indent + 2 * depth));
     };
     let (mut depth, mut from) = (0, 0);
-    for (c, at) in outside(text) {
+    for (c, at) in outside_strings(text) {
         let is_empty = |end: char| text[at + 1..].starts_with(end);
         let before = |out: &mut String| out.push_str(&text[from..at]);
         match c {
@@ -99,7 +99,7 @@ pub(super) fn spread(out: &mut String, text: &str, indent: usize) {
 
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
-    for (c, _) in outside(text) {
+    for (c, _) in outside_strings(text) {
         match c {
             '{' | '[' => depth += 1,
             '}' | ']' => depth = depth.saturating_sub(1),
@@ -111,20 +111,20 @@ fn depth(text: &str) -> usize {
 }
 
 /// Bytes as two digits each.
-pub(super) fn digits(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The bytes of such digits.
-pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
+pub(super) fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| Some(16 * digit(pair.first()?)? + digit(pair.get(1)?)?)).collect()
 }
 
 /// A text in quotes.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -147,25 +147,25 @@ mod tests {
             r#"["\\\"",":",{"x,y":[" "]}]"#,
             &deep,
         ] {
-            assert_eq!(Form::of(text.as_bytes()), Form::Json(text));
+            assert_eq!(ValueEncoding::of(text.as_bytes()), ValueEncoding::Json(text));
             let mut out = String::new();
-            spread(&mut out, text, 4);
+            pretty_print(&mut out, text, 4);
             assert_eq!(compact(&out), text);
             assert_eq!(compact(text), text);
             assert!(out.len() < 3 * text.len() + 200, "{}", out.len());
         }
         let mut out = String::new();
-        spread(&mut out, r#"{"a":[1,{}],"b":{"c":null}}"#, 2);
+        pretty_print(&mut out, r#"{"a":[1,{}],"b":{"c":null}}"#, 2);
         assert_eq!(out, "{\n    \"a\": [\n      1,\n      {}\n    ],\n    \"b\": {\n      \"c\": null\n    }\n  }");
     }
 
     #[test]
     fn what_is_no_compact_json_stands_as_text_or_digits() {
         for text in ["", " 1", "1\n", "{\"a\": 1}", "nul", "{", "a b", "\0"] {
-            assert_eq!(Form::of(text.as_bytes()), Form::Text(text));
+            assert_eq!(ValueEncoding::of(text.as_bytes()), ValueEncoding::Text(text));
         }
-        assert_eq!(Form::of(&[0xff, 0]), Form::Bytes(&[0xff, 0]));
-        assert_eq!(bytes(&digits(&[0, 255, 16])), Some(vec![0, 255, 16]));
-        assert_eq!((bytes("0"), bytes("zz"), bytes("")), (None, None, Some(Vec::new())));
+        assert_eq!(ValueEncoding::of(&[0xff, 0]), ValueEncoding::Bytes(&[0xff, 0]));
+        assert_eq!(from_hex(&to_hex(&[0, 255, 16])), Some(vec![0, 255, 16]));
+        assert_eq!((from_hex("0"), from_hex("zz"), from_hex("")), (None, None, Some(Vec::new())));
     }
 }

@@ -12,44 +12,44 @@ use toolhub_storage::{
     backend::{Backend, Batch, Key, Memory, Page, Partition, Place, Row, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };
-use toolhub_store::{Behind, Compressed, Files, behind, files::Options};
+use toolhub_store::{Compressed, Files, WriteBehind, files::Options, write_behind};
 use toolhub_testkit::TempFolder;
 use toolhub_types::ids::{CallId, Tenant};
 
 use crate::{
-    drive::Drive,
-    shelf::{NOW, commit, get, open, put},
+    fixtures::{NOW, commit, get, open, put},
+    simulated_disk::SimulatedDisk,
 };
 
 /// How a store is opened in a folder.
-type Open = fn(&Path) -> Arc<dyn Backend>;
+type OpenStore = fn(&Path) -> Arc<dyn Backend>;
 
-const STORES: [(&str, Open); 4] = [
+const STORES: [(&str, OpenStore); 4] = [
     ("files", |path| Arc::new(Files::open(path, Options::default()).unwrap())),
     ("packed files", |path| Arc::new(Files::open(path, Options { compression: true, backups: None }).unwrap())),
     ("sqlite", |path| Arc::new(open(&path.join("store.db")))),
     ("packed sqlite", |path| Arc::new(Compressed(open(&path.join("store.db"))))),
 ];
 
-async fn behind(inner: Arc<dyn Backend>) -> Behind {
-    let never = behind::Options { every: std::time::Duration::MAX, ..behind::Options::default() };
-    Behind::open(inner, never).await.unwrap()
+async fn open_write_behind(inner: Arc<dyn Backend>) -> WriteBehind {
+    let never = write_behind::Options { flush_interval: std::time::Duration::MAX, ..write_behind::Options::default() };
+    WriteBehind::open(inner, never).await.unwrap()
 }
 
 /// What a process that dies now leaves.
-fn copy(from: &Path, to: &Path) {
+fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let to = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy(&entry.path(), &to);
+            copy_folder(&entry.path(), &to);
         } else {
             fs::copy(entry.path(), to).unwrap();
         }
     }
 }
 
-fn folder(of: &TempFolder, name: &str) -> PathBuf {
+fn create_subfolder(of: &TempFolder, name: &str) -> PathBuf {
     let path = of.join(name);
     fs::create_dir_all(&path).unwrap();
     path
@@ -61,9 +61,9 @@ async fn write(store: &impl Backend) -> u64 {
 }
 
 /// For those that are known by their trait alone.
-struct Any(Arc<dyn Backend>);
+struct DynBackend(Arc<dyn Backend>);
 
-impl Backend for Any {
+impl Backend for DynBackend {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
@@ -90,9 +90,9 @@ impl Backend for Any {
 async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice() {
     for (name, open) in STORES {
         let of = TempFolder::in_memory();
-        let first = folder(&of, "first");
+        let first = create_subfolder(&of, "first");
         for version in 1..=3 {
-            let store = behind(open(&first)).await;
+            let store = open_write_behind(open(&first)).await;
             assert_eq!(write(&store).await, version, "{name}");
             // Dropped or closed, it is a clean end.
             if version == 2 {
@@ -100,19 +100,19 @@ async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice()
             }
         }
         let plain = open(&first);
-        assert_eq!(write(&Any(plain)).await, 4, "{name}: it may be used without anything before it");
+        assert_eq!(write(&DynBackend(plain)).await, 4, "{name}: it may be used without anything before it");
 
-        let store = behind(open(&first)).await;
+        let store = open_write_behind(open(&first)).await;
         let told = (write(&store).await, write(&store).await).1;
         assert_eq!(told, 6, "{name}");
         for next in ["plain", "behind"] {
-            copy(&first, &of.join(next));
+            copy_folder(&first, &of.join(next));
             let mut last = told;
             for _ in 0..3 {
                 let again = if next == "plain" {
-                    write(&Any(open(&of.join(next)))).await
+                    write(&DynBackend(open(&of.join(next)))).await
                 } else {
-                    let store = behind(open(&of.join(next))).await;
+                    let store = open_write_behind(open(&of.join(next))).await;
                     let again = write(&store).await;
                     store.close().await.unwrap();
                     again
@@ -121,7 +121,7 @@ async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice()
                 assert!(last == told || again == last + 1, "{name}, {next}: it begins anew only once");
                 last = again;
             }
-            let store = behind(open(&of.join(next))).await;
+            let store = open_write_behind(open(&of.join(next))).await;
             assert!(write(&store).await > last, "{name}, {next}");
         }
     }
@@ -131,18 +131,18 @@ async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice()
 async fn a_damaged_mark_is_taken_for_an_unclean_end() {
     for (name, open) in STORES {
         let of = TempFolder::in_memory();
-        let path = folder(&of, "first");
+        let path = create_subfolder(&of, "first");
         // An epoch later than the first, so that no guess is right by chance.
-        let store = behind(open(&path)).await;
+        let store = open_write_behind(open(&path)).await;
         write(&store).await;
-        let copied = folder(&of, "copied");
-        copy(&path, &copied);
+        let copied = create_subfolder(&of, "copied");
+        copy_folder(&path, &copied);
         drop(store);
-        let store = behind(open(&copied)).await;
+        let store = open_write_behind(open(&copied)).await;
         let told = write(&store).await;
         assert!(told > 1 << 32, "{name}");
-        let dead = folder(&of, "dead");
-        copy(&copied, &dead);
+        let dead = create_subfolder(&of, "dead");
+        copy_folder(&copied, &dead);
         drop(store);
         if name.ends_with("sqlite") {
             let file = rusqlite::Connection::open(dead.join("store.db")).unwrap();
@@ -156,13 +156,13 @@ async fn a_damaged_mark_is_taken_for_an_unclean_end() {
         }
         let mut last = told;
         for _ in 0..2 {
-            let store = behind(open(&dead)).await;
+            let store = open_write_behind(open(&dead)).await;
             let again = write(&store).await;
             assert!(again > last && again < 1 << 53, "{name}: {again} after {last}");
             last = again;
         }
         let plain = open(&dead);
-        assert_eq!(write(&Any(plain)).await, last + 1, "{name}");
+        assert_eq!(write(&DynBackend(plain)).await, last + 1, "{name}");
     }
 }
 
@@ -170,14 +170,14 @@ async fn a_damaged_mark_is_taken_for_an_unclean_end() {
 async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
     let (of, mut random) = (TempFolder::in_memory(), Rng::with_seed(7));
     for round in 0..60 {
-        let (drive, path) = (Drive::default(), of.join("state"));
-        let open = |drive: &Drive| {
+        let (drive, path) = (SimulatedDisk::default(), of.join("state"));
+        let open = |drive: &SimulatedDisk| {
             Arc::new(
                 Files::open_on(&path, Options { compression: round % 2 == 0, backups: None }, Arc::new(drive.clone()))
                     .unwrap(),
             )
         };
-        let store = behind(open(&drive)).await;
+        let store = open_write_behind(open(&drive)).await;
         write(&store).await;
         store.flush().await.unwrap();
         for n in 0..5 {
@@ -203,7 +203,7 @@ async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
 #[tokio::test]
 async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
     let of = TempFolder::in_memory();
-    let store = behind(Arc::new(Files::open(of.join("state"), Options::default()).unwrap())).await;
+    let store = open_write_behind(Arc::new(Files::open(of.join("state"), Options::default()).unwrap())).await;
     write(&store).await;
     write(&store).await;
     // Files keep states of threads, and of nobody else.
@@ -216,9 +216,9 @@ async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
 }
 
 /// Falls over at every commit but the first ones.
-struct Fragile(Memory, std::sync::atomic::AtomicUsize);
+struct PanickingBackend(Memory, std::sync::atomic::AtomicUsize);
 
-impl Backend for Fragile {
+impl Backend for PanickingBackend {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
@@ -244,7 +244,7 @@ impl Backend for Fragile {
 
 #[tokio::test]
 async fn nothing_is_acknowledged_that_nobody_will_write() {
-    let store = behind(Arc::new(Fragile(Memory::new(), 0.into()))).await;
+    let store = open_write_behind(Arc::new(PanickingBackend(Memory::new(), 0.into()))).await;
     assert_eq!((write(&store).await, write(&store).await), (1, 2));
     assert!(store.flush().await.is_err());
     let refused = commit(&store, "t", vec![put("a", b"1")]).await;
