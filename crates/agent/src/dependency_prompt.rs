@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use toolhub_core::{Group, Tool};
+use toolhub_core::{DependencyGroup, Tool};
 
 /// The text; empty where no tool waits for another.
 pub(crate) fn render<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> String {
@@ -23,12 +23,12 @@ pub(crate) fn render<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> Stri
     )
 }
 
-fn render_group(group: &Group) -> String {
+fn render_group(group: &DependencyGroup) -> String {
     let names: Vec<String> = group.tools().iter().map(|name| format!("`{name}`")).collect();
     let list = match group {
-        Group::Any { .. } => names.join(" or "),
-        Group::Sequence { .. } => names.join(", then "),
-        Group::All { .. } => names.join(" and "),
+        DependencyGroup::Any { .. } => names.join(" or "),
+        DependencyGroup::Sequence { .. } => names.join(", then "),
+        DependencyGroup::All { .. } => names.join(" and "),
     };
     match group.within() {
         Some(within) => format!("{list} (within the last {} s)", within.as_secs().max(1)),

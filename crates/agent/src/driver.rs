@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use toolhub_core::{
     CallError, CancellationToken, Offer, ToolHub,
     backend::StoreError,
-    events::News,
+    events::EventKind,
     ids::{CallId, ThreadKey},
     status::Language,
 };
@@ -72,7 +72,7 @@ impl Driver {
     /// down, because somebody else goes on with it, it cannot be read, or the hub goes down.
     pub(crate) async fn drive(&mut self) -> Option<RunRecord> {
         let run_id = self.checkout.open_run.run.id;
-        self.emit(News::RunStarted { run_id, agent: self.checkout.open_run.agent.clone() });
+        self.emit(EventKind::RunStarted { run_id, agent: self.checkout.open_run.agent.clone() });
         loop {
             let error = match self.run_steps().await {
                 Ok(end) => return end,
@@ -257,7 +257,7 @@ impl Driver {
                 StreamPart::Text(text) => (text.to_owned(), false),
                 StreamPart::Restart => (String::new(), true),
             };
-            to.publish(&whose.tenant, &whose.thread, News::MessageDelta { run_id, text, again });
+            to.publish(&whose.tenant, &whose.thread, EventKind::MessageDelta { run_id, text, again });
         };
         let time = left.map_or(plan.request_timeout, |left| left.min(plan.request_timeout));
         let prompt = Prompt {
@@ -329,14 +329,14 @@ impl Driver {
         Ok(Some(said))
     }
 
-    fn emit(&self, news: News) {
+    fn emit(&self, news: EventKind) {
         self.hub.publish(&self.thread_key.tenant, &self.thread_key.thread, news);
     }
 
     fn emit_message(&self, said: Option<&Message>) {
         let run_id = self.checkout.open_run.run.id;
         if let Some(Message::Assistant { content, .. }) = said {
-            self.emit(News::MessageCompleted {
+            self.emit(EventKind::MessageCompleted {
                 run_id,
                 role: "assistant".into(),
                 content: content.clone(),
@@ -350,11 +350,11 @@ impl Driver {
         let (run_id, steps) = (record.id, record.steps);
         self.emit(match &record.error {
             Some(RunError { code, message }) => {
-                News::RunFailed { run_id, steps, code: code.clone(), message: message.clone() }
+                EventKind::RunFailed { run_id, steps, code: code.clone(), message: message.clone() }
             }
             None => {
                 let stop = record.stop.map(|stop| SmolStr::new_static(stop.as_str()));
-                News::RunCompleted { run_id, steps, status: record.status.as_str().into(), stop }
+                EventKind::RunCompleted { run_id, steps, status: record.status.as_str().into(), stop }
             }
         });
     }

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 use toolhub_core::{
     Stream,
-    events::{Event, News, Subscription},
+    events::{Event, EventKind, Subscription},
     ids::{RunId, Tenant},
 };
 
@@ -89,7 +89,7 @@ impl AgentService {
             ended: false,
         };
         // That something was missed is made good by looking.
-        let is_told = |news: &RunEvent| !matches!(news, RunEvent::Event(event) if event.kind == News::StreamReset);
+        let is_told = |news: &RunEvent| !matches!(news, RunEvent::Event(event) if event.kind == EventKind::StreamReset);
         stream::unfold(heard, RunFollower::next).filter(move |news| std::future::ready(is_told(news)))
     }
 }
@@ -137,14 +137,14 @@ impl<L: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<L> {
                 }
             }
             let Ok(event) = tokio::time::timeout_at(self.next_probe, self.events.next()).await else { continue };
-            if event.kind == News::StreamReset {
+            if event.kind == EventKind::StreamReset {
                 // Its end may have been among what was missed.
                 self.lagged = true;
                 return Some((RunEvent::Event(event), self));
             }
-            if event.kind.run() == Some(self.run) {
+            if event.kind.run_id() == Some(self.run) {
                 self.next_probe = Instant::now() + self.interval;
-                self.ended = matches!(event.kind, News::RunCompleted { .. } | News::RunFailed { .. });
+                self.ended = matches!(event.kind, EventKind::RunCompleted { .. } | EventKind::RunFailed { .. });
                 return Some((RunEvent::Event(event), self));
             }
         }

@@ -13,7 +13,9 @@ use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
     TraceContext,
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write, decode, encode},
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Row, RowKey, RowVersion, StoreError, Table, Write, decode, encode,
+    },
     clock::Timestamp,
     ids::{Caller, IdempotencyKey, RunId, ThreadId, ThreadKey},
 };
@@ -82,8 +84,8 @@ struct Claim {
 pub(crate) struct RunCheckout {
     pub(crate) open_run: OpenRun,
     pub(crate) head: ConversationHead,
-    head_version: Option<Seen>,
-    open_version: Seen,
+    head_version: Option<RowVersion>,
+    open_version: RowVersion,
     /// The batches that were to write the next step, and are not known to have done so.
     unconfirmed_stamps: Vec<u64>,
 }
@@ -136,8 +138,8 @@ pub(crate) struct RunStore {
     pub(crate) store: Arc<dyn Backend>,
 }
 
-fn row_key(thread_key: &ThreadKey, table: Table, id: SmolStr) -> Key {
-    Key { partition: thread_key.into(), table, id }
+fn row_key(thread_key: &ThreadKey, table: Table, id: SmolStr) -> RowKey {
+    RowKey { partition: thread_key.into(), table, id }
 }
 
 impl RunStore {
@@ -161,7 +163,8 @@ impl RunStore {
             let rows = self.store.load(&keys, now).await?;
             let row = |at: usize| rows.get(at).and_then(Option::as_ref);
             let found = row(1).map(|row| decode_row::<OpenRun>(&keys[1], row)).transpose()?;
-            let head: Option<(ConversationHead, Seen)> = row(0).map(|row| decode_row(&keys[0], row)).transpose()?;
+            let head: Option<(ConversationHead, RowVersion)> =
+                row(0).map(|row| decode_row(&keys[0], row)).transpose()?;
             let (mut head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
             if let Some((_, open_seen)) = found.as_ref().filter(|(found, _)| found.run.id == open.run.id) {
                 // It was written down although that was not heard.
@@ -184,7 +187,7 @@ impl RunStore {
                 return Ok(BeginResult::Busy(found.run.id));
             }
             head.agent.clone_from(&open.agent);
-            let mut batch = Batch::on(thread_key.into());
+            let mut batch = Batch::new(thread_key.into());
             let message = Message::User { content: said.content.clone() };
             append_message(&mut batch, &mut head, open.run.id, &message, now)?;
             let record = open.record(&thread_key.thread, now);
@@ -244,7 +247,7 @@ impl RunStore {
         said: &[Message],
         now: Timestamp,
     ) -> Result<RunRecord, StoreError> {
-        let mut batch = Batch::on(thread_key.into());
+        let mut batch = Batch::new(thread_key.into());
         let (mut head, open) = (held.head.clone(), &held.open_run);
         for message in said {
             append_message(&mut batch, &mut head, open.run.id, message, now)?;
@@ -272,10 +275,10 @@ impl RunStore {
 }
 
 /// The writings of the last two rows of a batch: the head and the open run.
-fn head_and_open_versions(versions: &[u64], stamp: u64) -> (Seen, Seen) {
+fn head_and_open_versions(versions: &[u64], stamp: u64) -> (RowVersion, RowVersion) {
     let seen = |from_end: usize| {
         let version = versions.len().checked_sub(from_end).and_then(|at| versions.get(at)).copied().unwrap_or_default();
-        Seen { version, stamp }
+        RowVersion { number: version, stamp }
     };
     (seen(1), seen(2))
 }
@@ -306,7 +309,7 @@ fn put_record<T: Serialize>(table: Table, id: SmolStr, expect: Expect, record: &
     Ok(Write { table, id, expect, change, durability: Durability::KillSafe })
 }
 
-fn decode_row<T: DeserializeOwned>(key: &Key, row: &Row) -> Result<(T, Seen), StoreError> {
+fn decode_row<T: DeserializeOwned>(key: &RowKey, row: &Row) -> Result<(T, RowVersion), StoreError> {
     decode(key.table, &key.id, SCHEMA_VERSION, row)
 }
 
@@ -314,7 +317,7 @@ fn claim_id(key: &IdempotencyKey) -> SmolStr {
     format_smolstr!("key/{key}")
 }
 
-fn match_claim(key: &Key, row: &Row, said: &UserMessage) -> Result<ClaimMatch, StoreError> {
+fn match_claim(key: &RowKey, row: &Row, said: &UserMessage) -> Result<ClaimMatch, StoreError> {
     let (claim, _): (Claim, _) = decode_row(key, row)?;
     Ok(if claim.digest == message_digest(said) { ClaimMatch::Same(claim.run) } else { ClaimMatch::Other })
 }

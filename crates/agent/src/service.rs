@@ -179,7 +179,7 @@ impl AgentService {
     pub async fn resume(&self) -> Result<usize, StoreError> {
         let Inner { hub, run_store, .. } = &*self.0;
         let mut many = 0;
-        if !run_store.store.alone() {
+        if !run_store.store.is_exclusive() {
             // They may be those of somebody who lives; their threads are looked at when somebody speaks in them.
             return Ok(0);
         }

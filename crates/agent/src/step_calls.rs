@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use toolhub_core::{
     CallRequest, Cancellation, CancellationToken, Content, ErrorKind, Outcome, Status, ToolHub, Tools, WaitReason,
     backend::StoreError,
-    events::{MessageCall, News},
+    events::{EventKind, MessageCall},
     ids::ThreadKey,
 };
 
@@ -216,6 +216,6 @@ fn emit_tool_calls(step: Step<'_>, planned: &[PlannedCall]) {
     step.hub.publish(
         &step.thread_key.tenant,
         &step.thread_key.thread,
-        News::MessageCompleted { run_id, role: "assistant".into(), content, calls: calls.collect() },
+        EventKind::MessageCompleted { run_id, role: "assistant".into(), content, calls: calls.collect() },
     );
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use toolhub::config::unit::typed_time;
+use toolhub::config::unit::parse_cli_duration;
 
 use crate::{
     config::{LoadOptions, commands::ConfigFlags},
@@ -84,7 +84,7 @@ impl GlobalFlags {
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    typed_time(text).ok_or_else(|| match bare {
+    parse_cli_duration(text).ok_or_else(|| match bare {
         true => format!("a time needs its unit: {text}s, {text}m, {text}h or {text}d"),
         false => "a time is a number and its unit: 500ms, 30s, 5m, 2h or 1d".into(),
     })

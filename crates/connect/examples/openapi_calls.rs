@@ -57,8 +57,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 fn credential(kind: &str) -> Credential {
     match kind {
-        "password" => Credential::Password { user: "somebody".into(), password: Secret::plain("open-sesame") },
-        _ => Credential::Token(Secret::plain("open-sesame")),
+        "password" => Credential::Password { user: "somebody".into(), password: Secret::literal("open-sesame") },
+        _ => Credential::Token(Secret::literal("open-sesame")),
     }
 }
 

@@ -25,13 +25,13 @@ use waiters::ApprovalWaiters;
 use crate::{events::Events, redact::Redactor};
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, Seen, StoreError,
-        Table, Write, decode, encode, read_all,
+        Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, Scan, Scope,
+        StoreError, Table, Write, decode, encode, read_all,
     },
     clock::Clock,
 };
 use toolhub_types::{
-    event_kind::News,
+    event_kind::EventKind,
     ids::{ApprovalId, CallId, Tenant, ThreadId},
 };
 
@@ -59,7 +59,7 @@ pub(crate) struct Approvals {
 pub(crate) struct StoredApproval {
     pub(crate) approval: Approval,
     pub(crate) partition: Partition,
-    row_version: Seen,
+    row_version: RowVersion,
 }
 
 impl Approvals {
@@ -95,24 +95,24 @@ impl Approvals {
         &self,
         partition: &Partition,
         binding: &str,
-    ) -> Result<(Vec<StoredApproval>, Option<Seen>), StoreError> {
+    ) -> Result<(Vec<StoredApproval>, Option<RowVersion>), StoreError> {
         let now = self.clock.now();
-        let list = [Key { partition: partition.clone(), table: Table::Approvals, id: list_row_id(binding) }];
+        let list = [RowKey { partition: partition.clone(), table: Table::Approvals, id: list_row_id(binding) }];
         let Some(row) = self.store.load(&list, now).await?.pop().flatten() else { return Ok((Vec::new(), None)) };
         // A list that cannot be read approves nothing: its call asks again, and writes it anew.
         let asked: Vec<ApprovalId> =
             ok_or_log(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|it| it.0).unwrap_or_default();
-        let key = |id: &ApprovalId| Key { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
-        let keys: Vec<Key> = asked.iter().rev().map(key).collect();
+        let key = |id: &ApprovalId| RowKey { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
+        let keys: Vec<RowKey> = asked.iter().rev().map(key).collect();
         let rows = self.store.load(&keys, now).await?;
         let found = keys.into_iter().zip(rows).filter_map(|(key, row)| ok_or_log(decode_approval(key, &row?)));
         let matters = |permit: &StoredApproval| permit.approval.binding == binding && permit.approval.is_relevant(now);
-        Ok((found.filter(matters).collect(), Some(row.seen)))
+        Ok((found.filter(matters).collect(), Some(row.version)))
     }
 
     /// Every question of a tenant, the oldest first.
     pub(crate) async fn of_tenant(&self, tenant: &Tenant) -> Result<Vec<StoredApproval>, StoreError> {
-        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
+        let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
         let rows = read_all(&*self.store, scan, self.clock.now()).await?;
         // One row that cannot be read hides no other.
         let mut found: Vec<StoredApproval> =
@@ -132,12 +132,15 @@ impl Approvals {
     ) -> Result<Vec<StoredApproval>, StoreError> {
         // Ids grow with time, and no two are alike; so the partition plays no part, and any will do.
         let place = |id: ApprovalId| {
-            let partition = Partition { tenant: tenant.clone(), place: Place::Grants };
-            Key { partition, table: Table::Approvals, id: id.into() }
+            let partition = Partition { tenant: tenant.clone(), kind: PartitionKind::Grants };
+            RowKey { partition, table: Table::Approvals, id: id.into() }
         };
-        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
-        let mut scan =
-            Scan { newest: true, after: before.map(place).map(Cursor), ..scan.limit(limit.clamp(1, MAX_SCAN_BATCH)) };
+        let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
+        let mut scan = Scan {
+            descending: true,
+            after: before.map(place).map(Cursor),
+            ..scan.limit(limit.clamp(1, MAX_SCAN_BATCH))
+        };
         let mut found = Vec::new();
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
@@ -157,7 +160,7 @@ impl Approvals {
     /// One question of a tenant.
     pub(crate) async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<StoredApproval>, StoreError> {
         // A question is found by its id alone, as people know it.
-        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(id.to_string()).limit(1);
+        let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(id.to_string()).limit(1);
         let page = self.store.scan(scan, self.clock.now()).await?;
         page.rows.into_iter().next().map(|(key, row)| decode_approval(key, &row)).transpose()
     }
@@ -180,18 +183,18 @@ impl Approvals {
                 change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.retention) },
                 durability: Durability::PowerSafe,
             };
-            let batch = Batch::on(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);
+            let batch = Batch::new(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);
             let stamp = batch.stamp;
             match self.store.commit(batch, now).await {
                 // A store that was restored does not count from one.
-                Ok(versions) => break Seen { version: versions.first().copied().unwrap_or_default(), stamp },
+                Ok(versions) => break RowVersion { number: versions.first().copied().unwrap_or_default(), stamp },
                 // An identical call asks at the same moment; both questions are listed.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
         };
         self.pending.insert(&approval, seen, now);
-        let news = News::ApprovalRequested {
+        let news = EventKind::ApprovalRequested {
             approval_id: approval.id,
             call_id: approval.call_id,
             run_id: approval.run,
@@ -213,7 +216,7 @@ impl Approvals {
     ) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
         let approval = Approval { state, ..asked.approval.clone() };
-        let batch = Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
+        let batch = Batch::new(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
         match self.store.commit(batch, now).await {
             Ok(_) => {
                 self.emit_resolved(&asked.partition.tenant, &approval);
@@ -234,18 +237,18 @@ impl Approvals {
         &self,
         asked: StoredApproval,
         approval: Approval,
-        grant: Option<(Key, Grant)>,
+        grant: Option<(RowKey, Grant)>,
     ) -> Result<Approval, ApprovalError> {
         let now = self.clock.now();
         let mut batch =
-            Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
+            Batch::new(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
         let mut apart = None;
         if let Some((key, grant)) = grant {
             let write = grant_write(&key, &grant)?;
             if key.partition == batch.partition {
                 batch.writes.push(write);
             } else {
-                apart = Some(Batch::on(key.partition).with(write));
+                apart = Some(Batch::new(key.partition).with(write));
             }
         }
         match self.store.commit(batch, now).await {
@@ -275,7 +278,7 @@ impl Approvals {
     /// Notes that a caller has heard the no. The next identical call asks anew.
     pub(crate) async fn mark_denial_delivered(&self, permit: &StoredApproval, call: CallId) -> Result<(), StoreError> {
         let heard = Approval { used_by: Some(call), ..permit.approval.clone() };
-        let batch = Batch::on(permit.partition.clone()).with(self.write(&heard, Expect::Same(permit.row_version))?);
+        let batch = Batch::new(permit.partition.clone()).with(self.write(&heard, Expect::Same(permit.row_version))?);
         self.store.commit(batch, self.clock.now()).await.map(|_| ())
     }
 
@@ -287,7 +290,7 @@ impl Approvals {
         thread: Option<&ThreadId>,
         rule: &str,
     ) -> Result<bool, StoreError> {
-        let keys: Vec<Key> =
+        let keys: Vec<RowKey> =
             GrantScope::candidates(tool.definition, thread).map(|covers| covers.key(tenant, rule)).collect();
         let rows = self.store.load(&keys, self.clock.now()).await?;
         let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
@@ -298,8 +301,8 @@ impl Approvals {
     }
 
     /// The standing yeses of a tenant.
-    pub(crate) async fn grants(&self, tenant: &Tenant) -> Result<Vec<(Key, Grant)>, StoreError> {
-        let scan = Scan::of(Table::Grants, Scope::Tenant(tenant.clone()));
+    pub(crate) async fn grants(&self, tenant: &Tenant) -> Result<Vec<(RowKey, Grant)>, StoreError> {
+        let scan = Scan::new(Table::Grants, Scope::Tenant(tenant.clone()));
         let rows = read_all(&*self.store, scan, self.clock.now()).await?;
         let grants = rows.into_iter().filter_map(|(key, row)| {
             let grant: Grant = ok_or_log(decode(Table::Grants, &key.id, LAYOUT, &row))?.0;
@@ -309,7 +312,7 @@ impl Approvals {
     }
 
     /// Takes a standing yes back.
-    pub(crate) async fn revoke(&self, key: Key) -> Result<(), StoreError> {
+    pub(crate) async fn revoke(&self, key: RowKey) -> Result<(), StoreError> {
         let write = Write {
             table: key.table,
             id: key.id,
@@ -317,7 +320,7 @@ impl Approvals {
             change: Change::Remove,
             durability: Durability::PowerSafe,
         };
-        self.store.commit(Batch::on(key.partition).with(write), self.clock.now()).await.map(|_| ())
+        self.store.commit(Batch::new(key.partition).with(write), self.clock.now()).await.map(|_| ())
     }
 
     /// A question as it is kept. Nobody needs the secrets among its arguments: the call has them, and people are not shown them.
@@ -335,9 +338,9 @@ impl Approvals {
     fn emit_resolved(&self, tenant: &Tenant, approval: &Approval) {
         self.pending.remove(approval.id);
         if let Some(answer) = &approval.answer {
-            self.pending.wait.add(answer.at.since(approval.asked_at));
+            self.pending.wait.record(answer.at.since(approval.asked_at));
         }
-        let news = News::ApprovalResolved {
+        let news = EventKind::ApprovalResolved {
             approval_id: approval.id,
             call_id: approval.call_id,
             run_id: approval.run,
@@ -373,10 +376,10 @@ fn list_row_id(binding: &str) -> SmolStr {
 
 /// A record that cannot be read approves nothing, and is said aloud: its call asks again.
 fn ok_or_log<T>(read: Result<T, StoreError>) -> Option<T> {
-    read.inspect_err(StoreError::passed_over).ok()
+    read.inspect_err(StoreError::log_skipped).ok()
 }
 
-fn grant_write(key: &Key, grant: &Grant) -> Result<Write, StoreError> {
+fn grant_write(key: &RowKey, grant: &Grant) -> Result<Write, StoreError> {
     Ok(Write {
         table: Table::Grants,
         id: key.id.clone(),
@@ -386,11 +389,11 @@ fn grant_write(key: &Key, grant: &Grant) -> Result<Write, StoreError> {
     })
 }
 
-fn row_key(permit: &StoredApproval) -> Key {
-    Key { partition: permit.partition.clone(), table: Table::Approvals, id: permit.approval.id.into() }
+fn row_key(permit: &StoredApproval) -> RowKey {
+    RowKey { partition: permit.partition.clone(), table: Table::Approvals, id: permit.approval.id.into() }
 }
 
-fn decode_approval(key: Key, row: &toolhub_storage::backend::Row) -> Result<StoredApproval, StoreError> {
+fn decode_approval(key: RowKey, row: &toolhub_storage::backend::Row) -> Result<StoredApproval, StoreError> {
     let (approval, seen) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
     Ok(StoredApproval { approval, partition: key.partition, row_version: seen })
 }

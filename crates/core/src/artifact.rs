@@ -9,7 +9,7 @@ use std::time::Duration;
 use smol_str::SmolStr;
 
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write,
+    Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Scan, Scope, StoreError, Table, Write,
 };
 use toolhub_types::{
     content::Content,
@@ -45,7 +45,7 @@ pub(crate) async fn save(
         change: Change::Put { value: bytes.into(), schema: 1, expires: Some(now + ARTIFACT_TTL) },
         durability: Durability::KillSafe,
     };
-    let batch = Batch::on(artifact_partition(tenant, &id)).with(write);
+    let batch = Batch::new(artifact_partition(tenant, &id)).with(write);
     store.commit(batch, now).await.ok()?;
     Some(Content::Artifact { id, mime_type: mime_type.into(), bytes: size })
 }
@@ -58,7 +58,7 @@ pub(crate) async fn fetch(
     now: Timestamp,
 ) -> Result<Option<Artifact>, StoreError> {
     // The row's id says what the bytes are, so one look at the partition tells all.
-    let scan = Scan::of(Table::Artifacts, Scope::Partition(artifact_partition(tenant, id))).limit(1);
+    let scan = Scan::new(Table::Artifacts, Scope::Partition(artifact_partition(tenant, id))).limit(1);
     let page = store.scan(scan, now).await?;
     let found = page.rows.into_iter().next();
     Ok(found.map(|(key, row)| Artifact { mime_type: key.id.into(), bytes: row.value.to_vec() }))
@@ -76,11 +76,11 @@ pub(crate) async fn delete(
         let (expect, durability) = (Expect::Any, Durability::KillSafe);
         let gone =
             Write { table: Table::Artifacts, id: SmolStr::new(mime_type), expect, change: Change::Remove, durability };
-        store.commit(Batch::on(artifact_partition(tenant, id)).with(gone), now).await?;
+        store.commit(Batch::new(artifact_partition(tenant, id)).with(gone), now).await?;
     }
     Ok(())
 }
 
 fn artifact_partition(tenant: &Tenant, id: &ArtifactId) -> Partition {
-    Partition { tenant: tenant.clone(), place: Place::Artifact(id.clone()) }
+    Partition { tenant: tenant.clone(), kind: PartitionKind::Artifact(id.clone()) }
 }

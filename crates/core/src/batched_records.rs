@@ -131,7 +131,7 @@ impl BatchedRecords {
             duration: outcome.duration,
             ended_at: outcome.ended_at,
         };
-        let part = &self.shards[toolhub_storage::latency::thread_number() % SHARDS];
+        let part = &self.shards[toolhub_storage::latency::thread_index() % SHARDS];
         part.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
         if taken == 0 {
             self.flush_needed.notify_one();
@@ -188,7 +188,7 @@ impl BatchedRecords {
         records: Vec<CallRecord>,
         now: Timestamp,
     ) -> (usize, Result<(), StoreError>) {
-        let mut batch = Batch::on(partition);
+        let mut batch = Batch::new(partition);
         let many = records.len();
         batch.writes.reserve_exact(many);
         for record in records {
@@ -233,7 +233,7 @@ fn by_partition(noted: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<C
         redactor.redact(&mut arguments);
         let head = Arc::unwrap_or_clone(head);
         let trace_id = head.trace_id();
-        let partition = Partition::of_call(head.tenant, head.thread.as_ref(), head.id);
+        let partition = Partition::for_call(head.tenant, head.thread.as_ref(), head.id);
         let outcome = Outcome {
             id: head.id,
             tool: head.tool,

@@ -53,8 +53,11 @@ impl BlockingPool {
     ) -> Result<T, ToolError> {
         let place = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
-            return Err(ToolError::of(ErrorKind::Overloaded, "no place for a blocking tool became free in time")
-                .effect(toolhub_types::effect::Effect::None));
+            return Err(ToolError::with_kind(
+                ErrorKind::Overloaded,
+                "no place for a blocking tool became free in time",
+            )
+            .effect(toolhub_types::effect::Effect::None));
         };
         let phase = Arc::new(AtomicU8::new(RUNNING));
         let counts = [self.stuck.clone(), stuck];
@@ -70,7 +73,7 @@ impl BlockingPool {
         match result {
             Ok(value) => Ok(value),
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-            Err(_) => Err(ToolError::hidden(ErrorKind::Interrupted, "the runtime is shutting down")),
+            Err(_) => Err(ToolError::operator_only(ErrorKind::Interrupted, "the runtime is shutting down")),
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 use event_log::LogQueue;
 pub(crate) use event_log::{EventLog, run_event_log};
 pub use event_log::{EventPage, StoredEvent};
-pub use toolhub_types::event_kind::{MessageCall, News};
+pub use toolhub_types::event_kind::{EventKind, MessageCall};
 
 use toolhub_types::{
     ids::{Tenant, ThreadId},
@@ -44,7 +44,7 @@ pub struct Event {
     /// The conversation it happened in.
     pub thread: Option<ThreadId>,
     /// What happened.
-    pub kind: News,
+    pub kind: EventKind,
 }
 
 /// `{"id", "event", "timestamp", "tenant", "threadId", …}` and what the news has to tell.
@@ -61,7 +61,7 @@ impl Serialize for Event {
             #[serde(skip_serializing_if = "Option::is_none")]
             thread_id: Option<&'a ThreadId>,
             #[serde(flatten)]
-            kind: &'a News,
+            kind: &'a EventKind,
         }
         let Self { id, timestamp, tenant, thread, kind: news } = self;
         let (tenant, thread_id) = (tenant.as_ref(), thread.as_ref());
@@ -78,15 +78,16 @@ impl JsonSchema for Event {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let (timestamp, tenant) = (generator.subschema_for::<Timestamp>(), generator.subschema_for::<Tenant>());
         let thread = generator.subschema_for::<ThreadId>();
-        let news = News::json_schema(generator).to_value();
+        let news = EventKind::json_schema(generator).to_value();
         let told = news["anyOf"].as_array().cloned().unwrap_or_default();
-        let sorts: Vec<Value> = News::NAMES.iter().zip(told).map(|(name, told)| event_schema(name, told)).collect();
+        let sorts: Vec<Value> =
+            EventKind::NAMES.iter().zip(told).map(|(name, told)| event_schema(name, told)).collect();
         json_schema!({
             "type": "object",
             "description": "one thing that happened",
             "properties": {
                 "id": {"type": "integer", "minimum": 0, "description": "grows from event to event"},
-                "event": {"type": "string", "enum": News::NAMES},
+                "event": {"type": "string", "enum": EventKind::NAMES},
                 "timestamp": timestamp,
                 "tenant": tenant,
                 "threadId": thread,
@@ -157,17 +158,23 @@ impl Events {
     }
 
     /// Tells of something that concerns everybody.
-    pub(crate) fn emit(&self, timestamp: Timestamp, news: News) {
+    pub(crate) fn emit(&self, timestamp: Timestamp, news: EventKind) {
         self.send(timestamp, None, None, news);
     }
 
     /// Tells of something that concerns one tenant, and perhaps one thread of it.
-    pub(crate) fn emit_for_tenant(&self, timestamp: Timestamp, tenant: &Tenant, thread: Option<&ThreadId>, news: News) {
+    pub(crate) fn emit_for_tenant(
+        &self,
+        timestamp: Timestamp,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+        news: EventKind,
+    ) {
         self.send(timestamp, Some(tenant.clone()), thread.cloned(), news);
     }
 
-    fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, news: News) {
-        let kept = self.0.log_queue.get().filter(|_| news.is_kept());
+    fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, news: EventKind) {
+        let kept = self.0.log_queue.get().filter(|_| news.is_persisted());
         if self.has_subscribers() || kept.is_some() {
             let mut last = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
             *last =
@@ -247,7 +254,7 @@ impl Subscription {
         };
         let (id, timestamp) = oldest.as_ref().map_or_else(Default::default, |event| (event.id - 1, event.timestamp));
         self.after_reset = oldest;
-        Arc::new(Event { id, timestamp, tenant: None, thread: None, kind: News::StreamReset })
+        Arc::new(Event { id, timestamp, tenant: None, thread: None, kind: EventKind::StreamReset })
     }
 }
 

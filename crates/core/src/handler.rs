@@ -60,7 +60,7 @@ fn tool_builder<A: Arguments>(name: &str, states: &[&'static str], executor: imp
 fn parse_arguments<A: Arguments>(arguments: &Value) -> Result<A, ToolError> {
     A::deserialize(arguments).map_err(|_| {
         let problems = schema::explain_decode::<A>(arguments);
-        ToolError::invalid(problems).effect(Effect::None)
+        ToolError::invalid_arguments(problems).effect(Effect::None)
     })
 }
 
@@ -71,7 +71,7 @@ fn to_reply<T: Serialize>(output: T) -> Result<Reply, ToolError> {
         // The work is done; only its description failed.
         Err(error) => {
             let text = format!("the tool's output cannot be written as JSON: {error}");
-            Err(ToolError::hidden(ErrorKind::ToolError, text).effect(Effect::Done))
+            Err(ToolError::operator_only(ErrorKind::ToolError, text).effect(Effect::Done))
         }
     }
 }

@@ -49,7 +49,7 @@ use crate::{
 use toolhub_schema::export;
 use toolhub_storage::backend::{Backend, StoreError};
 use toolhub_types::{
-    event_kind::News,
+    event_kind::EventKind,
     export_format::Format,
     ids::{ArtifactId, Tenant},
     timestamp::Timestamp,
@@ -115,7 +115,7 @@ impl ToolHub {
         self.engine.registry.add(new, self.engine.services.state.store_router())?;
         self.engine.services.availability_changed.notify_one();
         for tool_name in names {
-            self.emit(News::ToolRegistered { tool_name });
+            self.emit(EventKind::ToolRegistered { tool_name });
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl ToolHub {
             self.finish_removal(&tool).await;
         }
         let removed = before.len();
-        self.emit(News::HubCleared { removed });
+        self.emit(EventKind::HubCleared { removed });
         removed
     }
 
@@ -219,7 +219,7 @@ impl ToolHub {
         let tools = self.list(&ToolFilter::default());
         let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
         let exported = export::export(format, definitions);
-        self.emit(News::ExecutorExported { format, count: exported.len() });
+        self.emit(EventKind::ExecutorExported { format, count: exported.len() });
         exported
     }
 
@@ -306,7 +306,7 @@ impl ToolHub {
 
     async fn finish_removal(&self, tool: &Arc<Tool>) {
         let name = &tool.definition.name;
-        self.emit(News::ToolUnregistered { tool_name: name.clone() });
+        self.emit(EventKind::ToolUnregistered { tool_name: name.clone() });
         self.engine.services.availability_changed.notify_one();
         self.engine.scheduler.result_cache.forget_tool(name);
         self.close_instances(tool).await;
@@ -316,7 +316,7 @@ impl ToolHub {
         self.engine.services.instances.close_tool_instances(&tool.registration, "the tool was removed").await;
     }
 
-    fn emit(&self, news: News) {
+    fn emit(&self, news: EventKind) {
         self.engine.services.events.emit(self.now(), news);
     }
 }

@@ -31,7 +31,8 @@ pub use recent_stats::RecentStats;
 pub use record::CallRecord;
 pub(crate) use record::{Claim, OpenCall, Opening};
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode, encode,
+    Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, StoreError, Table, Write,
+    decode, encode,
 };
 use toolhub_types::{
     ids::{CallId, IdempotencyKey, Tenant, ThreadId},
@@ -140,8 +141,8 @@ impl Journal {
 
     fn put_open(&self, record: &CallRecord, expect: Expect) -> Result<Write, StoreError> {
         let id = record.id.into();
-        let change = Change::Put { value: encode(Table::Open, &id, record)?, schema: LAYOUT, expires: None };
-        Ok(Write { table: Table::Open, id, expect, change, durability: durability(record) })
+        let change = Change::Put { value: encode(Table::OpenCalls, &id, record)?, schema: LAYOUT, expires: None };
+        Ok(Write { table: Table::OpenCalls, id, expect, change, durability: durability(record) })
     }
 
     /// The writes that close a call; `opened` is the writing that opened it, if it was. Whoever closes it first has
@@ -149,7 +150,7 @@ impl Journal {
     pub(crate) fn close(
         &self,
         record: &CallRecord,
-        opened: Option<Seen>,
+        opened: Option<RowVersion>,
         now: Timestamp,
     ) -> Result<Vec<Write>, StoreError> {
         let id: SmolStr = record.id.into();
@@ -171,9 +172,9 @@ impl Journal {
     }
 
     /// The write that takes an opened call away: it is closed, or it did not get its key.
-    pub(crate) fn remove_open(&self, call: CallId, seen: Seen) -> Write {
+    pub(crate) fn remove_open(&self, call: CallId, seen: RowVersion) -> Write {
         Write {
-            table: Table::Open,
+            table: Table::OpenCalls,
             id: call.into(),
             expect: Expect::Same(seen),
             change: Change::Remove,
@@ -182,7 +183,7 @@ impl Journal {
     }
 
     /// The write that claims a key for a call; `over` is a claim whose call is no longer in the journal.
-    pub(crate) fn claim(&self, claim: &Claim, over: Option<Seen>) -> Result<Write, StoreError> {
+    pub(crate) fn claim(&self, claim: &Claim, over: Option<RowVersion>) -> Result<Write, StoreError> {
         let id = CLAIM_ROW_ID;
         let value = encode(Table::Claims, &id, claim)?;
         Ok(Write {
@@ -201,8 +202,8 @@ impl Journal {
         tool: &ToolName,
         key: &IdempotencyKey,
         now: Timestamp,
-    ) -> Result<Option<(Claim, Seen)>, StoreError> {
-        let key = Key { partition: claim_partition(tenant, tool, key), table: Table::Claims, id: CLAIM_ROW_ID };
+    ) -> Result<Option<(Claim, RowVersion)>, StoreError> {
+        let key = RowKey { partition: claim_partition(tenant, tool, key), table: Table::Claims, id: CLAIM_ROW_ID };
         self.load_one(key, now).await
     }
 
@@ -214,10 +215,13 @@ impl Journal {
         call: CallId,
         now: Timestamp,
     ) -> Result<Option<CallRecord>, StoreError> {
-        let partition = Partition::of_call(tenant.clone(), thread, call);
+        let partition = Partition::for_call(tenant.clone(), thread, call);
         // Both at one moment: a call is never in neither of them while it is closed.
-        let keys =
-            [Table::Calls, Table::Open].map(|table| Key { partition: partition.clone(), table, id: call.into() });
+        let keys = [Table::Calls, Table::OpenCalls].map(|table| RowKey {
+            partition: partition.clone(),
+            table,
+            id: call.into(),
+        });
         let rows = self.store.load(&keys, now).await?;
         let found = keys.iter().zip(rows).find_map(|(key, row)| Some((key, row?)));
         found.map(|(key, row)| decode(key.table, &key.id, LAYOUT, &row).map(|(record, _)| record)).transpose()
@@ -229,30 +233,30 @@ impl Journal {
         tenant: &Tenant,
         thread: &ThreadId,
         now: Timestamp,
-    ) -> Result<(Evidence, Option<Seen>), StoreError> {
-        let partition = Partition::of_thread(tenant.clone(), thread.clone());
-        let keys = [Key { partition: partition.clone(), table: Table::Evidence, id: EVIDENCE_ROW_ID }];
+    ) -> Result<(Evidence, Option<RowVersion>), StoreError> {
+        let partition = Partition::for_thread(tenant.clone(), thread.clone());
+        let keys = [RowKey { partition: partition.clone(), table: Table::Evidence, id: EVIDENCE_ROW_ID }];
         let row = match self.store.load(&keys, now).await {
             Err(damaged @ StoreError::Damaged { .. }) => {
-                damaged.passed_over();
+                damaged.log_skipped();
                 // A store keeps the place of what it cannot read until somebody says that it is free.
                 let (expect, durability) = (Expect::Any, Durability::KillSafe);
                 let free =
                     Write { table: Table::Evidence, id: EVIDENCE_ROW_ID, expect, change: Change::Remove, durability };
-                self.store.commit(Batch::on(partition).with(free), now).await?;
+                self.store.commit(Batch::new(partition).with(free), now).await?;
                 None
             }
             loaded => loaded?.pop().flatten(),
         };
         // Evidence that cannot be read is none: whoever waits for it waits again, and the next success takes its place.
         Ok(row.map_or_else(Default::default, |row| {
-            let evidence = decode(Table::Evidence, &EVIDENCE_ROW_ID, LAYOUT, &row).inspect_err(StoreError::passed_over);
-            (evidence.map(|(evidence, _)| evidence).unwrap_or_default(), Some(row.seen))
+            let evidence = decode(Table::Evidence, &EVIDENCE_ROW_ID, LAYOUT, &row).inspect_err(StoreError::log_skipped);
+            (evidence.map(|(evidence, _)| evidence).unwrap_or_default(), Some(row.version))
         }))
     }
 
     /// The write that keeps what a thread has achieved.
-    pub(crate) fn put_evidence(&self, evidence: &Evidence, over: Option<Seen>) -> Result<Write, StoreError> {
+    pub(crate) fn put_evidence(&self, evidence: &Evidence, over: Option<RowVersion>) -> Result<Write, StoreError> {
         let value = encode(Table::Evidence, &EVIDENCE_ROW_ID, evidence)?;
         Ok(Write {
             table: Table::Evidence,
@@ -263,7 +267,11 @@ impl Journal {
         })
     }
 
-    async fn load_one<T: DeserializeOwned>(&self, key: Key, now: Timestamp) -> Result<Option<(T, Seen)>, StoreError> {
+    async fn load_one<T: DeserializeOwned>(
+        &self,
+        key: RowKey,
+        now: Timestamp,
+    ) -> Result<Option<(T, RowVersion)>, StoreError> {
         let keys = [key];
         let row = self.store.load(&keys, now).await?.pop().flatten();
         let [key] = keys;
@@ -278,5 +286,5 @@ fn durability(record: &CallRecord) -> Durability {
 
 /// Where the claim on a key lies.
 pub(crate) fn claim_partition(tenant: &Tenant, tool: &ToolName, key: &IdempotencyKey) -> Partition {
-    Partition { tenant: tenant.clone(), place: Place::Key(tool.clone(), key.clone()) }
+    Partition { tenant: tenant.clone(), kind: PartitionKind::Key(tool.clone(), key.clone()) }
 }

@@ -72,7 +72,7 @@ pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};
 pub use toolhub_types::{
     content::Content,
     effect::Effect,
-    error::{CallError, Counts, Detail, ErrorKind, ErrorRow, FailureScope, ToolError},
+    error::{CallError, CountsAsFailure, Detail, ErrorKind, ErrorRow, FailureScope, ToolError},
     ids,
     outcome::{Acknowledged, Outcome, Status},
     policy::{
@@ -85,7 +85,7 @@ pub use toolhub_types::{
         StateManagerConfig,
     },
     status,
-    tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName},
+    tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},
     trace::{TraceContext, TraceId},
     units,
 };
@@ -93,7 +93,7 @@ pub use toolhub_types::{
 /// Where durable records are kept: the trait of stores, and what they are asked for.
 pub mod backend {
     pub use toolhub_storage::backend::{
-        Backend, Batch, Change, Changed, Cursor, Durability, Expect, Key, Memory, Page, Partition, Place, Row, Scan,
-        Scope, Seen, StoreError, Table, Watcher, Write, decode, encode,
+        Backend, Batch, Change, Cursor, Durability, Expect, Memory, Page, Partition, PartitionKind, Row, RowKey,
+        RowVersion, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write, decode, encode,
     };
 }

@@ -202,7 +202,7 @@ impl Found {
         let proves = *base != EvidenceDemand::None && call.thread.is_some();
         let known = call.idempotency_key.is_some() || call.caller_minted_id || call.external.is_some();
         let plain = !known && !call.wait.is_detached() && !tool.stateful && !proves;
-        tool.definition.annotations.read_only && plain && !tool.gate.may_ask()
+        tool.definition.annotations.read_only && plain && !tool.gate.may_require_approval()
     }
 }
 
@@ -214,5 +214,5 @@ fn time_limit(envelope: &CallEnvelope) -> Duration {
 
 /// When a call must be done.
 fn deadline(envelope: &CallEnvelope, now: Instant) -> Instant {
-    clock::after(now, time_limit(envelope))
+    clock::deadline_after(now, time_limit(envelope))
 }

@@ -23,7 +23,7 @@ use crate::{
     execution::{EvidenceDemand, Tool},
     state::StoreRouter,
 };
-use toolhub_types::{policy::PolicyBook, tool::ToolName};
+use toolhub_types::{policy::PolicySet, tool::ToolName};
 
 /// Every tool the hub knows.
 #[derive(Default)]
@@ -31,12 +31,12 @@ pub struct Registry {
     current: ArcSwap<Tools>,
     /// What was said about tools. Held by whoever makes the next list, so that no change is lost between reading and
     /// swapping, and every tool of a list is held to the same.
-    policies: Mutex<Arc<PolicyBook>>,
+    policies: Mutex<Arc<PolicySet>>,
 }
 
 impl Registry {
     /// A registry without tools; those that come are held to this.
-    pub(crate) fn with_policies(book: PolicyBook) -> Self {
+    pub(crate) fn with_policies(book: PolicySet) -> Self {
         Self { current: ArcSwap::default(), policies: Mutex::new(Arc::new(book)) }
     }
 
@@ -64,7 +64,7 @@ impl Registry {
     pub(crate) fn apply(
         &self,
         (without, new): (&[ToolName], Vec<Tool>),
-        book: Option<PolicyBook>,
+        book: Option<PolicySet>,
         homes: &StoreRouter,
         with_it: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
@@ -96,7 +96,7 @@ impl Registry {
         gone
     }
 
-    fn lock_policies(&self) -> MutexGuard<'_, Arc<PolicyBook>> {
+    fn lock_policies(&self) -> MutexGuard<'_, Arc<PolicySet>> {
         self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

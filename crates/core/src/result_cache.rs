@@ -77,7 +77,7 @@ impl ResultCache {
         let mut inner = self.lock();
         gone.extend(inner.remove(&key));
         if let Some(bytes) = fits {
-            inner.insert(key, answer, clock::after(now, ttl), bytes);
+            inner.insert(key, answer, clock::deadline_after(now, ttl), bytes);
         }
         for _ in 0..EXPIRED_PER_INSERT {
             gone.extend(inner.remove_expired(now));

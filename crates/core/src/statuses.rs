@@ -27,13 +27,14 @@ pub(crate) use successes::{LastSuccess, Successes};
 use crate::events::Events;
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Key, Row, Scan, Scope, Seen, StoreError, Table, Write, read_all,
+        Backend, Batch, Change, Durability, Expect, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table, Write,
+        read_all,
     },
     clock::Clock,
 };
 use toolhub_types::{
     ids::{CallId, Tenant, ThreadId},
-    status::{self, Admission, Event, Facts, Presence, StatusSettings},
+    status::{self, Admission, Readiness, StatusEvent, StatusRecord, StatusSettings},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -77,7 +78,7 @@ impl Statuses {
         let (telling, changes) = Default::default();
         let (changed, timers) = (Notify::new(), CancellationToken::new());
         let _gone = timers.clone().drop_guard();
-        let weighs = AtomicBool::new(settings.weighs_successes());
+        let weighs = AtomicBool::new(settings.tracks_failure_rate());
         let settings = ArcSwap::from_pointee(settings);
         Self {
             settings,
@@ -104,7 +105,7 @@ impl Statuses {
 
     /// Puts other settings in the place of those that held. Records stay as they are, and are read anew.
     pub(crate) fn update_settings(self: &Arc<Self>, settings: StatusSettings) {
-        self.weighs_successes.store(settings.weighs_successes(), Ordering::Relaxed);
+        self.weighs_successes.store(settings.tracks_failure_rate(), Ordering::Relaxed);
         self.settings.store(Arc::new(settings));
         self.emit_all();
     }
@@ -120,12 +121,12 @@ impl Statuses {
     }
 
     /// The record, if there is one.
-    pub(crate) fn facts(&self, whose: &StatusKey) -> Option<Arc<Facts>> {
+    pub(crate) fn facts(&self, whose: &StatusKey) -> Option<Arc<StatusRecord>> {
         self.cache.get(whose).map(|(facts, _)| facts)
     }
 
     /// The record as it is read now. Whoever reads one whose word has changed by itself, and nobody has said so, says so.
-    pub(crate) fn facts_at(self: &Arc<Self>, whose: &StatusKey, now: Timestamp) -> Option<Arc<Facts>> {
+    pub(crate) fn facts_at(self: &Arc<Self>, whose: &StatusKey, now: Timestamp) -> Option<Arc<StatusRecord>> {
         let (facts, due) = self.cache.get_with_recheck(whose, now)?;
         if let Some(at) = due {
             self.recheck_due(whose, at);
@@ -138,7 +139,7 @@ impl Statuses {
         self: &Arc<Self>,
         tool: &ToolName,
         (tenant, thread): (&Tenant, Option<&ThreadId>),
-        presence: &Presence,
+        presence: &Readiness,
     ) -> Admission {
         let now = self.clock.now();
         let shared = self.facts_at(&StatusKey::shared(tool), now).unwrap_or_default();
@@ -151,11 +152,15 @@ impl Statuses {
         if self.cache.is_empty() {
             return Admission::Pass;
         }
-        self.admit_with_presence(tool, (tenant, thread), &Presence::Ready)
+        self.admit_with_presence(tool, (tenant, thread), &Readiness::Ready)
     }
 
     /// Tells a record of an event; answers the record afterwards.
-    pub(crate) async fn apply(self: &Arc<Self>, whose: &StatusKey, event: &Event) -> Result<Arc<Facts>, StoreError> {
+    pub(crate) async fn apply(
+        self: &Arc<Self>,
+        whose: &StatusKey,
+        event: &StatusEvent,
+    ) -> Result<Arc<StatusRecord>, StoreError> {
         let jitter = fastrand::f64();
         let mut known = self.cache.get(whose);
         loop {
@@ -197,20 +202,20 @@ impl Statuses {
 
     /// Reads every record of the store. What cannot be read is passed over: one damaged row must not stop a hub.
     pub(crate) async fn load_all(self: &Arc<Self>, told: OnLoad) -> Result<(), StoreError> {
-        let scan = Scan::of(Table::Statuses, Scope::All);
+        let scan = Scan::new(Table::Statuses, Scope::All);
         for (key, row) in read_all(&*self.store, scan, self.clock.now()).await? {
-            let read = decode(&key.id, &row).inspect_err(StoreError::passed_over);
+            let read = decode(&key.id, &row).inspect_err(StoreError::log_skipped);
             let (Some(whose), Ok(facts)) = (StatusKey::from_key(&key), read) else { continue };
             match told {
-                OnLoad::Silent => self.insert_silently(whose, facts, row.seen),
-                OnLoad::Emit => self.insert_and_emit(whose, facts, row.seen),
+                OnLoad::Silent => self.insert_silently(whose, facts, row.version),
+                OnLoad::Emit => self.insert_and_emit(whose, facts, row.version),
             }
         }
         Ok(())
     }
 
     /// Learns what another node has written.
-    pub(crate) async fn refresh(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+    pub(crate) async fn refresh(self: &Arc<Self>, key: &RowKey) -> Result<(), StoreError> {
         let Some(whose) = StatusKey::from_key(key) else { return Ok(()) };
         let (facts, seen) = self.load(&whose, self.clock.now()).await?;
         if seen.is_none() && whose.owner().is_some() {
@@ -229,15 +234,19 @@ impl Statuses {
         self.successes.forget(whose);
     }
 
-    async fn load(&self, whose: &StatusKey, now: Timestamp) -> Result<(Arc<Facts>, Option<Seen>), StoreError> {
+    async fn load(
+        &self,
+        whose: &StatusKey,
+        now: Timestamp,
+    ) -> Result<(Arc<StatusRecord>, Option<RowVersion>), StoreError> {
         let keys = [whose.key()];
         match self.store.load(&keys, now).await?.pop().flatten() {
             None => Ok((Arc::default(), None)),
             Some(row) if row.schema != LAYOUT => Err(layout_error(whose.tool(), &row)),
             // A damaged record says nothing about the tool. The next thing that happens to the tool takes its place.
             Some(row) => {
-                let facts = decode(whose.tool(), &row).inspect_err(StoreError::passed_over);
-                Ok((facts.unwrap_or_default(), Some(row.seen)))
+                let facts = decode(whose.tool(), &row).inspect_err(StoreError::log_skipped);
+                Ok((facts.unwrap_or_default(), Some(row.version)))
             }
         }
     }
@@ -245,11 +254,11 @@ impl Statuses {
     async fn write(
         &self,
         whose: &StatusKey,
-        (before, facts): (&Facts, &Facts),
-        over: Option<Seen>,
+        (before, facts): (&StatusRecord, &StatusRecord),
+        over: Option<RowVersion>,
         now: Timestamp,
-    ) -> Result<Seen, StoreError> {
-        let Key { partition, table, id } = whose.key();
+    ) -> Result<RowVersion, StoreError> {
+        let RowKey { partition, table, id } = whose.key();
         let value = serde_json::to_vec(facts).map_err(|error| damaged_error(whose.tool(), &error))?;
         let write = Write {
             table,
@@ -263,10 +272,10 @@ impl Statuses {
                 Durability::KillSafe
             },
         };
-        let batch = Batch::on(partition).with(write);
+        let batch = Batch::new(partition).with(write);
         let stamp = batch.stamp;
         let versions = self.store.commit(batch, now).await?;
-        Ok(Seen { version: versions.first().copied().unwrap_or_default(), stamp })
+        Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp })
     }
 
     /// Gives a permit back, on a task of its own: whoever held it is going away.
@@ -276,14 +285,14 @@ impl Statuses {
             // The store may know of a permit whose taking got no answer. If it does not answer now, the lease runs out by
             // itself.
             let _ = this.refresh(&whose.key()).await;
-            let _ = this.apply(&whose, &Event::ProbeReturned { id: call }).await;
+            let _ = this.apply(&whose, &StatusEvent::ProbeReleased { id: call }).await;
         });
     }
 }
 
 /// Whether a person has said something about the tool.
-fn has_operator_decision(facts: &Facts) -> bool {
-    facts.operator.is_some() || facts.disabled.is_some()
+fn has_operator_decision(facts: &StatusRecord) -> bool {
+    facts.operator_override.is_some() || facts.disabled.is_some()
 }
 
 /// Whether listeners were told of a record in an earlier life.
@@ -293,7 +302,7 @@ pub(crate) enum OnLoad {
     Emit,
 }
 
-fn decode(tool: &str, row: &Row) -> Result<Arc<Facts>, StoreError> {
+fn decode(tool: &str, row: &Row) -> Result<Arc<StatusRecord>, StoreError> {
     if row.schema != LAYOUT {
         return Err(layout_error(tool, row));
     }
@@ -301,7 +310,7 @@ fn decode(tool: &str, row: &Row) -> Result<Arc<Facts>, StoreError> {
 }
 
 fn layout_error(tool: &str, row: &Row) -> StoreError {
-    StoreError::layout(Table::Statuses, SmolStr::new(tool), row.schema, LAYOUT)
+    StoreError::unknown_layout(Table::Statuses, SmolStr::new(tool), row.schema, LAYOUT)
 }
 
 fn damaged_error(tool: &str, error: &serde_json::Error) -> StoreError {

@@ -34,9 +34,9 @@ impl Client {
     /// A client for the origin of this URL; `None` if that is not http or https, or names no host. Nothing is connected yet.
     #[must_use]
     pub fn new(url: &Url, connect_timeout: Duration) -> Option<Self> {
-        let origin = Origin::of(url)?;
+        let origin = Origin::from_url(url)?;
         let options = PoolOptions { connect_timeout, proxy: Proxy::from_env(&origin), ..PoolOptions::default() };
-        Some(Self { pool: Pools::default().pool(&origin, &options), authorization: basic(url) })
+        Some(Self { pool: Pools::default().pool(&origin, &options), authorization: basic_auth(url) })
     }
 
     /// The origin.
@@ -69,7 +69,7 @@ impl Client {
 }
 
 /// The header that user and password of a URL stand for.
-fn basic(url: &Url) -> Option<HeaderValue> {
+fn basic_auth(url: &Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
     }

@@ -25,7 +25,7 @@ use crate::{
     error::DialError,
     guard,
     io_watch::{IoWatch, WatchedStream},
-    options::{Addresses, PoolOptions},
+    options::{AddressPolicy, PoolOptions},
     origin::Origin,
 };
 
@@ -38,8 +38,8 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 pub(crate) type Sender = SendRequest<Full<Bytes>>;
 
 /// Any byte stream. One type for TCP, TLS and tunnels, so that hyper is compiled for one.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
 /// Connects.
 pub(crate) async fn dial(
@@ -60,33 +60,33 @@ async fn connect(
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<(Sender, Arc<IoWatch>), DialError> {
     let first = options.proxy.as_ref().map_or(origin, |proxy| &proxy.origin);
-    let addresses = addresses(first, options, lookups).await?;
+    let addresses = allowed_addresses(first, options, lookups).await?;
     let tcp = connect_any(first, &addresses, options).await?;
     let watch = IoWatch::new();
-    let mut stream: Box<dyn Stream> = Box::new(WatchedStream::new(tcp, watch.clone(), options.write_timeout));
+    let mut stream: Box<dyn ByteStream> = Box::new(WatchedStream::new(tcp, watch.clone(), options.write_timeout));
     if let Some(proxy) = &options.proxy {
         if let Some(config) = tls.clone().filter(|_| proxy.origin.https) {
-            stream = handshake(&proxy.origin, config, stream).await?;
+            stream = tls_handshake(&proxy.origin, config, stream).await?;
         }
         if origin.https {
             proxy.tunnel(&mut stream, origin).await?;
         }
     }
     if let Some(config) = tls.filter(|_| origin.https) {
-        stream = handshake(origin, config, stream).await?;
+        stream = tls_handshake(origin, config, stream).await?;
     }
-    let sender = speak(stream).await;
+    let sender = http1_handshake(stream).await;
     let sender =
         sender.map_err(|error| DialError::unreachable(format!("{origin} does not speak HTTP"), error.to_string()))?;
     Ok((sender, watch))
 }
 
 /// Speaks TLS.
-async fn handshake(
+async fn tls_handshake(
     origin: &Origin,
     config: Arc<ClientConfig>,
-    stream: Box<dyn Stream>,
-) -> Result<Box<dyn Stream>, DialError> {
+    stream: Box<dyn ByteStream>,
+) -> Result<Box<dyn ByteStream>, DialError> {
     let failed = |why: String| DialError::unreachable(format!("{origin} cannot be believed"), why);
     let name = ServerName::try_from(origin.host.clone()).map_err(|error| failed(error.to_string()))?;
     let secured = TlsConnector::from(config).connect(name, stream).await;
@@ -94,7 +94,11 @@ async fn handshake(
 }
 
 /// The addresses that may be connected to.
-async fn addresses(origin: &Origin, options: &PoolOptions, lookups: &Arc<Lookups>) -> Result<Vec<IpAddr>, DialError> {
+async fn allowed_addresses(
+    origin: &Origin,
+    options: &PoolOptions,
+    lookups: &Arc<Lookups>,
+) -> Result<Vec<IpAddr>, DialError> {
     let host = &origin.host;
     let found = match origin.ip() {
         Some(ip) => vec![ip],
@@ -107,10 +111,10 @@ async fn addresses(origin: &Origin, options: &PoolOptions, lookups: &Arc<Lookups
             found.to_vec()
         }
     };
-    match &options.addresses {
-        Addresses::Any => return Ok(found),
-        Addresses::PublicOr(hosts) if origin.is_named_by(hosts) => return Ok(found),
-        Addresses::PublicOr(_) => {}
+    match &options.address_policy {
+        AddressPolicy::Any => return Ok(found),
+        AddressPolicy::PublicOrHosts(hosts) if origin.matches_any(hosts) => return Ok(found),
+        AddressPolicy::PublicOrHosts(_) => {}
     }
     let mut refused = None;
     let mut public = Vec::with_capacity(found.len());
@@ -166,7 +170,7 @@ fn set_options(stream: &TcpStream, options: &PoolOptions) {
 }
 
 /// Speaks HTTP/1.1. The task that moves the bytes ends when the sender is dropped.
-async fn speak(stream: Box<dyn Stream>) -> Result<Sender, hyper::Error> {
+async fn http1_handshake(stream: Box<dyn ByteStream>) -> Result<Sender, hyper::Error> {
     let (sender, connection) = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
         // Whoever waits for a response is told how the connection ended.

@@ -42,12 +42,12 @@ impl Resolve for SystemResolver {
 }
 
 /// What a resolver answered: addresses, or why there are none. `None` while it is asked.
-type Answer = Option<Result<Arc<[IpAddr]>, Arc<str>>>;
+type LookupResult = Option<Result<Arc<[IpAddr]>, Arc<str>>>;
 
 /// The lookups that are under way.
 pub(crate) struct Lookups {
     resolver: Arc<dyn Resolve>,
-    pending: Mutex<HashMap<String, watch::Receiver<Answer>>>,
+    pending: Mutex<HashMap<String, watch::Receiver<LookupResult>>>,
     permits: Semaphore,
 }
 
@@ -68,7 +68,7 @@ impl Lookups {
     }
 
     /// Joins the lookup that runs for a host, or starts one.
-    fn join(self: &Arc<Self>, host: &str) -> watch::Receiver<Answer> {
+    fn join(self: &Arc<Self>, host: &str) -> watch::Receiver<LookupResult> {
         let mut pending = self.pending();
         if let Some(answer) = pending.get(host) {
             return answer.clone();
@@ -85,7 +85,7 @@ impl Lookups {
         answer
     }
 
-    fn pending(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<Answer>>> {
+    fn pending(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<LookupResult>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
 pub(crate) struct IoWatch {
     opened: Instant,
     /// When bytes last moved, in milliseconds since it was opened.
-    active: AtomicU64,
+    last_active_millis: AtomicU64,
     write_timed_out: AtomicBool,
     /// Whether something was written that was not flushed yet.
     unflushed: AtomicBool,
@@ -31,7 +31,7 @@ pub(crate) struct IoWatch {
 impl IoWatch {
     pub(crate) fn new() -> Arc<Self> {
         let (active, write_timed_out, unflushed) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { opened: Instant::now(), active, write_timed_out, unflushed })
+        Arc::new(Self { opened: Instant::now(), last_active_millis: active, write_timed_out, unflushed })
     }
 
     pub(crate) fn age(&self) -> Duration {
@@ -52,13 +52,13 @@ impl IoWatch {
     /// Bytes move, or are about to.
     pub(crate) fn touch(&self) {
         let life = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.active.store(life, Ordering::Release);
+        self.last_active_millis.store(life, Ordering::Release);
     }
 
     /// Waits until nothing has moved for this long.
-    pub(crate) async fn inactive_for(&self, longest: Duration) {
+    pub(crate) async fn wait_inactive(&self, longest: Duration) {
         loop {
-            let last = self.opened + Duration::from_millis(self.active.load(Ordering::Acquire));
+            let last = self.opened + Duration::from_millis(self.last_active_millis.load(Ordering::Acquire));
             let Some(end) = last.checked_add(longest) else { return std::future::pending().await };
             if end <= Instant::now() {
                 return;
@@ -83,7 +83,7 @@ impl<S> WatchedStream<S> {
     }
 
     /// Fails a write that blocks for too long.
-    fn bounded<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn enforce_write_timeout<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.deadline = None;
             self.watch.touch();
@@ -110,7 +110,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.watch.unflushed.store(true, Ordering::Release);
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.bounded(cx, polled)
+        self.enforce_write_timeout(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -120,7 +120,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     ) -> Poll<io::Result<usize>> {
         self.watch.unflushed.store(true, Ordering::Release);
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.bounded(cx, polled)
+        self.enforce_write_timeout(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -132,7 +132,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         if polled.is_ready() {
             self.watch.unflushed.store(false, Ordering::Release);
         }
-        self.bounded(cx, polled)
+        self.enforce_write_timeout(cx, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

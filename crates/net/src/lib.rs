@@ -2,7 +2,7 @@
 //!
 //! Use the crate `toolhub`; this one is what it is made of. [`Pools`] hands out a [`Pool`] of connections per service; a [`Lease`] on a
 //! connection sends one request and becomes a [`Response`]. [`Client`] is the short form for one service without limits of its own.
-//! [`SseDecoder`], [`retry_after()`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
+//! [`SseDecoder`], [`parse_retry_after`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
 //! what a failure is called is decided by the callers: this crate knows none of ours.
 #![forbid(unsafe_code)]
 
@@ -30,12 +30,12 @@ pub use url::Url;
 pub use client::{Client, USER_AGENT};
 pub use dns::{BoxFuture, Resolve};
 pub use error::{DialError, SendError};
-pub use options::{Addresses, PoolOptions};
+pub use options::{AddressPolicy, PoolOptions};
 pub use origin::{Origin, request_target};
 pub use pool::{Lease, Permit, PermitTimeout, Pool};
 pub use pools::Pools;
 pub use proxy::Proxy;
-pub use retry_after::{http_date, retry_after};
+pub use retry_after::{parse_http_date, parse_retry_after};
 pub use secret::{Secret, SecretError};
 pub use send::{Response, SendFailure};
 pub use sse::{EventTooLong, SseDecoder, SseEvent};

@@ -28,7 +28,7 @@ pub struct PoolOptions {
     /// The interval of TCP keep-alive probes; none at zero.
     pub tcp_keepalive: Duration,
     /// Which addresses may be connected to.
-    pub addresses: Addresses,
+    pub address_policy: AddressPolicy,
     /// A PEM file with root certificates beside the system's.
     pub ca_file: Option<PathBuf>,
     /// The proxy between.
@@ -37,11 +37,11 @@ pub struct PoolOptions {
 
 /// Which addresses may be connected to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Addresses {
+pub enum AddressPolicy {
     /// Any, also of this machine: an operator wrote the address.
     Any,
     /// Public ones, and those of the hosts that are named here, with or without a port.
-    PublicOr(Vec<String>),
+    PublicOrHosts(Vec<String>),
 }
 
 impl Default for PoolOptions {
@@ -56,7 +56,7 @@ impl Default for PoolOptions {
             write_timeout: Duration::MAX,
             idle_timeout: Some(Duration::from_secs(90)),
             tcp_keepalive: Duration::from_secs(15),
-            addresses: Addresses::Any,
+            address_policy: AddressPolicy::Any,
             ca_file: None,
             proxy: None,
         }
@@ -69,6 +69,6 @@ impl PoolOptions {
     /// # Errors
     /// Why not.
     pub fn check_ca_file(&self) -> Result<(), String> {
-        self.ca_file.as_deref().map_or(Ok(()), |path| tls::certificates(path).map(|_| ()))
+        self.ca_file.as_deref().map_or(Ok(()), |path| tls::read_certificates(path).map(|_| ()))
     }
 }

@@ -21,7 +21,7 @@ pub struct Origin {
 impl Origin {
     /// The origin of a URL; `None` for other schemes than http and https, and without a host.
     #[must_use]
-    pub fn of(url: &Url) -> Option<Self> {
+    pub fn from_url(url: &Url) -> Option<Self> {
         let https = match url.scheme() {
             "https" => true,
             "http" => false,
@@ -64,11 +64,11 @@ impl Origin {
 
     /// Whether a list of hosts names this one, with or without its port.
     #[must_use]
-    pub fn is_named_by(&self, hosts: &[String]) -> bool {
-        hosts.iter().any(|named| self.is(named))
+    pub fn matches_any(&self, hosts: &[String]) -> bool {
+        hosts.iter().any(|named| self.matches_host(named))
     }
 
-    fn is(&self, named: &str) -> bool {
+    fn matches_host(&self, named: &str) -> bool {
         let bare = |text: &str| {
             let text = text.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
             // An address may be spelled in more than one way.
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn origin(text: &str) -> Origin {
-        Origin::of(&Url::parse(text).unwrap()).unwrap()
+        Origin::from_url(&Url::parse(text).unwrap()).unwrap()
     }
 
     #[test]
@@ -119,13 +119,13 @@ mod tests {
     fn a_list_names_hosts_with_or_without_a_port() {
         let at = origin("http://[::1]:8080");
         for named in ["::1", "[::1]", "[::1]:8080", "0:0:0:0:0:0:0:1"] {
-            assert!(at.is_named_by(&[named.into()]), "{named}");
+            assert!(at.matches_any(&[named.into()]), "{named}");
         }
         for other in ["[::1]:80", "::2", "localhost", "1"] {
-            assert!(!at.is_named_by(&[other.into()]), "{other}");
+            assert!(!at.matches_any(&[other.into()]), "{other}");
         }
         let at = origin("http://Box.local:90");
-        assert!(at.is_named_by(&["BOX.local".into()]) && at.is_named_by(&["box.local:90".into()]));
-        assert!(!at.is_named_by(&["box.local:91".into()]) && !at.is_named_by(&["local".into()]));
+        assert!(at.matches_any(&["BOX.local".into()]) && at.matches_any(&["box.local:90".into()]));
+        assert!(!at.matches_any(&["box.local:91".into()]) && !at.matches_any(&["local".into()]));
     }
 }

@@ -145,7 +145,7 @@ impl Pool {
         if let Some((_, config)) = idle.tls.as_ref().filter(|(since, _)| since.elapsed() < self.options.max_age) {
             return Ok(config.clone());
         }
-        let config = tls::config(self.options.ca_file.as_deref())
+        let config = tls::client_config(self.options.ca_file.as_deref())
             .map_err(|why| DialError::unreachable(format!("{} cannot be reached", self.origin), why))?;
         idle.tls = Some((Instant::now(), config.clone()));
         Ok(config)
@@ -159,7 +159,7 @@ impl Pool {
 impl Lease {
     /// Gives a connection back whose response was read to its end. One whose service has answered before it took the whole request is
     /// closed: the rest would stand before the next one.
-    pub(crate) fn give_back(self) {
+    pub(crate) fn release(self) {
         let Self { pool, sender, watch, .. } = self;
         let reusable = !sender.is_closed() && !watch.is_unflushed() && watch.age() < pool.options.max_age;
         let Some(idle_timeout) = pool.options.idle_timeout.filter(|_| reusable) else { return };

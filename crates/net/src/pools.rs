@@ -27,7 +27,7 @@ struct Inner {
 
 impl Pools {
     /// Pools of hosts that this resolver finds.
-    pub fn resolving(resolver: impl Resolve) -> Self {
+    pub fn with_resolver(resolver: impl Resolve) -> Self {
         let (pools, permits) = (WeakMap::default(), WeakMap::default());
         Self(Arc::new(Inner { lookups: Lookups::new(resolver), pools, permits }))
     }
@@ -45,7 +45,7 @@ impl Pools {
 
 impl Default for Pools {
     fn default() -> Self {
-        Self::resolving(SystemResolver)
+        Self::with_resolver(SystemResolver)
     }
 }
 

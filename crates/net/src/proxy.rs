@@ -32,7 +32,7 @@ impl Proxy {
             return None;
         }
         let found = Matcher::from_env().intercept(&origin.to_string().parse::<Uri>().ok()?)?;
-        let proxy = Origin::of(&found.uri().to_string().parse().ok()?)?;
+        let proxy = Origin::from_url(&found.uri().to_string().parse().ok()?)?;
         Some(Self { origin: proxy, authorization: found.basic_auth().cloned() })
     }
 

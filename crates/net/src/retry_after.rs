@@ -6,18 +6,18 @@ use std::time::{Duration, SystemTime};
 
 /// How long a service asks to wait: a number of seconds, or a date that is compared with `now`.
 #[must_use]
-pub fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
+pub fn parse_retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         let longest = Duration::from_secs(u64::MAX);
         return seconds.is_finite().then(|| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(longest));
     }
-    Some(http_date(text)?.duration_since(now).unwrap_or_default())
+    Some(parse_http_date(text)?.duration_since(now).unwrap_or_default())
 }
 
 /// A date as HTTP writes it, also with dashes, as cookies do.
 #[must_use]
-pub fn http_date(text: &str) -> Option<SystemTime> {
+pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(text).or_else(|_| httpdate::parse_http_date(&text.replace('-', " "))).ok()
 }
 
@@ -27,8 +27,9 @@ mod tests {
 
     #[test]
     fn seconds_and_dates_are_understood() {
-        let now = http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
-        let check = |text: &str, expected: Option<Duration>| assert_eq!(retry_after(text, now), expected, "{text}");
+        let now = parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let check =
+            |text: &str, expected: Option<Duration>| assert_eq!(parse_retry_after(text, now), expected, "{text}");
         check("3", Some(Duration::from_secs(3)));
         check(" 0.25 ", Some(Duration::from_millis(250)));
         check("-5", Some(Duration::ZERO));

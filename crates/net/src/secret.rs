@@ -30,7 +30,7 @@ const MAX_LENGTH: u64 = 64 * 1024;
 pub struct Secret(Arc<Source>);
 
 enum Source {
-    Plain(String),
+    Literal(String),
     Env(String),
     File(PathBuf, Mutex<Option<CachedFile>>),
 }
@@ -74,13 +74,13 @@ pub enum SecretError {
 
 impl Secret {
     /// The secret itself. Better kept out of programs and configs: see [`Secret::env`] and [`Secret::file`].
-    pub fn plain(text: impl Into<String>) -> Self {
-        Self(Arc::new(Source::Plain(text.into())))
+    pub fn literal(text: impl Into<String>) -> Self {
+        Self(Arc::new(Source::Literal(text.into())))
     }
 
     /// The secret itself, without white space around it, as it is pasted or read from somewhere.
     pub fn new(text: impl AsRef<str>) -> Self {
-        Self::plain(text.as_ref().trim())
+        Self::literal(text.as_ref().trim())
     }
 
     /// What an environment variable holds at the moment it is needed.
@@ -118,7 +118,7 @@ impl Secret {
 
     fn load(&self) -> Result<Arc<str>, SecretError> {
         match &*self.0 {
-            Source::Plain(text) => Ok(Arc::from(text.as_str())),
+            Source::Literal(text) => Ok(Arc::from(text.as_str())),
             Source::Env(name) => std::env::var(name).map(Arc::from).map_err(|_| SecretError::NotSet(name.clone())),
             Source::File(path, cached) => read_file(path, cached)
                 .map_err(|error| SecretError::File { path: path.display().to_string(), reason: error.to_string() }),
@@ -156,7 +156,7 @@ impl FileStamp {
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Source::Plain(_) => f.write_str("••••"),
+            Source::Literal(_) => f.write_str("••••"),
             Source::Env(name) => write!(f, "env {name}"),
             Source::File(path, _) => write!(f, "file {}", path.display()),
         }
@@ -173,7 +173,7 @@ impl fmt::Debug for Secret {
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         match (&*self.0, &*other.0) {
-            (Source::Plain(a), Source::Plain(b)) | (Source::Env(a), Source::Env(b)) => a == b,
+            (Source::Literal(a), Source::Literal(b)) | (Source::Env(a), Source::Env(b)) => a == b,
             (Source::File(a, _), Source::File(b, _)) => a == b,
             _ => false,
         }
@@ -185,7 +185,7 @@ impl Eq for Secret {}
 impl Hash for Secret {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &*self.0 {
-            Source::Plain(text) | Source::Env(text) => text.hash(state),
+            Source::Literal(text) | Source::Env(text) => text.hash(state),
             Source::File(path, _) => path.hash(state),
         }
     }

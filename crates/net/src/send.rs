@@ -60,7 +60,7 @@ impl Lease {
         let sent = tokio::select! {
             biased;
             sent = self.sender.try_send_request(request) => sent,
-            () = self.watch.inactive_for(read_timeout) => return Err(failure(SendError::ReadTimeout(read_timeout), false)),
+            () = self.watch.wait_inactive(read_timeout) => return Err(failure(SendError::ReadTimeout(read_timeout), false)),
         };
         match sent {
             Ok(response) => {
@@ -121,13 +121,13 @@ impl Response {
             let frame = tokio::select! {
                 biased;
                 frame = self.body.frame() => frame,
-                () = lease.watch.inactive_for(self.read_timeout) => return Err(SendError::ReadTimeout(self.read_timeout)),
+                () = lease.watch.wait_inactive(self.read_timeout) => return Err(SendError::ReadTimeout(self.read_timeout)),
             };
             match frame.transpose().map_err(|error| lease.explain(&error))?.map(Frame::into_data) {
                 Some(Ok(bytes)) => return Ok(Some(bytes)),
                 // Trailers.
                 Some(Err(_)) => {}
-                None => self.lease.take().into_iter().for_each(Lease::give_back),
+                None => self.lease.take().into_iter().for_each(Lease::release),
             }
         }
         Ok(None)

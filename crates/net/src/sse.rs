@@ -20,7 +20,7 @@ pub struct SseDecoder {
     /// The line that has not ended.
     line: Vec<u8>,
     /// The last byte was a carriage return: a line feed after it belongs to it.
-    after_return: bool,
+    after_cr: bool,
     name: String,
     data: Option<String>,
 }
@@ -34,7 +34,7 @@ impl SseDecoder {
     /// A decoder that takes no line and no event longer than this.
     #[must_use]
     pub fn new(max_length: usize) -> Self {
-        Self { max_length, line: Vec::new(), after_return: false, name: String::new(), data: None }
+        Self { max_length, line: Vec::new(), after_cr: false, name: String::new(), data: None }
     }
 
     /// The events that end in these bytes.
@@ -44,11 +44,11 @@ impl SseDecoder {
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
         let mut ended = Vec::new();
         for &byte in bytes {
-            let ends = byte == b'\r' || (byte == b'\n' && !self.after_return);
-            let second_half = byte == b'\n' && self.after_return;
-            self.after_return = byte == b'\r';
+            let ends = byte == b'\r' || (byte == b'\n' && !self.after_cr);
+            let second_half = byte == b'\n' && self.after_cr;
+            self.after_cr = byte == b'\r';
             if ends {
-                ended.extend(self.line_ends()?);
+                ended.extend(self.end_line()?);
             } else if !second_half {
                 if self.line.len() == self.max_length {
                     return Err(EventTooLong);
@@ -59,7 +59,7 @@ impl SseDecoder {
         Ok(ended)
     }
 
-    fn line_ends(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
+    fn end_line(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_start_matches('\u{feff}');

@@ -15,7 +15,7 @@ use rustls_platform_verifier::Verifier;
 ///
 /// # Errors
 /// Why they cannot be read.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let unread = |why: String| format!("the certificates in {} cannot be read: {why}", path.display());
     let read = CertificateDer::pem_file_iter(path).map_err(|error| unread(error.to_string()))?;
     let all = read.collect::<Result<Vec<_>, _>>().map_err(|error| unread(error.to_string()))?;
@@ -26,8 +26,8 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 ///
 /// # Errors
 /// When a root certificate cannot be read.
-pub(crate) fn config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
-    let more = ca_file.map_or(Ok(Vec::new()), certificates)?;
+pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let more = ca_file.map_or(Ok(Vec::new()), read_certificates)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let wrong = |error: rustls::Error| format!("TLS cannot be set up: {error}");
     let verifier = Verifier::new_with_extra_roots(more, provider.clone()).map_err(wrong)?;

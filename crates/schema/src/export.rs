@@ -11,9 +11,9 @@ mod flatten;
 mod gemini;
 mod mcp;
 mod merge;
+mod normalization;
 mod openai;
 mod refs;
-mod tidy;
 mod walk;
 
 use serde_json::{Map, Value};
@@ -37,14 +37,14 @@ pub fn export<'a>(format: Format, tools: impl IntoIterator<Item = &'a Definition
 }
 
 /// Adds the description where there is one; every provider lets it be absent.
-fn describe(entry: &mut Map<String, Value>, tool: &Definition) {
+fn insert_description(entry: &mut Map<String, Value>, tool: &Definition) {
     if !tool.description.trim().is_empty() {
         entry.insert("description".into(), tool.description.as_str().into());
     }
 }
 
 /// Puts a further line under the description of a schema.
-fn add_line(schema: &mut Map<String, Value>, line: &str) {
+fn append_description(schema: &mut Map<String, Value>, line: &str) {
     let text = match schema.get("description").and_then(Value::as_str) {
         Some(before) if !before.is_empty() => format!("{before}\n{line}"),
         _ => line.to_owned(),

@@ -7,21 +7,21 @@
 mod check;
 mod cost;
 mod decode;
+mod description;
 mod error;
 mod explain;
 mod infer;
 mod limits;
 mod merge;
-mod narrow;
+mod ref_blowup;
 mod refs;
-mod tangle;
+mod subsumes;
 mod union;
-mod words;
 
 pub use check::Schema;
 pub use decode::explain_decode;
 pub use error::SchemaError;
 pub use infer::infer;
-pub use limits::depth_within;
+pub use limits::is_depth_within;
 pub use merge::merge;
 pub use toolhub_types::problem::{Problem, problems_text};

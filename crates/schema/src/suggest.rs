@@ -4,31 +4,31 @@
 //! Knows neither tools nor fields; the caller puts the names into a sentence.
 
 /// Below this two names share letters by chance rather than by intention.
-const SIMILAR: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 /// Comparing costs the product of both lengths, and the names may come from a hostile caller.
-const LONGEST: usize = 128;
+const MAX_LENGTH: usize = 128;
 
 /// The known names closest to the wanted one, best first, at most `most`.
 ///
 /// Case does not count and `-`, `_` and a space are the same; a name that contains the other is close to it.
 #[must_use]
 pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
-    let wanted = plain(wanted);
+    let wanted = normalize(wanted);
     let mut similar: Vec<(f64, &str)> = known
         .into_iter()
-        .map(|name| (likeness(&wanted, &plain(name)), name))
-        .filter(|(likeness, _)| *likeness >= SIMILAR)
+        .map(|name| (similarity(&wanted, &normalize(name)), name))
+        .filter(|(likeness, _)| *likeness >= MIN_SIMILARITY)
         .collect();
     similar.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     similar.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
-fn plain(name: &str) -> String {
+fn normalize(name: &str) -> String {
     let one = |c: char| if matches!(c, '-' | ' ') { '_' } else { c };
-    name.chars().take(LONGEST).flat_map(char::to_lowercase).map(one).collect()
+    name.chars().take(MAX_LENGTH).flat_map(char::to_lowercase).map(one).collect()
 }
 
-fn likeness(wanted: &str, name: &str) -> f64 {
+fn similarity(wanted: &str, name: &str) -> f64 {
     if wanted == name {
         return 1.0;
     }
@@ -37,11 +37,11 @@ fn likeness(wanted: &str, name: &str) -> f64 {
     // One name inside the other: letters were forgotten or invented. The tighter the fit, the closer.
     let inside = short.len() >= 3 && long.contains(short);
     let contained = if inside { 0.6 + 0.19 * short.len() as f64 / long.len() as f64 } else { 0.0 };
-    spelled.max(contained).max(shared_words(wanted, name))
+    spelled.max(contained).max(word_overlap(wanted, name))
 }
 
 /// How much of two names is the same words, whatever stands between them: `add_cart` is close to `add_to_cart`.
-fn shared_words(wanted: &str, name: &str) -> f64 {
+fn word_overlap(wanted: &str, name: &str) -> f64 {
     let words = |text: &str| text.split('_').filter(|word| !word.is_empty()).map(String::from).collect::<Vec<_>>();
     let (wanted, mut left) = (words(wanted), words(name));
     let all = wanted.len() + left.len();

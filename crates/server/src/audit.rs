@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope as Whose, StoreError,
-        Table, Write,
+        Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, Scan, Scope as Whose,
+        StoreError, Table, Write,
     },
     clock::{Clock, SystemClock, Timestamp},
     ids::{Caller, Tenant},
@@ -119,11 +119,11 @@ impl Audit {
         after: Option<&str>,
         limit: usize,
     ) -> Result<(Vec<Entry>, Option<SmolStr>), StoreError> {
-        let key = |id: SmolStr| Cursor(Key { partition: partition(), table: Table::Audit, id });
+        let key = |id: SmolStr| Cursor(RowKey { partition: partition(), table: Table::Audit, id });
         // Behind the place, and before the first of that time: whichever comes later in the list.
         let begins = until.map(id_prefix).into_iter().chain(after.map(SmolStr::new)).min();
-        let mut scan = Scan::of(Table::Audit, Whose::Partition(partition())).limit(limit);
-        scan.newest = true;
+        let mut scan = Scan::new(Table::Audit, Whose::Partition(partition())).limit(limit);
+        scan.descending = true;
         scan.after = begins.map(key);
         let page = self.store.scan(scan, SystemClock.now()).await?;
         let oldest = since.map(id_prefix);
@@ -146,7 +146,7 @@ impl Audit {
             Change::Put { value: value.into(), schema: SCHEMA_VERSION, expires: Some(entry.at + self.retention) };
         let (durability, expect) = (Durability::KillSafe, Expect::Absent);
         let write = Write { table: Table::Audit, id: entry.id.clone(), expect, change, durability };
-        self.store.commit(Batch::on(partition()).with(write), SystemClock.now()).await.map(drop)
+        self.store.commit(Batch::new(partition()).with(write), SystemClock.now()).await.map(drop)
     }
 }
 
@@ -162,7 +162,7 @@ fn id_prefix(time: Timestamp) -> SmolStr {
 
 /// One list for everybody, so that there is one order.
 fn partition() -> Partition {
-    Partition { tenant: Tenant::default(), place: Place::Audit }
+    Partition { tenant: Tenant::default(), kind: PartitionKind::Audit }
 }
 
 #[cfg(test)]

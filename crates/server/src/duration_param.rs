@@ -14,7 +14,7 @@ pub(crate) struct DurationParam(pub(crate) Duration);
 
 impl DurationParam {
     fn parse(text: &str) -> Option<Self> {
-        let mut amounts = units::amounts(text, &DURATION_UNITS)?.into_iter();
+        let mut amounts = units::parse_amounts(text, &DURATION_UNITS)?.into_iter();
         let millis = amounts.try_fold(0_u64, |sum, (number, scale)| sum.checked_add(number.checked_mul(scale)?))?;
         (millis > 0).then(|| Self(Duration::from_millis(millis)))
     }

@@ -19,7 +19,9 @@ use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 use toolhub_core::{
     CallError, ErrorKind,
-    backend::{self, Batch, Change, Durability, Expect, Partition, Place, Seen, StoreError, Table, Write},
+    backend::{
+        self, Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, StoreError, Table, Write,
+    },
 };
 
 use crate::{
@@ -70,7 +72,7 @@ pub(crate) struct Idempotency {
 /// What became of the wish for a key.
 enum ClaimResult {
     /// It is this request's.
-    Acquired(Seen),
+    Acquired(RowVersion),
     /// It was claimed before, for the same request, and this was answered.
     Replay(StoredResponse),
 }
@@ -107,8 +109,8 @@ impl Idempotency {
         let (Some(key), Some(principal)) = (key, parts.extensions.get::<Principal>()) else {
             return Ok(next(Request::from_parts(parts, body)).await);
         };
-        let place = Place::Request(self.route.clone(), key);
-        let partition = Partition { tenant: principal.tenant.clone(), place };
+        let place = PartitionKind::Request(self.route.clone(), key);
+        let partition = Partition { tenant: principal.tenant.clone(), kind: place };
         let limit = self.app.settings().limits.body;
         let body = to_bytes(body, limit).await.map_err(|error| body_error::problem(&error, limit))?;
         let claim = Claim { request: request_digest(&parts, principal, &body), answer: None };
@@ -127,7 +129,7 @@ impl Idempotency {
 
     /// Claims the key of this partition, or finds out what came of it.
     async fn claim(&self, partition: &Partition, claim: &Claim) -> ApiResult<ClaimResult> {
-        let key = backend::Key { partition: partition.clone(), table: Table::Claims, id: CLAIM_ROW_ID };
+        let key = backend::RowKey { partition: partition.clone(), table: Table::Claims, id: CLAIM_ROW_ID };
         if let Some(row) = self.app.store().load(&[key], self.app.now()).await?.pop().flatten() {
             let known: Claim = serde_json::from_slice(&row.value).map_err(|error| {
                 tracing::error!(%error, "what is kept for an idempotency key cannot be read");
@@ -151,7 +153,13 @@ impl Idempotency {
     }
 
     /// Keeps the answer, or gives the key back where nothing was done.
-    async fn complete(&self, partition: &Partition, mut claim: Claim, seen: Seen, response: Response) -> Response {
+    async fn complete(
+        &self,
+        partition: &Partition,
+        mut claim: Claim,
+        seen: RowVersion,
+        response: Response,
+    ) -> Response {
         let (parts, body) = response.into_parts();
         // These answers are in memory already; no stream comes this way.
         let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
@@ -170,7 +178,7 @@ impl Idempotency {
         expect: Expect,
         claim: Option<(&Claim, Duration)>,
         durability: Durability,
-    ) -> Result<Seen, StoreError> {
+    ) -> Result<RowVersion, StoreError> {
         let now = self.app.now();
         let change = match claim {
             None => Change::Remove,
@@ -180,10 +188,10 @@ impl Idempotency {
             }
         };
         let write = Write { table: Table::Claims, id: CLAIM_ROW_ID, expect, change, durability };
-        let batch = Batch::on(partition.clone()).with(write);
+        let batch = Batch::new(partition.clone()).with(write);
         let stamp = batch.stamp;
         let versions = self.app.store().commit(batch, now).await?;
-        Ok(Seen { version: versions.first().copied().unwrap_or_default(), stamp })
+        Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp })
     }
 }
 

@@ -160,8 +160,8 @@ impl From<CallError> for Problem {
         if !error.suggestions().is_empty() {
             problem = problem.with("suggestions", error.suggestions());
         }
-        if !error.missing().is_empty() {
-            problem = problem.with("missing", error.missing());
+        if !error.missing_dependencies().is_empty() {
+            problem = problem.with("missing", error.missing_dependencies());
         }
         if let Some(approval) = error.approval() {
             problem = problem.with("approvalId", approval);

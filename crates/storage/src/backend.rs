@@ -4,8 +4,8 @@
 //! ages and fences; it does not know what the rows mean. Everything that gives them a meaning is written once, above.
 
 mod apply;
+mod arc;
 mod batch;
-mod bounded;
 mod error;
 mod memory;
 mod meters;
@@ -13,24 +13,24 @@ mod partition;
 mod record;
 mod row;
 mod scan;
-mod shared;
+mod timeout;
 
 use std::{collections::BTreeMap, pin::Pin};
 
 use futures_core::{Stream, future::BoxFuture};
 use smol_str::SmolStr;
 
-pub use apply::{Action, Applied, Before, Writing};
+pub use apply::{Action, Applied, PriorRow, WriteContext};
 pub use batch::{Batch, Change, Durability, Expect, Write};
-pub use bounded::Bounded;
 pub use error::StoreError;
 pub use memory::Memory;
 pub use meters::{StoreMeter, StoreMeters, StoreStats};
-pub use partition::{Partition, Place};
+pub use partition::{Partition, PartitionKind};
 pub use record::{decode, encode};
-pub use row::{Key, Row, Seen, Table};
+pub use row::{Row, RowKey, RowVersion, Table};
 pub use scan::{Cursor, Page, Scan, Scope};
 pub use scan::{read_all, read_pages};
+pub use timeout::TimeoutBackend;
 
 use toolhub_types::timestamp::Timestamp;
 
@@ -55,7 +55,7 @@ use toolhub_types::timestamp::Timestamp;
 /// Time is handed in, so a backend needs no clock and a test may choose the hour. Versions and fences stay below 2^53.
 pub trait Backend: Send + Sync + 'static {
     /// The rows of these keys, in their order; `None` where there is none.
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>>;
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>>;
 
     /// Makes all writes of the batch, or none. Answers with the version of each row afterwards, 0 where there is none.
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>>;
@@ -72,13 +72,13 @@ pub trait Backend: Send + Sync + 'static {
 
     /// How many rows of a table have each id, over all partitions. May lag as far behind as a scan does. Walks the whole table:
     /// it is for whoever counts now and then.
-    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
-        Box::pin(scan::tally(self, table, now))
+    fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        Box::pin(scan::count_by_id(self, table, now))
     }
 
     /// Whether no other process can use the same records for as long as this value lives. Then whatever another process
     /// has begun here and not ended, it will never end.
-    fn alone(&self) -> bool {
+    fn is_exclusive(&self) -> bool {
         false
     }
 
@@ -88,19 +88,19 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Whether commits are acknowledged before they are durable, and written later.
-    fn is_behind(&self) -> bool {
+    fn is_write_behind(&self) -> bool {
         false
     }
 }
 
 /// Changes as they happen.
-pub type Watcher = Pin<Box<dyn Stream<Item = Changed> + Send>>;
+pub type Watcher = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 
 /// What a watcher is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Changed {
+pub enum WatchEvent {
     /// The row has this version now; `None` when it is gone.
-    Row(Key, Option<u64>),
+    Row(RowKey, Option<u64>),
     /// The watcher was too slow, or has only just begun, and some changes were not told. Read again what matters.
-    Missed,
+    Lagged,
 }

@@ -25,7 +25,7 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// The moment this much later. A time beyond all measure, such as `Duration::MAX` for "never", means thirty years.
-pub fn after(now: Instant, time: Duration) -> Instant {
+pub fn deadline_after(now: Instant, time: Duration) -> Instant {
     const THIRTY_YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     now + time.min(THIRTY_YEARS)
 }

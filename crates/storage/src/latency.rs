@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 mod histogram;
-mod timed;
+mod recorder;
 
-pub use histogram::{Counts, Histogram};
-pub use timed::{Timed, shards, thread_number};
+pub use histogram::{Histogram, HistogramSnapshot};
+pub use recorder::{LatencyRecorder, shard_count, thread_index};
 
 /// How long calls, or whatever was measured, took. The quantiles are right to about an eighth.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
@@ -42,28 +42,28 @@ pub struct Latency {
     #[schemars(with = "f64")]
     pub max: Duration,
     #[serde(skip)]
-    counts: Counts,
+    counts: HistogramSnapshot,
 }
 
 impl Latency {
     /// What was counted.
     #[must_use]
-    pub fn of(counts: Counts) -> Self {
+    pub fn from_counts(counts: HistogramSnapshot) -> Self {
         Self {
             count: counts.total(),
             mean: counts.mean(),
             p50: counts.quantile(0.50),
             p95: counts.quantile(0.95),
             p99: counts.quantile(0.99),
-            max: counts.longest(),
+            max: counts.max(),
             counts,
         }
     }
 
     /// How many calls took no longer than each of these bounds. A call just under a bound may be missing.
     #[must_use]
-    pub fn within(&self, bounds: &[Duration]) -> Vec<u64> {
-        bounds.iter().map(|bound| self.counts.within(*bound)).collect()
+    pub fn cumulative_counts(&self, bounds: &[Duration]) -> Vec<u64> {
+        bounds.iter().map(|bound| self.counts.count_within(*bound)).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Key, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -43,7 +43,7 @@ fn compress(table: Table, value: &mut Arc<[u8]>) {
     }
 }
 
-fn decompress(key: &Key, row: &mut Row) -> Result<(), StoreError> {
+fn decompress(key: &RowKey, row: &mut Row) -> Result<(), StoreError> {
     if !is_compressible(key.table) || !row.value.starts_with(&MAGIC) {
         return Ok(());
     }
@@ -58,7 +58,7 @@ fn decompress(key: &Key, row: &mut Row) -> Result<(), StoreError> {
 }
 
 impl<B: Backend> Backend for Compressed<B> {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move {
             let mut rows = self.0.load(keys, now).await?;
             for (key, row) in keys.iter().zip(&mut rows) {
@@ -95,20 +95,20 @@ impl<B: Backend> Backend for Compressed<B> {
         self.0.sweep(most, now)
     }
 
-    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
-        self.0.tally(table, now)
+    fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        self.0.count_by_id(table, now)
     }
 
     fn watch(&self, table: Table) -> Watcher {
         self.0.watch(table)
     }
 
-    fn alone(&self) -> bool {
-        self.0.alone()
+    fn is_exclusive(&self) -> bool {
+        self.0.is_exclusive()
     }
 
-    fn is_behind(&self) -> bool {
-        self.0.is_behind()
+    fn is_write_behind(&self) -> bool {
+        self.0.is_write_behind()
     }
 
     fn name(&self) -> &'static str {

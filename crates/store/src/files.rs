@@ -33,7 +33,7 @@ use std::{
 
 use futures_core::future::BoxFuture;
 use toolhub_storage::{
-    backend::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -113,7 +113,7 @@ impl fmt::Debug for Files {
 }
 
 impl Backend for Files {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(self.readers.load(keys, now))
     }
 

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -82,13 +82,13 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Backend for Sqlite {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         // Microseconds, while a thread that may block would cost several times as much.
         Box::pin(async move {
             let loaded = self.readers.load(keys, now);
             if let Err(StoreError::Damaged { table, id, .. }) = &loaded {
                 let same = keys.iter().filter(|key| key.table == *table && key.id == *id);
-                let suspect = |key: &Key| quarantine::Suspect {
+                let suspect = |key: &RowKey| quarantine::Suspect {
                     partition: key.partition.to_string(),
                     table: key.table,
                     id: key.id.to_string(),
@@ -115,7 +115,7 @@ impl Backend for Sqlite {
         Box::pin(self.writer.sweep(most, now))
     }
 
-    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+    fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
         Box::pin(self.scanners.count_by_id(table, now))
     }
 
@@ -124,7 +124,7 @@ impl Backend for Sqlite {
     }
 
     /// The lock on the file says so.
-    fn alone(&self) -> bool {
+    fn is_exclusive(&self) -> bool {
         true
     }
 

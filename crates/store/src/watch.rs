@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::broadcast::{self, error::RecvError};
-use toolhub_storage::backend::{Changed, Key, Table, Watcher};
+use toolhub_storage::backend::{RowKey, Table, WatchEvent, Watcher};
 
 /// How many changes of a table a watcher may be behind before it is told that it missed some.
 const BACKLOG: usize = 1024;
@@ -14,7 +14,7 @@ const BACKLOG: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct ChangeFeed(Arc<[OnceLock<ChangeChannel>]>);
 
-type ChangeChannel = broadcast::Sender<(Key, Option<u64>)>;
+type ChangeChannel = broadcast::Sender<(RowKey, Option<u64>)>;
 
 impl ChangeFeed {
     pub(crate) fn new() -> Self {
@@ -26,7 +26,7 @@ impl ChangeFeed {
         self.0[table as usize].get().is_some_and(|line| line.receiver_count() > 0)
     }
 
-    pub(crate) fn emit(&self, key: Key, version: Option<u64>) {
+    pub(crate) fn emit(&self, key: RowKey, version: Option<u64>) {
         if let Some(line) = self.0[key.table as usize].get() {
             // Whoever stopped listening meanwhile misses nothing.
             let _ = line.send((key, version));
@@ -37,8 +37,8 @@ impl ChangeFeed {
         let line = self.0[table as usize].get_or_init(|| broadcast::Sender::new(BACKLOG)).subscribe();
         Box::pin(futures_util::stream::unfold(line, |mut line| async move {
             match line.recv().await {
-                Ok((key, version)) => Some((Changed::Row(key, version), line)),
-                Err(RecvError::Lagged(_)) => Some((Changed::Missed, line)),
+                Ok((key, version)) => Some((WatchEvent::Row(key, version), line)),
+                Err(RecvError::Lagged(_)) => Some((WatchEvent::Lagged, line)),
                 Err(RecvError::Closed) => None,
             }
         }))

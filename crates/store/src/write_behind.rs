@@ -20,7 +20,7 @@ use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use tokio::sync::RwLock;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write},
+    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher, Write},
     clock::Timestamp,
 };
 
@@ -145,7 +145,7 @@ impl WriteBehind {
     }
 
     async fn acknowledge(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        if let Some(Write { table, id, .. }) = batch.written_twice() {
+        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
         if self.flusher.is_stopped() {
@@ -180,7 +180,7 @@ impl WriteBehind {
         }
     }
 
-    async fn load_merged(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+    async fn load_merged(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         loop {
             let (found, missing, moment) = self.shared.lock_buffer().lookup(keys, now);
             if missing.is_empty() {
@@ -210,7 +210,7 @@ impl fmt::Debug for WriteBehind {
 }
 
 impl Backend for WriteBehind {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(self.load_merged(keys, now))
     }
 
@@ -230,10 +230,10 @@ impl Backend for WriteBehind {
         Box::pin(self.flusher.request(move |reply| FlusherTask::Sweep(most, now, reply)))
     }
 
-    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+    fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
         Box::pin(async move {
             self.flusher.request(|reply| FlusherTask::Flush(None, reply)).await?;
-            self.shared.inner.tally(table, now).await
+            self.shared.inner.count_by_id(table, now).await
         })
     }
 
@@ -241,12 +241,12 @@ impl Backend for WriteBehind {
         self.shared.change_feed.watch(table)
     }
 
-    fn is_behind(&self) -> bool {
+    fn is_write_behind(&self) -> bool {
         true
     }
 
-    fn alone(&self) -> bool {
-        self.shared.inner.alone()
+    fn is_exclusive(&self) -> bool {
+        self.shared.inner.is_exclusive()
     }
 
     fn name(&self) -> &'static str {

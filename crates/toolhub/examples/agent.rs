@@ -9,7 +9,7 @@ use std::{error::Error, sync::Arc};
 
 use toolhub::{
     agent::{AgentBuilder, OpenAi, Script, Stub},
-    events::News,
+    events::EventKind,
     ids::ThreadId,
     prelude::*,
     status::ToolStatus,
@@ -73,8 +73,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut events = agent.stream("what is a hub").await?;
     while let Some(event) = events.next().await {
         match &event.kind {
-            News::MessageDelta { text, .. } => print!("{text}"),
-            News::RunCompleted { .. } => println!(),
+            EventKind::MessageDelta { text, .. } => print!("{text}"),
+            EventKind::RunCompleted { .. } => println!(),
             _ => {}
         }
     }

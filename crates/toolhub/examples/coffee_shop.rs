@@ -7,7 +7,7 @@ use std::error::Error;
 
 use toolhub::{
     Approval,
-    events::{News, Subscription},
+    events::{EventKind, Subscription},
     prelude::*,
 };
 
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .after_any(["show_goods", "get_goods"]),
         )
         .tool(tool("order", order).description("Order something that is in the cart.").after("add_to_cart"))
-        .rule(Rule::ask("order").because("an order costs money"))
+        .rule(Rule::ask("order").reason("an order costs money"))
         .build()
         .await?;
     dependencies(&hub).await?;
@@ -203,7 +203,7 @@ async fn order_and_answer(hub: &ToolHub, arguments: &Value, answer: Answer) -> R
 /// Listens until somebody is asked.
 async fn next_question(hub: &ToolHub, events: &mut Subscription) -> Result<Approval, Box<dyn Error>> {
     loop {
-        if let News::ApprovalRequested { approval_id, .. } = events.next().await.kind {
+        if let EventKind::ApprovalRequested { approval_id, .. } = events.next().await.kind {
             return Ok(hub.approval(&Tenant::default(), approval_id).await?.ok_or("the question is gone")?);
         }
     }

@@ -72,7 +72,7 @@ fn parse_definition(tool: &Value) -> Result<Definition, Box<dyn std::error::Erro
     let text = |name: &str| tool[name].as_str().map(String::from);
     let name = ToolName::new(text("name").unwrap_or_default())?;
     Ok(Definition {
-        id: Definition::id_of(&Kind::Stateless, &name, None),
+        id: Definition::derive_id(&Kind::Stateless, &name, None),
         kind: Kind::Stateless,
         description: text("description").unwrap_or_default(),
         parameters: tool["parameters"].clone(),

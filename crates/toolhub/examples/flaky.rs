@@ -10,7 +10,7 @@ use std::{
 
 use toolhub::{
     StatusScope,
-    events::{News, Subscription},
+    events::{EventKind, Subscription},
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
@@ -25,7 +25,7 @@ struct Station {
 async fn weather(_: NoArguments, station: Shared<Station>) -> Result<&'static str, ToolError> {
     if station.requests.fetch_add(1, Ordering::Relaxed) < 3 {
         // A failure of the service behind the tool is everybody's, not only this thread's.
-        return Err(ToolError::of(ErrorKind::UpstreamUnreachable, "the weather station does not answer"));
+        return Err(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "the weather station does not answer"));
     }
     Ok("sunny, 21 °C")
 }
@@ -92,14 +92,14 @@ async fn wait_until_offered(events: &mut Subscription) {
 }
 
 /// Prints an event about a status; the other events are not this example's.
-fn print_status_event(news: &News) -> Option<String> {
+fn print_status_event(news: &EventKind) -> Option<String> {
     let (word, reason) = match news {
-        News::StatusChanged { old_status, new_status, reason, .. } => {
+        EventKind::StatusChanged { old_status, new_status, reason, .. } => {
             let old = old_status.map(|old| format!("{old:?} -> ")).unwrap_or_default();
             (format!("{old}{new_status:?}").to_lowercase(), reason)
         }
-        News::AvailabilityChanged { available: true, reason, .. } => ("offered again".to_owned(), reason),
-        News::AvailabilityChanged { available: false, reason, .. } => ("withheld".to_owned(), reason),
+        EventKind::AvailabilityChanged { available: true, reason, .. } => ("offered again".to_owned(), reason),
+        EventKind::AvailabilityChanged { available: false, reason, .. } => ("withheld".to_owned(), reason),
         _ => return None,
     };
     println!("  {}: {word} ({reason})", news.name());

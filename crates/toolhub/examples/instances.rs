@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    events::{News, Subscription},
+    events::{EventKind, Subscription},
     prelude::*,
 };
 
@@ -32,7 +32,7 @@ impl Instance for Connection {
     async fn call(&mut self, set: Set, _: &CallContext) -> Result<Self::Output, ToolError> {
         if set.variable == "poison" {
             // The instance says itself that it is of no use any more. A panic would mean the same.
-            return Err(ToolError::of(ErrorKind::Crashed, "the server closed the connection"));
+            return Err(ToolError::with_kind(ErrorKind::Crashed, "the server closed the connection"));
         }
         self.variables.push(set.variable);
         Ok((self.number, self.variables.clone()))
@@ -95,7 +95,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Waits until an instance goes, and says why.
 async fn next_reason(events: &mut Subscription) -> &'static str {
     loop {
-        if let News::ExecutorCleaned { reason, .. } = events.next().await.kind {
+        if let EventKind::ExecutorCleaned { reason, .. } = events.next().await.kind {
             println!("  an instance is gone: {reason}");
             return reason;
         }

@@ -24,7 +24,7 @@ pub enum ApprovalState {
 impl ApprovalState {
     /// The state in words, for a sentence.
     #[must_use]
-    pub fn as_words(self) -> &'static str {
+    pub fn display_name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Approved => "approved",

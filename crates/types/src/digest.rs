@@ -6,12 +6,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of the parts, each preceded by its length so that no two lists of parts run together.
-pub fn hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    raw(parts).iter().map(|byte| format!("{byte:02x}")).collect()
+pub fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    sha256(parts).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The same as bytes.
-pub fn raw<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
@@ -21,18 +21,18 @@ pub fn raw<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
 }
 
 /// The fingerprint of a JSON value, whatever the order of its members.
-pub fn of_json(value: &Value) -> String {
-    hex([canonical(value).as_bytes()])
+pub fn hash_json(value: &Value) -> String {
+    sha256_hex([canonical_json(value).as_bytes()])
 }
 
 /// JSON text with sorted members and no spaces.
-pub fn canonical(value: &Value) -> String {
+pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
-    write(value, &mut text);
+    write_canonical(value, &mut text);
     text
 }
 
-fn write(value: &Value, out: &mut String) {
+fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
             let mut names: Vec<_> = members.keys().collect();
@@ -44,7 +44,7 @@ fn write(value: &Value, out: &mut String) {
                 }
                 out.push_str(&Value::from(name.as_str()).to_string());
                 out.push(':');
-                write(&members[name], out);
+                write_canonical(&members[name], out);
             }
             out.push('}');
         }
@@ -54,7 +54,7 @@ fn write(value: &Value, out: &mut String) {
                 if at > 0 {
                     out.push(',');
                 }
-                write(item, out);
+                write_canonical(item, out);
             }
             out.push(']');
         }
@@ -71,8 +71,8 @@ mod tests {
     fn the_order_of_members_does_not_matter_and_everything_else_does() {
         let one: Value = serde_json::from_str(r#"{"a":[1,{"x":null,"y":"q\"z"}],"b":2.5}"#).unwrap();
         let other: Value = serde_json::from_str(r#"{"b":2.5,"a":[1,{"y":"q\"z","x":null}]}"#).unwrap();
-        assert_eq!(canonical(&one), r#"{"a":[1,{"x":null,"y":"q\"z"}],"b":2.5}"#);
-        assert_eq!(of_json(&one), of_json(&other));
-        assert_ne!(of_json(&json!([1, 2])), of_json(&json!([2, 1])));
+        assert_eq!(canonical_json(&one), r#"{"a":[1,{"x":null,"y":"q\"z"}],"b":2.5}"#);
+        assert_eq!(hash_json(&one), hash_json(&other));
+        assert_ne!(hash_json(&json!([1, 2])), hash_json(&json!([2, 1])));
     }
 }

@@ -8,5 +8,5 @@ mod kind;
 mod tool_error;
 
 pub use call_error::{CallError, Detail};
-pub use kind::{Counts, ErrorKind, ErrorRow, FailureScope};
+pub use kind::{CountsAsFailure, ErrorKind, ErrorRow, FailureScope};
 pub use tool_error::ToolError;

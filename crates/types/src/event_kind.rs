@@ -35,7 +35,7 @@ pub struct MessageCall {
 #[serde(untagged, rename_all_fields = "camelCase")]
 #[non_exhaustive]
 #[schemars(rename = "EventData")]
-pub enum News {
+pub enum EventKind {
     /// `tool.registered`: a tool can be called from now on.
     ToolRegistered {
         /// The tool.
@@ -291,7 +291,7 @@ pub enum News {
     StreamReset,
 }
 
-impl News {
+impl EventKind {
     /// Every event's name, in the order of the variants.
     pub const NAMES: [&'static str; 25] = [
         "tool.registered",
@@ -322,7 +322,7 @@ impl News {
     ];
 
     /// Whether whoever was away wants to hear it later. What calls do is in the journal.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_persisted(&self) -> bool {
         matches!(
             self,
             Self::StatusChanged { .. }
@@ -334,7 +334,7 @@ impl News {
 
     /// The agent run it belongs to.
     #[must_use]
-    pub fn run(&self) -> Option<RunId> {
+    pub fn run_id(&self) -> Option<RunId> {
         match self {
             Self::ExecutionStarted { run_id, .. }
             | Self::ExecutionCompleted { run_id, .. }

@@ -12,7 +12,7 @@ use crate::timestamp::Timestamp;
 
 /// Why a text is not an id of the wanted sort.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no {what}: {rule}", shortened(text))]
+#[error("`{}` is no {what}: {rule}", ellipsize(text))]
 pub struct IdError {
     what: &'static str,
     rule: &'static str,
@@ -20,7 +20,7 @@ pub struct IdError {
 }
 
 /// A text from outside may be of any length.
-fn shortened(text: &str) -> String {
+fn ellipsize(text: &str) -> String {
     match text.char_indices().nth(64) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.into(),
@@ -84,7 +84,7 @@ impl CallId {
     /// A new id for a call that arrived at `now`.
     #[must_use]
     pub fn mint(now: Timestamp) -> Self {
-        Self(growing(now))
+        Self(uuid_v7_at(now))
     }
 
     /// An id that is not behind any id of a call that arrived at `moment`, and behind all of earlier ones.
@@ -95,7 +95,7 @@ impl CallId {
     }
 
     /// The id right before this one.
-    pub fn before(self) -> Self {
+    pub fn predecessor(self) -> Self {
         Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))
     }
 }
@@ -104,7 +104,7 @@ impl RunId {
     /// A new id for a run that began at `now`.
     #[must_use]
     pub fn mint(now: Timestamp) -> Self {
-        Self(growing(now))
+        Self(uuid_v7_at(now))
     }
 }
 
@@ -112,7 +112,7 @@ impl ApprovalId {
     /// A new id for a question asked at `now`.
     #[must_use]
     pub fn mint(now: Timestamp) -> Self {
-        Self(growing(now))
+        Self(uuid_v7_at(now))
     }
 }
 
@@ -120,7 +120,7 @@ impl ThreadId {
     /// A new thread that nobody can guess.
     #[must_use]
     pub fn mint() -> Self {
-        Self(secret("th_"))
+        Self(random_id("th_"))
     }
 }
 
@@ -128,7 +128,7 @@ impl ArtifactId {
     /// A new artifact that nobody can guess.
     #[must_use]
     pub fn mint() -> Self {
-        Self(secret("art_"))
+        Self(random_id("art_"))
     }
 }
 
@@ -146,7 +146,7 @@ impl Default for Caller {
 
 /// A UUIDv7. The random part need not be secret, so it comes from the fast thread-local generator:
 /// the usual one takes a lock that all callers would share.
-fn growing(now: Timestamp) -> Uuid {
+fn uuid_v7_at(now: Timestamp) -> Uuid {
     let random = fastrand::u128(..).to_le_bytes();
     let mut tail = [0; 10];
     tail.copy_from_slice(&random[..10]);
@@ -154,7 +154,7 @@ fn growing(now: Timestamp) -> Uuid {
 }
 
 /// 128 bits from the operating system.
-fn secret(prefix: &str) -> SmolStr {
+fn random_id(prefix: &str) -> SmolStr {
     smol_str::format_smolstr!("{prefix}{:032x}", Uuid::new_v4().as_u128())
 }
 
@@ -242,30 +242,44 @@ macro_rules! checked_text {
         }
     };
 }
-const WORDS: &str = r"^[A-Za-z0-9._:-]+$";
-const PRINTABLE: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
-const WORD: fn(char) -> bool = |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+const ID_PATTERN: &str = r"^[A-Za-z0-9._:-]+$";
+const PRINTABLE_PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
+const IS_ID_CHAR: fn(char) -> bool = |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
 /// As words, but for `.` and `..`: in an address those are steps, and the thread would be reached by nobody.
-const NO_STEPS: &str = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]*$";
+const THREAD_ID_PATTERN: &str = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]*$";
 checked_text!(
     ThreadId,
     "thread id",
     128,
-    WORD,
-    NO_STEPS,
+    IS_ID_CHAR,
+    THREAD_ID_PATTERN,
     "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`, and is neither `.` nor `..`",
     [".", ".."]
 );
-checked_text!(StateName, "state name", 128, WORD, WORDS, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
-checked_text!(Tenant, "tenant", 64, WORD, WORDS, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
-checked_text!(Caller, "caller", 128, |c| !c.is_control(), PRINTABLE, "it takes 1 to 128 printable characters");
-checked_text!(ArtifactId, "artifact id", 64, WORD, WORDS, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(
+    StateName,
+    "state name",
+    128,
+    IS_ID_CHAR,
+    ID_PATTERN,
+    "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`"
+);
+checked_text!(Tenant, "tenant", 64, IS_ID_CHAR, ID_PATTERN, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(Caller, "caller", 128, |c| !c.is_control(), PRINTABLE_PATTERN, "it takes 1 to 128 printable characters");
+checked_text!(
+    ArtifactId,
+    "artifact id",
+    64,
+    IS_ID_CHAR,
+    ID_PATTERN,
+    "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`"
+);
 checked_text!(
     IdempotencyKey,
     "idempotency key",
     255,
     |c| !c.is_control(),
-    PRINTABLE,
+    PRINTABLE_PATTERN,
     "it takes 1 to 255 printable characters"
 );
 

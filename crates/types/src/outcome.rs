@@ -42,7 +42,7 @@ pub enum Status {
 impl Status {
     /// Whether the call has ended.
     #[must_use]
-    pub fn is_end(self) -> bool {
+    pub fn is_terminal(self) -> bool {
         matches!(self, Self::Success | Self::Error | Self::Cancelled)
     }
 }

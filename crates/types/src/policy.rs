@@ -3,12 +3,12 @@
 //! `Policy` holds what was said, `Limits` what holds after everything that was said about a tool has been laid over
 //! each other. Nothing here acts; the pipeline's doors do.
 
-mod book;
-mod confirm;
 mod gate;
 mod glob;
+mod policy_set;
 mod rate;
 mod retry;
+mod rules;
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use serde::Serialize;
 
 use crate::language::Language;
 
-pub use book::PolicyBook;
-pub use book::PolicyError;
-pub use confirm::{AnnotationMatch, ArgumentMatch, Decision, Rule, RuleError};
-pub use gate::{Asks, Gate, Verdict};
+pub use gate::{ApprovalRequirement, Gate, Verdict};
 pub use glob::Glob;
+pub use policy_set::PolicyError;
+pub use policy_set::PolicySet;
 pub use rate::{OnExcess, RateLimit, RateScope};
 pub use retry::Retry;
-pub use retry::{Failed, next as next_try};
+pub use retry::{AttemptFailure, next_retry_delay};
+pub use rules::{AnnotationMatch, ArgumentMatch, Decision, Rule, RuleError};
 
 /// What was said about a tool's calls; what is not said follows the hub's defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -129,7 +129,7 @@ impl Default for Limits {
 impl Limits {
     /// These limits with what a policy says laid over them.
     #[must_use]
-    pub fn with(self, policy: &Policy) -> Self {
+    pub fn with_policy(self, policy: &Policy) -> Self {
         Self {
             timeout: policy.timeout.unwrap_or(self.timeout),
             attempt_timeout: policy.attempt_timeout.or(self.attempt_timeout),
@@ -148,7 +148,7 @@ impl Limits {
     }
     /// What holds, in few words, for people who ask why a call ended as it did.
     #[must_use]
-    pub fn in_words(&self, language: Language) -> String {
+    pub fn describe(&self, language: Language) -> String {
         let english = language == Language::English;
         let say = |word: &str, chinese: &str| if english { word.to_owned() } else { chinese.to_owned() };
         let mut words = vec![format!("{} {:?}", say("timeout", "超时"), self.timeout)];

@@ -28,7 +28,7 @@ pub struct Problem {
 /// All problems of a call as one text for a model.
 #[must_use]
 pub fn problems_text(tool: &str, problems: &[Problem]) -> String {
-    let first = format!("the arguments of `{}` are not valid:", quote::within(tool, 64));
+    let first = format!("the arguments of `{}` are not valid:", quote::truncate(tool, 64));
     let lines = problems.iter().map(|problem| format!("\n- {problem}"));
     first + &lines.collect::<String>()
 }
@@ -36,16 +36,16 @@ pub fn problems_text(tool: &str, problems: &[Problem]) -> String {
 impl Problem {
     /// A problem at a pointer into the arguments, which may lead to something that is missing.
     pub fn at(pointer: String, arguments: &Value, detail: impl Into<String>) -> Self {
-        Self { field: field(&pointer, arguments), pointer, detail: detail.into(), suggestion: None }
+        Self { field: display_path(&pointer, arguments), pointer, detail: detail.into(), suggestion: None }
     }
 
     /// A problem of the arguments as a whole.
-    pub fn whole(detail: impl Into<String>) -> Self {
+    pub fn at_root(detail: impl Into<String>) -> Self {
         Self::at(String::new(), &Value::Null, detail)
     }
 
     /// The same problem with advice.
-    pub fn suggest(mut self, suggestion: Option<String>) -> Self {
+    pub fn with_suggestion(mut self, suggestion: Option<String>) -> Self {
         self.suggestion = suggestion;
         self
     }
@@ -62,12 +62,12 @@ impl fmt::Display for Problem {
 }
 
 /// The pointer one step further.
-pub fn join(pointer: &str, name: &str) -> String {
+pub fn join_pointer(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// The pointer as a reader would write it. Only the arguments tell an index from a property named `2`.
-fn field(pointer: &str, arguments: &Value) -> String {
+fn display_path(pointer: &str, arguments: &Value) -> String {
     let mut field = String::new();
     let mut value = Some(arguments);
     for segment in pointer.split('/').skip(1) {
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn the_text_for_a_model_has_one_line_for_each_problem() {
-        let missing = Problem::at("/city".into(), &json!({}), "missing").suggest(Some("add it".into()));
-        let text = problems_text("weather", &[missing, Problem::whole("odd")]);
+        let missing = Problem::at("/city".into(), &json!({}), "missing").with_suggestion(Some("add it".into()));
+        let text = problems_text("weather", &[missing, Problem::at_root("odd")]);
         assert_eq!(text, "the arguments of `weather` are not valid:\n- city: missing; add it\n- arguments: odd");
     }
 }

@@ -10,29 +10,29 @@
 //! window ───┘                             evidence: what a dependent tool still waits for
 //! ```
 
+mod dependency_hint;
+mod evaluation;
 mod evidence;
-mod facts;
 mod gate;
 mod machine;
 mod reason;
+mod record;
+mod rolling_window;
 mod scope;
 mod settings;
 mod span;
-mod step;
-mod window;
-mod word;
 
 pub use crate::language::Language;
-pub use evidence::{Evidence, Missing, Success, grows_old, missing};
-pub use facts::{Breaker, Cause, Disabled, Facts, Failure, Hold, Override, Permit};
+pub use dependency_hint::{dependency_readiness, next_step, tools_to_call};
+pub use evaluation::{EffectiveStatus, Readiness, ToolStatus, evaluate, worst};
+pub use evidence::{Evidence, MissingDependency, Success, missing_dependencies, next_expiry};
 pub use gate::{Admission, admit};
-pub use machine::{Answer, Event, apply};
+pub use machine::{HealthSignal, StatusEvent, apply};
 pub use reason::Reason;
-pub use scope::{Circumstances, Counting, Sufferer, count_in, counts};
+pub use record::{Breaker, BreakerCause, Disabled, Failure, Override, OverrideStatus, ProbeLease, StatusRecord};
+pub use rolling_window::{RollingWindow, WindowSlice};
+pub use scope::{FailureContext, FailureTargets, ThreadFingerprint, counts_as_failure, failure_targets};
 pub use settings::{FailureWindow, StatusSettings};
-pub use step::{helpful, next_step, presence};
-pub use window::{Recent, Slice};
-pub use word::{Presence, Reading, ToolStatus, read, worse};
 
 #[cfg(test)]
 mod tests;

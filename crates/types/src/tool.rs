@@ -4,12 +4,12 @@
 
 mod annotations;
 mod definition;
-mod depends;
+mod dependencies;
 mod kind;
 mod name;
 
 pub use annotations::Annotations;
 pub use definition::{Definition, Metadata, Origin};
-pub use depends::{DependsOn, Group};
+pub use dependencies::{DependencyGroup, DependsOn};
 pub use kind::Kind;
 pub use name::{NameError, ToolName};

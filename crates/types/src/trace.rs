@@ -19,7 +19,7 @@ crate::text_schema! { TraceId "the id of a trace" { "pattern": "^[0-9a-f]{32}$" 
 
 /// Where a call stands in a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", try_from = "Written", into = "Written")]
+#[serde(rename_all = "camelCase", try_from = "TraceHeaders", into = "TraceHeaders")]
 #[non_exhaustive]
 pub struct TraceContext {
     /// The trace.
@@ -34,17 +34,17 @@ pub struct TraceContext {
 
 /// As it is written in a record.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct TraceHeaders {
     traceparent: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     tracestate: Option<String>,
 }
 
-const WHAT: &str = "traceparent";
-const RULE: &str =
+const TRACEPARENT: &str = "traceparent";
+const TRACEPARENT_FORMAT: &str =
     "it is `00-`, 32 digits of a trace, `-`, 16 of a span, `-` and 2 of flags, all hexadecimal and lower case";
 /// More of a `tracestate` is not passed on.
-const LONGEST_STATE: usize = 512;
+const MAX_TRACESTATE_LENGTH: usize = 512;
 
 impl TraceContext {
     /// Reads a `traceparent`, of this version or a later one.
@@ -52,24 +52,24 @@ impl TraceContext {
     /// # Errors
     /// When it is none; by the standard the call then begins a trace of its own.
     pub fn parse(traceparent: &str) -> Result<Self, IdError> {
-        let wrong = || IdError::new(WHAT, RULE, traceparent);
+        let wrong = || IdError::new(TRACEPARENT, TRACEPARENT_FORMAT, traceparent);
         let parts: Vec<&str> = traceparent.splitn(5, '-').collect();
         let [version, trace, parent, flags, ..] = parts[..] else { return Err(wrong()) };
-        let version = byte(version).filter(|version| *version != 0xff).ok_or_else(wrong)?;
+        let version = parse_hex_byte(version).filter(|version| *version != 0xff).ok_or_else(wrong)?;
         if parts.len() > 4 && version == 0 {
             return Err(wrong());
         }
         let trace_id: TraceId = trace.parse().map_err(|_| wrong())?;
-        let digits = parent.len() == 16 && parent.bytes().all(is_digit);
+        let digits = parent.len() == 16 && parent.bytes().all(is_lower_hex_digit);
         let parent_id = digits.then(|| u64::from_str_radix(parent, 16).ok()).flatten();
         let parent_id = parent_id.filter(|id| *id != 0).ok_or_else(wrong)?;
-        Ok(Self { trace_id, parent_id, flags: byte(flags).ok_or_else(wrong)?, state: None })
+        Ok(Self { trace_id, parent_id, flags: parse_hex_byte(flags).ok_or_else(wrong)?, state: None })
     }
 
     /// With the `tracestate` that came beside it. One that is too long to be passed on is left out.
     #[must_use]
     pub fn with_state(mut self, tracestate: impl Into<String>) -> Self {
-        self.state = Some(tracestate.into()).filter(|state| !state.is_empty() && state.len() <= LONGEST_STATE);
+        self.state = Some(tracestate.into()).filter(|state| !state.is_empty() && state.len() <= MAX_TRACESTATE_LENGTH);
         self
     }
 
@@ -80,12 +80,12 @@ impl TraceContext {
     }
 }
 
-fn is_digit(byte: u8) -> bool {
+fn is_lower_hex_digit(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-fn byte(text: &str) -> Option<u8> {
-    (text.len() == 2 && text.bytes().all(is_digit)).then(|| u8::from_str_radix(text, 16).ok()).flatten()
+fn parse_hex_byte(text: &str) -> Option<u8> {
+    (text.len() == 2 && text.bytes().all(is_lower_hex_digit)).then(|| u8::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl FromStr for TraceId {
@@ -93,7 +93,8 @@ impl FromStr for TraceId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let wrong = || IdError::new("trace id", "it is 32 hexadecimal digits, lower case and not all zero", text);
-        let number = (text.len() == 32 && text.bytes().all(is_digit)).then(|| u128::from_str_radix(text, 16).ok());
+        let number =
+            (text.len() == 32 && text.bytes().all(is_lower_hex_digit)).then(|| u128::from_str_radix(text, 16).ok());
         number.flatten().filter(|number| *number != 0).map(|number| Self(number.to_be_bytes())).ok_or_else(wrong)
     }
 }
@@ -123,14 +124,14 @@ impl From<TraceId> for SmolStr {
     }
 }
 
-impl TryFrom<Written> for TraceContext {
+impl TryFrom<TraceHeaders> for TraceContext {
     type Error = IdError;
-    fn try_from(Written { traceparent, tracestate }: Written) -> Result<Self, IdError> {
+    fn try_from(TraceHeaders { traceparent, tracestate }: TraceHeaders) -> Result<Self, IdError> {
         Ok(Self { state: tracestate, ..Self::parse(&traceparent)? })
     }
 }
 
-impl From<TraceContext> for Written {
+impl From<TraceContext> for TraceHeaders {
     fn from(trace: TraceContext) -> Self {
         Self { traceparent: trace.traceparent(), tracestate: trace.state }
     }

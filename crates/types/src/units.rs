@@ -8,7 +8,7 @@ use std::{borrow::Cow, time::Duration};
 
 /// A text that is no time or no size: what is wrong, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct UnitError {
     /// What is wrong.
     pub message: String,
     /// What to write instead.
@@ -30,7 +30,7 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 /// More digits than this mean nothing to anybody, and would not fit.
-const DIGITS: usize = 9;
+const MAX_DIGITS: usize = 9;
 
 /// What units are written in, as the schema's `format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,14 +40,14 @@ pub enum Unit {
     /// A time that may be nothing.
     Delay,
     /// A time, or `never`.
-    Lasting,
+    DurationOrNever,
     /// A number of bytes.
     Size,
 }
 
 impl Unit {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Time, Self::Delay, Self::Lasting, Self::Size];
+    pub const ALL: [Self; 4] = [Self::Time, Self::Delay, Self::DurationOrNever, Self::Size];
 
     /// The word in the schema.
     #[must_use]
@@ -55,7 +55,7 @@ impl Unit {
         match self {
             Self::Time => "toolhub-time",
             Self::Delay => "toolhub-delay",
-            Self::Lasting => "toolhub-time-or-never",
+            Self::DurationOrNever => "toolhub-time-or-never",
             Self::Size => "toolhub-size",
         }
     }
@@ -68,17 +68,17 @@ impl Unit {
         match self {
             Self::Time => format!("^({part})*{some}{unit}({part})*$"),
             Self::Delay => format!("^({part})+$"),
-            Self::Lasting => format!("^never$|^({part})*{some}{unit}({part})*$"),
+            Self::DurationOrNever => format!("^never$|^({part})*{some}{unit}({part})*$"),
             Self::Size => format!("^{some}(B|KB|MB|GB|KiB|MiB|GiB)$"),
         }
     }
 
     /// How people call it.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Time | Self::Delay => "a time, such as \"30s\" or \"5m\"",
-            Self::Lasting => "a time, such as \"14d\", or \"never\"",
+            Self::DurationOrNever => "a time, such as \"14d\", or \"never\"",
             Self::Size => "a size, such as \"2MiB\"",
         }
     }
@@ -87,29 +87,29 @@ impl Unit {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(self, text: &str) -> Result<(), Wrong> {
+    pub fn check(self, text: &str) -> Result<(), UnitError> {
         match self {
-            Self::Time => positive(text).map(drop),
-            Self::Delay => time(text).map(drop),
-            Self::Lasting if text == "never" => Ok(()),
-            Self::Lasting => positive(text).map(drop),
-            Self::Size => size(text).map(drop),
+            Self::Time => parse_positive_duration(text).map(drop),
+            Self::Delay => parse_duration(text).map(drop),
+            Self::DurationOrNever if text == "never" => Ok(()),
+            Self::DurationOrNever => parse_positive_duration(text).map(drop),
+            Self::Size => parse_size(text).map(drop),
         }
     }
 
     /// What to write instead of a bare number.
     #[must_use]
-    pub fn instead_of(self, number: f64) -> String {
+    pub fn suggest_with_unit(self, number: f64) -> String {
         let as_unit = |scale: f64| (number * scale).clamp(0.0, 1e15) as u64;
         match self {
             Self::Size if number >= 1024.0 => {
-                format!("write the unit in a string: \"{}\", if these are bytes", write_size(as_unit(1.0)))
+                format!("write the unit in a string: \"{}\", if these are bytes", format_size(as_unit(1.0)))
             }
             Self::Size => format!("write the unit in a string: \"{number}KiB\" or \"{number}MiB\""),
             _ if number.fract() == 0.0 => {
                 format!("write the unit in a string: \"{number}s\" for seconds, \"{number}ms\" for milliseconds")
             }
-            _ => format!("write the unit in a string: \"{}\", if these are seconds", write_time(as_unit(1000.0))),
+            _ => format!("write the unit in a string: \"{}\", if these are seconds", format_duration(as_unit(1000.0))),
         }
     }
 }
@@ -118,10 +118,13 @@ impl Unit {
 ///
 /// # Errors
 /// What is wrong with the text.
-pub fn positive(text: &str) -> Result<Duration, Wrong> {
-    let read = time(text)?;
+pub fn parse_positive_duration(text: &str) -> Result<Duration, UnitError> {
+    let read = parse_duration(text)?;
     if read.is_zero() {
-        return Err(Wrong { message: format!("\"{text}\" is no time at all"), help: "use at least \"1ms\"".into() });
+        return Err(UnitError {
+            message: format!("\"{text}\" is no time at all"),
+            help: "use at least \"1ms\"".into(),
+        });
     }
     Ok(read)
 }
@@ -130,25 +133,25 @@ pub fn positive(text: &str) -> Result<Duration, Wrong> {
 ///
 /// # Errors
 /// What is wrong with the text.
-pub fn time(text: &str) -> Result<Duration, Wrong> {
-    let amounts = strict_amounts(text, TIME_UNITS).filter(|amounts| !amounts.is_empty());
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let amounts = parse_strict_amounts(text, TIME_UNITS).filter(|amounts| !amounts.is_empty());
     let read = amounts.map(|amounts| {
         amounts.into_iter().fold(0_u64, |sum, (number, scale)| sum.saturating_add(number.saturating_mul(scale)))
     });
     read.map(Duration::from_millis).ok_or_else(|| {
-        let bare = text.parse::<u32>().ok().map(|number| Unit::Time.instead_of(number.into()));
-        let meant = bare.or_else(|| meant(text, &time_words(), write_time));
+        let bare = text.parse::<u32>().ok().map(|number| Unit::Time.suggest_with_unit(number.into()));
+        let meant = bare.or_else(|| suggest_correction(text, &duration_unit_aliases(), format_duration));
         let help = meant.unwrap_or_else(|| {
             "write a whole number and ms, s, m, h or d, such as \"500ms\", \"30s\" or \"1h30m\"".into()
         });
-        Wrong { message: format!("\"{}\" is no time", short(text)), help }
+        UnitError { message: format!("\"{}\" is no time", ellipsize(text)), help }
     })
 }
 
 /// Reads a time as it is typed on a command line: as in a config, or one number with a fraction, such as `1.5m`.
 #[must_use]
-pub fn typed_time(text: &str) -> Option<Duration> {
-    time(text).ok().or_else(|| {
+pub fn parse_cli_duration(text: &str) -> Option<Duration> {
+    parse_duration(text).ok().or_else(|| {
         let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
         let scale = TIME_UNITS.iter().find(|(name, _)| *name == unit)?.1;
         Duration::try_from_secs_f64(number.parse::<f64>().ok()? * scale as f64 / 1000.0).ok()
@@ -159,40 +162,40 @@ pub fn typed_time(text: &str) -> Option<Duration> {
 ///
 /// # Errors
 /// What is wrong with the text.
-pub fn size(text: &str) -> Result<u64, Wrong> {
-    let bytes = strict_amounts(text, &SIZE_UNITS).and_then(|amounts| match amounts[..] {
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let bytes = parse_strict_amounts(text, &SIZE_UNITS).and_then(|amounts| match amounts[..] {
         [(number, scale)] => number.checked_mul(scale).filter(|bytes| *bytes > 0),
         _ => None,
     });
     bytes.ok_or_else(|| {
-        let meant = meant(text, &size_words(), write_size);
+        let meant = suggest_correction(text, &size_unit_aliases(), format_size);
         let help =
             meant.unwrap_or_else(|| "write a whole number and B, KB, MB, GB, KiB, MiB or GiB, such as \"2MiB\"".into());
-        Wrong { message: format!("\"{}\" is no size", short(text)), help }
+        UnitError { message: format!("\"{}\" is no size", ellipsize(text)), help }
     })
 }
 
 /// Reads numbers with units, such as `1h30m`: each number, and what its unit stands for in `units`. Nothing where the text is not made
 /// of such. The caller adds them up within the bounds it has.
 #[must_use]
-pub fn amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
-    scaled(&parts(text)?, units)
+pub fn parse_amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
+    apply_scales(&split_amounts(text)?, units)
 }
 
 /// The same where a number has no zero in front and no more digits than anybody needs.
-fn strict_amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
-    let parts = parts(text)?;
-    let is_plain = |number: &str| number.len() <= DIGITS && (number.len() == 1 || !number.starts_with('0'));
-    if parts.iter().all(|(number, _)| is_plain(number)) { scaled(&parts, units) } else { None }
+fn parse_strict_amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
+    let parts = split_amounts(text)?;
+    let is_plain = |number: &str| number.len() <= MAX_DIGITS && (number.len() == 1 || !number.starts_with('0'));
+    if parts.iter().all(|(number, _)| is_plain(number)) { apply_scales(&parts, units) } else { None }
 }
 
-fn scaled(parts: &[(&str, &str)], units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
+fn apply_scales(parts: &[(&str, &str)], units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
     let scale = |unit: &str| units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
     parts.iter().map(|(number, unit)| Some((number.parse().ok()?, scale(unit)?))).collect()
 }
 
 /// Pairs of digits and letters; nothing where the text is not made of such.
-fn parts(mut text: &str) -> Option<Vec<(&str, &str)>> {
+fn split_amounts(mut text: &str) -> Option<Vec<(&str, &str)>> {
     let mut parts = Vec::new();
     while !text.is_empty() {
         let (number, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
@@ -208,7 +211,7 @@ fn parts(mut text: &str) -> Option<Vec<(&str, &str)>> {
 }
 
 /// What somebody meant who wrote `30 sec` or `1.5 GB`.
-fn meant(text: &str, words: &[(&str, u64)], write: fn(u64) -> String) -> Option<String> {
+fn suggest_correction(text: &str, words: &[(&str, u64)], write: fn(u64) -> String) -> Option<String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -218,10 +221,10 @@ fn meant(text: &str, words: &[(&str, u64)], write: fn(u64) -> String) -> Option<
     // More than a float can tell apart, or nothing: no advice is better than wrong advice.
     let written = (1.0..1e15).contains(&value).then(|| write(value as u64))?;
     let digits = written.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
-    (digits <= DIGITS).then(|| format!("write \"{written}\""))
+    (digits <= MAX_DIGITS).then(|| format!("write \"{written}\""))
 }
 
-fn time_words() -> Vec<(&'static str, u64)> {
+fn duration_unit_aliases() -> Vec<(&'static str, u64)> {
     let words: [(&[&str], u64); 5] = [
         (&["ms", "msec", "millis", "millisecond", "milliseconds"], 1),
         (&["s", "sec", "secs", "second", "seconds"], 1_000),
@@ -234,7 +237,7 @@ fn time_words() -> Vec<(&'static str, u64)> {
     all
 }
 
-fn size_words() -> Vec<(&'static str, u64)> {
+fn size_unit_aliases() -> Vec<(&'static str, u64)> {
     vec![
         ("b", 1),
         ("byte", 1),
@@ -253,7 +256,7 @@ fn size_words() -> Vec<(&'static str, u64)> {
 
 /// The shortest text for a time in milliseconds.
 #[must_use]
-pub fn write_time(mut millis: u64) -> String {
+pub fn format_duration(mut millis: u64) -> String {
     if millis == 0 {
         return "0s".into();
     }
@@ -269,7 +272,7 @@ pub fn write_time(mut millis: u64) -> String {
 
 /// The shortest text for a size in bytes.
 #[must_use]
-pub fn write_size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes.is_multiple_of(*scale)).collect();
     units.sort_by_key(|(_, scale)| *scale);
     units.last().map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
@@ -277,7 +280,7 @@ pub fn write_size(bytes: u64) -> String {
 
 /// The beginning of a text that may be of any length, for a message.
 #[must_use]
-pub fn short(text: &str) -> Cow<'_, str> {
+pub fn ellipsize(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(60) {
         Some((at, _)) => format!("{}…", &text[..at]).into(),
         None => text.into(),

@@ -113,8 +113,8 @@ fn fill_memory_backend(entries: usize, size: usize) -> Memory {
                 change,
                 durability: Durability::PowerSafe,
             };
-            let partition = Partition::of_thread(Tenant::default(), thread(number));
-            store.commit(Batch::on(partition).with(write), now).await.unwrap();
+            let partition = Partition::for_thread(Tenant::default(), thread(number));
+            store.commit(Batch::new(partition).with(write), now).await.unwrap();
         }
     });
     store

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use toolhub::{
     Sqlite,
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Partition, RowKey, Table, Write},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
     sqlite::Options,
@@ -24,23 +24,23 @@ const ROUND: Duration = Duration::from_millis(400);
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 pub(crate) fn partition(thread: &str) -> Partition {
-    Partition::of_thread(Tenant::default(), ThreadId::new(thread).unwrap())
+    Partition::for_thread(Tenant::default(), ThreadId::new(thread).unwrap())
 }
 
-pub(crate) fn key(partition: Partition) -> Key {
-    Key { partition, table: Table::State, id: "cart/business".into() }
+pub(crate) fn key(partition: Partition) -> RowKey {
+    RowKey { partition, table: Table::State, id: "cart/business".into() }
 }
 
 pub(crate) fn put_batch(partition: Partition, value: Arc<[u8]>, expect: Expect, durability: Durability) -> Batch {
     let change = Change::Put { value, schema: 1, expires: None };
-    Batch::on(partition).with(Write { table: Table::State, id: "cart/business".into(), expect, change, durability })
+    Batch::new(partition).with(Write { table: Table::State, id: "cart/business".into(), expect, change, durability })
 }
 
 async fn update(store: &Sqlite, partition: Partition, durability: Durability) {
     let keys = [key(partition)];
     let row = store.load(&keys, NOW).await.unwrap().pop().flatten().unwrap();
-    let [Key { partition, .. }] = keys;
-    let batch = put_batch(partition, row.value, Expect::Same(row.seen), durability);
+    let [RowKey { partition, .. }] = keys;
+    let batch = put_batch(partition, row.value, Expect::Same(row.version), durability);
     store.commit(batch, NOW).await.unwrap();
 }
 

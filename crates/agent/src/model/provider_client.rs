@@ -9,7 +9,7 @@ use std::{
 
 use toolhub_net::{
     Bytes, Client, DialError, HeaderMap, Request, Response, Secret, SecretError, SendError, Url, header::RETRY_AFTER,
-    http_date, retry_after,
+    parse_http_date, parse_retry_after,
 };
 
 use super::{
@@ -137,7 +137,7 @@ impl ProviderClient {
         let body = self.read_body(answer, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
         let mut failed =
             attempt_error::from_status(status.as_u16(), &String::from_utf8_lossy(&body), self.key.as_ref());
-        failed.retry_after = parse_retry_after(&headers);
+        failed.retry_after = retry_delay(&headers);
         // What both providers' own clients look at.
         match header_text(&headers, "x-should-retry") {
             Some("false") => failed.retryable = false,
@@ -206,14 +206,14 @@ fn cause(error: &SendError) -> String {
 
 /// How long a provider asks to wait.
 #[expect(clippy::disallowed_methods, reason = "only for a server that names a date and does not tell its own time")]
-fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
+fn retry_delay(headers: &HeaderMap) -> Option<Duration> {
     let milliseconds = header_text(headers, "retry-after-ms").and_then(|text| text.trim().parse::<u32>().ok());
     if let Some(milliseconds) = milliseconds {
         return Some(Duration::from_millis(milliseconds.into()));
     }
     // The server's clock is the one that counts: ours may be wrong.
-    let now = header_text(headers, "date").and_then(http_date).unwrap_or_else(SystemTime::now);
-    Some(retry_after(header_text(headers, RETRY_AFTER.as_str())?, now)?.min(MAX_RETRY_AFTER))
+    let now = header_text(headers, "date").and_then(parse_http_date).unwrap_or_else(SystemTime::now);
+    Some(parse_retry_after(header_text(headers, RETRY_AFTER.as_str())?, now)?.min(MAX_RETRY_AFTER))
 }
 
 fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -228,7 +228,7 @@ mod tests {
     fn a_provider_says_how_long_to_wait_by_its_own_clock_and_within_bounds() {
         let check = |headers: &[(&'static str, &'static str)], expected: Option<u64>| {
             let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-            assert_eq!(parse_retry_after(&headers.collect()).map(|wait| wait.as_millis() as u64), expected);
+            assert_eq!(retry_delay(&headers.collect()).map(|wait| wait.as_millis() as u64), expected);
         };
         check(&[("retry-after", "3")], Some(3000));
         check(&[("retry-after", "3"), ("retry-after-ms", "70")], Some(70));

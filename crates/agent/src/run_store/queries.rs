@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use toolhub_core::{
-    backend::{Cursor, Key, Scan, Scope, Seen, StoreError, Table},
+    backend::{Cursor, RowKey, RowVersion, Scan, Scope, StoreError, Table},
     clock::Timestamp,
     ids::{RunId, Tenant, ThreadKey},
 };
@@ -63,8 +63,8 @@ impl RunStore {
         let mut rows = self.store.load(&keys, now).await?.into_iter();
         let (head, open) = (rows.next().flatten(), rows.next().flatten());
         let Some(open) = open else { return Ok(None) };
-        let (open, open_seen): (OpenRun, Seen) = decode_row(&keys[1], &open)?;
-        let head: Option<(ConversationHead, Seen)> = head.map(|row| decode_row(&keys[0], &row)).transpose()?;
+        let (open, open_seen): (OpenRun, RowVersion) = decode_row(&keys[1], &open)?;
+        let head: Option<(ConversationHead, RowVersion)> = head.map(|row| decode_row(&keys[0], &row)).transpose()?;
         let (head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
         Ok(Some(RunCheckout {
             open_run: open,
@@ -77,7 +77,7 @@ impl RunStore {
 
     /// The threads with an open run, whoever drives them.
     pub(crate) async fn threads_with_open_run(&self, now: Timestamp) -> Result<Vec<ThreadKey>, StoreError> {
-        let mut scan = Scan::of(Table::Runs, Scope::All).prefix(Table::OPEN_RUN).limit(PAGE_SIZE);
+        let mut scan = Scan::new(Table::Runs, Scope::All).prefix(Table::OPEN_RUN).limit(PAGE_SIZE);
         let mut found = Vec::new();
         loop {
             let page = self.store.scan(scan.clone(), now).await?;
@@ -100,8 +100,8 @@ impl RunStore {
         room: u64,
         now: Timestamp,
     ) -> Result<Vec<SizedMessage>, StoreError> {
-        let mut scan = Scan::of(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(PAGE_SIZE);
-        scan.newest = true;
+        let mut scan = Scan::new(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(PAGE_SIZE);
+        scan.descending = true;
         let (mut tail, mut from, mut question) = (Vec::new(), None, false);
         loop {
             let page = self.store.scan(scan.clone(), now).await?;
@@ -133,10 +133,10 @@ impl RunStore {
         after: Option<u64>,
         now: Timestamp,
     ) -> Result<Vec<KeptMessage>, StoreError> {
-        let mut scan = Scan::of(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(limit.max(1));
+        let mut scan = Scan::new(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(limit.max(1));
         scan.after = after.map(|seq| Cursor(row_key(thread_key, Table::Messages, message_row_id(seq))));
         let rows = self.store.scan(scan, now).await?.rows;
-        let kept = |(key, row): (Key, _)| decode_row(&key, &row).map(|(kept, _)| kept);
+        let kept = |(key, row): (RowKey, _)| decode_row(&key, &row).map(|(kept, _)| kept);
         rows.into_iter().map(kept).collect()
     }
 
@@ -147,7 +147,7 @@ impl RunStore {
         run: RunId,
         now: Timestamp,
     ) -> Result<Option<RunRecord>, StoreError> {
-        let scan = Scan::of(Table::Runs, Scope::Tenant(tenant.clone())).prefix(run.to_string()).limit(1);
+        let scan = Scan::new(Table::Runs, Scope::Tenant(tenant.clone())).prefix(run.to_string()).limit(1);
         let row = self.store.scan(scan, now).await?.rows.pop();
         row.map(|(key, row)| decode_row(&key, &row).map(|(record, _)| record)).transpose()
     }
@@ -160,8 +160,8 @@ impl RunStore {
         before: Option<RunId>,
         now: Timestamp,
     ) -> Result<Vec<RunRecord>, StoreError> {
-        let mut scan = Scan::of(Table::Runs, Scope::Partition(thread_key.into())).prefix("run_").limit(limit.max(1));
-        scan.newest = true;
+        let mut scan = Scan::new(Table::Runs, Scope::Partition(thread_key.into())).prefix("run_").limit(limit.max(1));
+        scan.descending = true;
         scan.after = before.map(|run| Cursor(row_key(thread_key, Table::Runs, SmolStr::from(run.to_string()))));
         let rows = self.store.scan(scan, now).await?.rows;
         rows.into_iter().map(|(key, row)| decode_row(&key, &row).map(|(record, _)| record)).collect()

@@ -126,7 +126,7 @@ impl Problems<'_> {
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {
-    let [(number, scale)] = units::amounts(text, &DURATION_UNITS[..3])?[..] else { return None };
+    let [(number, scale)] = units::parse_amounts(text, &DURATION_UNITS[..3])?[..] else { return None };
     let number = u32::try_from(number).ok()?;
     Some(Duration::from_millis(u64::from(number) * scale))
 }

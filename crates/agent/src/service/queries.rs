@@ -229,9 +229,9 @@ impl AgentService {
             return Ok(record);
         }
         let mut waits = false;
-        for call in record.calls.iter_mut().filter(|call| !call.status.is_end()) {
+        for call in record.calls.iter_mut().filter(|call| !call.status.is_terminal()) {
             if let Some(now) = self.0.hub.call_record(tenant, call.id).await? {
-                (call.status, call.approval) = (now.status, now.approval.filter(|_| !now.status.is_end()));
+                (call.status, call.approval) = (now.status, now.approval.filter(|_| !now.status.is_terminal()));
             }
             call.arguments = self.0.hub.external_arguments(tenant, call.id);
             waits |= call.status == Status::AwaitingApproval || call.arguments.is_some();

@@ -129,7 +129,7 @@ pub(super) fn flaky(name: &str) -> ToolBuilder {
         let before = asked.fetch_add(1, Ordering::Relaxed);
         async move {
             match before {
-                0..3 => Err(ToolError::of(ErrorKind::UpstreamUnreachable, "The service cannot be reached.")),
+                0..3 => Err(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "The service cannot be reached.")),
                 _ => Ok("the service is up again"),
             }
         }

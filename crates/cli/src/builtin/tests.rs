@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolhub::{ToolFilter, events::News, prelude::*, status::StatusSettings};
+use toolhub::{ToolFilter, events::EventKind, prelude::*, status::StatusSettings};
 
 use super::*;
 
@@ -79,7 +79,7 @@ async fn flaky_works_when_it_is_back() {
     for _ in 0..3 {
         hub.call("flaky", json!({})).await;
     }
-    while !matches!(&events.next().await.kind, News::AvailabilityChanged { available: true, .. }) {}
+    while !matches!(&events.next().await.kind, EventKind::AvailabilityChanged { available: true, .. }) {}
     assert_eq!(hub.call("flaky", json!({})).await.output, json!("the service is up again"));
 }
 
@@ -89,7 +89,7 @@ async fn dangerous_asks_before_it_pretends() {
     let mut events = hub.subscribe();
     let running = hub.call("dangerous", json!({"folder": "/tmp/old"})).start();
     let id = loop {
-        if let News::ApprovalRequested { approval_id, .. } = events.next().await.kind {
+        if let EventKind::ApprovalRequested { approval_id, .. } = events.next().await.kind {
             break approval_id;
         }
     };

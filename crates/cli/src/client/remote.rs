@@ -46,7 +46,7 @@ impl Remote {
             return Err(wrong("a key belongs into --token or TOOLHUB_TOKEN, not into the address"));
         }
         let http = Client::new(&read, CONNECT_TIMEOUT).ok_or_else(|| wrong("it names no host"))?;
-        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token: token.map(Secret::plain), explicit: named })
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token: token.map(Secret::literal), explicit: named })
     }
 
     pub(super) fn url(&self) -> &str {

@@ -6,7 +6,7 @@
 
 mod hints;
 
-use toolhub::config::unit::short;
+use toolhub::config::unit::ellipsize;
 
 use super::{
     closest::closest,
@@ -115,7 +115,7 @@ impl Checker<'_> {
         let shown = match node.variables.first() {
             Some(name) => format!("the value of ${{{name}}}"),
             None if is_secret(node, path) => "this value".into(),
-            None => format!("\"{}\"", short(text)),
+            None => format!("\"{}\"", ellipsize(text)),
         };
         match wanted {
             TextShape::Plain { min, max } => {
@@ -132,7 +132,7 @@ impl Checker<'_> {
                     let (message, help) = if shown.starts_with('"') {
                         (wrong.message, wrong.help)
                     } else {
-                        (format!("{shown} is not {}", unit.words()), format!("it must be {}", unit.words()))
+                        (format!("{shown} is not {}", unit.describe()), format!("it must be {}", unit.describe()))
                     };
                     self.report(node, path, format!("{message}, which `{path}` must be"), help);
                 }
@@ -216,7 +216,7 @@ impl Checker<'_> {
         let problem = Problem::at(
             &node.key_origin,
             &whole,
-            format!("there is no key `{}` in {}", short(name), hints::section_name(path)),
+            format!("there is no key `{}` in {}", ellipsize(name), hints::section_name(path)),
         );
         let help = hints::unknown_key_help(name, table, self.root);
         self.problems.push(problem.help(help));

@@ -100,7 +100,7 @@ impl Shape {
             Self::Integer { .. } => "a whole number".into(),
             Self::Number { .. } => "a number".into(),
             Self::Text(TextShape::Plain { .. }) => "text".into(),
-            Self::Text(TextShape::Unit(unit)) => unit.words().into(),
+            Self::Text(TextShape::Unit(unit)) => unit.describe().into(),
             Self::Text(TextShape::Datetime) => "a date, such as \"2027-01-31\"".into(),
             Self::Text(TextShape::Choice(words)) => format_choices(words),
             Self::List { items, .. } => format!("a list of {}", items.describe_plural()),

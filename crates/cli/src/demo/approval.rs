@@ -7,7 +7,7 @@ use std::{error::Error, future::IntoFuture, pin::pin};
 
 use toolhub::{
     Approval,
-    events::{News, Subscription},
+    events::{EventKind, Subscription},
     prelude::*,
     status::Language,
 };
@@ -70,7 +70,7 @@ async fn call_with_approval(hub: &ToolHub, folder: &str, answers: &mut AnswerSou
 /// Listens until somebody is asked.
 async fn wait_for_question(hub: &ToolHub, events: &mut Subscription) -> Result<Approval, Box<dyn Error>> {
     loop {
-        if let News::ApprovalRequested { approval_id, .. } = events.next().await.kind {
+        if let EventKind::ApprovalRequested { approval_id, .. } = events.next().await.kind {
             return Ok(hub.approval(&Tenant::default(), approval_id).await?.ok_or("the question is gone")?);
         }
     }

@@ -23,7 +23,7 @@ pub(crate) async fn build_hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
         .store(Sqlite::open(store, Options::default())?)
         .status(StatusSettings { failure_duration: FAILURE_DURATION, ..StatusSettings::default() })
         .resource(FlakyService::default())
-        .rule(Rule::deny("dangerous").when("/folder", "^/$").because("nobody deletes everything"))
+        .rule(Rule::deny("dangerous").when("/folder", "^/$").reason("nobody deletes everything"))
         .tools(builtin::ALL.iter().map(|builtin| builtin.tool(builtin.name)))
         .tool(tool("library", library).description("Read a very long book aloud.").read_only().closed_world())
         .tool(tool("slow", slow).timeout(Duration::from_millis(300)).closed_world())
@@ -73,7 +73,7 @@ struct FlakyService {
 
 async fn hiccup(_: NoArguments, service: Shared<FlakyService>) -> Result<&'static str, ToolError> {
     if service.requests.fetch_add(1, Ordering::Relaxed) % 3 < 2 {
-        return Err(ToolError::of(ErrorKind::UpstreamError, "The service has a hiccup."));
+        return Err(ToolError::with_kind(ErrorKind::UpstreamError, "The service has a hiccup."));
     }
     Ok("the service has answered")
 }

@@ -9,7 +9,7 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::Command,
 };
-use toolhub::{ToolHub, events::News, prelude::json};
+use toolhub::{ToolHub, events::EventKind, prelude::json};
 
 use super::{pack, print};
 
@@ -59,7 +59,7 @@ pub(super) async fn run_worker(store: &Path) -> Result<(), Box<dyn Error>> {
     println!("process {}: a line was added to the notes: {}", std::process::id(), noted.is_success());
     let mut events = hub.subscribe();
     let _running = hub.call("slow", json!({"steps": STEPS})).idempotency_key(IDEMPOTENCY_KEY).start();
-    while !matches!(events.next().await.kind, News::ExecutionStarted { .. }) {}
+    while !matches!(events.next().await.kind, EventKind::ExecutionStarted { .. }) {}
     println!("process {}: slow {{\"steps\":{STEPS}}} with key {IDEMPOTENCY_KEY} has begun", std::process::id());
     println!("{READY_LINE}");
     // It is killed long before. If whoever wanted to do that is gone, it must not stay behind.

@@ -6,7 +6,7 @@ use anstream::println;
 use tokio::time::Instant;
 use toolhub::{
     ToolFilter, ToolHub,
-    events::{News, Subscription},
+    events::{EventKind, Subscription},
     export::Format,
     ids::{Tenant, ThreadId},
     prelude::{Content, Value, json},
@@ -158,7 +158,7 @@ async fn show_failing_tool(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
 async fn wait_until_available(events: &mut Subscription) {
     loop {
         let event = events.next().await;
-        if let News::AvailabilityChanged { tool_name, available, reason } = &event.kind {
+        if let EventKind::AvailabilityChanged { tool_name, available, reason } = &event.kind {
             let word = if *available { "may be used again" } else { "is withheld" };
             print::detail(&format!("{}: {tool_name} {word} ({reason})", event.name()));
             if *available {

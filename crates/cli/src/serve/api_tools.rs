@@ -8,7 +8,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Map, Value};
 use toolhub::{
     ToolBuilder,
-    backend::{Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write},
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Scan, Scope, StoreError, Table, Write,
+    },
     clock::{Clock, SystemClock},
     ids::Tenant,
     server::ToolChangeError,
@@ -159,7 +161,7 @@ fn to_snake_case(key: &str) -> String {
 /// # Errors
 /// When the store does not answer.
 pub(super) async fn load_all(store: &Arc<dyn Backend>) -> Result<BTreeMap<String, Value>, StoreError> {
-    let mut scan = Scan::of(Table::Tools, Scope::Partition(partition()));
+    let mut scan = Scan::new(Table::Tools, Scope::Partition(partition()));
     let mut kept = BTreeMap::new();
     loop {
         let page = store.scan(scan.clone(), SystemClock.now()).await?;
@@ -195,9 +197,9 @@ pub(super) async fn save(store: &Arc<dyn Backend>, name: &str, asked: Option<&Va
     };
     let write =
         Write { table: Table::Tools, id: name.into(), expect: Expect::Any, change, durability: Durability::PowerSafe };
-    store.commit(Batch::on(partition()).with(write), SystemClock.now()).await.map(drop)
+    store.commit(Batch::new(partition()).with(write), SystemClock.now()).await.map(drop)
 }
 
 fn partition() -> Partition {
-    Partition { tenant: Tenant::default(), place: Place::Tools }
+    Partition { tenant: Tenant::default(), kind: PartitionKind::Tools }
 }

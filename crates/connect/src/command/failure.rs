@@ -85,11 +85,11 @@ impl Failure {
             Self::Reported(raised) => return raised.into(),
             Self::Exited { exit: end, .. } if end.is_start_failure() => {
                 let text = format!("the program could not be started: {}", stderr_note(stderr));
-                return ToolError::new(text).hide().effect(Effect::None);
+                return ToolError::new(text).hide_from_model().effect(Effect::None);
             }
             Self::Exited { exit: end, request_read: false, .. } => {
                 let text = format!("the program {end} before it read what it was asked; {}", stderr_note(stderr));
-                return ToolError::of(ErrorKind::Crashed, text).hide().effect(Effect::None);
+                return ToolError::with_kind(ErrorKind::Crashed, text).hide_from_model().effect(Effect::None);
             }
             Self::Exited { exit: end, output: written, .. } => (ErrorKind::Crashed, exit_message(end, &written)),
             Self::LimitExceeded(LimitExceeded::Output(most)) => {
@@ -107,7 +107,7 @@ impl Failure {
             }
             Self::Protocol(bad) => (ErrorKind::ToolError, format!("the program's answer cannot be read: {bad}")),
         };
-        ToolError::of(kind, format!("{text}; {}", stderr_note(stderr))).hide()
+        ToolError::with_kind(kind, format!("{text}; {}", stderr_note(stderr))).hide_from_model()
     }
 }
 
@@ -129,5 +129,5 @@ fn stderr_note(stderr: &str) -> String {
 pub(super) fn start_error(error: &CommandError) -> ToolError {
     // A full system may have room in a moment; a wrong setting stays wrong.
     let kind = if matches!(error, CommandError::Full(_)) { ErrorKind::Overloaded } else { ErrorKind::ToolError };
-    ToolError::of(kind, error.to_string()).hide().effect(Effect::None)
+    ToolError::with_kind(kind, error.to_string()).hide_from_model().effect(Effect::None)
 }

@@ -26,7 +26,7 @@ pub(super) fn check_state_name(name: &str) -> Result<(), ToolError> {
     if RESERVED_MEMBERS.contains(&name) {
         let text =
             format!("`state_parameter_name` is `{name}`, which means something else to a program; choose another");
-        return Err(ToolError::new(text).hide().effect(Effect::None));
+        return Err(ToolError::new(text).hide_from_model().effect(Effect::None));
     }
     Ok(())
 }

@@ -173,7 +173,7 @@ impl ProgramError {
 
 impl From<ProgramError> for ToolError {
     fn from(ProgramError { kind, message, effect }: ProgramError) -> Self {
-        let error = Self::of(kind, message);
+        let error = Self::with_kind(kind, message);
         match effect {
             Some(effect) => error.effect(effect),
             None => error,

@@ -10,7 +10,7 @@ use toolhub_core::{
     suggest,
 };
 
-use super::{Diagnostics, KeyPath, KeySegment, ToolConfig, unit::short};
+use super::{Diagnostics, KeyPath, KeySegment, ToolConfig, unit::ellipsize};
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     Schema::compile(schema::infer::<ToolConfig>()).expect("a struct of ours has a schema, which tests look at")
@@ -28,7 +28,7 @@ pub(super) fn check(config: &ToolConfig, written: &Value, desk: &mut Diagnostics
             None if key == "enabled" => "remove it; do not make the tool where it is not to be there".into(),
             None => "remove it; docs/config.md has all keys of a tool".into(),
         };
-        desk.report(&KeyPath::of([key.as_str()]), format!("there is no key `{}`", short(key)), help);
+        desk.report(&KeyPath::of([key.as_str()]), format!("there is no key `{}`", ellipsize(key)), help);
     }
     for problem in SCHEMA.check(written).err().into_iter().flatten() {
         let help = problem.suggestion.unwrap_or_else(|| "docs/config.md says what it may be".into());

@@ -6,8 +6,8 @@ use std::{borrow::Cow, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-pub use toolhub_core::units::{Unit, Wrong, short, typed_time};
-use toolhub_core::units::{positive, size, time, write_size, write_time};
+pub use toolhub_core::units::{Unit, UnitError, ellipsize, parse_cli_duration};
+use toolhub_core::units::{format_duration, format_size, parse_duration, parse_positive_duration, parse_size};
 
 /// A time that is longer than nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ macro_rules! written {
         impl TryFrom<String> for $type {
             type Error = String;
             fn try_from(text: String) -> Result<Self, String> {
-                let read: fn(&str) -> Result<Self, Wrong> = $read;
+                let read: fn(&str) -> Result<Self, UnitError> = $read;
                 read(&text).map_err(|wrong| format!("{}; {}", wrong.message, wrong.help))
             }
         }
@@ -60,15 +60,15 @@ macro_rules! written {
 }
 
 fn format_millis(time: Duration) -> String {
-    write_time(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-written!(Time, Unit::Time, |text| positive(text).map(Self), |value| format_millis(value.0));
-written!(Delay, Unit::Delay, |text| time(text).map(Self), |value| format_millis(value.0));
-written!(Size, Unit::Size, |text| size(text).map(Self), |value| write_size(value.0));
+written!(Time, Unit::Time, |text| parse_positive_duration(text).map(Self), |value| format_millis(value.0));
+written!(Delay, Unit::Delay, |text| parse_duration(text).map(Self), |value| format_millis(value.0));
+written!(Size, Unit::Size, |text| parse_size(text).map(Self), |value| format_size(value.0));
 written!(
     DurationOrNever,
-    Unit::Lasting,
-    |text| if text == "never" { Ok(Self(None)) } else { positive(text).map(|time| Self(Some(time))) },
+    Unit::DurationOrNever,
+    |text| if text == "never" { Ok(Self(None)) } else { parse_positive_duration(text).map(|time| Self(Some(time))) },
     |value| value.0.map_or_else(|| "never".into(), format_millis)
 );

@@ -142,7 +142,7 @@ impl Plan {
         let left_out = self.drop_key_parameters();
         // Names and addresses are the document's, and one that cannot be used must not cost the other operations. Whether a
         // secret is there is asked later.
-        let any = || Secret::plain("any");
+        let any = || Secret::literal("any");
         let mut request = self.unsigned_request();
         if let Some(auth) = &self.auth {
             request = request.auth(auth.clone().with_secret(any()));

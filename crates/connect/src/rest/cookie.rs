@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use toolhub_core::clock::Timestamp;
-use toolhub_net::http_date;
+use toolhub_net::parse_http_date;
 
 /// How many cookies a host may have.
 const MAX_COOKIES: usize = 50;
@@ -125,7 +125,7 @@ fn path_matches(cookie: &str, path: &str) -> bool {
 
 /// A date as HTTP writes it, also with dashes.
 fn parse_date(text: &str) -> Option<Timestamp> {
-    let since = http_date(text)?.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?;
+    let since = parse_http_date(text)?.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?;
     Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?))
 }
 

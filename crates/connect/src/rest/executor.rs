@@ -44,7 +44,7 @@ impl Executor for RestExecutor {
         Box::pin(async move {
             match &self.plan {
                 Ok(plan) => run(plan, job).await,
-                Err(problems) => Err(ToolError::new("This tool cannot work.").because(join_problems(problems))),
+                Err(problems) => Err(ToolError::new("This tool cannot work.").with_cause(join_problems(problems))),
             }
         })
     }

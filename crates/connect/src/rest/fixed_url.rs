@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str) -> Result<(Origin, Url), String> {
     if url.fragment().is_some() {
         return Err("has a part behind `#`, which is never sent; leave it out, or write %23".into());
     }
-    let origin = Origin::of(&url).ok_or("names no host")?;
+    let origin = Origin::from_url(&url).ok_or("names no host")?;
     Ok((origin, url))
 }
 

@@ -48,13 +48,13 @@ pub(crate) fn next_hop(
     }
     let here = Url::parse(&format!("{}{}", hop.origin, hop.outgoing.target));
     let there = here.and_then(|here| here.join(location)).map_err(|_| refused("names no address".into()))?;
-    let origin =
-        Origin::of(&there).ok_or_else(|| refused(format!("points to `{}:`, not to http or https", there.scheme())))?;
+    let origin = Origin::from_url(&there)
+        .ok_or_else(|| refused(format!("points to `{}:`, not to http or https", there.scheme())))?;
     if hop.origin.https && !origin.https {
         return Err(refused("points from https to http".into()));
     }
     let named = match &plan.redirects {
-        Redirects::To(hosts) => origin.is_named_by(hosts),
+        Redirects::To(hosts) => origin.matches_any(hosts),
         Redirects::SameHost | Redirects::Never => false,
     };
     if origin.host != plan.origin.host && !named {

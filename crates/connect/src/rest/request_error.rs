@@ -45,11 +45,11 @@ impl RequestError {
                 hidden_error(ErrorKind::Overloaded, format!("no connection came free within {time:?}")).effect(effect)
             }
             Self::Forbidden(why) => {
-                ToolError::refused("The address behind this tool may not be reached.").because(why).effect(effect)
+                ToolError::refused("The address behind this tool may not be reached.").with_cause(why).effect(effect)
             }
             Self::Redirect(why) => {
                 let text = "The service behind this tool points elsewhere, where requests may not go.";
-                ToolError::refused(text).because(why).effect(effect)
+                ToolError::refused(text).with_cause(why).effect(effect)
             }
             Self::Unreachable(why) => hidden_error(ErrorKind::UpstreamUnreachable, why).effect(effect),
             Self::ConnectTimeout(time) => {
@@ -79,7 +79,7 @@ impl RequestError {
 }
 
 fn hidden_error(kind: ErrorKind, text: String) -> ToolError {
-    ToolError::of(kind, text).hide()
+    ToolError::with_kind(kind, text).hide_from_model()
 }
 
 /// A time of the request is up. That of the call may not be.

@@ -38,7 +38,7 @@ pub(crate) async fn read(
         BodyKind::Json => {
             let wrong = |error: serde_json::Error| {
                 let text = format!("the answer is no JSON (line {}, column {})", error.line(), error.column());
-                tool_error(ToolError::of(ErrorKind::UpstreamError, text).hide().effect(Effect::Done))
+                tool_error(ToolError::with_kind(ErrorKind::UpstreamError, text).hide_from_model().effect(Effect::Done))
             };
             Reply::from(serde_json::from_slice::<Value>(&body).map_err(wrong)?)
         }
@@ -160,7 +160,7 @@ fn select(mut output: Value, pointer: &str) -> Result<Value, ToolError> {
     let place = if at.is_empty() { "the answer".into() } else { format!("`{at}`") };
     let why = format!("`select` = `{pointer}` leads nowhere: {place} is {there}");
     Err(ToolError::new("The answer does not have the part this tool gives back.")
-        .because(why)
+        .with_cause(why)
         .uncounted()
         .effect(Effect::Done))
 }

@@ -107,7 +107,7 @@ async fn load_cookies(state: &ContextState, origin: &Origin) -> Result<CookieJar
 }
 
 fn session_error(error: toolhub_core::StateError) -> ToolError {
-    ToolError::new("The tool's session cannot be read at the moment.").because(error).uncounted().retryable(None)
+    ToolError::new("The tool's session cannot be read at the moment.").with_cause(error).uncounted().retryable(None)
 }
 
 fn path_of(target: &str) -> &str {

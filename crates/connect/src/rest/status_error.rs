@@ -29,10 +29,11 @@ pub(crate) async fn from_response(opened: OpenResponse, secrets: &[&str], now: T
     let body = opened.read(READ_LIMIT).await.unwrap_or_default();
     let said = response_excerpt(&headers, &body, secrets);
     let after = retry_after(&headers, now);
-    let because = |error: ToolError| if said.is_empty() { error } else { error.because(format!("it said: {said}")) };
+    let because = |error: ToolError| if said.is_empty() { error } else { error.with_cause(format!("it said: {said}")) };
     match status.as_u16() {
         500..=599 => {
-            let error = ToolError::of(ErrorKind::UpstreamError, format!("the service answers {status}")).hide();
+            let error = ToolError::with_kind(ErrorKind::UpstreamError, format!("the service answers {status}"))
+                .hide_from_model();
             let error = because(error).effect(Effect::Unknown);
             if after.is_some() { error.retryable(after) } else { error }
         }
@@ -42,7 +43,7 @@ pub(crate) async fn from_response(opened: OpenResponse, secrets: &[&str], now: T
         }
         401 | 403 => {
             let text = with_excerpt(&format!("The service does not let this tool do that ({status})."), &said);
-            ToolError::refused(text).because("see whether `auth` is right").effect(effect)
+            ToolError::refused(text).with_cause("see whether `auth` is right").effect(effect)
         }
         400..=499 => ToolError::refused(with_excerpt(&format!("The service refused this request ({status})."), &said))
             .effect(effect),
@@ -107,7 +108,7 @@ fn redact_members(value: &mut Value) {
 /// When the service wants to be asked again: in so many seconds, or at a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(now.millis()).unwrap_or(0));
-    toolhub_net::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
+    toolhub_net::parse_retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use toolhub_core::ConnectionStateConfig;
-use toolhub_net::{Addresses, Origin, Pool, PoolOptions, Pools, Resolve, WeakMap};
+use toolhub_net::{AddressPolicy, Origin, Pool, PoolOptions, Pools, Resolve, WeakMap};
 
 use super::credentials::{TokenCache, TokenKey};
 
@@ -32,7 +32,7 @@ impl Upstreams {
 
     /// Connections apart from those of the rest of the process, to hosts that are found in another way.
     pub fn with_resolver(resolver: impl Resolve) -> Self {
-        Self { pools: Pools::resolving(resolver), tokens: Arc::default() }
+        Self { pools: Pools::with_resolver(resolver), tokens: Arc::default() }
     }
 
     /// The connections to a service.
@@ -74,7 +74,7 @@ pub(crate) fn pool_options(
         write_timeout: config.write_timeout,
         idle_timeout: config.keep_alive.then_some(config.keep_alive_timeout),
         tcp_keepalive: config.keep_alive_interval,
-        addresses: Addresses::PublicOr(allow_hosts.to_vec()),
+        address_policy: AddressPolicy::PublicOrHosts(allow_hosts.to_vec()),
         ca_file: ca_file.map(Path::to_owned),
         // The guard could not see where a proxy connects to.
         proxy: None,

@@ -15,7 +15,7 @@ pub enum ApprovalError {
     #[error("there is no grant `{0}`")]
     UnknownGrant(String),
     /// It was answered before, or its time is over.
-    #[error("the approval is {} already; it can be answered once", .0.as_words())]
+    #[error("the approval is {} already; it can be answered once", .0.display_name())]
     Resolved(ApprovalState),
     /// The tool was taken away or changed after the question was asked.
     #[error("`{0}` was taken away or changed since the question was asked; let the call be made again")]

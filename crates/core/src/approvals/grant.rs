@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{Answer, Approval, ApprovalOutcome, ToolVersion};
-use toolhub_storage::backend::{Key, Partition, Place, Table};
+use toolhub_storage::backend::{Partition, PartitionKind, RowKey, Table};
 use toolhub_types::{
     digest,
     ids::{ApprovalId, Caller, Tenant, ThreadId},
@@ -95,23 +95,23 @@ impl GrantScope {
     }
 
     /// Where such a grant lies.
-    pub(crate) fn key(&self, tenant: &Tenant, rule: &str) -> Key {
+    pub(crate) fn key(&self, tenant: &Tenant, rule: &str) -> RowKey {
         let (scope, place, what) = match self {
-            Self::Thread { tool, thread_id } => ("thread", Place::Thread(thread_id.clone()), tool.as_str()),
-            Self::Tool { tool } => ("tool", Place::Grants, tool.as_str()),
-            Self::Server { server } => ("server", Place::Grants, server.as_str()),
+            Self::Thread { tool, thread_id } => ("thread", PartitionKind::Thread(thread_id.clone()), tool.as_str()),
+            Self::Tool { tool } => ("tool", PartitionKind::Grants, tool.as_str()),
+            Self::Server { server } => ("server", PartitionKind::Grants, server.as_str()),
         };
         let thread = if let Self::Thread { thread_id, .. } = self { thread_id.as_str() } else { "" };
-        let hash = digest::hex([scope, thread, what, rule].map(str::as_bytes));
-        let partition = Partition { tenant: tenant.clone(), place };
-        Key { partition, table: Table::Grants, id: smol_str::format_smolstr!("gr_{}", &hash[..32]) }
+        let hash = digest::sha256_hex([scope, thread, what, rule].map(str::as_bytes));
+        let partition = Partition { tenant: tenant.clone(), kind: place };
+        RowKey { partition, table: Table::Grants, id: smol_str::format_smolstr!("gr_{}", &hash[..32]) }
     }
 }
 
 impl Grant {
     /// The grant that an answer gives.
     pub(crate) fn new(
-        key: &Key,
+        key: &RowKey,
         covers: GrantScope,
         approval: &Approval,
         answer: &Answer,

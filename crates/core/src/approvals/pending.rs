@@ -11,8 +11,8 @@ use std::{
 use super::{APPROVAL_ID_PREFIX, Approval, ApprovalState, Approvals, LAYOUT, ok_or_log};
 use crate::monitor::ApprovalStats;
 use toolhub_storage::{
-    backend::{Scan, Scope, Seen, StoreError, Table, decode},
-    latency::Timed,
+    backend::{RowVersion, Scan, Scope, StoreError, Table, decode},
+    latency::LatencyRecorder,
 };
 use toolhub_types::{ids::ApprovalId, timestamp::Timestamp};
 
@@ -24,18 +24,18 @@ const MAX_TRACKED: usize = 100_000;
 pub(super) struct PendingApprovals {
     /// When their time is over, and the version of their rows.
     by_id: Mutex<HashMap<ApprovalId, (Timestamp, u64)>>,
-    pub(super) wait: Timed,
+    pub(super) wait: LatencyRecorder,
 }
 
 impl PendingApprovals {
     /// A question was asked.
-    pub(super) fn insert(&self, approval: &Approval, seen: Seen, now: Timestamp) {
+    pub(super) fn insert(&self, approval: &Approval, seen: RowVersion, now: Timestamp) {
         let mut asked = self.lock();
         if asked.len() >= MAX_TRACKED {
             asked.retain(|_, (expires, _)| *expires > now);
         }
         if asked.len() < MAX_TRACKED {
-            asked.insert(approval.id, (approval.expires_at, seen.version));
+            asked.insert(approval.id, (approval.expires_at, seen.number));
         }
     }
 
@@ -68,7 +68,7 @@ impl Approvals {
 
     /// Counts the questions that were asked before this hub began.
     pub(crate) async fn load_pending(&self) -> Result<(), StoreError> {
-        let mut scan = Scan::of(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX);
+        let mut scan = Scan::new(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX);
         loop {
             let now = self.clock.now();
             let page = self.store.scan(scan.clone(), now).await?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{call::Call, redact::Redactor};
-use toolhub_storage::backend::{Partition, Place};
+use toolhub_storage::backend::{Partition, PartitionKind};
 use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
     digest,
@@ -154,14 +154,14 @@ pub(crate) struct ToolVersion<'a> {
 
 /// What an approval for this call is bound to.
 pub(crate) fn binding(call: &Call, tool: ToolVersion<'_>) -> String {
-    let arguments = digest::of_json(&call.arguments);
+    let arguments = digest::hash_json(&call.arguments);
     binding_digest(&tool.definition.name, tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
 }
 
 /// The same for an approval that is there: what it would be bound to if it were asked for now.
 pub(crate) fn current_binding(approval: &Approval, tool: ToolVersion<'_>) -> String {
     let arguments = match approval.digest.as_str() {
-        "" => &digest::of_json(&approval.arguments),
+        "" => &digest::hash_json(&approval.arguments),
         digest => digest,
     };
     binding_digest(&tool.definition.name, tool.fingerprint, arguments, approval.thread.as_ref(), &approval.caller)
@@ -175,11 +175,12 @@ fn binding_digest(
     caller: &Caller,
 ) -> String {
     let parts = [tool, fingerprint, arguments, thread.map_or("", ThreadId::as_str), caller.as_str()];
-    digest::hex(parts.map(str::as_bytes))
+    digest::sha256_hex(parts.map(str::as_bytes))
 }
 
 /// Where the approvals of a call lie: with its thread, or with the tool where there is none.
 pub(crate) fn partition(tenant: &Tenant, thread: Option<&ThreadId>, tool: &ToolName) -> Partition {
-    let place = thread.map_or_else(|| Place::Tool(tool.clone()), |thread| Place::Thread(thread.clone()));
-    Partition { tenant: tenant.clone(), place }
+    let place =
+        thread.map_or_else(|| PartitionKind::Tool(tool.clone()), |thread| PartitionKind::Thread(thread.clone()));
+    Partition { tenant: tenant.clone(), kind: place }
 }

@@ -50,7 +50,7 @@ impl Approvals {
             }
             // Measured once: somebody may set the clock back, and the call waits no longer for that.
             let left = found.approval.expires_at.since(now);
-            let until = *patience.get_or_insert_with(|| clock::after(self.clock.instant(), left));
+            let until = *patience.get_or_insert_with(|| clock::deadline_after(self.clock.instant(), left));
             if until <= self.clock.instant() {
                 return self.close(found, ApprovalState::TimedOut).await;
             }

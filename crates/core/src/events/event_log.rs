@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use super::Event;
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, StoreError, Table,
-        Write, decode, encode,
+        Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, Scan, Scope, StoreError,
+        Table, Write, decode, encode,
     },
     clock::Clock,
 };
@@ -136,7 +136,7 @@ impl EventLog {
     /// The number before the first one of a new hub: behind all that were ever kept.
     pub(crate) async fn last_id(&self) -> Result<u64, StoreError> {
         let now = self.clock.now();
-        let scan = Scan { newest: true, ..Scan::of(Table::Events, Scope::Partition(events_partition())).limit(1) };
+        let scan = Scan { descending: true, ..Scan::new(Table::Events, Scope::Partition(events_partition())).limit(1) };
         let page = self.store.scan(scan, now).await?;
         let last = page.rows.first().and_then(|(key, _)| parse_id(&key.id)).unwrap_or(0);
         Ok(last.max(first_id_at(now)))
@@ -144,10 +144,10 @@ impl EventLog {
 
     /// A page of the events after a number that concern a tenant or everybody.
     pub(crate) async fn since(&self, tenant: &Tenant, after: u64) -> Result<EventPage, StoreError> {
-        let mut scan = Scan::of(Table::Events, Scope::Partition(events_partition())).limit(BATCH_SIZE);
+        let mut scan = Scan::new(Table::Events, Scope::Partition(events_partition())).limit(BATCH_SIZE);
         // Behind the rows of all nodes with this number.
         let id = format_smolstr!("{after:016x}~");
-        scan.after = Some(Cursor(Key { partition: events_partition(), table: Table::Events, id }));
+        scan.after = Some(Cursor(RowKey { partition: events_partition(), table: Table::Events, id }));
         let (mut page, mut looked_at) = (EventPage::default(), 0);
         loop {
             let found = self.store.scan(scan.clone(), self.clock.now()).await?;
@@ -158,7 +158,7 @@ impl EventLog {
                         page.events.push(event);
                     }
                     Ok(_) => {}
-                    Err(error) => error.passed_over(),
+                    Err(error) => error.log_skipped(),
                 }
             }
             let Some(next) = found.next else { return Ok(page) };
@@ -182,7 +182,7 @@ impl EventLog {
             let some: Vec<Arc<Event>> = self.queue.lock().iter().take(BATCH_SIZE).cloned().collect();
             let Some(last) = some.last().map(|event| event.id) else { return Ok(()) };
             let now = self.clock.now();
-            let mut batch = Batch::on(events_partition());
+            let mut batch = Batch::new(events_partition());
             for event in &some {
                 let id = format_smolstr!("{:016x}-{}", event.id, self.node);
                 let value = encode(Table::Events, &id, &**event)?;
@@ -201,7 +201,7 @@ impl EventLog {
 
 /// They lie together, so that there is one order; whose they are is in them.
 fn events_partition() -> Partition {
-    Partition { tenant: Tenant::default(), place: Place::Events }
+    Partition { tenant: Tenant::default(), kind: PartitionKind::Events }
 }
 
 fn parse_id(id: &str) -> Option<u64> {

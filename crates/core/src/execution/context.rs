@@ -27,7 +27,7 @@ use toolhub_types::{
     content::Content,
     effect::Effect,
     error::{ErrorKind, ToolError},
-    event_kind::News,
+    event_kind::EventKind,
     ids::{CallId, Caller, IdempotencyKey, RunId, StateName, Tenant, ThreadId},
     progress::Progress,
     timestamp::Timestamp,
@@ -213,7 +213,7 @@ impl CallContext {
         let at = services.clock.now();
         if services.events.has_subscribers() {
             let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
-            let news = News::CallProgress { call_id, run_id, tool_name, message: message.clone(), fraction };
+            let news = EventKind::CallProgress { call_id, run_id, tool_name, message: message.clone(), fraction };
             services.events.emit_for_tenant(at, self.tenant(), self.thread(), news);
         }
         if let Some(sink) = &self.call().progress {
@@ -257,7 +257,9 @@ impl CallContext {
         let turn = turn.await;
         self.0.is_waiting_to_start.store(false, Ordering::Release);
         if self.call().is_cancelled() {
-            return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
+            return Err(
+                ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None)
+            );
         }
         Ok(turn)
     }

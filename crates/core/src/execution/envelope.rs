@@ -10,7 +10,7 @@ use crate::{
     result_cache::Fingerprint,
     step::StepCall,
 };
-use toolhub_storage::backend::Seen;
+use toolhub_storage::backend::RowVersion;
 use toolhub_types::{ids::ApprovalId, outcome::Status};
 
 /// What travels through all doors: the call and the tool it asked for. The call is in a box, because a value that is
@@ -31,7 +31,7 @@ pub(crate) struct CallEnvelope {
 #[derive(Default, Clone)]
 pub(crate) struct Extras {
     /// A claim on the call's idempotency key whose call the journal no longer knows; it may be taken over.
-    pub(crate) stale_claim: Option<Seen>,
+    pub(crate) stale_claim: Option<RowVersion>,
     /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
     pub(crate) digest: Option<String>,
     /// A person's yes to exactly this call.

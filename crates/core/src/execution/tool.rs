@@ -17,8 +17,8 @@ use toolhub_schema::schema::Schema;
 use toolhub_types::{
     ids::StateName,
     language::Language,
-    policy::{Gate, Limits, Policy, PolicyBook, Rule},
-    status::Presence,
+    policy::{Gate, Limits, Policy, PolicySet, Rule},
+    status::Readiness,
     tool::Definition,
 };
 
@@ -66,13 +66,13 @@ impl Tool {
     /// The rules that may concern its calls, in the order they are asked, and what holds where none of them speaks.
     #[must_use]
     pub fn rules(&self, language: Language) -> Vec<String> {
-        self.gate.in_words(language)
+        self.gate.describe(language)
     }
 
     /// The rule that denies every call of it, so that it is not offered.
     #[must_use]
     pub fn denied_by(&self) -> Option<String> {
-        self.gate.denies_all(&self.definition).map(Rule::label)
+        self.gate.deny_all_rule(&self.definition).map(Rule::label)
     }
 
     /// The names of the states it takes out.
@@ -92,12 +92,12 @@ impl Tool {
     }
 
     /// What else is known of it, if it is not simply there.
-    pub(crate) fn presence_override(&self) -> Option<Presence> {
-        self.disabled.as_ref().map(|why| Presence::Disabled { words: Some(why.to_string()) })
+    pub(crate) fn presence_override(&self) -> Option<Readiness> {
+        self.disabled.as_ref().map(|why| Readiness::Disabled { message: Some(why.to_string()) })
     }
 
     /// What was said about tools holds for it from now on; says whether that changes anything.
-    pub(crate) fn apply_policies(&mut self, book: &PolicyBook) -> bool {
+    pub(crate) fn apply_policies(&mut self, book: &PolicySet) -> bool {
         let mut limits = book.limits(&self.definition, &self.policy);
         // An instance remembers things nobody else sees, so nobody can tell when its answer would be another.
         limits.cache = limits.cache.filter(|_| !self.stateful || !self.state.names.is_empty());

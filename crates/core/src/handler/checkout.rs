@@ -15,5 +15,5 @@ pub(super) async fn check_out(cx: &CallContext, context: &ContextId) -> Result<L
         manager.record_use(tenant, context, &found, writes).await?;
         Ok::<_, StateError>(found)
     };
-    taking.await.map_err(|error| ToolError::hidden(error.kind(), error.to_string()))
+    taking.await.map_err(|error| ToolError::operator_only(error.kind(), error.to_string()))
 }

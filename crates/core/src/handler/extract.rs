@@ -50,7 +50,7 @@ impl<T: Send + Sync + 'static> FromCall for Shared<T> {
         cx.services().resources.get().map(Self).ok_or_else(|| {
             let text =
                 format!("no `{0}` was given to the hub; add `.resource(…)` with one", std::any::type_name::<T>());
-            ToolError::hidden(ErrorKind::Internal, text).effect(Effect::None)
+            ToolError::operator_only(ErrorKind::Internal, text).effect(Effect::None)
         })
     }
 }

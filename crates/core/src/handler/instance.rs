@@ -77,7 +77,7 @@ pub(super) fn acquire_cell<T: Send + 'static>(
     context: &CallContext,
     close: fn(T) -> BoxFuture<'static, ()>,
 ) -> Result<(InstanceLease, std::sync::Arc<InstanceCell<T>>), ToolError> {
-    let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
+    let wrong = |text| ToolError::operator_only(ErrorKind::Internal, text);
     let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
     let owner = ThreadKey::new(context.tenant(), thread);
     let envelope = context.envelope();

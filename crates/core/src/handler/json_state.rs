@@ -45,7 +45,7 @@ impl JsonState {
     /// When the tool has none, when it cannot be read, and when it was taken out before by the same call.
     pub async fn from_context(cx: &CallContext) -> Result<Self, ToolError> {
         let name = cx.envelope().tool.state.names.first();
-        let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool has no state"))?;
+        let name = name.ok_or_else(|| ToolError::operator_only(ErrorKind::Internal, "the tool has no state"))?;
         cx.wait_before_start(Self::check_out(cx, name)).await?
     }
 
@@ -62,7 +62,7 @@ impl JsonState {
     }
 
     async fn check_out(cx: &CallContext, name: &StateName) -> Result<Self, ToolError> {
-        let hidden = |kind, text| ToolError::hidden(kind, text).effect(Effect::None);
+        let hidden = |kind, text| ToolError::operator_only(kind, text).effect(Effect::None);
         let thread = cx.thread().ok_or_else(|| hidden(ErrorKind::Internal, format!("`{name}` needs a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(name, thread);
@@ -87,7 +87,7 @@ impl JsonState {
     pub fn set(&self, next: Value) -> Result<(), ToolError> {
         let members = data::into_object(next);
         let text = members.and_then(|members| data::encode_state(StateKind::Business, &members, usize::MAX));
-        let text = text.map_err(|error| ToolError::hidden(ErrorKind::ToolError, error.to_string()))?;
+        let text = text.map_err(|error| ToolError::operator_only(ErrorKind::ToolError, error.to_string()))?;
         *self.pending.lock() = Some(text.to_vec());
         Ok(())
     }

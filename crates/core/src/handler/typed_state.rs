@@ -104,7 +104,7 @@ impl<S: ToolState> State<S> {
     }
 
     pub(crate) async fn check_out(cx: &CallContext) -> Result<Self, ToolError> {
-        let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
+        let wrong = |text| ToolError::operator_only(ErrorKind::Internal, text);
         let name = StateName::new(S::NAME).map_err(|error| wrong(error.to_string()))?;
         let thread = cx.thread().ok_or_else(|| wrong(format!("the state `{name}` was asked for without a thread")))?;
         let manager = &cx.services().state;
@@ -113,7 +113,7 @@ impl<S: ToolState> State<S> {
         let value = decode::<S>(found.business.as_ref())?;
         let LoadedContext { business, .. } = &found;
         let loaded = business.as_ref().filter(|row| row.schema == S::VERSION).map(|row| row.value.clone());
-        let version = business.as_ref().map_or(0, |row| row.seen.version);
+        let version = business.as_ref().map_or(0, |row| row.version.number);
         let home = Arc::new(TypedPendingState {
             phase: Mutex::new(StatePhase::InUse),
             loaded,
@@ -135,12 +135,15 @@ fn decode<S: ToolState>(row: Option<&Row>) -> Result<S, ToolError> {
 }
 
 fn unreadable<S: ToolState>(reason: &str) -> ToolError {
-    ToolError::hidden(ErrorKind::StateUnreadable, format!("the stored state `{}` cannot be read: {reason}", S::NAME))
+    ToolError::operator_only(
+        ErrorKind::StateUnreadable,
+        format!("the stored state `{}` cannot be read: {reason}", S::NAME),
+    )
 }
 
 /// The text of a value. What could not be read again, such as something nested too deeply, must not be written.
 fn encode<S: ToolState>(value: &S) -> Result<Vec<u8>, ToolError> {
-    let failed = |text| ToolError::hidden(ErrorKind::ToolError, text);
+    let failed = |text| ToolError::operator_only(ErrorKind::ToolError, text);
     let bytes = serde_json::to_vec(value)
         .map_err(|error| failed(format!("the state `{}` cannot be written as JSON: {error}", S::NAME)))?;
     data::check_depth(&bytes).map_err(|error| failed(error.to_string()))?;
@@ -180,7 +183,10 @@ impl<S: ToolState> PendingState for TypedPendingState<S> {
     fn encode_changes(&self) -> Result<Option<Vec<u8>>, ToolError> {
         let StatePhase::Returned(left) = self.replace_phase(StatePhase::InUse) else {
             let text = "the tool returned while something it started still held the state";
-            return Err(ToolError::hidden(ErrorKind::ToolError, format!("{text} `{}`; it was not saved", S::NAME)));
+            return Err(ToolError::operator_only(
+                ErrorKind::ToolError,
+                format!("{text} `{}`; it was not saved", S::NAME),
+            ));
         };
         let ReturnedState { value, dirty: mut touched, updates: mut changes, explicit_save: saved } = left;
         let bytes = match saved {

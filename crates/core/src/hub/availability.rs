@@ -13,7 +13,10 @@ use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
     language::Language,
     outcome::Status,
-    status::{self, Evidence, Facts, Failure, Missing, Presence, Reading, ToolStatus, grows_old, missing, presence},
+    status::{
+        self, EffectiveStatus, Evidence, Failure, MissingDependency, Readiness, StatusRecord, ToolStatus,
+        dependency_readiness, missing_dependencies, next_expiry,
+    },
     timestamp::Timestamp,
 };
 
@@ -26,14 +29,14 @@ const RECALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// A tool as somebody sees it.
 pub(super) struct ToolSnapshot {
     pub(super) tool: Arc<Tool>,
-    pub(super) reading: Reading,
+    pub(super) reading: EffectiveStatus,
     /// What the tool still waits for in the thread.
-    pub(super) unmet_dependencies: Vec<Missing>,
+    pub(super) unmet_dependencies: Vec<MissingDependency>,
     /// Whether a list that somebody holds for the thread has the tool and should not, or lacks it.
     pub(super) should_rebind: bool,
     /// The record of the view itself; for everybody's view the same as `shared`.
-    pub(super) own_facts: Arc<Facts>,
-    shared_facts: Arc<Facts>,
+    pub(super) own_facts: Arc<StatusRecord>,
+    shared_facts: Arc<StatusRecord>,
 }
 
 impl ToolSnapshot {
@@ -143,19 +146,19 @@ impl ToolHub {
         let see = |tool: Arc<Tool>| {
             let (waits, presence) = match view {
                 // Evidence belongs to threads: for everybody no tool waits.
-                StatusScope::Shared => (Vec::new(), Presence::Ready),
+                StatusScope::Shared => (Vec::new(), Readiness::Ready),
                 StatusScope::Thread(..) => {
-                    let waits = missing(&tool.definition.depends_on, evidence, now);
-                    let presence = presence(&tool.definition.depends_on, &waits);
+                    let waits = missing_dependencies(&tool.definition.depends_on, evidence, now);
+                    let presence = dependency_readiness(&tool.definition.depends_on, &waits);
                     (waits, presence)
                 }
             };
             let presence = tool.presence_override().unwrap_or(presence);
             let (own, shared) = self.status_facts(&tool, view, now);
-            let read = |facts: &Facts| status::read(facts, &presence, &settings, now);
-            let mut reading = status::worse(read(&own), read(&shared));
-            if presence == Presence::DependenciesMet && reading.status == ToolStatus::Available {
-                reading.next_change = grows_old(&tool.definition.depends_on, evidence);
+            let read = |facts: &StatusRecord| status::evaluate(facts, &presence, &settings, now);
+            let mut reading = status::worst(read(&own), read(&shared));
+            if presence == Readiness::DependenciesMet && reading.status == ToolStatus::Available {
+                reading.next_change = next_expiry(&tool.definition.depends_on, evidence);
             }
             let offered = is_offered(&tool, &reading);
             let should_rebind = held.iter().any(|offer| offer.is_stale_for(&tool.definition.name, offered));
@@ -182,7 +185,12 @@ impl ToolHub {
     }
 
     /// The records that make up a view: its own and the shared one.
-    fn status_facts(&self, tool: &Tool, view: StatusScope<'_>, now: Timestamp) -> (Arc<Facts>, Arc<Facts>) {
+    fn status_facts(
+        &self,
+        tool: &Tool,
+        view: StatusScope<'_>,
+        now: Timestamp,
+    ) -> (Arc<StatusRecord>, Arc<StatusRecord>) {
         let statuses = &self.engine.statuses;
         let shared = statuses.facts_at(&StatusKey::shared(&tool.definition.name), now).unwrap_or_default();
         match view {
@@ -200,12 +208,12 @@ impl ToolHub {
     }
 }
 
-fn is_offered(tool: &Tool, reading: &Reading) -> bool {
-    reading.status == ToolStatus::Available && tool.gate.denies_all(&tool.definition).is_none()
+fn is_offered(tool: &Tool, reading: &EffectiveStatus) -> bool {
+    reading.status == ToolStatus::Available && tool.gate.deny_all_rule(&tool.definition).is_none()
 }
 
 /// The record with a success that was not worth writing down.
-fn with_success(mut facts: Arc<Facts>, success: Option<Timestamp>) -> Arc<Facts> {
+fn with_success(mut facts: Arc<StatusRecord>, success: Option<Timestamp>) -> Arc<StatusRecord> {
     if success > facts.last_success {
         Arc::make_mut(&mut facts).last_success = success;
     }

@@ -24,7 +24,7 @@ use crate::{
     tasks::supervise,
     threads,
 };
-use toolhub_storage::backend::{Changed, StoreError, Table, Watcher};
+use toolhub_storage::backend::{StoreError, Table, WatchEvent, Watcher};
 
 /// How many expired rows are removed at a time.
 const SWEEP_BATCH_SIZE: usize = 1000;
@@ -150,8 +150,8 @@ async fn sync_statuses(mut changes: Watcher, statuses: Weak<Statuses>) {
     while let Some(change) = changes.next().await {
         let Some(statuses) = statuses.upgrade() else { return };
         let mut read = match change {
-            Changed::Row(key, _) => statuses.refresh(&key).await,
-            Changed::Missed => statuses.load_all(OnLoad::Emit).await,
+            WatchEvent::Row(key, _) => statuses.refresh(&key).await,
+            WatchEvent::Lagged => statuses.load_all(OnLoad::Emit).await,
         };
         // A change that was missed would be missed for ever. Until the store answers, this node goes by what it knows.
         while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
@@ -178,11 +178,11 @@ async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>) {
     while let Some(change) = answers.next().await {
         let Some(approvals) = approvals.upgrade() else { return };
         match change {
-            Changed::Row(key, version) => key.id.parse().map_or((), |id| {
+            WatchEvent::Row(key, version) => key.id.parse().map_or((), |id| {
                 approvals.row_changed(id, version);
                 approvals.wake_waiters(id);
             }),
-            Changed::Missed => approvals.wake_all_waiters(),
+            WatchEvent::Lagged => approvals.wake_all_waiters(),
         }
     }
 }

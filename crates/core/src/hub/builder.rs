@@ -27,11 +27,11 @@ use crate::{
     threads::{InstanceLimits, InstancePool, ThreadActivity, ThreadStore},
 };
 use toolhub_storage::{
-    backend::{Backend, Bounded, Memory, StoreError, StoreMeters},
+    backend::{Backend, Memory, StoreError, StoreMeters, TimeoutBackend},
     clock::{Clock, SystemClock},
 };
 use toolhub_types::{
-    event_kind::News,
+    event_kind::EventKind,
     policy::{Policy, PolicyError, Rule},
     state_config::{BusinessStateConfig, StateManagerConfig},
     status::StatusSettings,
@@ -311,8 +311,8 @@ impl HubBuilder {
         let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let meters = Arc::new(StoreMeters::default());
-        let store: Arc<dyn Backend> = Arc::new(Bounded::new(store, &meters));
-        let alone = !self.store_is_shared && store.alone();
+        let store: Arc<dyn Backend> = Arc::new(TimeoutBackend::new(store, &meters));
+        let alone = !self.store_is_shared && store.is_exclusive();
         let journal = Journal::new(store.clone(), self.call_retention, alone);
         let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
         let batched_records = given.then(batched);
@@ -400,7 +400,7 @@ impl HubBuilder {
         };
         hub.register_all(self.tools)?;
         background::start_tasks(&hub.engine, &gone, self.idle_thread_retention, cleanup).await?;
-        hub.emit(News::HubInitialized { tools: hub.tools().len() });
+        hub.emit(EventKind::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }
 }

@@ -14,8 +14,8 @@ use crate::{
     registry::{ToolBuilder, ToolFilter, Tools},
 };
 use toolhub_types::{
-    event_kind::News,
-    policy::{Policy, PolicyBook, Rule},
+    event_kind::EventKind,
+    policy::{Policy, PolicySet, Rule},
     status::{Evidence, StatusSettings, ToolStatus},
     tool::ToolName,
 };
@@ -146,7 +146,7 @@ impl ToolHub {
     pub async fn apply(&self, change: HubChange) -> Result<ChangeSummary, BuildError> {
         let HubChange { put, remove, policy_change: said, status } = change;
         let said = said.map(|PolicyChange { default_policy: defaults, policies, rules }| {
-            PolicyBook::new(defaults, policies, rules)
+            PolicySet::new(defaults, policies, rules)
         });
         let book = said.transpose().map_err(BuildError::Policy)?;
         let new = self.build_tools(put)?;
@@ -167,10 +167,10 @@ impl ToolHub {
             leaving.extend(before.get(name));
         }
         for tool_name in &changed.removed {
-            self.emit(News::ToolUnregistered { tool_name: tool_name.clone() });
+            self.emit(EventKind::ToolUnregistered { tool_name: tool_name.clone() });
         }
         for tool_name in &changed.added {
-            self.emit(News::ToolRegistered { tool_name: tool_name.clone() });
+            self.emit(EventKind::ToolRegistered { tool_name: tool_name.clone() });
         }
         for (old, new) in changed.replaced.iter().filter_map(|name| before.get(name).zip(after.get(name))) {
             self.emit_presence_change(old, new);
@@ -193,14 +193,14 @@ impl ToolHub {
         if before.status != after.status {
             let (tool_name, reason) = (after.tool_name, after.reason);
             let (old_status, new_status) = (Some(before.status), after.status);
-            self.emit(News::StatusChanged {
+            self.emit(EventKind::StatusChanged {
                 tool_name: tool_name.clone(),
                 old_status,
                 new_status,
                 reason: reason.clone(),
             });
             let available = new_status == ToolStatus::Available;
-            self.emit(News::AvailabilityChanged { tool_name, available, reason });
+            self.emit(EventKind::AvailabilityChanged { tool_name, available, reason });
         }
     }
 
@@ -208,6 +208,6 @@ impl ToolHub {
     /// after a restart. Not told by [`apply`](Self::apply), because not every change comes from a config.
     pub fn emit_config_reloaded(&self, changed: &ChangeSummary, needs_restart: Vec<String>) {
         let ChangeSummary { added, replaced, removed, adjusted } = changed.clone();
-        self.emit(News::ConfigReloaded { added, replaced, removed, adjusted, needs_restart });
+        self.emit(EventKind::ConfigReloaded { added, replaced, removed, adjusted, needs_restart });
     }
 }

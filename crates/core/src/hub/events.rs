@@ -9,7 +9,7 @@ use super::ToolHub;
 use crate::events::{EventPage, Subscription};
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
-    event_kind::News,
+    event_kind::EventKind,
     ids::{Tenant, ThreadId},
 };
 
@@ -27,11 +27,11 @@ impl ToolHub {
     }
 
     /// Tells whoever listens what happened in a thread; for rooms beside the hub. What sounds secret in arguments is taken out.
-    pub fn publish(&self, tenant: &Tenant, thread: &ThreadId, mut news: News) {
+    pub fn publish(&self, tenant: &Tenant, thread: &ThreadId, mut news: EventKind) {
         if !self.has_subscribers() {
             return;
         }
-        if let News::MessageCompleted { calls, .. } = &mut news {
+        if let EventKind::MessageCompleted { calls, .. } = &mut news {
             calls.iter_mut().for_each(|call| self.redact(&mut call.arguments));
         }
         self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), news);

@@ -18,7 +18,7 @@ use toolhub_types::{
     ids::{Caller, Tenant, ThreadId},
     language::Language,
     policy::{Gate, Limits, RateLimit, RateScope, Rule},
-    status::{Failure, Missing, Reading, ToolStatus, helpful, next_step},
+    status::{EffectiveStatus, Failure, MissingDependency, ToolStatus, next_step, tools_to_call},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -69,9 +69,9 @@ pub struct Explanation {
     #[serde(skip)]
     gate: Gate,
     #[serde(skip)]
-    reading: Reading,
+    reading: EffectiveStatus,
     #[serde(skip)]
-    unmet_dependencies: Vec<Missing>,
+    unmet_dependencies: Vec<MissingDependency>,
 }
 
 /// What is left of a rate.
@@ -127,7 +127,7 @@ impl Explanation {
                 format!("Last failure: {at}, {kind}: {text}")
             });
         }
-        let (rules, policy) = (self.gate.in_words(language).join("; "), self.policy.in_words(language));
+        let (rules, policy) = (self.gate.describe(language).join("; "), self.policy.describe(language));
         lines.push(if chinese { format!("规则：{rules}") } else { format!("Rules: {rules}.") });
         lines.push(if chinese { format!("限制：{policy}") } else { format!("Limits: {policy}.") });
         lines.join("\n")
@@ -153,7 +153,7 @@ impl ToolHub {
         self.load_past_successes(view).await;
         let seen = self.snapshot_tool(tool, view).await?;
         let info = seen.info();
-        let missing = helpful(&seen.unmet_dependencies);
+        let missing = tools_to_call(&seen.unmet_dependencies);
         let gate = &seen.tool.gate;
         Ok(Explanation {
             tool_name: info.tool_name,
@@ -167,8 +167,8 @@ impl ToolHub {
             last_success_time: info.last_success_time,
             last_failure: seen.last_failure(),
             missing,
-            denied_by: gate.denies_all(&seen.tool.definition).map(Rule::label),
-            rules: gate.in_words(Language::English),
+            denied_by: gate.deny_all_rule(&seen.tool.definition).map(Rule::label),
+            rules: gate.describe(Language::English),
             gate: gate.clone(),
             policy: seen.tool.limits.clone(),
             rates: self.shared_rate_quotas(&seen.tool, tenant, thread),
@@ -281,7 +281,7 @@ fn rate_name(tool: &ToolName, limits: &[RateLimit], at: usize) -> String {
 
 fn waiting_text(seen: &ToolSnapshot, language: Language) -> String {
     let name = &seen.tool.definition.name;
-    let bases: Vec<String> = helpful(&seen.unmet_dependencies).iter().map(ToString::to_string).collect();
+    let bases: Vec<String> = tools_to_call(&seen.unmet_dependencies).iter().map(ToString::to_string).collect();
     match (bases.is_empty(), language) {
         (false, _) => format!("{name} ← {}", bases.join(" + ")),
         // What it waits for has come in the wrong order, and no call helps.

@@ -22,7 +22,7 @@ use crate::{
 };
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
-    status::{Breaker, Cause, Event},
+    status::{Breaker, BreakerCause, StatusEvent},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -63,7 +63,7 @@ pub(super) async fn run(hub: Weak<Engine>) {
                 let left = INITIAL_DELAY.saturating_sub(services.clock.now().since(*since));
                 let round = rounds
                     .remove(&name)
-                    .unwrap_or(CheckSchedule { due_at: clock::after(now, left), delay: INITIAL_DELAY });
+                    .unwrap_or(CheckSchedule { due_at: clock::deadline_after(now, left), delay: INITIAL_DELAY });
                 (name, round)
             })
             .collect();
@@ -81,7 +81,7 @@ pub(super) async fn run(hub: Weak<Engine>) {
             // alone for longer.
             if let Some(round) = rounds.get_mut(&name) {
                 round.delay = (round.delay * 2).min(MAX_DELAY);
-                round.due_at = clock::after(services.clock.instant(), round.delay);
+                round.due_at = clock::deadline_after(services.clock.instant(), round.delay);
             }
         }
         let stirred = match rounds.values().map(|round| round.due_at).min() {
@@ -106,7 +106,7 @@ fn withheld_tools(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
         let facts = engine.statuses.facts(&StatusKey::shared(&tool.definition.name))?;
         let since = match &facts.breaker {
             // An operator who said so knows something that a check does not.
-            Breaker::Open { since, cause, .. } if !matches!(cause, Cause::ByHand { .. }) => *since,
+            Breaker::Open { since, cause, .. } if !matches!(cause, BreakerCause::ByHand { .. }) => *since,
             _ => return None,
         };
         let can_be_asked = tool.executor.health_check(&tool.definition).is_some();
@@ -124,5 +124,5 @@ async fn is_healthy(tool: &Tool) -> bool {
 
 /// Brings a tool back. Where that cannot be written, it is asked again.
 async fn mark_healthy(statuses: &Arc<Statuses>, name: &ToolName) {
-    let _ = statuses.apply(&StatusKey::shared(name), &Event::Healthy).await;
+    let _ = statuses.apply(&StatusKey::shared(name), &StatusEvent::Healthy).await;
 }

@@ -91,8 +91,8 @@ impl ToolHub {
     async fn stored_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         let now = self.now();
         // The open ones first: a call that is closed in between is not missed.
-        for table in [Table::Open, Table::Calls] {
-            let scan = Scan::of(table, Scope::Tenant(tenant.clone())).prefix(call.to_string()).limit(1);
+        for table in [Table::OpenCalls, Table::Calls] {
+            let scan = Scan::new(table, Scope::Tenant(tenant.clone())).prefix(call.to_string()).limit(1);
             let page = self.engine.services.store.scan(scan, now).await?;
             if let Some((key, _)) = page.rows.first() {
                 return self.engine.journal.find_record(tenant, key.partition.thread(), call, now).await;

@@ -23,7 +23,7 @@ use toolhub_schema::export;
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     error::CallError,
-    event_kind::News,
+    event_kind::EventKind,
     export_format::Format,
     ids::{Tenant, ThreadId},
     language::Language,
@@ -201,16 +201,16 @@ impl ToolHub {
         let mut heard = bound.holder_state.lock().unwrap_or_else(PoisonError::into_inner);
         let HolderState { notified: told, unavailable_since: gone } = &mut *heard;
         gone.retain(|tool, _| removed.contains(tool));
-        let mut next = grows_old.map(|at| clock::after(now, at.since(self.now())));
+        let mut next = grows_old.map(|at| clock::deadline_after(now, at.since(self.now())));
         let lasts = |tool: &ToolName| {
-            let due = clock::after(*gone.entry(tool.clone()).or_insert(now), delay);
+            let due = clock::deadline_after(*gone.entry(tool.clone()).or_insert(now), delay);
             let lasts = due <= now || told.removed.contains(tool);
             next = if lasts { next } else { Some(next.map_or(due, |next| next.min(due))) };
             lasts
         };
         let removed: Vec<_> = removed.into_iter().filter(lasts).collect();
         let fresh = |now: &[ToolName], then: &[ToolName]| now.iter().any(|tool| !then.contains(tool));
-        let news = (fresh(&added, &told.added) || fresh(&removed, &told.removed)).then(|| News::RebindRequired {
+        let news = (fresh(&added, &told.added) || fresh(&removed, &told.removed)).then(|| EventKind::RebindRequired {
             reason: format!("{} to add, {} to remove", added.len(), removed.len()),
             added: added.clone(),
             removed: removed.clone(),
@@ -230,8 +230,10 @@ impl ToolHub {
         for bound in self.engine.offers.all() {
             let Some(bound) = bound.upgrade() else { continue };
             let now = self.engine.services.clock.instant();
-            let due =
-                self.notify_holder(&bound, now).await.unwrap_or_else(|_| Some(clock::after(now, STORE_RETRY_DELAY)));
+            let due = self
+                .notify_holder(&bound, now)
+                .await
+                .unwrap_or_else(|_| Some(clock::deadline_after(now, STORE_RETRY_DELAY)));
             next = next.into_iter().chain(due).min();
             // There may be thousands of them, and calls want to go on meanwhile. An offer must not seem to be held by this.
             drop(bound);

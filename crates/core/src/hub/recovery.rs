@@ -27,7 +27,7 @@ use crate::{
     pipeline,
 };
 use toolhub_storage::backend::{
-    Batch, Change, Changed, Durability, Expect, Key, Row, Scan, Scope, StoreError, Table, Watcher, Write,
+    Batch, Change, Durability, Expect, Row, RowKey, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write,
 };
 use toolhub_types::{
     ids::{CallId, Tenant},
@@ -100,7 +100,7 @@ async fn wait_for_other_node(nodes: &mut Option<Watcher>, own: &SmolStr) {
     let Some(news) = nodes else { return std::future::pending().await };
     loop {
         match news.next().await {
-            Some(Changed::Row(key, _)) if key.id == *own => {}
+            Some(WatchEvent::Row(key, _)) if key.id == *own => {}
             Some(_) => break,
             // A store that tells nothing more is asked now and then.
             None => return std::future::pending().await,
@@ -138,7 +138,7 @@ impl Recovery {
             if journal.store_is_exclusive { Default::default() } else { journal.leases(services.clock.now()).await? };
         let mut looked = ScanResult::Clean;
         let (mut seen, mut closed) = (HashSet::new(), 0);
-        let mut scan = Scan::of(Table::Open, Scope::All).limit(BATCH_SIZE);
+        let mut scan = Scan::new(Table::OpenCalls, Scope::All).limit(BATCH_SIZE);
         loop {
             let page = services.store.scan(scan.clone(), services.clock.now()).await?;
             let mut closing = FuturesUnordered::new();
@@ -206,7 +206,7 @@ impl Recovery {
             Ok(open) => Some(open),
             Err(error) => {
                 if self.unreadable.len() < MAX_UNREADABLE_WARNINGS && self.unreadable.insert(id.clone()) {
-                    error.passed_over();
+                    error.log_skipped();
                 }
                 None
             }
@@ -228,10 +228,10 @@ fn find_rerun_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Evide
 }
 
 /// Takes an open call away that nobody can read and whose record, had it been closed, would be gone by now.
-async fn remove_unreadable(engine: &Engine, key: &Key, row: &Row) {
-    let (expect, durability) = (Expect::Same(row.seen), Durability::KillSafe);
+async fn remove_unreadable(engine: &Engine, key: &RowKey, row: &Row) {
+    let (expect, durability) = (Expect::Same(row.version), Durability::KillSafe);
     let gone = Write { table: key.table, id: key.id.clone(), expect, change: Change::Remove, durability };
-    let batch = Batch::on(key.partition.clone()).with(gone);
+    let batch = Batch::new(key.partition.clone()).with(gone);
     match engine.journal.store.commit(batch, engine.services.clock.now()).await {
         Ok(_) => {
             tracing::warn!(call = %key.id, "an open call that cannot be read is as old as records become, and is removed");

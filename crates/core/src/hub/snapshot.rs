@@ -14,7 +14,7 @@ use toolhub_types::{
     content::Content,
     error::CallError,
     ids::{ArtifactId, Tenant, ThreadId},
-    status::{Event, Evidence, Facts, StatusSettings, ToolStatus, apply},
+    status::{Evidence, StatusEvent, StatusRecord, StatusSettings, ToolStatus, apply},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -56,7 +56,7 @@ struct SavedToolState {
     should_rebind: bool,
     /// The thread's own record, whole; absent in texts of older systems, which is how those are known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    facts: Option<Facts>,
+    facts: Option<StatusRecord>,
 }
 
 /// What restoring a text has done.
@@ -125,7 +125,7 @@ impl ToolHub {
             }
             let waits = !tool.definition.depends_on.is_empty();
             if let Some(facts) = state.into_facts(waits, &self.engine.statuses.settings(), self.now()) {
-                self.engine.statuses.apply(&whose, &Event::Restored(Box::new(facts))).await?;
+                self.engine.statuses.apply(&whose, &StatusEvent::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
             }
         }
@@ -148,11 +148,11 @@ impl ToolHub {
             let now = self.now();
             let (mut evidence, seen) = journal.evidence(tenant, thread, now).await?;
             let before = evidence.clone();
-            evidence.take_in(saved);
+            evidence.merge(saved);
             if evidence == before {
                 return Ok(());
             }
-            let batch = Batch::on(Partition::of_thread(tenant.clone(), thread.clone()));
+            let batch = Batch::new(Partition::for_thread(tenant.clone(), thread.clone()));
             match journal.store.commit(batch.with(journal.put_evidence(&evidence, seen)?), now).await {
                 // Another call left evidence at the same moment; both count.
                 Err(StoreError::Conflict { .. }) => {}
@@ -188,24 +188,24 @@ impl SavedToolState {
 
     /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand. Of a
     /// tool that `waits` for others, `unavailable` meant just that: it is read from the evidence, and no record.
-    fn into_facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
+    fn into_facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<StatusRecord> {
         if let Some(facts) = self.facts {
             // A tool that never made trouble has no record, and gets none by being saved. Its success is remembered apart.
-            let untroubled = Facts { last_success: facts.last_success, ..Facts::default() };
+            let untroubled = StatusRecord { last_success: facts.last_success, ..StatusRecord::default() };
             return (facts != untroubled).then_some(facts);
         }
-        let facts = Facts {
+        let facts = StatusRecord {
             consecutive_failures: self.consecutive_failures,
             last_success: self.last_success_time,
             updated: self.last_updated,
-            ..Facts::default()
+            ..StatusRecord::default()
         };
         match self.status {
             ToolStatus::Available => (self.consecutive_failures > 0).then_some(facts),
             ToolStatus::Unavailable if waits => None,
             status => {
                 let said = self.last_updated.unwrap_or(now);
-                Some(apply(&facts, &Event::by_hand(status, self.reason, None), settings, said, 0.0))
+                Some(apply(&facts, &StatusEvent::from_operator(status, self.reason, None), settings, said, 0.0))
             }
         }
     }

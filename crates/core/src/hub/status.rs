@@ -14,10 +14,10 @@ use crate::{
 use toolhub_storage::backend::{Batch, Partition, StoreError};
 use toolhub_types::{
     error::{CallError, Detail, ErrorKind, ToolError},
-    event_kind::News,
+    event_kind::EventKind,
     ids::{Tenant, ThreadId},
     language::Language,
-    status::{Disabled, Event, ToolStatus},
+    status::{Disabled, StatusEvent, ToolStatus},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -104,7 +104,7 @@ impl ToolHub {
         view: StatusScope<'_>,
     ) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
-        let event = Event::by_hand(status, reason, until);
+        let event = StatusEvent::from_operator(status, reason, until);
         self.engine.statuses.apply(&status_key(&tool, view), &event).await?;
         Ok(self.snapshot_tool(tool, view).await?.info())
     }
@@ -122,7 +122,7 @@ impl ToolHub {
         reason: Option<String>,
     ) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
-        let event = if enabled { Event::Enabled } else { Event::Disabled(Disabled { reason }) };
+        let event = if enabled { StatusEvent::Enabled } else { StatusEvent::Disabled(Disabled { reason }) };
         self.engine.statuses.apply(&status_key(&tool, StatusScope::Shared), &event).await?;
         Ok(self.snapshot_tool(tool, StatusScope::Shared).await?.info())
     }
@@ -138,13 +138,13 @@ impl ToolHub {
         let whose = status_key(&tool, view);
         // What is forgotten must not be brought back by the next who asks.
         self.load_past_successes(view).await;
-        statuses.apply(&whose, &Event::Reset).await?;
+        statuses.apply(&whose, &StatusEvent::Reset).await?;
         match view {
             StatusScope::Shared => tool.runtime.last_success.forget(),
             StatusScope::Thread(..) => statuses.successes.forget(&whose),
         }
         if matches!(view, StatusScope::Thread(..)) {
-            statuses.apply(&StatusKey::shared(&tool.definition.name), &Event::CoolDownEnded).await?;
+            statuses.apply(&StatusKey::shared(&tool.definition.name), &StatusEvent::CoolDownEnded).await?;
         }
         Ok(self.snapshot_tool(tool, view).await?.info())
     }
@@ -163,7 +163,7 @@ impl ToolHub {
             if !evidence.forget(&tool.definition.name) {
                 return Ok(false);
             }
-            let batch = Batch::on(Partition::of_thread(tenant.clone(), thread.clone()));
+            let batch = Batch::new(Partition::for_thread(tenant.clone(), thread.clone()));
             match journal.store.commit(batch.with(journal.put_evidence(&evidence, seen)?), now).await {
                 // A call left evidence at the same moment; look again.
                 Err(StoreError::Conflict { .. }) => {}
@@ -201,10 +201,10 @@ impl ToolHub {
         }
         let tool_name = known.definition.name.clone();
         let news = match result {
-            Ok(()) => News::ToolExecuted { tool_name },
+            Ok(()) => EventKind::ToolExecuted { tool_name },
             Err(error) => {
                 let (counts, message) = (error.counts(), error.to_string());
-                News::ToolFailed { tool_name, error: error.kind(), counts, message }
+                EventKind::ToolFailed { tool_name, error: error.kind(), counts, message }
             }
         };
         match thread {

@@ -12,7 +12,8 @@ use crate::{
     threads::{self, ThreadStore},
 };
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write,
+    Backend, Batch, Change, Durability, Expect, Partition, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table,
+    Write,
 };
 use toolhub_types::{
     approval::ApprovalState,
@@ -37,7 +38,7 @@ pub(crate) enum RemovalResult {
 pub(crate) async fn has_open_work(store: &dyn Backend, owner: &ThreadKey, now: Timestamp) -> Result<bool, StoreError> {
     let partition = || Partition::from(owner);
     let any = async |table, holds: fn(&toolhub_storage::backend::Row, Timestamp) -> bool, prefix: &str| {
-        let mut scan = Scan::of(table, Scope::Partition(partition())).prefix(prefix);
+        let mut scan = Scan::new(table, Scope::Partition(partition())).prefix(prefix);
         loop {
             let page = store.scan(scan.clone(), now).await?;
             if page.rows.iter().any(|(_, row)| holds(row, now)) {
@@ -53,7 +54,7 @@ pub(crate) async fn has_open_work(store: &dyn Backend, owner: &ThreadKey, now: T
     let open_question = |row: &toolhub_storage::backend::Row, now| {
         serde_json::from_slice::<Approval>(&row.value).map_or(true, |it| it.state_at(now) == ApprovalState::Pending)
     };
-    Ok(any(Table::Open, |_, _| true, "").await?
+    Ok(any(Table::OpenCalls, |_, _| true, "").await?
         || any(Table::Runs, |_, _| true, Table::OPEN_RUN).await?
         || any(Table::Approvals, open_question, "apr_").await?)
 }
@@ -71,7 +72,7 @@ pub(crate) async fn remove(
     let own = threads::row_key(owner);
     let seen = book.load_record(owner).await?.map(|(_, seen)| seen);
     let partition = Partition::from(owner);
-    let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
+    let open = Scan::new(Table::OpenCalls, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
     if store.scan(open, now).await?.rows.iter().any(is_open) {
         return Ok(RemovalResult::StillActive);
     }
@@ -91,18 +92,18 @@ pub(crate) async fn remove(
     };
     let others = Table::ALL.into_iter().filter(|table| !matches!(table, Table::Threads | Table::Runs));
     for table in std::iter::once(Table::Runs).chain(others) {
-        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
+        let mut scan = Scan::new(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
         loop {
             let page = store.scan(scan.clone(), now).await?;
-            if table == Table::Open && page.rows.iter().any(is_open) {
+            if table == Table::OpenCalls && page.rows.iter().any(is_open) {
                 return Ok(RemovalResult::StillActive);
             }
             let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !outlives_thread(key, kept)).collect();
-            let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
+            let mut batch = Batch::new(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
             // What the thread's calls have left behind lies elsewhere; this is the last that points to it.
             let left: Vec<Content> = rows.iter().flat_map(|(key, row)| CallRecord::content_of_row(key, row)).collect();
-            batch.writes.extend(rows.into_iter().map(|(key, row)| removal_write(table, key, row.seen)));
+            batch.writes.extend(rows.into_iter().map(|(key, row)| removal_write(table, key, row.version)));
             if batch.writes.len() > 1 && (book.is_tracked(owner) || !commit(batch).await?) {
                 return Ok(RemovalResult::StillActive);
             }
@@ -114,7 +115,7 @@ pub(crate) async fn remove(
             }
         }
     }
-    let last = commit(Batch::on(partition).with(own(Change::Remove))).await?;
+    let last = commit(Batch::new(partition).with(own(Change::Remove))).await?;
     Ok(if last { RemovalResult::Rows(gone) } else { RemovalResult::StillActive })
 }
 
@@ -122,7 +123,7 @@ pub(crate) async fn remove(
 /// each step.
 async fn remove_states(
     store: &dyn Backend,
-    (book, seen): (&ThreadStore, Option<Seen>),
+    (book, seen): (&ThreadStore, Option<RowVersion>),
     owner: &ThreadKey,
     kept: &[StateName],
     now: Timestamp,
@@ -130,12 +131,12 @@ async fn remove_states(
     let partition = Partition::from(owner);
     let mut gone = 0;
     for table in [Table::History, Table::Versions, Table::State] {
-        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
+        let mut scan = Scan::new(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
         loop {
             let page = store.scan(scan.clone(), now).await?;
             let rows = page.rows.into_iter().filter(|(key, _)| !outlives_thread(key, kept));
-            let mut batch = Batch::on(partition.clone());
-            batch.writes.extend(rows.map(|(key, row)| removal_write(table, key, row.seen)));
+            let mut batch = Batch::new(partition.clone());
+            batch.writes.extend(rows.map(|(key, row)| removal_write(table, key, row.version)));
             gone += batch.writes.len();
             if !batch.writes.is_empty() {
                 if book.load_record(owner).await?.map(|(_, seen)| seen) != seen || book.is_tracked(owner) {
@@ -158,18 +159,18 @@ async fn remove_states(
 
 /// Whether this is a call that runs, here or on another node, or that somebody will close. Nobody ends one that cannot be
 /// read.
-fn is_open((key, row): &(Key, Row)) -> bool {
+fn is_open((key, row): &(RowKey, Row)) -> bool {
     OpenCall::read(&key.id, row).is_ok()
 }
 
 /// Takes a row away as it was seen: what somebody has written since is not lost.
-fn removal_write(table: Table, key: Key, seen: Seen) -> Write {
+fn removal_write(table: Table, key: RowKey, seen: RowVersion) -> Write {
     let (expect, durability) = (Expect::Same(seen), Durability::KillSafe);
     Write { table, id: key.id, expect, change: Change::Remove, durability }
 }
 
 /// Whether a row belongs to a state that outlives its thread.
-fn outlives_thread(key: &Key, kept: &[StateName]) -> bool {
+fn outlives_thread(key: &RowKey, kept: &[StateName]) -> bool {
     matches!(key.table, Table::State | Table::Versions | Table::History)
         && key.id.split_once('/').is_some_and(|(state, _)| kept.iter().any(|name| name.as_str() == state))
 }

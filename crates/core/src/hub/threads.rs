@@ -25,7 +25,7 @@ use crate::{
 use toolhub_storage::backend::{Cursor, StoreError};
 use toolhub_types::{
     error::CallError,
-    event_kind::News,
+    event_kind::EventKind,
     ids::{StateName, Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
 };
@@ -228,6 +228,6 @@ fn finish_removal(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows
     }
     engine.services.state.forget_connections(owner);
     engine.services.availability_changed.notify_one();
-    let news = News::ThreadSwept { reason, rows };
+    let news = EventKind::ThreadSwept { reason, rows };
     engine.services.events.emit_for_tenant(engine.services.clock.now(), tenant, Some(thread), news);
 }

@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Journal, LiveCalls, OpenCall};
 use toolhub_storage::{
     backend::{
-        Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, Seen, StoreError, Table, Write, read_all,
+        Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, Scan, Scope, StoreError, Table, Write,
+        read_all,
     },
     clock::{Clock, Instant},
 };
@@ -30,13 +31,13 @@ const LEASE_TIMEOUT: Duration = Duration::from_secs(15);
 const NODE_ROW_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// What a node last said.
-pub(crate) type Leases = HashMap<SmolStr, Seen>;
+pub(crate) type Leases = HashMap<SmolStr, RowVersion>;
 
 impl Journal {
     /// What all nodes last said.
     pub(crate) async fn leases(&self, now: Timestamp) -> Result<Leases, StoreError> {
-        let rows = read_all(&*self.store, Scan::of(Table::Nodes, Scope::Partition(nodes_partition())), now).await?;
-        Ok(rows.into_iter().map(|(key, row)| (key.id, row.seen)).collect())
+        let rows = read_all(&*self.store, Scan::new(Table::Nodes, Scope::Partition(nodes_partition())), now).await?;
+        Ok(rows.into_iter().map(|(key, row)| (key.id, row.version)).collect())
     }
 
     /// Says that this node is alive.
@@ -48,12 +49,12 @@ impl Journal {
     async fn write_lease(&self, change: Change, now: Timestamp) -> Result<(), StoreError> {
         let (id, durability) = (self.node.clone(), Durability::KillSafe);
         let write = Write { table: Table::Nodes, id, expect: Expect::Any, change, durability };
-        self.store.commit(Batch::on(nodes_partition()).with(write), now).await.map(|_| ())
+        self.store.commit(Batch::new(nodes_partition()).with(write), now).await.map(|_| ())
     }
 }
 
 fn nodes_partition() -> Partition {
-    Partition { tenant: Tenant::default(), place: Place::Nodes }
+    Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes }
 }
 
 /// Says again and again that this node is alive while calls run on it, and takes that back when the hub is gone.
@@ -80,7 +81,7 @@ pub(crate) async fn keep_lease(
 
 /// The open calls of other nodes, and since when their node has said nothing.
 #[derive(Default)]
-pub(crate) struct LeaseMonitor(HashMap<SmolStr, (Option<Seen>, Instant)>);
+pub(crate) struct LeaseMonitor(HashMap<SmolStr, (Option<RowVersion>, Instant)>);
 
 impl LeaseMonitor {
     /// Whether a call's node is dead. To be asked again and again while the call is open.
@@ -112,11 +113,11 @@ mod tests {
             "status": "executing", "openedAt": Timestamp::from_millis(1), "opening": {"node": node, "starts": 1},
         });
         let record: CallRecord = serde_json::from_value(text).unwrap();
-        OpenCall { record, row_version: Seen { version: 1, stamp: 1 } }
+        OpenCall { record, row_version: RowVersion { number: 1, stamp: 1 } }
     }
 
     fn leases_at(version: u64) -> Leases {
-        [("n1".into(), Seen { version, stamp: version })].into()
+        [("n1".into(), RowVersion { number: version, stamp: version })].into()
     }
 
     #[tokio::test(start_paused = true)]

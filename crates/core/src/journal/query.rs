@@ -11,7 +11,7 @@ use serde::Serialize;
 use smol_str::SmolStr;
 
 use super::{CallRecord, CallTracker, Journal, LAYOUT};
-use toolhub_storage::backend::{Cursor, Key, Partition, Row, Scan, Scope, StoreError, Table, decode};
+use toolhub_storage::backend::{Cursor, Partition, Row, RowKey, Scan, Scope, StoreError, Table, decode};
 use toolhub_types::{
     ids::{CallId, Caller, Tenant, ThreadId},
     outcome::Status,
@@ -83,10 +83,10 @@ impl Journal {
         calls: usize,
         now: Timestamp,
     ) -> Result<Vec<(ToolName, Timestamp)>, StoreError> {
-        let scan = Scan { newest: true, ..Scan::of(Table::Calls, Scope::All).limit(calls) };
+        let scan = Scan { descending: true, ..Scan::new(Table::Calls, Scope::All).limit(calls) };
         let page = self.store.scan(scan, now).await?;
         let ended = page.rows.iter().filter_map(|(key, row)| {
-            let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::passed_over);
+            let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::log_skipped);
             let (record, _) = read.ok()?;
             let outcome = record.outcome.filter(|_| record.status == Status::Success)?;
             Some((record.tool, outcome.ended_at))
@@ -123,7 +123,7 @@ impl Journal {
                 (before, looked_at) = (Some(id), looked_at + 1);
                 match found.record(here) {
                     Ok(record) => page.calls.extend(record.filter(|record| query.matches(record))),
-                    Err(error) => error.passed_over(),
+                    Err(error) => error.log_skipped(),
                 }
             }
             match stretch.end {
@@ -144,16 +144,16 @@ impl Journal {
     ) -> Result<ScanSegment, StoreError> {
         let mut stretch = ScanSegment { rows: BTreeMap::new(), end: None };
         // The open ones first: a call that is closed in between is then seen twice, and not missed.
-        for table in [Table::Open, Table::Calls] {
-            if query.status.is_some_and(|status| status.is_end() == (table == Table::Open)) {
+        for table in [Table::OpenCalls, Table::Calls] {
+            if query.status.is_some_and(|status| status.is_terminal() == (table == Table::OpenCalls)) {
                 continue;
             }
             let scope = match &query.thread {
-                Some(thread) => Scope::Partition(Partition::of_thread(tenant.clone(), thread.clone())),
+                Some(thread) => Scope::Partition(Partition::for_thread(tenant.clone(), thread.clone())),
                 None => Scope::Tenant(tenant.clone()),
             };
             let after = before.map(|id| Cursor(cursor_before(tenant, table, id)));
-            let scan = Scan { newest: true, after, ..Scan::of(table, scope).limit(query.scan_limit()) };
+            let scan = Scan { descending: true, after, ..Scan::new(table, scope).limit(query.scan_limit()) };
             let found = self.store.scan(scan, now).await?;
             // Of what lies before the last row of either table, the other has not told everything. That row itself may be
             // one that is passed over, because it is damaged.
@@ -183,7 +183,7 @@ struct ScanSegment {
 /// A call that was found.
 enum FoundCall {
     /// In the journal.
-    Row(Table, Key, Row),
+    Row(Table, RowKey, Row),
     /// On its way, and not in the journal yet.
     Live(Arc<CallTracker>),
 }
@@ -191,7 +191,7 @@ enum FoundCall {
 impl ScanSegment {
     /// Adds the calls of this node that are not in the journal yet.
     fn add_live(&mut self, query: &CallQuery, here: &[Arc<CallTracker>], before: Option<CallId>) {
-        if query.status.is_some_and(Status::is_end) {
+        if query.status.is_some_and(Status::is_terminal) {
             return;
         }
         for call in here {
@@ -211,7 +211,7 @@ impl FoundCall {
             Self::Live(call) => Ok(call.record()),
             Self::Row(table, key, row) => {
                 let (record, _) = decode::<CallRecord>(table, &key.id, LAYOUT, &row)?;
-                let open = if table == Table::Open { here } else { &[] };
+                let open = if table == Table::OpenCalls { here } else { &[] };
                 let call = open.iter().find(|call| call.head.id == record.id);
                 Ok(Some(with_live_status(record, call.map(AsRef::as_ref))))
             }
@@ -231,9 +231,9 @@ pub(crate) fn with_live_status(mut record: CallRecord, here: Option<&CallTracker
 }
 
 /// A place in the order of a table right before a call, whatever the partition of the call is.
-fn cursor_before(tenant: &Tenant, table: Table, id: CallId) -> Key {
-    let partition = Partition::of_call(tenant.clone(), None, id);
-    Key { partition, table, id: SmolStr::from(id.before()) }
+fn cursor_before(tenant: &Tenant, table: Table, id: CallId) -> RowKey {
+    let partition = Partition::for_call(tenant.clone(), None, id);
+    RowKey { partition, table, id: SmolStr::from(id.predecessor()) }
 }
 
 impl CallQuery {

@@ -58,14 +58,14 @@ impl Journal {
         let (mut from, mut complete) = (now - window, true);
         let oldest = CallId::first_at(from - ARRIVAL_LOOKBACK);
         let (meter, mut calls, mut looked_at) = (Meter::default(), 0, 0);
-        let mut scan = Scan { newest: true, ..Scan::of(Table::Calls, Scope::All).limit(PAGE_SIZE) };
+        let mut scan = Scan { descending: true, ..Scan::new(Table::Calls, Scope::All).limit(PAGE_SIZE) };
         'pages: loop {
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in &page.rows {
                 if key.id.parse::<CallId>().is_ok_and(|id| id < oldest) {
                     break 'pages;
                 }
-                let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::passed_over);
+                let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::log_skipped);
                 let Ok((record, _)) = read else { continue };
                 let Some(outcome) = record.outcome else { continue };
                 if looked_at == MAX_SCANNED_RECORDS {

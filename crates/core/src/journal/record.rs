@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 
 use super::LAYOUT;
 use crate::{call::CallHead, redact::Redactor};
-use toolhub_storage::backend::{Key, Row, Seen, StoreError, Table, decode};
+use toolhub_storage::backend::{Row, RowKey, RowVersion, StoreError, Table, decode};
 use toolhub_types::{
     content::Content,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
@@ -98,7 +98,7 @@ pub(crate) struct Opening {
 #[derive(Debug, Clone)]
 pub(crate) struct OpenCall {
     pub(crate) record: CallRecord,
-    pub(crate) row_version: Seen,
+    pub(crate) row_version: RowVersion,
 }
 
 /// Which call an idempotency key belongs to. The call's own record has the answer: one truth, in one place.
@@ -134,7 +134,7 @@ impl CallRecord {
     }
 
     /// What is shown of the call in a row of the table `calls`; nothing of any other row.
-    pub(crate) fn content_of_row(key: &Key, row: &Row) -> Vec<Content> {
+    pub(crate) fn content_of_row(key: &RowKey, row: &Row) -> Vec<Content> {
         if key.table != Table::Calls {
             return Vec::new();
         }
@@ -153,7 +153,7 @@ impl CallRecord {
 impl OpenCall {
     /// The open call in a row of the table `open`.
     pub(crate) fn read(id: &SmolStr, row: &Row) -> Result<Self, StoreError> {
-        decode(Table::Open, id, LAYOUT, row).map(|(record, seen)| Self { record, row_version: seen })
+        decode(Table::OpenCalls, id, LAYOUT, row).map(|(record, seen)| Self { record, row_version: seen })
     }
 
     /// The node that runs it; none can be told of a record that does not say.

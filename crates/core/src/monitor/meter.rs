@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::ToolStats;
-use toolhub_storage::latency::{Counts, Histogram, Latency, shards, thread_number};
+use toolhub_storage::latency::{Histogram, HistogramSnapshot, Latency, shard_count, thread_index};
 use toolhub_types::{error::ErrorKind, tool::ToolName};
 
 /// The counters of one tool.
@@ -50,9 +50,9 @@ impl Meter {
     pub(crate) fn record_end(&self, took: Duration, error: Option<ErrorKind>) {
         let part = self.shard();
         match error {
-            None => part.succeeded.add(took),
+            None => part.succeeded.record(took),
             Some(kind) => {
-                part.failed_histogram(kind).add(took);
+                part.failed_histogram(kind).record(took);
                 part.errors[kind as usize].fetch_add(1, Relaxed);
             }
         }
@@ -80,7 +80,8 @@ impl Meter {
 
     /// Everything counted so far. Who waits and who is stuck others know.
     pub(crate) fn stats(&self, tool: ToolName, queued: usize, stuck: usize) -> ToolStats {
-        let (mut succeeded, mut failed) = (Counts::default(), BTreeMap::<&'static str, Counts>::new());
+        let (mut succeeded, mut failed) =
+            (HistogramSnapshot::default(), BTreeMap::<&'static str, HistogramSnapshot>::new());
         let mut stats = ToolStats {
             tool,
             calls: 0,
@@ -110,10 +111,10 @@ impl Meter {
                 }
             }
         }
-        let all = failed.values().fold(succeeded.clone(), Counts::and);
-        stats.latency = Latency::of(all);
-        stats.succeeded = Latency::of(succeeded);
-        stats.failed = failed.into_iter().map(|(error, counts)| (error, Latency::of(counts))).collect();
+        let all = failed.values().fold(succeeded.clone(), HistogramSnapshot::merge);
+        stats.latency = Latency::from_counts(all);
+        stats.succeeded = Latency::from_counts(succeeded);
+        stats.failed = failed.into_iter().map(|(error, counts)| (error, Latency::from_counts(counts))).collect();
         stats.calls = stats.latency.count;
         stats
     }
@@ -129,9 +130,9 @@ impl Meter {
 
     /// This thread's part.
     fn shard(&self) -> &MeterShard {
-        let parts = self.0.get_or_init(|| (0..shards()).map(|_| OnceLock::new()).collect());
+        let parts = self.0.get_or_init(|| (0..shard_count()).map(|_| OnceLock::new()).collect());
         // The number of parts is a power of two.
-        parts[thread_number() & (parts.len() - 1)].get_or_init(|| Box::new(MeterShard::new()))
+        parts[thread_index() & (parts.len() - 1)].get_or_init(|| Box::new(MeterShard::new()))
     }
 
     fn shards(&self) -> impl Iterator<Item = &MeterShard> {
@@ -235,7 +236,7 @@ mod tests {
         assert!(meter.0.get().is_none(), "reading must not make it");
         meter.record_end(Duration::ZERO, None);
         assert_eq!(meter.shards().count(), 1, "one thread called, so one part exists");
-        assert!(shards().is_power_of_two() && shards() <= 8);
+        assert!(shard_count().is_power_of_two() && shard_count() <= 8);
     }
 
     #[test]
@@ -275,6 +276,6 @@ mod tests {
                 "latency": {"count": 1, "meanMs": 1.5, "p50Ms": 1.408, "p95Ms": 1.408, "p99Ms": 1.408, "maxMs": 1.5},
             })
         );
-        assert_eq!(stats.latency.within(&[Duration::from_millis(1), Duration::from_secs(1)]), [0, 1]);
+        assert_eq!(stats.latency.cumulative_counts(&[Duration::from_millis(1), Duration::from_secs(1)]), [0, 1]);
     }
 }

@@ -156,7 +156,7 @@ fn acquire_slot(envelope: &CallEnvelope) -> Result<CallSlotOrWaiter, QueueFull> 
 
 /// Waits for the turn that the rate limit has given, and then for a slot.
 async fn wait_for_rate(services: &Services, envelope: &CallEnvelope, wait: Duration) -> Result<CallSlot, CallError> {
-    let ripe = clock::after(services.clock.instant(), wait);
+    let ripe = clock::deadline_after(services.clock.instant(), wait);
     if unless_cancelled(envelope, tokio::time::sleep_until(ripe)).await.is_none() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
@@ -173,7 +173,7 @@ async fn wait_for_slot(
     envelope: &CallEnvelope,
     waiting: SlotWaiter,
 ) -> Result<CallSlot, CallError> {
-    let patience = clock::after(services.clock.instant(), envelope.tool.limits.queue_timeout);
+    let patience = clock::deadline_after(services.clock.instant(), envelope.tool.limits.queue_timeout);
     match unless_cancelled(envelope, tokio::time::timeout_at(patience, waiting)).await {
         Some(Ok(slot)) => Ok(CallSlot::new(&envelope.tool, slot)),
         Some(Err(_)) => {

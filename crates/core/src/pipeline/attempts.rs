@@ -25,7 +25,7 @@ use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     effect::Effect,
     error::{ErrorKind, ToolError},
-    policy::{Failed, Retry, next_try},
+    policy::{AttemptFailure, Retry, next_retry_delay},
 };
 
 /// A call whose tool is being tried. Lent to the waiting, not given: what is given away is copied on the way.
@@ -128,7 +128,7 @@ async fn run_retries(
         {
             return Err(failed);
         }
-        let ripe = clock::after(services.clock.instant(), wait);
+        let ripe = clock::deadline_after(services.clock.instant(), wait);
         let cancelled = match &envelope.call.cancel {
             Some(cancel) => cancel.run_until_cancelled(tokio::time::sleep_until(ripe)).await.is_none(),
             None => {
@@ -163,7 +163,7 @@ async fn run_retries(
 }
 
 fn cancelled_between_attempts(failed: &ToolError) -> ToolError {
-    let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
+    let end = ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
     ToolError { effect: failed.effect, ..end }
 }
 
@@ -175,7 +175,7 @@ fn retry_delay(
     ticket: &Ticket<'_>,
 ) -> Option<Duration> {
     let annotations = &envelope.tool.definition.annotations;
-    let failure = Failed {
+    let failure = AttemptFailure {
         retryable: failed.retryable.unwrap_or(failed.kind.row().retryable),
         before_effect: failed.effect == Some(Effect::None),
         retry_after: failed.retry_after,
@@ -183,7 +183,7 @@ fn retry_delay(
     let left = deadline.saturating_duration_since(services.clock.instant());
     let may_repeat = annotations.read_only || annotations.idempotent;
     let retry = Retry { attempts: max_attempts(envelope), ..envelope.tool.limits.retry.clone() };
-    next_try(&retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
+    next_retry_delay(&retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
 }
 
 /// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
@@ -193,7 +193,7 @@ async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply
         let work = pin!(execute(context));
         catch_panic(work).await
     };
-    let result = result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
+    let result = result.unwrap_or_else(|panic| Err(ToolError::operator_only(ErrorKind::Crashed, panic_text(panic))));
     if result.is_err() {
         context.checkouts().release_locks();
     }
@@ -212,7 +212,9 @@ pub(super) async fn catch_panic<F: Future>(mut work: Pin<&mut F>) -> Result<F::O
 async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
     let envelope = context.envelope();
     if envelope.call.is_cancelled() {
-        return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
+        return Err(
+            ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None)
+        );
     }
     let job = Job { tool: &envelope.tool.definition, arguments: &envelope.call.arguments, context };
     let unwanted = CancelToolOnDrop(Some(context));
@@ -229,7 +231,7 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
 /// A call that was cut off while it waited for its turn or its state: its tool has not begun.
 fn not_started(cut: ToolError) -> ToolError {
     let error = match cut.kind {
-        ErrorKind::Timeout => ToolError::of(cut.kind, "the time was up before the tool could begin"),
+        ErrorKind::Timeout => ToolError::with_kind(cut.kind, "the time was up before the tool could begin"),
         _ => cut,
     };
     error.effect(Effect::None).uncounted()
@@ -252,11 +254,11 @@ async fn wait_until_deadline<T>(
     context: &CallContext,
 ) -> Result<T, ToolError> {
     let (envelope, began) = (context.envelope(), context.started_at());
-    let own = envelope.tool.limits.attempt_timeout.map(|time| clock::after(began, time));
+    let own = envelope.tool.limits.attempt_timeout.map(|time| clock::deadline_after(began, time));
     let deadline = own.map_or(context.deadline(), |own| own.min(context.deadline()));
     let _with_the_tool = InFlight::begin(&envelope.tool.runtime.meter);
     let idle = envelope.tool.limits.idle_timeout;
-    let due = |since: Instant| idle.map_or(deadline, |idle| clock::after(since, idle).min(deadline));
+    let due = |since: Instant| idle.map_or(deadline, |idle| clock::deadline_after(since, idle).min(deadline));
     let mut timer = pin!(tokio::time::sleep_until(due(began)));
     let cancel = envelope.call.cancel.clone();
     let mut cancelled = pin!(async {
@@ -270,7 +272,7 @@ async fn wait_until_deadline<T>(
             return Poll::Ready(Ok(done));
         }
         if cancelled.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call")));
+            return Poll::Ready(Err(ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call")));
         }
         while timer.as_mut().poll(cx).is_ready() {
             let at = timer.deadline();
@@ -293,7 +295,7 @@ fn timeout_error(envelope: &CallEnvelope, absolute: bool, time: Duration) -> Too
         Some(idle) if !absolute => format!("the tool said nothing for {idle:?}"),
         _ => format!("the tool did not answer within {time:?}"),
     };
-    let late = ToolError::of(ErrorKind::Timeout, text);
+    let late = ToolError::with_kind(ErrorKind::Timeout, text);
     // A caller that is in a greater hurry than the tool's owner says nothing about the tool.
     let hurried = envelope.call.timeout.is_some_and(|wanted| wanted < limits.timeout);
     let by_caller = absolute && hurried && limits.attempt_timeout.is_none_or(|own| time < own);

@@ -151,7 +151,7 @@ fn collect_drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
     let mut unsaved = None;
     let mut drafts = context.checkouts().take_drafts(|parked| {
         let written = catch_unwind(AssertUnwindSafe(|| parked.encode_changes()))
-            .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
+            .unwrap_or_else(|panic| Err(ToolError::operator_only(ErrorKind::Crashed, panic_text(panic))));
         written.unwrap_or_else(|error| {
             unsaved.get_or_insert(error);
             None
@@ -159,7 +159,8 @@ fn collect_drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
     });
     let state = &context.services().state;
     let too_large = || drafts.list.iter().find_map(|draft| state.check_size(draft).err());
-    let unsaved = unsaved.or_else(|| too_large().map(|error| ToolError::hidden(error.kind(), error.to_string())));
+    let unsaved =
+        unsaved.or_else(|| too_large().map(|error| ToolError::operator_only(error.kind(), error.to_string())));
     if unsaved.is_some() {
         // All of them or none. The history is told of the call all the same.
         drafts.list.iter_mut().for_each(|draft| draft.text = None);
@@ -174,5 +175,5 @@ pub(super) fn to_call_error(envelope: &CallEnvelope, failed: ToolError) -> CallE
     } else {
         validate::invalid_arguments(&envelope.tool.definition.name, failed.problems)
     };
-    error.shortened(envelope.tool.limits.text)
+    error.truncate_model_text(envelope.tool.limits.text)
 }

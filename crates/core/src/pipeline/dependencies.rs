@@ -14,9 +14,9 @@ use crate::{
 use toolhub_storage::backend::{StoreError, Write};
 use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
-    event_kind::News,
+    event_kind::EventKind,
     language::Language,
-    status::{Admission, Evidence, Missing, Reason, helpful, missing, next_step},
+    status::{Admission, Evidence, MissingDependency, Reason, missing_dependencies, next_step, tools_to_call},
     tool::Definition,
 };
 
@@ -32,13 +32,13 @@ async fn check_evidence(journal: &Journal, services: &Services, envelope: &CallE
     let Some(thread) = &envelope.call.thread else { return Ok(()) };
     let now = services.clock.now();
     let (evidence, _) = journal.evidence(&envelope.call.tenant, thread, now).await?;
-    let missing = missing(&envelope.tool.definition.depends_on, &evidence, now);
+    let missing = missing_dependencies(&envelope.tool.definition.depends_on, &evidence, now);
     if missing.is_empty() { Ok(()) } else { Err(not_met(envelope, &missing)) }
 }
 
-fn not_met(envelope: &CallEnvelope, missing: &[Missing]) -> CallError {
+fn not_met(envelope: &CallEnvelope, missing: &[MissingDependency]) -> CallError {
     let (tool, next) = (&envelope.tool.definition.name, next_step(missing, Language::English));
-    let names = helpful(missing).iter().map(ToString::to_string).collect();
+    let names = tools_to_call(missing).iter().map(ToString::to_string).collect();
     CallError::new(ErrorKind::DependencyNotMet)
         .operator(format!("`{tool}` still waits for others in this thread. {next}"))
         .model(format!("`{tool}` cannot be used yet. {next}"))
@@ -62,7 +62,7 @@ pub(super) async fn evidence_update(engine: &Engine, envelope: &CallEnvelope) ->
     let now = engine.services.clock.now();
     let (before, seen) = engine.journal.evidence(&envelope.call.tenant, thread, now).await?;
     let name = &envelope.tool.definition.name;
-    if envelope.evidence_demand == EvidenceDemand::Once && before.of(name).is_some() {
+    if envelope.evidence_demand == EvidenceDemand::Once && before.get(name).is_some() {
         return Ok(EvidenceUpdate::default());
     }
     let mut after = before.clone();
@@ -82,11 +82,11 @@ pub(super) fn emit_newly_available(engine: &Engine, envelope: &CallEnvelope, pro
     let (tenant, now) = (&envelope.call.tenant, services.clock.now());
     for tool in registry.snapshot().dependents_of(&envelope.tool.definition.name) {
         let Definition { name, depends_on, .. } = &tool.definition;
-        let waits = |evidence: &Evidence| !missing(depends_on, evidence, now).is_empty();
+        let waits = |evidence: &Evidence| !missing_dependencies(depends_on, evidence, now).is_empty();
         let usable = || !matches!(statuses.admit(name, tenant, Some(thread)), Admission::Refuse { .. });
         if waits(&proof.before) && !waits(&proof.after) && usable() {
             let reason = Reason::DependenciesMet.text(Language::English);
-            let news = News::AvailabilityChanged { tool_name: name.clone(), available: true, reason };
+            let news = EventKind::AvailabilityChanged { tool_name: name.clone(), available: true, reason };
             services.events.emit_for_tenant(now, tenant, Some(thread), news);
         }
     }

@@ -15,7 +15,7 @@ pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'
     let envelope = context.envelope();
     let call = &envelope.call;
     let Some(tracker) = &envelope.tracker else {
-        return Err(ToolError::hidden(ErrorKind::Internal, "a call that was handed out cannot be found"));
+        return Err(ToolError::operator_only(ErrorKind::Internal, "a call that was handed out cannot be found"));
     };
     if let Some(member) = envelope.step_call() {
         member.mark_external(call.id);
@@ -37,7 +37,7 @@ pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'
     match end {
         Ok(result) => result.map(Reply::from),
         Err(ErrorKind::Timeout) => {
-            let late = ToolError::of(
+            let late = ToolError::with_kind(
                 ErrorKind::Timeout,
                 format!("nobody reported the result within {:?}", time_limit(envelope)),
             );
@@ -45,6 +45,6 @@ pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'
             let hurried = call.timeout.is_some_and(|wanted| call.external.is_some_and(|given| wanted < given));
             Err(if hurried { late.uncounted() } else { late })
         }
-        Err(_) => Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call")),
+        Err(_) => Err(ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call")),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) async fn close_open_call(
     let now = services.clock.now();
     let record = &open.record;
     let commit = async |outcome: Outcome, with_it: Vec<Write>| {
-        let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
+        let mut batch = Batch::new(Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id));
         batch.writes =
             journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.row_version), now)?;
         batch.writes.extend(with_it);
@@ -113,7 +113,7 @@ async fn history_writes(
     engine.services.redactor.redact(&mut parameters);
     let parameters = HistoryEvent::redact_parameters(&parameters);
     let told = ExecutionHistory { started_at: record.opened_at, parameters, end_event: HistoryEvent::error(error) };
-    let here = Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id);
+    let here = Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id);
     for name in &tool.state.names {
         let Some(context) = state.context_for(name, record.thread.as_ref()) else { continue };
         let Ok(found) = state.check_out(tenant, &context).await else { continue };
@@ -125,7 +125,7 @@ async fn history_writes(
         if partition == here && state.store_router().is_in_hub_store(name.as_str()) {
             with_it.extend(writes);
         } else {
-            after_it.push(Batch { writes: writes.collect(), ..Batch::on(partition) });
+            after_it.push(Batch { writes: writes.collect(), ..Batch::new(partition) });
         }
     }
     after_it.retain(|batch| !batch.writes.is_empty());

@@ -13,12 +13,12 @@ use crate::{
     journal::{self, CallRecord, Claim, Journal, OpenCall, Opening},
     services::Services,
 };
-use toolhub_storage::backend::{Batch, Partition, Seen, StoreError, Table};
+use toolhub_storage::backend::{Batch, Partition, RowVersion, StoreError, Table};
 use toolhub_types::{
     digest,
     effect::Effect,
     error::{CallError, ErrorKind},
-    event_kind::News,
+    event_kind::EventKind,
     ids::ApprovalId,
     outcome::{Outcome, Status},
 };
@@ -59,7 +59,7 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
     }
     if services.events.has_subscribers() {
         let (call_id, run_id, tool_name) = (envelope.call.id, envelope.call.run, envelope.call.tool.clone());
-        let news = News::ExecutionStarted { call_id, run_id, tool_name };
+        let news = EventKind::ExecutionStarted { call_id, run_id, tool_name };
         services.events.emit_for_tenant(
             services.clock.now(),
             &envelope.call.tenant,
@@ -144,16 +144,16 @@ async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStag
     let OpenStage { status, approval } = stage;
     let external_until = envelope.call.external.filter(|_| runs).map(|_| now + time_limit(envelope));
     let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
-    let partition = Partition::of_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
-    let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
+    let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
+    let mut batch = Batch::new(partition.clone()).with(journal.open(&record)?);
     if envelope.call.caller_minted_id {
         batch.writes.push(journal.expect_never_ended(envelope.call.id));
     }
     let batch = if runs { with_approval_consumed(engine, envelope, batch).await? } else { batch };
-    let mut open = OpenCall { record, row_version: Seen { version: 1, stamp: batch.stamp } };
+    let mut open = OpenCall { record, row_version: RowVersion { number: 1, stamp: batch.stamp } };
     commit(engine, envelope, batch, &mut open).await?;
     if let Err(refused) = claim_key(journal, services, envelope).await {
-        let unopen = Batch::on(partition).with(journal.remove_open(open.record.id, open.row_version));
+        let unopen = Batch::new(partition).with(journal.remove_open(open.record.id, open.row_version));
         if journal.store.commit(unopen, now).await.is_err() {
             mark_never_ran(engine, &open);
         }
@@ -175,7 +175,7 @@ async fn with_approval_consumed(
     } else {
         // The approval of a call without a thread lies elsewhere. Used up first: a crash in between costs an answer, never a
         // second execution.
-        let apart = Batch::on(permit.partition.clone()).with(used);
+        let apart = Batch::new(permit.partition.clone()).with(used);
         let using = engine.journal.store.commit(apart, engine.services.clock.now()).await;
         using.map_err(|error| open_error(envelope, error))?;
     }
@@ -193,7 +193,7 @@ async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &m
         }
         open_error(envelope, error)
     })?;
-    open.row_version.version = versions.first().copied().unwrap_or_default();
+    open.row_version.number = versions.first().copied().unwrap_or_default();
     Ok(())
 }
 
@@ -232,9 +232,9 @@ pub(super) async fn holds_idempotency_key(
         return Ok(claim.call == call.id);
     }
     let written = left.record.opening.as_ref().and_then(|opening| opening.digest.clone());
-    let digest = written.unwrap_or_else(|| digest::of_json(&call.arguments));
+    let digest = written.unwrap_or_else(|| digest::hash_json(&call.arguments));
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest, at: now };
-    let batch = Batch::on(journal::claim_partition(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
+    let batch = Batch::new(journal::claim_partition(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
     match journal.store.commit(batch, now).await {
         Ok(_) => Ok(true),
         // Somebody was faster: another call with the key, or another node that goes on with this one.
@@ -273,8 +273,8 @@ async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -
     if runs && envelope.call.external.is_some() {
         call.record.external_until = Some(engine.services.clock.now() + time_limit(envelope));
     }
-    let partition = Partition::of_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
-    let batch = Batch::on(partition).with(journal.take_over(&call)?);
+    let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
+    let batch = Batch::new(partition).with(journal.take_over(&call)?);
     let batch = if runs { with_approval_consumed(engine, envelope, batch).await? } else { batch };
     commit(engine, envelope, batch, &mut call).await?;
     Ok(call)
@@ -283,7 +283,7 @@ async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -
 /// Why nothing was written. An identical call may have used the approval in the meantime, or one with the same id was faster.
 fn open_error(envelope: &CallEnvelope, error: StoreError) -> CallError {
     match (error, envelope.approval()) {
-        (StoreError::Conflict { table: table @ (Table::Open | Table::Calls), .. }, _)
+        (StoreError::Conflict { table: table @ (Table::OpenCalls | Table::Calls), .. }, _)
             if envelope.call.caller_minted_id && envelope.open_record().is_none() =>
         {
             replay::duplicate_call_error(envelope.call.id, table == Table::Calls)
@@ -303,7 +303,7 @@ async fn claim_key(journal: &Journal, services: &Services, envelope: &CallEnvelo
     let Some(key) = &call.idempotency_key else { return Ok(()) };
     let now = services.clock.now();
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest: digest.clone(), at: now };
-    let batch = Batch::on(journal::claim_partition(&call.tenant, &tool.definition.name, key));
+    let batch = Batch::new(journal::claim_partition(&call.tenant, &tool.definition.name, key));
     match journal.store.commit(batch.with(journal.claim(&claim, *stale_claim)?), now).await {
         Ok(_) => Ok(()),
         Err(StoreError::Conflict { .. }) => Err(CallError::new(ErrorKind::IdempotencyInProgress)),

@@ -37,7 +37,7 @@ fn find_oversized(reply: &Reply, limits: &Limits) -> Option<OversizedOutput> {
     // The usual answer is small, and knowing so must be cheap: no text is made for it.
     let bound = json_bound(&reply.output);
     let texts: usize = reply.content.iter().map(|piece| text_of(piece).map_or(0, str::len)).sum();
-    let shallow = schema::depth_within(&reply.output, MAX_DEPTH);
+    let shallow = schema::is_depth_within(&reply.output, MAX_DEPTH);
     if shallow && bound <= limits.output && bound.max(texts) <= limits.text {
         return None;
     }

@@ -21,7 +21,7 @@ use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
     ids::ApprovalId,
     outcome::Status,
-    policy::{Asks, Verdict},
+    policy::{ApprovalRequirement, Verdict},
     timestamp::Timestamp,
 };
 
@@ -35,7 +35,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(envelope) = valid;
     if let Some(run) = envelope.call.run.filter(|_| !envelope.is_rerun()) {
-        let arguments = digest::canonical(&envelope.call.arguments);
+        let arguments = digest::canonical_json(&envelope.call.arguments);
         let now = engine.services.clock.instant();
         let (guard, name) = (&engine.scheduler.runaway_guard, &envelope.tool.definition.name);
         guard.count_call(run, name, &arguments, now).map_err(|found| {
@@ -75,7 +75,11 @@ pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, C
 }
 
 /// A standing yes, an answer that was given before, or a new question.
-async fn ask_for_approval(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<Allowed, CallError> {
+async fn ask_for_approval(
+    engine: &Engine,
+    mut envelope: CallEnvelope,
+    asks: ApprovalRequirement,
+) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
     let (tenant, thread) = (envelope.call.tenant.clone(), envelope.call.thread.clone());
     if approvals.is_granted(envelope.tool.version(), &tenant, thread.as_ref(), &asks.rule).await? {
@@ -181,7 +185,7 @@ fn earlier_approval(engine: &Engine, envelope: &CallEnvelope, approval: &Approva
     }
 }
 
-fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: &str) -> Approval {
+fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &ApprovalRequirement, binding: &str) -> Approval {
     let (call, now) = (&envelope.call, engine.services.clock.now());
     Approval {
         id: ApprovalId::mint(now),
@@ -195,12 +199,12 @@ fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: 
         rule: asks.rule.clone(),
         reason: asks.reason.clone(),
         asked_at: now,
-        expires_at: now + asks.within,
+        expires_at: now + asks.timeout,
         state: ApprovalState::Pending,
         answer: None,
         used_by: None,
         binding: binding.to_owned(),
-        digest: digest::of_json(&call.arguments),
+        digest: digest::hash_json(&call.arguments),
     }
 }
 

@@ -18,14 +18,14 @@ use crate::{
 use toolhub_types::{
     effect::Effect,
     error::{CallError, ErrorKind, ToolError},
-    event_kind::News,
+    event_kind::EventKind,
 };
 
 pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<(), CallError> {
     let found = resolve_call(engine, call).map_err(|refused| refused.error)?;
     status::pre_check(&engine.statuses, &found)?;
     let tool = &found.0.tool;
-    if let Some(rule) = tool.gate.denies_all(&tool.definition) {
+    if let Some(rule) = tool.gate.deny_all_rule(&tool.definition) {
         let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
         return Err(CallError::new(ErrorKind::Forbidden).operator(text));
     }
@@ -41,8 +41,8 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<()
     let preparing = AssertUnwindSafe(prepare_tool(&context)).catch_unwind();
     let result = match tokio::time::timeout_at(deadline, preparing).await {
         Ok(Ok(result)) => result,
-        Ok(Err(panic)) => Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))),
-        Err(_) => Err(ToolError::of(ErrorKind::Timeout, "the tool was not ready in time")),
+        Ok(Err(panic)) => Err(ToolError::operator_only(ErrorKind::Crashed, panic_text(panic))),
+        Err(_) => Err(ToolError::with_kind(ErrorKind::Timeout, "the tool was not ready in time")),
     };
     drop(slot);
     let Err(failed) = result else { return Ok(()) };
@@ -55,7 +55,7 @@ async fn prepare_tool(context: &CallContext) -> Result<(), ToolError> {
     if let Some(thread) = context.thread() {
         for name in &state.names {
             let made = context.services().state.create_context(context.tenant(), name, thread).await;
-            made.map_err(|error| ToolError::hidden(error.kind(), error.to_string()))?;
+            made.map_err(|error| ToolError::operator_only(error.kind(), error.to_string()))?;
         }
     }
     executor.prepare(context).await
@@ -67,7 +67,7 @@ async fn report_failure(engine: &Engine, context: CallContext, failed: ToolError
     let services = &engine.services;
     if services.events.has_subscribers() {
         let (tool_name, message) = (context.tool().clone(), error.operator.clone());
-        let news = News::ToolFailed { tool_name, error: error.kind, counts: error.counts, message };
+        let news = EventKind::ToolFailed { tool_name, error: error.kind, counts: error.counts, message };
         services.events.emit_for_tenant(services.clock.now(), context.tenant(), context.thread(), news);
     }
     let result = Err::<Reply, _>(failed);

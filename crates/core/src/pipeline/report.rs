@@ -4,7 +4,7 @@ use super::ticket::Ticket;
 use crate::services::Services;
 use toolhub_types::{
     error::{CallError, Detail},
-    event_kind::News,
+    event_kind::EventKind,
     ids::{CallId, RunId, Tenant},
     outcome::Outcome,
     problem::Problem,
@@ -45,14 +45,14 @@ pub(super) fn emit_end(
     let Outcome { effect, duration, replayed, .. } = *outcome;
     let (life, reported) = match &outcome.error {
         None => {
-            let life = News::ExecutionCompleted { call_id, run_id, tool_name, effect, duration, replayed };
-            (life, ran.map(|tool_name| News::ToolExecuted { tool_name }))
+            let life = EventKind::ExecutionCompleted { call_id, run_id, tool_name, effect, duration, replayed };
+            (life, ran.map(|tool_name| EventKind::ToolExecuted { tool_name }))
         }
         Some(error) => {
             let (status, kind, message) = (outcome.status, error.kind, operator_text(services, error));
             let (counts, error, text) = (error.counts, kind, message.clone());
-            let life = News::ExecutionFailed { call_id, run_id, tool_name, status, effect, error, message: text };
-            (life, ran.map(|tool_name| News::ToolFailed { tool_name, error: kind, counts, message }))
+            let life = EventKind::ExecutionFailed { call_id, run_id, tool_name, status, effect, error, message: text };
+            (life, ran.map(|tool_name| EventKind::ToolFailed { tool_name, error: kind, counts, message }))
         }
     };
     for news in [Some(life), reported].into_iter().flatten() {

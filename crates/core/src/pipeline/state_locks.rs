@@ -47,6 +47,6 @@ fn reentrancy_error(context: &CallContext) -> ToolError {
         "a call around this one is writing the state `{}` of this thread; the two would wait for each other",
         states.join("`, `")
     );
-    let conflict = ToolError::hidden(ErrorKind::StateConflict, text.clone()).uncounted().effect(Effect::None);
+    let conflict = ToolError::operator_only(ErrorKind::StateConflict, text.clone()).uncounted().effect(Effect::None);
     ToolError { model: Some(text), ..conflict }
 }

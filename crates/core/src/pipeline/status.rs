@@ -22,7 +22,7 @@ use toolhub_types::{
     error::{CallError, ErrorKind},
     language::Language,
     outcome::Outcome,
-    status::{Admission, Event, Reason},
+    status::{Admission, Reason, StatusEvent},
 };
 
 /// How long a call waits for the answer of somebody else's probe.
@@ -63,7 +63,7 @@ async fn acquire_probe_guard(
     envelope: &CallEnvelope,
     slot: CallSlot,
 ) -> Result<(ProbeGuard, CallSlot), CallError> {
-    let patience = clock::after(services.clock.instant(), PROBE_WAIT);
+    let patience = clock::deadline_after(services.clock.instant(), PROBE_WAIT);
     let mut slot = Some(slot);
     loop {
         let mut news = pin!(statuses.next_change());
@@ -72,7 +72,7 @@ async fn acquire_probe_guard(
         let admission = admit(statuses, envelope);
         // To be turned away or to wait on takes no slot. Waiting for one takes time, and then it is looked again.
         if slot.is_none() && matches!(admission, Admission::Pass | Admission::Probe { .. }) {
-            let in_time = clock::after(services.clock.instant(), envelope.tool.limits.queue_timeout);
+            let in_time = clock::deadline_after(services.clock.instant(), envelope.tool.limits.queue_timeout);
             slot = Some(admission::reacquire_slot(services, envelope, in_time).await?);
             continue;
         }
@@ -83,7 +83,7 @@ async fn acquire_probe_guard(
             }
             Admission::Probe { thread, shared } => {
                 let lease = time_limit(envelope).saturating_add(PROBE_LEASE_MARGIN);
-                let event = Event::ProbeTaken { id: envelope.call.id, lease };
+                let event = StatusEvent::ProbeTaken { id: envelope.call.id, lease };
                 if let Some(standing) = standing.acquire_probe_permits(event, thread, shared).await? {
                     return Ok((standing, slot.unwrap_or_default()));
                 }

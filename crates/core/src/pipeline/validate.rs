@@ -37,7 +37,7 @@ fn note_mistake(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) 
         (None, Some(thread)) => MistakeScope::Thread(call.tenant.clone(), thread.clone()),
         (None, None) => return error,
     };
-    let (arguments, now) = (digest::canonical(&call.arguments), engine.services.clock.instant());
+    let (arguments, now) = (digest::canonical_json(&call.arguments), engine.services.clock.instant());
     let times = engine.scheduler.runaway_guard.count_mistake(whose, &tool.definition.name, &arguments, now);
     if let Some(stop) = mistake_text(times) {
         error.model = format!("{}\n{stop}", error.model);

@@ -23,7 +23,7 @@ use crate::{
 use toolhub_schema::schema::{self, Schema};
 use toolhub_types::{
     policy::{Gate, Glob, Limits, Policy},
-    tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName},
+    tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},
 };
 
 /// A tool in the making. Begin with [`tool`](crate::tool()), [`stateful`](crate::stateful), [`blocking`](crate::blocking),
@@ -53,7 +53,7 @@ pub struct ToolBuilder {
 struct DependencySpec {
     names: Vec<SmolStr>,
     within: Option<Duration>,
-    group: fn(Vec<ToolName>) -> Group,
+    group: fn(Vec<ToolName>) -> DependencyGroup,
 }
 
 impl ToolBuilder {
@@ -175,7 +175,7 @@ impl ToolBuilder {
 
     /// Anything else to keep with it.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.metadata.more.insert(name.into(), value.into());
+        self.metadata.extra.insert(name.into(), value.into());
         self
     }
 
@@ -186,17 +186,17 @@ impl ToolBuilder {
 
     /// Can be used in a thread once each of these has succeeded there.
     pub fn after_all<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.add_dependency(tools, |tools| Group::All { tools, within: None })
+        self.add_dependency(tools, |tools| DependencyGroup::All { tools, within: None })
     }
 
     /// Can be used in a thread once one of these has succeeded there.
     pub fn after_any<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.add_dependency(tools, |tools| Group::Any { tools, within: None })
+        self.add_dependency(tools, |tools| DependencyGroup::Any { tools, within: None })
     }
 
     /// Can be used in a thread once each of these has succeeded there, in this order.
     pub fn after_sequence<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.add_dependency(tools, |tools| Group::Sequence { tools, within: None })
+        self.add_dependency(tools, |tools| DependencyGroup::Sequence { tools, within: None })
     }
 
     /// The successes the last `after` speaks of may be no older than this.
@@ -250,7 +250,7 @@ impl ToolBuilder {
     fn add_dependency<N: Into<SmolStr>>(
         mut self,
         tools: impl IntoIterator<Item = N>,
-        group: fn(Vec<ToolName>) -> Group,
+        group: fn(Vec<ToolName>) -> DependencyGroup,
     ) -> Self {
         self.depends_on.push(DependencySpec {
             names: tools.into_iter().map(Into::into).collect(),
@@ -289,11 +289,11 @@ impl ToolBuilder {
         let description = self.description.or_else(|| from_type.and_then(|text| text.as_str().map(String::from)));
         let schema = Schema::compile(parameters).map_err(wrong)?;
         if let Some(output) = &self.output_schema {
-            Schema::refuse(output).map_err(|source| RegistryError::Output { tool: name.clone(), source })?;
+            Schema::validate_schema(output).map_err(|source| RegistryError::Output { tool: name.clone(), source })?;
         }
         let depends_on = self.depends_on.into_iter().map(DependencySpec::into_group).collect::<Result<_, _>>()?;
         let definition = Definition {
-            id: Definition::id_of(&self.kind, &name, self.origin.as_ref()),
+            id: Definition::derive_id(&self.kind, &name, self.origin.as_ref()),
             kind: self.kind,
             description: description.unwrap_or_default(),
             parameters: schema.value().clone(),
@@ -362,11 +362,11 @@ pub(crate) struct BuildContext<'a> {
 }
 
 impl DependencySpec {
-    fn into_group(self) -> Result<Group, NameError> {
+    fn into_group(self) -> Result<DependencyGroup, NameError> {
         let names = self.names.into_iter().map(ToolName::new).collect::<Result<_, _>>()?;
         let group = (self.group)(names);
         Ok(match self.within {
-            Some(limit) => group.fresh(limit),
+            Some(limit) => group.with_max_age(limit),
             None => group,
         })
     }

@@ -7,7 +7,7 @@ use crate::execution::{EvidenceDemand, Tool};
 use toolhub_schema::suggest;
 use toolhub_types::{
     ids::StateName,
-    policy::PolicyBook,
+    policy::PolicySet,
     state_config::ManagerType,
     tool::{Definition, Kind, ToolName},
 };
@@ -119,7 +119,7 @@ impl Tools {
     }
 
     /// These tools and the new ones, which are held to the book. No name may be there already.
-    pub(super) fn with_added(&self, new: Vec<Tool>, book: &PolicyBook) -> Result<Self, RegistryError> {
+    pub(super) fn with_added(&self, new: Vec<Tool>, book: &PolicySet) -> Result<Self, RegistryError> {
         let mut by_name = self.by_name.clone();
         let mut names = Vec::with_capacity(new.len());
         for mut tool in new {
@@ -162,7 +162,7 @@ impl Tools {
 
     /// These tools without the named ones, and all that stay held to the book. A tool for which nothing changes is the very
     /// same as before.
-    pub(super) fn retained<'a>(&self, without: impl Iterator<Item = &'a ToolName>, book: &PolicyBook) -> Self {
+    pub(super) fn retained<'a>(&self, without: impl Iterator<Item = &'a ToolName>, book: &PolicySet) -> Self {
         let mut by_name = self.by_name.clone();
         for name in without {
             by_name.remove(name);

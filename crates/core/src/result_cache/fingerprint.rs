@@ -5,7 +5,7 @@
 //! Cannot see a tool whose code changed and whose definition did not; who replaces a tool forgets its answers.
 
 use serde_json::Value;
-use toolhub_storage::backend::Seen;
+use toolhub_storage::backend::RowVersion;
 use toolhub_types::{
     digest,
     ids::{Tenant, ThreadId},
@@ -30,7 +30,7 @@ pub(crate) struct ToolIdentity<'a> {
 
 /// A state by its name and which writing of it was seen; `None` where the thread has none yet. The version alone would
 /// not do: a state that is deleted and written again counts from the beginning.
-pub(crate) type StateRowVersion<'a> = (&'a str, Option<Seen>);
+pub(crate) type StateRowVersion<'a> = (&'a str, Option<RowVersion>);
 
 impl Fingerprint {
     /// The fingerprint of a call whose answer depends on nothing but itself.
@@ -51,7 +51,7 @@ impl Fingerprint {
         states.sort_unstable_by_key(|(name, _)| *name);
         let mut parts = vec![thread.as_str().as_bytes().to_vec()];
         for (name, seen) in states {
-            let seen = seen.map(|seen| [seen.version.to_le_bytes(), seen.stamp.to_le_bytes()].concat());
+            let seen = seen.map(|seen| [seen.number.to_le_bytes(), seen.stamp.to_le_bytes()].concat());
             parts.extend([name.as_bytes().to_vec(), seen.unwrap_or_default()]);
         }
         Self::compute(tenant, tool, arguments, &parts)
@@ -63,9 +63,9 @@ impl Fingerprint {
     }
 
     fn compute(tenant: &Tenant, tool: ToolIdentity<'_>, arguments: &Value, more: &[Vec<u8>]) -> Self {
-        let arguments = digest::canonical(arguments);
+        let arguments = digest::canonical_json(arguments);
         let parts = [tenant.as_str().as_bytes(), tool.definition.as_bytes(), arguments.as_bytes()];
-        let hash = digest::raw(parts.into_iter().chain(more.iter().map(Vec::as_slice)));
+        let hash = digest::sha256(parts.into_iter().chain(more.iter().map(Vec::as_slice)));
         Self { tool: tool.name.clone(), hash }
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use toolhub_storage::backend::Seen;
+use toolhub_storage::backend::RowVersion;
 use toolhub_types::ids::{Tenant, ThreadId};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -101,9 +101,9 @@ fn a_fingerprint_changes_with_everything_the_answer_depends_on() {
     let (tenant, a) = (Tenant::default(), name("a"));
     let [plain, changed, other] = ["a", "a changed", "b"].map(|definition| ToolIdentity { name: &a, definition });
     let thread = |name: &str| ThreadId::new(name).unwrap();
-    let seen = |version, stamp| Some(Seen { version, stamp });
+    let seen = |version, stamp| Some(RowVersion { number: version, stamp });
     let arguments = json!({"x": 1, "y": 2});
-    let in_thread = |name: &str, states: &[(&str, Option<Seen>)]| {
+    let in_thread = |name: &str, states: &[(&str, Option<RowVersion>)]| {
         Fingerprint::in_thread(&tenant, plain, &arguments, &thread(name), states)
     };
     let all = [

@@ -91,7 +91,7 @@ impl StateCheckouts {
         let mut desk = self.lock();
         if desk.checkouts.iter().any(|other| other.context == sheet.context) {
             let text = format!("the state `{}` was asked for twice in one call", sheet.context);
-            return Err(ToolError::hidden(ErrorKind::Internal, text));
+            return Err(ToolError::operator_only(ErrorKind::Internal, text));
         }
         desk.checkouts.push(sheet);
         self.used.store(true, Ordering::Release);

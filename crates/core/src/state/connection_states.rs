@@ -11,7 +11,7 @@ use std::{
 use hashlink::LruCache;
 
 use super::{ContextId, StateKind, entry::KindInfo};
-use toolhub_storage::backend::{Row, Seen};
+use toolhub_storage::backend::{Row, RowVersion};
 use toolhub_types::{
     ids::{Tenant, ThreadKey},
     timestamp::Timestamp,
@@ -48,8 +48,8 @@ impl ConnectionStates {
         let key = (tenant.clone(), context.clone());
         let mut rows = self.rows();
         let before = rows.peek(&key).filter(|row| !row.is_expired(now));
-        let (version, created) = before.map_or((1, now), |row| (row.seen.version + 1, row.created));
-        let row = Row { seen: Seen { version, stamp: 0 }, created, updated: now, ..make(before)? };
+        let (version, created) = before.map_or((1, now), |row| (row.version.number + 1, row.created));
+        let row = Row { version: RowVersion { number: version, stamp: 0 }, created, updated: now, ..make(before)? };
         rows.insert(key, row.clone());
         Ok(row)
     }
@@ -106,7 +106,7 @@ mod tests {
         let context = |n: usize| format!("t{n}/conn").parse::<ContextId>().unwrap();
         let at = |n: usize| Timestamp::from_millis(i64::try_from(n).unwrap());
         let empty = Row {
-            seen: Seen { version: 0, stamp: 0 },
+            version: RowVersion { number: 0, stamp: 0 },
             schema: 1,
             value: b"{}".as_slice().into(),
             expires: None,

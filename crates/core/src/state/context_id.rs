@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::StateKind;
-use toolhub_storage::backend::{Key, Partition, Place, Table};
+use toolhub_storage::backend::{Partition, PartitionKind, RowKey, Table};
 use toolhub_types::ids::{IdError, StateName, Tenant, ThreadId};
 
 /// Stands in the place of the thread when there is none. No thread id may hold it.
@@ -53,15 +53,15 @@ impl ContextId {
     /// What a context's rows are committed with.
     pub(crate) fn partition(&self, tenant: &Tenant) -> Partition {
         let place = match &self.thread {
-            Some(thread) => Place::Thread(thread.clone()),
-            None => Place::State(self.state.as_str().into()),
+            Some(thread) => PartitionKind::Thread(thread.clone()),
+            None => PartitionKind::State(self.state.as_str().into()),
         };
-        Partition { tenant: tenant.clone(), place }
+        Partition { tenant: tenant.clone(), kind: place }
     }
 
     /// Where one kind of its state lies.
-    pub(crate) fn key(&self, tenant: &Tenant, kind: StateKind) -> Key {
-        Key { partition: self.partition(tenant), table: Table::State, id: self.row_id(kind) }
+    pub(crate) fn key(&self, tenant: &Tenant, kind: StateKind) -> RowKey {
+        RowKey { partition: self.partition(tenant), table: Table::State, id: self.row_id(kind) }
     }
 
     /// The id of the row of a kind.
@@ -75,12 +75,12 @@ impl ContextId {
     }
 
     /// The context a row belongs to, and the rest of the row's id. `None` for a row that no context has.
-    pub(crate) fn from_row_key(key: &Key) -> Option<(Self, &str)> {
+    pub(crate) fn from_row_key(key: &RowKey) -> Option<(Self, &str)> {
         let (state, rest) = key.id.split_once('/')?;
         let state = StateName::new(state).ok()?;
-        match &key.partition.place {
-            Place::Thread(thread) => Some((Self::of(thread.clone(), state), rest)),
-            Place::State(name) if name == state.as_str() => Some((Self::shared(state), rest)),
+        match &key.partition.kind {
+            PartitionKind::Thread(thread) => Some((Self::of(thread.clone(), state), rest)),
+            PartitionKind::State(name) if name == state.as_str() => Some((Self::shared(state), rest)),
             _ => None,
         }
     }

@@ -93,7 +93,7 @@ impl StateEntry {
     pub(crate) fn from_row(context: &ContextId, kind: StateKind, row: &Row) -> Result<Self, StateError> {
         let state_id = state_id(context, kind);
         let data = read_data(context, kind, row)?;
-        let version = reported_version(kind, row.seen.version);
+        let version = reported_version(kind, row.version.number);
         let Row { created, updated, expires, .. } = *row;
         Ok(Self { state_id, context_id: context.clone(), kind, data, created, updated, expires, version })
     }
@@ -160,7 +160,7 @@ pub struct KindInfo {
 impl KindInfo {
     pub(crate) fn from_row(kind: StateKind, row: &Row) -> Self {
         let Row { created, updated, expires, .. } = *row;
-        Self { version: reported_version(kind, row.seen.version), bytes: row.value.len(), expires, created, updated }
+        Self { version: reported_version(kind, row.version.number), bytes: row.value.len(), expires, created, updated }
     }
 }
 

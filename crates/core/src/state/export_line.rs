@@ -80,7 +80,7 @@ impl ExportedContext {
     pub(crate) fn into_line(self) -> Result<String, serde_json::Error> {
         let text = serde_json::to_string(&Self { checksum: None, ..self })?;
         let open = &text[..text.len() - 1];
-        Ok(format!("{open}{CHECKSUM_PREFIX}{}\"}}", digest::hex([text.as_bytes()])))
+        Ok(format!("{open}{CHECKSUM_PREFIX}{}\"}}", digest::sha256_hex([text.as_bytes()])))
     }
 
     /// The context of a line; or what is wrong with it.
@@ -90,7 +90,7 @@ impl ExportedContext {
         let saved: Self = serde_json::from_str(line).map_err(told)?;
         if let Some(checksum) = &saved.checksum {
             let whole = line.rsplit_once(CHECKSUM_PREFIX).map(|(open, _)| format!("{open}}}"));
-            if whole.is_none_or(|text| digest::hex([text.as_bytes()]) != *checksum) {
+            if whole.is_none_or(|text| digest::sha256_hex([text.as_bytes()]) != *checksum) {
                 return Err("the checksum does not fit: it was changed or cut after it was written".into());
             }
         }

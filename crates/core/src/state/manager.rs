@@ -101,7 +101,7 @@ impl StateManager {
     /// Whether what is written to a context is durable when it is acknowledged.
     #[must_use]
     pub fn durability(&self, context: &ContextId) -> Acknowledged {
-        let behind = self.0.store.store_for(context.state().as_str()).is_behind();
+        let behind = self.0.store.store_for(context.state().as_str()).is_write_behind();
         if behind { Acknowledged::Behind } else { Acknowledged::Durable }
     }
 
@@ -146,7 +146,7 @@ impl StateManager {
             let joined = self.session_writes(&partition, session, &[state.as_str()], now).await?;
             let used = SessionState { created: now, last_activity: now, calls: 0 };
             let value = toolhub_storage::backend::encode(Table::State, &context.row_id(StateKind::Session), &used)?;
-            let mut batch = Batch::on(partition.clone()).with(Write {
+            let mut batch = Batch::new(partition.clone()).with(Write {
                 table: Table::State,
                 id: context.row_id(StateKind::Session),
                 expect: Expect::Absent,
@@ -207,7 +207,7 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Vec<(SmolStr, Row)>, StoreError> {
         let scope = Scope::Partition(context.partition(tenant));
-        let scan = Scan::of(table, scope).prefix(context.prefix()).limit(BATCH_SIZE);
+        let scan = Scan::new(table, scope).prefix(context.prefix()).limit(BATCH_SIZE);
         let rows = self.0.store.read_all(scan, now).await?;
         Ok(rows.into_iter().map(|(key, row)| (key.id, row)).collect())
     }

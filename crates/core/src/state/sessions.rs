@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use toolhub_storage::backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write};
+use toolhub_storage::backend::{Change, Durability, Expect, Row, RowVersion, StoreError, Table, Write};
 use toolhub_types::{
     ids::ThreadKey,
     state_config::{ManagerType, StateManagerConfig},
@@ -36,11 +36,11 @@ pub(crate) enum Session {
     /// No sessions are kept here: a state lives as long as it was told to.
     Disabled,
     /// There is none, or it is over; then this is what is left of it. Nothing of it is to be seen any more.
-    Ended(Option<Seen>),
+    Ended(Option<RowVersion>),
     /// It goes on.
     Open {
         /// Its row.
-        row_version: Seen,
+        row_version: RowVersion,
         /// When it began.
         started_at: Timestamp,
         /// When it is over, unless it is used until then.
@@ -53,9 +53,9 @@ impl Session {
         let Some(row) = row else { return Self::Ended(None) };
         let end = row.expires.map_or(now, |at| at - ROW_RETENTION);
         if end > now {
-            Self::Open { row_version: row.seen, started_at: row.created, expires_at: end }
+            Self::Open { row_version: row.version, started_at: row.created, expires_at: end }
         } else {
-            Self::Ended(Some(row.seen))
+            Self::Ended(Some(row.version))
         }
     }
 
@@ -141,7 +141,7 @@ impl Sessions {
     pub(crate) fn extend(
         &self,
         owner: &ThreadKey,
-        open: (Seen, Timestamp, Timestamp),
+        open: (RowVersion, Timestamp, Timestamp),
         grows: bool,
         now: Timestamp,
     ) -> Write {
@@ -224,7 +224,7 @@ mod tests {
         let sessions = Sessions::from_config(&config).unwrap();
         let owner = ThreadKey::new(&Tenant::default(), &ThreadId::new("t1").unwrap());
         let at = |minutes: i64| Timestamp::from_millis(minutes * 60_000);
-        let seen = Seen { version: 1, stamp: 0 };
+        let seen = RowVersion { number: 1, stamp: 0 };
         for (now, end) in [(at(5), at(70)), (at(10), at(70)), (at(11), at(71))] {
             let write = sessions.extend(&owner, (seen, at(0), at(70)), false, now);
             assert_eq!(write.change, Change::Touch { expires: Some(end + ROW_RETENTION) });

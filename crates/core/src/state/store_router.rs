@@ -15,7 +15,7 @@ use smol_str::SmolStr;
 
 use super::StateRules;
 use toolhub_storage::backend::{
-    Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, StoreMeters, Table, read_pages,
+    Backend, Batch, Cursor, Memory, Page, Row, RowKey, Scan, StoreError, StoreMeters, Table, TimeoutBackend, read_pages,
 };
 use toolhub_types::{
     ids::StateName,
@@ -90,7 +90,7 @@ impl StoreRouter {
                 })?;
                 let config = StateManagerConfig { manager_type: Some(manager), ..self.config.0.clone() };
                 let store = opens(&config, &self.config.1).map_err(|error| error.to_string())?;
-                Arc::new(Bounded::new(store, &self.meters))
+                Arc::new(TimeoutBackend::new(store, &self.meters))
             }
         };
         opened.insert(manager, store.clone());
@@ -159,7 +159,7 @@ impl StoreRouter {
     }
 
     /// As a store answers, each key by the one that keeps it.
-    pub(crate) async fn load(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+    pub(crate) async fn load(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         match self.single_store_for(keys.iter().map(|key| &key.id)) {
             Some(store) => store.load(keys, now).await,
             None => self.load_across_stores(keys, now).await,
@@ -184,7 +184,7 @@ impl StoreRouter {
     }
 
     /// Every row of a scan.
-    pub(crate) async fn read_all(&self, scan: Scan, now: Timestamp) -> Result<Vec<(Key, Row)>, StoreError> {
+    pub(crate) async fn read_all(&self, scan: Scan, now: Timestamp) -> Result<Vec<(RowKey, Row)>, StoreError> {
         read_pages(scan, |scan| self.scan(scan, now)).await
     }
 
@@ -192,7 +192,7 @@ impl StoreRouter {
     pub(crate) async fn count_by_id(&self, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
         let mut all = BTreeMap::new();
         for store in self.all_stores() {
-            let mut many = store.tally(Table::State, now).await?;
+            let mut many = store.count_by_id(Table::State, now).await?;
             // What was left behind when a state moved to another store is not there any more.
             many.retain(|id, _| Arc::ptr_eq(&self.store_for(state_of_row(id)), &store));
             all.append(&mut many);
@@ -200,12 +200,12 @@ impl StoreRouter {
         Ok(all)
     }
 
-    async fn load_across_stores(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+    async fn load_across_stores(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         let mut rows = vec![None; keys.len()];
         for store in self.all_stores() {
-            let mine = |key: &Key| Arc::ptr_eq(&self.store_for(state_of_row(&key.id)), &store);
+            let mine = |key: &RowKey| Arc::ptr_eq(&self.store_for(state_of_row(&key.id)), &store);
             let places: Vec<usize> = (0..keys.len()).filter(|at| mine(&keys[*at])).collect();
-            let wanted: Vec<Key> = places.iter().map(|at| keys[*at].clone()).collect();
+            let wanted: Vec<RowKey> = places.iter().map(|at| keys[*at].clone()).collect();
             if !wanted.is_empty() {
                 for (at, row) in places.into_iter().zip(store.load(&wanted, now).await?) {
                     rows[at] = row;
@@ -217,9 +217,9 @@ impl StoreRouter {
 
     /// One page of what several stores keep. It ends where the first of their pages does: what lies behind that is not known.
     async fn scan_across_stores(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
-        let order = |key: &Key| (key.id.clone(), key.partition.to_string());
-        let is_past = |a: &(SmolStr, String), b: &(SmolStr, String)| if scan.newest { a < b } else { a > b };
-        let (mut rows, mut end): (Vec<(Key, Row)>, Option<Key>) = (Vec::new(), None);
+        let order = |key: &RowKey| (key.id.clone(), key.partition.to_string());
+        let is_past = |a: &(SmolStr, String), b: &(SmolStr, String)| if scan.descending { a < b } else { a > b };
+        let (mut rows, mut end): (Vec<(RowKey, Row)>, Option<RowKey>) = (Vec::new(), None);
         for store in self.all_stores() {
             let page = store.scan(scan.clone(), now).await?;
             // What was left behind when a state moved to another store is not there any more.
@@ -235,7 +235,7 @@ impl StoreRouter {
         let last = end.as_ref().map(order);
         rows.retain(|(key, _)| last.as_ref().is_none_or(|last| !is_past(&order(key), last)));
         rows.sort_by_cached_key(|(key, _)| order(key));
-        if scan.newest {
+        if scan.descending {
             rows.reverse();
         }
         if rows.len() > scan.limit {

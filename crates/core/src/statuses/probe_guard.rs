@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::{StatusKey, Statuses};
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
-    error::{Counts, ErrorKind, ToolError},
+    error::{CountsAsFailure, ErrorKind, ToolError},
     ids::{CallId, Tenant, ThreadId, ThreadKey},
-    status::{Answer, Circumstances, Event, Facts, Sufferer, count_in, counts},
+    status::{
+        FailureContext, HealthSignal, StatusEvent, StatusRecord, ThreadFingerprint, counts_as_failure, failure_targets,
+    },
     tool::ToolName,
 };
 
@@ -52,10 +54,10 @@ impl Verdict {
     pub(crate) fn from_result<T>(result: &Result<T, ToolError>, statuses: &Statuses) -> Self {
         match result {
             Ok(_) => Self::Success,
-            Err(error) if error.kind().row().counts == Counts::No => Self::Inconclusive,
+            Err(error) if error.kind().row().counts == CountsAsFailure::No => Self::Inconclusive,
             // Whoever did not wait long enough has heard nothing.
             Err(error) if error.kind() == ErrorKind::Timeout && error.counts == Some(false) => Self::Inconclusive,
-            Err(error) if error.counts != Some(false) && counts(error.kind(), &statuses.settings()) => {
+            Err(error) if error.counts != Some(false) && counts_as_failure(error.kind(), &statuses.settings()) => {
                 Self::Failed(FailureDetails {
                     kind: error.kind(),
                     text: error.to_string(),
@@ -116,7 +118,7 @@ impl ProbeGuard {
     /// permit down although nobody waits for its answer any more, and then somebody must be there to give it back.
     pub(crate) async fn acquire_probe_permits(
         mut self,
-        event: Event,
+        event: StatusEvent,
         thread: bool,
         shared: bool,
     ) -> Result<Option<Self>, StoreError> {
@@ -127,7 +129,7 @@ impl ProbeGuard {
     }
 
     /// Says whether it got all permits it asked for. What it got it gives back when dropped.
-    async fn acquire(&mut self, event: &Event, thread: bool, shared: bool) -> Result<bool, StoreError> {
+    async fn acquire(&mut self, event: &StatusEvent, thread: bool, shared: bool) -> Result<bool, StoreError> {
         let Self { statuses, call, .. } = self;
         let wanted = [(shared, Some(&mut self.shared)), (thread, self.thread.as_mut())];
         for stake in wanted.into_iter().filter_map(|(wanted, stake)| stake.filter(|_| wanted)) {
@@ -135,7 +137,7 @@ impl ProbeGuard {
             // back one that somebody else holds does nothing.
             stake.is_probe = true;
             let facts = statuses.apply(&stake.key, event).await?;
-            stake.is_probe = call.is_some_and(|call| facts.is_probed_by(call));
+            stake.is_probe = call.is_some_and(|call| facts.is_probe_held_by(call));
             stake.epoch = Some(facts.epoch);
             if !stake.is_probe {
                 return Ok(false);
@@ -147,7 +149,8 @@ impl ProbeGuard {
     /// Whether telling the verdict would change nothing worth writing down.
     pub(crate) fn is_no_op(&self, verdict: &Verdict) -> bool {
         let settings = self.statuses.settings();
-        let rests = |stake: &RecordRef| self.statuses.facts(&stake.key).unwrap_or_default().is_at_rest(&settings);
+        let rests =
+            |stake: &RecordRef| self.statuses.facts(&stake.key).unwrap_or_default().is_unchanged_by_success(&settings);
         let calm = matches!(verdict, Verdict::Success | Verdict::Uncounted | Verdict::Inconclusive);
         calm && !self.is_probe() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
     }
@@ -161,8 +164,8 @@ impl ProbeGuard {
     pub(crate) async fn report(mut self, verdict: Verdict) -> Result<(), StoreError> {
         let (thread, shared) = match verdict {
             Verdict::Inconclusive => return Ok(()),
-            Verdict::Success => (Answer::Success, Answer::Success),
-            Verdict::Uncounted => (Answer::Uncounted, Answer::Uncounted),
+            Verdict::Success => (HealthSignal::Success, HealthSignal::Success),
+            Verdict::Uncounted => (HealthSignal::Uncounted, HealthSignal::Uncounted),
             Verdict::Failed(failing) => self.attribute_failure(failing).await?,
         };
         let statuses = self.statuses.clone();
@@ -170,8 +173,8 @@ impl ProbeGuard {
         for (stake, answer) in stakes {
             let Some(stake) = stake else { continue };
             // A success of a tool nobody has a record of is not worth one, unless successes are weighed too.
-            if answer != Answer::Success || statuses.weighs_successes() || statuses.facts(&stake.key).is_some() {
-                statuses.apply(&stake.key, &Event::Answered { answer, epoch: stake.epoch }).await?;
+            if answer != HealthSignal::Success || statuses.weighs_successes() || statuses.facts(&stake.key).is_some() {
+                statuses.apply(&stake.key, &StatusEvent::CallEnded { signal: answer, epoch: stake.epoch }).await?;
             }
             stake.is_probe = false;
         }
@@ -179,28 +182,28 @@ impl ProbeGuard {
     }
 
     /// What a failure means for the thread's record and for everybody's.
-    async fn attribute_failure(&self, failing: FailureDetails) -> Result<(Answer, Answer), StoreError> {
+    async fn attribute_failure(&self, failing: FailureDetails) -> Result<(HealthSignal, HealthSignal), StoreError> {
         let FailureDetails { kind, text, connecting } = failing;
         let sufferer = self.thread.as_ref().and_then(|stake| stake.key.owner());
-        let sufferer = sufferer.map(|ThreadKey { tenant, thread }| Sufferer::new(tenant, thread));
+        let sufferer = sufferer.map(|ThreadKey { tenant, thread }| ThreadFingerprint::new(tenant, thread));
         let mut shared = self.statuses.facts(&self.shared.key).unwrap_or_default();
         if let (ErrorKind::Timeout, Some(by)) = (kind, sufferer.clone()) {
-            shared = self.statuses.apply(&self.shared.key, &Event::TimedOut { by }).await?;
+            shared = self.statuses.apply(&self.shared.key, &StatusEvent::TimedOut { by }).await?;
         }
         // A result from elsewhere speaks of the present: where a record is on probation, it is as good as a probe.
         let tries = |stake: &RecordRef| {
             let facts = self.statuses.facts(&stake.key).unwrap_or_default();
-            stake.is_probe || (self.call.is_none() && facts.breaker.on_probation(self.statuses.clock.now()))
+            stake.is_probe || (self.call.is_none() && facts.breaker.is_on_probation(self.statuses.clock.now()))
         };
-        let circumstances = Circumstances {
+        let circumstances = FailureContext {
             thread: sufferer,
             connecting,
             probes_thread: self.thread.as_ref().is_some_and(tries),
             probes_shared: tries(&self.shared),
         };
-        let counting = count_in(kind, &circumstances, &shared as &Facts, &self.statuses.settings());
+        let counting = failure_targets(kind, &circumstances, &shared as &StatusRecord, &self.statuses.settings());
         let answer = |counts| {
-            if counts { Answer::Failure { kind, text: text.clone() } } else { Answer::Uncounted }
+            if counts { HealthSignal::Failure { kind, text: text.clone() } } else { HealthSignal::Uncounted }
         };
         Ok((answer(counting.thread), answer(counting.shared)))
     }

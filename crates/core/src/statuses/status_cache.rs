@@ -8,10 +8,10 @@ use std::sync::{
 };
 
 use crate::sharded::Sharded;
-use toolhub_storage::backend::{Key, Partition, Place, Seen, Table};
+use toolhub_storage::backend::{Partition, PartitionKind, RowKey, RowVersion, Table};
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
-    status::{Facts, ToolStatus},
+    status::{StatusRecord, ToolStatus},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -43,16 +43,16 @@ impl StatusKey {
     }
 
     /// Where the record lies in the store.
-    pub(crate) fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> RowKey {
         let partition = match &self.thread {
-            Some(ThreadKey { tenant, thread }) => Partition::of_thread(tenant.clone(), thread.clone()),
-            None => Partition { tenant: Tenant::default(), place: Place::Tool(self.tool.clone()) },
+            Some(ThreadKey { tenant, thread }) => Partition::for_thread(tenant.clone(), thread.clone()),
+            None => Partition { tenant: Tenant::default(), kind: PartitionKind::Tool(self.tool.clone()) },
         };
-        Key { partition, table: Table::Statuses, id: self.tool.clone().into() }
+        RowKey { partition, table: Table::Statuses, id: self.tool.clone().into() }
     }
 
     /// Whose record lies there.
-    pub(crate) fn from_key(key: &Key) -> Option<Self> {
+    pub(crate) fn from_key(key: &RowKey) -> Option<Self> {
         let tool = ToolName::new(key.id.clone()).ok()?;
         let thread = key.partition.thread().map(|thread| ThreadKey::new(&key.partition.tenant, thread));
         Some(Self { tool, thread })
@@ -68,8 +68,8 @@ pub(crate) struct StatusCache {
 }
 
 struct Record {
-    facts: Arc<Facts>,
-    row_version: Option<Seen>,
+    facts: Arc<StatusRecord>,
+    row_version: Option<RowVersion>,
     /// The word listeners were told last.
     last_emitted: ToolStatus,
     /// When the word changes by itself and somebody must look again: a timer, or whoever reads the record first.
@@ -81,7 +81,7 @@ impl StatusCache {
         self.len.load(Ordering::Acquire) == 0
     }
 
-    pub(crate) fn get(&self, whose: &StatusKey) -> Option<(Arc<Facts>, Option<Seen>)> {
+    pub(crate) fn get(&self, whose: &StatusKey) -> Option<(Arc<StatusRecord>, Option<RowVersion>)> {
         if self.is_empty() {
             return None;
         }
@@ -95,13 +95,13 @@ impl StatusCache {
         &self,
         whose: &StatusKey,
         now: Timestamp,
-    ) -> Option<(Arc<Facts>, Option<Timestamp>)> {
+    ) -> Option<(Arc<StatusRecord>, Option<Timestamp>)> {
         if self.is_empty() {
             return None;
         }
         let records = self.records.shard(whose);
         let record = records.get(whose)?;
-        let due = record.recheck_at.filter(|at| *at <= now || record.facts.breaker.is_ahead(now));
+        let due = record.recheck_at.filter(|at| *at <= now || record.facts.breaker.is_in_future(now));
         Some((record.facts.clone(), due))
     }
 
@@ -111,14 +111,14 @@ impl StatusCache {
     }
 
     /// Takes in a record, unless a newer one is known.
-    pub(crate) fn put(&self, whose: StatusKey, facts: Arc<Facts>, seen: Seen) {
+    pub(crate) fn put(&self, whose: StatusKey, facts: Arc<StatusRecord>, seen: RowVersion) {
         let mut records = self.records.shard(&whose);
         let record = records.entry(whose).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Release);
             Record { facts: facts.clone(), row_version: None, last_emitted: ToolStatus::Available, recheck_at: None }
         });
         // A row goes only with its thread, and then the record is forgotten: versions only grow.
-        if record.row_version.is_none_or(|known| known.version < seen.version) {
+        if record.row_version.is_none_or(|known| known.number < seen.number) {
             (record.facts, record.row_version) = (facts, Some(seen));
         }
     }

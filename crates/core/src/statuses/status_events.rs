@@ -7,12 +7,12 @@ use std::{
 
 use super::{StatusKey, Statuses};
 use crate::monitor::StatusChanges;
-use toolhub_storage::backend::Seen;
+use toolhub_storage::backend::RowVersion;
 use toolhub_types::{
-    event_kind::News,
+    event_kind::EventKind,
     ids::ThreadKey,
     language::Language,
-    status::{self, Event, Facts, Presence, Reading, ToolStatus},
+    status::{self, EffectiveStatus, Readiness, StatusEvent, StatusRecord, ToolStatus},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -22,12 +22,12 @@ pub(super) type ChangeCounts = Mutex<HashMap<(ToolName, ToolStatus, ToolStatus),
 
 impl Statuses {
     /// What a record says now.
-    fn reading(&self, facts: &Facts) -> Reading {
-        status::read(facts, &Presence::Ready, &self.settings(), self.clock.now())
+    fn reading(&self, facts: &StatusRecord) -> EffectiveStatus {
+        status::evaluate(facts, &Readiness::Ready, &self.settings(), self.clock.now())
     }
 
     /// Takes in a record of which listeners were told in an earlier life.
-    pub(super) fn insert_silently(self: &Arc<Self>, whose: StatusKey, facts: Arc<Facts>, seen: Seen) {
+    pub(super) fn insert_silently(self: &Arc<Self>, whose: StatusKey, facts: Arc<StatusRecord>, seen: RowVersion) {
         self.cache.put(whose.clone(), facts, seen);
         if let Some(facts) = self.facts(&whose) {
             self.cache.set_emitted(&whose, self.reading(&facts).status);
@@ -36,7 +36,7 @@ impl Statuses {
     }
 
     /// Takes in a record and tells of it.
-    pub(super) fn insert_and_emit(self: &Arc<Self>, whose: StatusKey, facts: Arc<Facts>, seen: Seen) {
+    pub(super) fn insert_and_emit(self: &Arc<Self>, whose: StatusKey, facts: Arc<StatusRecord>, seen: RowVersion) {
         self.cache.put(whose.clone(), facts, seen);
         self.emit_and_schedule(whose);
         self.notify_changed();
@@ -84,7 +84,7 @@ impl Statuses {
     fn emit_now(self: &Arc<Self>, whose: &StatusKey) -> Option<Timestamp> {
         let _telling = self.emit_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let facts = self.facts(whose)?;
-        if facts.breaker.is_ahead(self.clock.now()) {
+        if facts.breaker.is_in_future(self.clock.now()) {
             self.end_cool_down(whose.clone());
         }
         let reading = self.reading(&facts);
@@ -100,7 +100,7 @@ impl Statuses {
         let this = self.clone();
         self.runtime.spawn(async move {
             // If the store does not answer, the wait is over all the same, until the clock gets there again.
-            let _ = this.apply(&whose, &Event::CoolDownEnded).await;
+            let _ = this.apply(&whose, &StatusEvent::CoolDownEnded).await;
         });
     }
 
@@ -121,11 +121,11 @@ impl Statuses {
         *changes.entry((tool.clone(), from, to)).or_default() += 1;
     }
 
-    fn publish(&self, whose: &StatusKey, before: ToolStatus, reading: Reading) {
+    fn publish(&self, whose: &StatusKey, before: ToolStatus, reading: EffectiveStatus) {
         // A thread sees the worse of its own record and the shared one; what the shared one hides is no news to it.
         let shared = whose.owner().and_then(|_| self.facts(&StatusKey::shared(whose.tool())));
         let (before, reading) = match shared.map(|shared| self.reading(&shared)) {
-            Some(shared) => (before.max(shared.status), status::worse(reading, shared)),
+            Some(shared) => (before.max(shared.status), status::worst(reading, shared)),
             None => (before, reading),
         };
         if before == reading.status {
@@ -138,11 +138,15 @@ impl Statuses {
         let (now, reason) = (self.clock.now(), reading.reason.text(Language::English));
         let tool_name = whose.tool().clone();
         let (old_status, new_status) = (Some(before), reading.status);
-        let mut news =
-            vec![News::StatusChanged { tool_name: tool_name.clone(), old_status, new_status, reason: reason.clone() }];
+        let mut news = vec![EventKind::StatusChanged {
+            tool_name: tool_name.clone(),
+            old_status,
+            new_status,
+            reason: reason.clone(),
+        }];
         let available = new_status == ToolStatus::Available;
         if available != (before == ToolStatus::Available) {
-            news.push(News::AvailabilityChanged { tool_name, available, reason });
+            news.push(EventKind::AvailabilityChanged { tool_name, available, reason });
         }
         for news in news {
             match whose.owner() {

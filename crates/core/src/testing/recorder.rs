@@ -6,7 +6,7 @@ use crate::{
     events::{Event, Subscription},
     hub::ToolHub,
 };
-use toolhub_types::{event_kind::News, ids::CallId};
+use toolhub_types::{event_kind::EventKind, ids::CallId};
 
 /// Everything a hub has told since the recorder was made.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl EventRecorder {
     pub fn end_count(&mut self, call: CallId) -> usize {
         let ends = |event: &&Arc<Event>| {
             matches!(&event.kind,
-                News::ExecutionCompleted { call_id, .. } | News::ExecutionFailed { call_id, .. } if *call_id == call)
+                EventKind::ExecutionCompleted { call_id, .. } | EventKind::ExecutionFailed { call_id, .. } if *call_id == call)
         };
         self.events().iter().filter(ends).count()
     }

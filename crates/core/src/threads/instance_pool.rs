@@ -25,7 +25,7 @@ use crate::{
     registration::{RegisteredTool, Registration},
 };
 use toolhub_storage::clock::Clock;
-use toolhub_types::{error::ToolError, event_kind::News, ids::ThreadKey, tool::ToolName};
+use toolhub_types::{error::ToolError, event_kind::EventKind, ids::ThreadKey, tool::ToolName};
 
 /// How long an instance may take to say goodbye; and how long somebody who cleans up waits for the call that uses one. If
 /// the call takes longer, its instance is closed when it ends.
@@ -150,7 +150,7 @@ async fn close_instance(room: Arc<InstanceSlot>, reason: &'static str, events: E
 
 fn emit_executor_cleaned(room: &InstanceSlot, reason: &'static str, events: &Events, clock: &dyn Clock) {
     let ThreadKey { tenant, thread } = &room.owner;
-    let news = News::ExecutorCleaned { tool_name: room.tool.clone(), reason };
+    let news = EventKind::ExecutorCleaned { tool_name: room.tool.clone(), reason };
     events.emit_for_tenant(clock.now(), tenant, Some(thread), news);
 }
 

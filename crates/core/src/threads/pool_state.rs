@@ -202,7 +202,7 @@ impl PoolState {
         let mut leaving = Vec::new();
         while let Some((_, id)) = self.idle_lru.first_key_value() {
             let id = *id;
-            let due = self.slots.get(&id).map_or(now, |entry| clock::after(entry.last_used, idle));
+            let due = self.slots.get(&id).map_or(now, |entry| clock::deadline_after(entry.last_used, idle));
             if due > now {
                 return (leaving, Some(due));
             }

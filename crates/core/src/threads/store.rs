@@ -20,8 +20,8 @@ use super::{
 };
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
-        Write, decode, encode,
+        Backend, Batch, Change, Cursor, Durability, Expect, Partition, Row, RowKey, RowVersion, Scan, Scope,
+        StoreError, Table, Write, decode, encode,
     },
     clock::Clock,
 };
@@ -110,19 +110,19 @@ impl ThreadStore {
     }
 
     /// The thread as the store knows it, and which writing that was.
-    pub(crate) async fn load_record(&self, owner: &ThreadKey) -> Result<Option<(Record, Seen)>, StoreError> {
+    pub(crate) async fn load_record(&self, owner: &ThreadKey) -> Result<Option<(Record, RowVersion)>, StoreError> {
         let keys = [row_key(owner)];
         let row = self.store.load(&keys, self.clock.now()).await?.pop().flatten();
-        Ok(row.map(|row| (read(&keys[0].id, &row), row.seen)))
+        Ok(row.map(|row| (read(&keys[0].id, &row), row.version)))
     }
 
     /// A tenant's threads, a page at a time.
     pub(crate) async fn list(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
         // What only this node knows is written first, so that there is one list and one order.
         self.flush(FlushScope::Stale).await?;
-        let scan = Scan { after, ..Scan::of(Table::Threads, Scope::Tenant(tenant.clone())).limit(BATCH_SIZE) };
+        let scan = Scan { after, ..Scan::new(Table::Threads, Scope::Tenant(tenant.clone())).limit(BATCH_SIZE) };
         let page = self.store.scan(scan, self.clock.now()).await?;
-        let thread = |(key, row): &(Key, Row)| {
+        let thread = |(key, row): &(RowKey, Row)| {
             let owner = ThreadKey::new(tenant, key.partition.thread()?);
             let record = merge_activity(Some(read(&key.id, row)), self.activity.get(&owner).as_ref())?;
             Some(thread_info(owner.thread, record))
@@ -148,9 +148,9 @@ impl ThreadStore {
         after: Option<Cursor>,
         limit: usize,
     ) -> Result<(Vec<(ThreadKey, Record)>, Option<Cursor>), StoreError> {
-        let scan = Scan { after, ..Scan::of(Table::Threads, Scope::All).limit(limit) };
+        let scan = Scan { after, ..Scan::new(Table::Threads, Scope::All).limit(limit) };
         let page = self.store.scan(scan, self.clock.now()).await?;
-        let thread = |(key, row): &(Key, Row)| {
+        let thread = |(key, row): &(RowKey, Row)| {
             let owner = ThreadKey::new(&key.partition.tenant, key.partition.thread()?);
             Some((owner, read(&key.id, row)))
         };
@@ -185,7 +185,7 @@ impl ThreadStore {
         let due = self.activity.due_for_flush(what, self.clock.now());
         for some in due.chunks(BATCH_SIZE) {
             let now = self.clock.now();
-            let keys: Vec<Key> = some.iter().map(|(owner, _)| row_key(owner)).collect();
+            let keys: Vec<RowKey> = some.iter().map(|(owner, _)| row_key(owner)).collect();
             let rows = self.store.load(&keys, now).await?;
             let mut writing = FuturesUnordered::new();
             for ((owner, known), row) in some.iter().zip(rows) {
@@ -208,7 +208,7 @@ impl ThreadStore {
         row: Option<Row>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.version));
         let stored = row.map(|row| read(&owner.thread.clone().into(), &row));
         let Some(record) = merge_activity(stored, Some(known)) else { return Ok(()) };
         match self.put(owner, record, expect, now).await {
@@ -225,30 +225,30 @@ impl ThreadStore {
     }
 
     async fn put(&self, owner: &ThreadKey, record: Record, expect: Expect, now: Timestamp) -> Result<(), StoreError> {
-        let Key { partition, table, id } = row_key(owner);
+        let RowKey { partition, table, id } = row_key(owner);
         let value = encode(table, &id, &record)?;
         let change = Change::Put { value, schema: LAYOUT, expires: None };
         let write = Write { table, id, expect, change, durability: Durability::KillSafe };
-        self.store.commit(Batch::on(partition).with(write), now).await.map(|_| ())
+        self.store.commit(Batch::new(partition).with(write), now).await.map(|_| ())
     }
 
     async fn remove(&self, owner: &ThreadKey, now: Timestamp) -> Result<(), StoreError> {
-        let Key { partition, table, id } = row_key(owner);
+        let RowKey { partition, table, id } = row_key(owner);
         let (expect, durability) = (Expect::Any, Durability::KillSafe);
         let write = Write { table, id, expect, change: Change::Remove, durability };
-        self.store.commit(Batch::on(partition).with(write), now).await.map(|_| ())
+        self.store.commit(Batch::new(partition).with(write), now).await.map(|_| ())
     }
 }
 
 /// Where the row of a thread lies.
-pub(crate) fn row_key(owner: &ThreadKey) -> Key {
+pub(crate) fn row_key(owner: &ThreadKey) -> RowKey {
     let partition = Partition::from(owner);
-    Key { partition, table: Table::Threads, id: owner.thread.clone().into() }
+    RowKey { partition, table: Table::Threads, id: owner.thread.clone().into() }
 }
 
 /// A record that cannot be read says at least when it was written.
 fn read(id: &SmolStr, row: &Row) -> Record {
-    let record = decode(Table::Threads, id, LAYOUT, row).inspect_err(StoreError::passed_over);
+    let record = decode(Table::Threads, id, LAYOUT, row).inspect_err(StoreError::log_skipped);
     record.map_or(Record { created: row.created, last_active: row.updated, calls: 0 }, |(record, _)| record)
 }
 

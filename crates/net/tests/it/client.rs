@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use toolhub_net::{Bytes, Client, DialError, Method, Request, SendError, Url};
 
-use super::server::{Server, ok};
+use super::server::{Server, ok_response};
 
-const SOON: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn client(url: &str) -> Client {
-    Client::new(&Url::parse(url).unwrap(), SOON).unwrap()
+    Client::new(&Url::parse(url).unwrap(), CONNECT_TIMEOUT).unwrap()
 }
 
 fn request(method: Method) -> Request<Bytes> {
@@ -20,7 +20,7 @@ fn request(method: Method) -> Request<Bytes> {
 }
 
 /// Sends a request and reads all of the answer.
-async fn ask(client: &Client, method: Method) -> Result<String, SendError> {
+async fn fetch_text(client: &Client, method: Method) -> Result<String, SendError> {
     let (mut response, mut body) = (client.send(request(method)).await?, Vec::new());
     while let Some(bytes) = response.chunk().await? {
         body.extend_from_slice(&bytes);
@@ -30,9 +30,9 @@ async fn ask(client: &Client, method: Method) -> Result<String, SendError> {
 
 #[tokio::test]
 async fn a_request_carries_host_agent_and_the_user_of_its_address() {
-    let server = Server::start(|_, _| Some(ok("fine"))).await;
+    let server = Server::start(|_, _| Some(ok_response("fine"))).await;
     let client = client(&format!("http://me:p%40ss@{}/elsewhere", server.address));
-    assert_eq!(ask(&client, Method::GET).await, Ok("fine".into()));
+    assert_eq!(fetch_text(&client, Method::GET).await, Ok("fine".into()));
     let head = server.requests().remove(0);
     assert!(head.starts_with("GET /path?query=1 HTTP/1.1\r\n"), "{head}");
     for line in [&format!("host: {}", server.address), "accept: */*", "authorization: Basic bWU6cEBzcw=="] {
@@ -44,9 +44,10 @@ async fn a_request_carries_host_agent_and_the_user_of_its_address() {
 #[tokio::test]
 async fn a_connection_that_was_closed_between_two_requests_is_noticed() {
     // Each connection bears one request; the next one on it finds it closed.
-    let server = Server::start(|number, head| (number > 0 || !head.contains("x-second")).then(|| ok("fine"))).await;
+    let server =
+        Server::start(|number, head| (number > 0 || !head.contains("x-second")).then(|| ok_response("fine"))).await;
     let client = client(&format!("http://{}", server.address));
-    assert_eq!(ask(&client, Method::GET).await, Ok("fine".into()));
+    assert_eq!(fetch_text(&client, Method::GET).await, Ok("fine".into()));
     // The server reads this one and closes: the request has left, so only one that may be repeated is.
     let second = |method| {
         let mut request = request(method);
@@ -55,9 +56,10 @@ async fn a_connection_that_was_closed_between_two_requests_is_noticed() {
     };
     assert!(client.send(second(Method::GET)).await.is_ok());
     assert_eq!(server.connections(), 2);
-    let server = Server::start(|number, head| (number > 0 || !head.contains("x-second")).then(|| ok("fine"))).await;
+    let server =
+        Server::start(|number, head| (number > 0 || !head.contains("x-second")).then(|| ok_response("fine"))).await;
     let client = self::client(&format!("http://{}", server.address));
-    assert_eq!(ask(&client, Method::GET).await, Ok("fine".into()));
+    assert_eq!(fetch_text(&client, Method::GET).await, Ok("fine".into()));
     let failed = client.send(second(Method::POST)).await.unwrap_err();
     assert!(matches!(failed, SendError::Broken { .. }), "{failed}");
     assert_eq!(server.connections(), 1);
@@ -66,7 +68,7 @@ async fn a_connection_that_was_closed_between_two_requests_is_noticed() {
 #[tokio::test]
 async fn a_port_where_nobody_listens_is_unreachable() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let failed = ask(&client(&format!("http://{address}")), Method::GET).await.unwrap_err();
+    let failed = fetch_text(&client(&format!("http://{address}")), Method::GET).await.unwrap_err();
     let SendError::Dial(DialError::Unreachable { failure, reason }) = failed else { panic!("{failed}") };
     assert_eq!(failure, format!("http://{address} cannot be reached"));
     assert!(reason.contains("refused"), "{reason}");

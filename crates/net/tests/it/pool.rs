@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use toolhub_net::{Addresses, BoxFuture, Bytes, DialError, Origin, PoolOptions, Pools, Request, Resolve};
+use toolhub_net::{AddressPolicy, BoxFuture, Bytes, DialError, Origin, PoolOptions, Pools, Request, Resolve};
 
-use super::server::{Server, ok};
+use super::server::{Server, ok_response};
 
 /// Knows one host.
-struct Fixed(Vec<IpAddr>);
+struct FixedResolver(Vec<IpAddr>);
 
-impl Resolve for Fixed {
+impl Resolve for FixedResolver {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async { Ok(self.0.clone()) })
     }
@@ -27,12 +27,13 @@ fn origin(port: u16) -> Origin {
     Origin { https: false, host: "service.example".into(), port }
 }
 
-const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_one_after_the_other_use_one_connection() {
-    let server = Server::start(|_, _| Some(ok("some body"))).await;
-    let pool = Pools::resolving(Fixed(vec![LOCAL])).pool(&origin(server.address.port()), &PoolOptions::default());
+    let server = Server::start(|_, _| Some(ok_response("some body"))).await;
+    let pool = Pools::with_resolver(FixedResolver(vec![LOCALHOST]))
+        .pool(&origin(server.address.port()), &PoolOptions::default());
     for _ in 0..500 {
         let mut response = pool.lease().await.unwrap().send(request(), Duration::MAX).await.unwrap();
         while response.chunk().await.unwrap().is_some() {}
@@ -42,10 +43,10 @@ async fn requests_one_after_the_other_use_one_connection() {
 
 #[tokio::test]
 async fn where_one_address_of_a_host_refuses_the_next_one_is_tried() {
-    let server = Server::start(|_, _| Some(ok(""))).await;
+    let server = Server::start(|_, _| Some(ok_response(""))).await;
     // Nobody listens there.
     let nowhere = IpAddr::from([127, 0, 0, 2]);
-    let pools = Pools::resolving(Fixed(vec![nowhere, LOCAL]));
+    let pools = Pools::with_resolver(FixedResolver(vec![nowhere, LOCALHOST]));
     let options = PoolOptions { connect_timeout: Duration::from_secs(60), ..PoolOptions::default() };
     let pool = pools.pool(&origin(server.address.port()), &options);
     let dialled = tokio::time::timeout(Duration::from_secs(20), pool.dial()).await;
@@ -54,11 +55,11 @@ async fn where_one_address_of_a_host_refuses_the_next_one_is_tried() {
 
 #[tokio::test]
 async fn only_public_addresses_are_connected_to_unless_the_host_is_named() {
-    let server = Server::start(|_, _| Some(ok(""))).await;
-    let pools = Pools::resolving(Fixed(vec![LOCAL]));
+    let server = Server::start(|_, _| Some(ok_response(""))).await;
+    let pools = Pools::with_resolver(FixedResolver(vec![LOCALHOST]));
     let dial = async |hosts: &[&str]| {
-        let addresses = Addresses::PublicOr(hosts.iter().map(|host| (*host).to_owned()).collect());
-        let options = PoolOptions { addresses, ..PoolOptions::default() };
+        let addresses = AddressPolicy::PublicOrHosts(hosts.iter().map(|host| (*host).to_owned()).collect());
+        let options = PoolOptions { address_policy: addresses, ..PoolOptions::default() };
         let lease = pools.pool(&origin(server.address.port()), &options).dial().await?;
         Ok(lease.send(request(), Duration::MAX).await.unwrap().status.as_u16())
     };

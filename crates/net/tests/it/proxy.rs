@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use toolhub_net::{Bytes, Client, Request, SendError, Url};
 
-use super::server::{Server, ok};
+use super::server::{Server, ok_response};
 
 /// The test that does the asking, started with the variables of a proxy.
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn ask(url: &str, variable: &str, proxy: String) -> String {
 
 #[tokio::test]
 async fn plain_http_is_addressed_to_the_proxy() {
-    let server = Server::start(|_, _| Some(ok(""))).await;
+    let server = Server::start(|_, _| Some(ok_response(""))).await;
     let said = ask("http://service.example", "http_proxy", format!("http://me:pass@{}", server.address)).await;
     assert!(said.contains("status 200"), "{said}");
     let head = server.requests().remove(0);
@@ -61,7 +61,7 @@ async fn tls_goes_through_a_tunnel_and_a_proxy_that_refuses_one_is_named() {
 
 #[tokio::test]
 async fn this_machine_is_reached_without_a_proxy() {
-    let server = Server::start(|_, _| Some(ok(""))).await;
+    let server = Server::start(|_, _| Some(ok_response(""))).await;
     let said = ask("http://localhost:1", "ALL_PROXY", format!("http://{}", server.address)).await;
     assert!(said.contains("dial http://localhost:1 cannot be reached"), "{said}");
     assert_eq!(server.connections(), 0);

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 /// What is said in answer to a request: bytes, or nothing and the connection is closed.
-type Answer = dyn Fn(usize, &str) -> Option<String> + Send + Sync;
+type Responder = dyn Fn(usize, &str) -> Option<String> + Send + Sync;
 
 pub(super) struct Server {
     pub(super) address: SocketAddr,
@@ -29,7 +29,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<String>>>::default());
         let (count, seen, answer) =
-            (connections.clone(), requests.clone(), Arc::<Answer>::from(Box::new(answer) as Box<Answer>));
+            (connections.clone(), requests.clone(), Arc::<Responder>::from(Box::new(answer) as Box<Responder>));
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::Relaxed);
@@ -59,6 +59,6 @@ impl Server {
 }
 
 /// An answer with this body.
-pub(super) fn ok(body: &str) -> String {
+pub(super) fn ok_response(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }

@@ -6,10 +6,10 @@
 
 use serde_json::{Map, Value};
 
-use super::add_line;
+use super::append_description;
 
 /// Takes arguments with refused names out of the list and mentions them in the description instead.
-pub(super) fn list_only(schema: &mut Map<String, Value>, legal: fn(&str) -> bool) {
+pub(super) fn unlist_illegal_names(schema: &mut Map<String, Value>, legal: fn(&str) -> bool) {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
     let (listed, refused): (Map<_, _>, Map<_, _>) =
         std::mem::take(properties).into_iter().partition(|(name, _)| legal(name));
@@ -37,7 +37,7 @@ pub(super) fn list_only(schema: &mut Map<String, Value>, legal: fn(&str) -> bool
         }
     });
     let mentions = mentions.collect::<Vec<_>>().join("\n- ");
-    add_line(schema, &format!("Also takes these arguments, whose names cannot be listed:\n- {mentions}"));
+    append_description(schema, &format!("Also takes these arguments, whose names cannot be listed:\n- {mentions}"));
 }
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
     fn check(schema: Value, expected: Value) {
         let mut schema = schema.as_object().cloned().unwrap();
-        list_only(&mut schema, |name| !name.contains('$'));
+        unlist_illegal_names(&mut schema, |name| !name.contains('$'));
         assert_eq!(Value::Object(schema), expected);
     }
 

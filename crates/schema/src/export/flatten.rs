@@ -6,21 +6,21 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{add_line, merge::both};
+use super::{append_description, merge::intersect};
 
 /// Past this many the list of combinations costs more than it tells.
-const MOST_LINES: usize = 24;
+const MAX_COMBINATIONS: usize = 24;
 
 /// One object that accepts every combination of arguments the schema accepts.
 pub(super) fn object(schema: &Value) -> Map<String, Value> {
-    let mut flat = schema.as_object().and_then(flat).unwrap_or_default();
+    let mut flat = schema.as_object().and_then(flatten_object).unwrap_or_default();
     flat.insert("type".into(), "object".into());
     flat.entry("properties").or_insert_with(|| json!({}));
     flat
 }
 
 /// `None` when no object can match: such a branch of a union is none that a call could take.
-fn flat(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
+fn flatten_object(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
     match schema.get("type") {
         None => {}
         Some(Value::Array(kinds)) if kinds.iter().any(|kind| kind == "object") => {}
@@ -36,18 +36,18 @@ fn flat(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
     if base.contains_key("type") {
         base.insert("type".into(), "object".into());
     }
-    for part in parts.iter().filter_map(Value::as_object).filter_map(flat) {
-        base = both(base, part);
+    for part in parts.iter().filter_map(Value::as_object).filter_map(flatten_object) {
+        base = intersect(base, part);
     }
     for union in unions {
-        let branches: Vec<_> = union.iter().filter_map(Value::as_object).filter_map(flat).collect();
+        let branches: Vec<_> = union.iter().filter_map(Value::as_object).filter_map(flatten_object).collect();
         if branches.is_empty() {
             continue;
         }
-        let lines = combinations(&branches);
-        base = both(base, either(&branches));
+        let lines = describe_combinations(&branches);
+        base = intersect(base, unite(&branches));
         if let Some(lines) = lines {
-            add_line(&mut base, &lines);
+            append_description(&mut base, &lines);
         }
     }
     Some(base)
@@ -61,7 +61,7 @@ fn take_list(schema: &mut Map<String, Value>, keyword: &str) -> Vec<Value> {
 }
 
 /// One object for what any of these accepts.
-fn either(branches: &[Map<String, Value>]) -> Map<String, Value> {
+fn unite(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let Some((first, others)) = branches.split_first() else { return Map::new() };
     if others.is_empty() {
         return first.clone();
@@ -130,9 +130,9 @@ pub(super) fn fixed_values(schema: &Value) -> Option<Vec<Value>> {
 }
 
 /// Which arguments go together, one line each; `None` when that says nothing.
-fn combinations(branches: &[Map<String, Value>]) -> Option<String> {
+fn describe_combinations(branches: &[Map<String, Value>]) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
-    for line in branches.iter().map(combination) {
+    for line in branches.iter().map(describe_combination) {
         if !line.is_empty() && !lines.contains(&line) {
             lines.push(line);
         }
@@ -140,13 +140,13 @@ fn combinations(branches: &[Map<String, Value>]) -> Option<String> {
     if lines.len() < 2 {
         return None;
     }
-    let more = lines.len() > MOST_LINES;
-    lines.truncate(MOST_LINES);
+    let more = lines.len() > MAX_COMBINATIONS;
+    lines.truncate(MAX_COMBINATIONS);
     let more = if more { "\n- …" } else { "" };
     Some(format!("Give one of these combinations:\n- {}{more}", lines.join("\n- ")))
 }
 
-fn combination(branch: &Map<String, Value>) -> String {
+fn describe_combination(branch: &Map<String, Value>) -> String {
     let properties = properties_of(branch);
     let needed = required(branch).map(|name| match properties.get(name).and_then(|schema| schema.get("const")) {
         Some(value) => format!("{name} = {value}"),

@@ -4,20 +4,20 @@
 //! there is nothing to give. The newer `parametersJsonSchema` would keep more, but only `parameters` is read by every
 //! version of the API. `gemini/schema.rs` rewrites the schema.
 
-mod facts;
+mod constraints;
 mod schema;
 mod unions;
 
 use serde_json::{Map, Value};
 
-use super::{add_line, arguments, flatten, refs, tidy::tidy};
+use super::{append_description, arguments, flatten, normalization::normalize, refs};
 use toolhub_types::tool::Definition;
 
 /// The declaration of this tool in `functionDeclarations`.
 pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
     let mut schema = flatten::object(&refs::inline(&tool.parameters).schema);
-    arguments::list_only(&mut schema, legal);
-    let parameters = schema::object(&tidy(&schema));
+    arguments::unlist_illegal_names(&mut schema, is_legal_name);
+    let parameters = schema::convert_object(&normalize(&schema));
     let mut entry = Map::new();
     entry.insert("name".into(), tool.name.as_str().into());
     entry.insert("description".into(), description(tool).into());
@@ -25,7 +25,7 @@ pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
         entry.insert("parameters".into(), parameters.into());
     } else if let Some(text) = parameters.get("description").and_then(Value::as_str) {
         // An object without properties is refused; what is known about the arguments goes to the function.
-        add_line(&mut entry, text);
+        append_description(&mut entry, text);
     }
     entry
 }
@@ -37,7 +37,7 @@ fn description(tool: &Definition) -> &str {
 }
 
 /// Letters, digits and `_`, not beginning with a digit, at most 64.
-fn legal(name: &str) -> bool {
+fn is_legal_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

@@ -6,12 +6,12 @@
 use serde_json::{Map, Value};
 
 /// The keywords of a schema for what both of these accept.
-pub(super) fn both(mut first: Map<String, Value>, mut second: Map<String, Value>) -> Map<String, Value> {
-    open_up(&mut first, &second);
-    open_up(&mut second, &first);
+pub(super) fn intersect(mut first: Map<String, Value>, mut second: Map<String, Value>) -> Map<String, Value> {
+    reopen_object(&mut first, &second);
+    reopen_object(&mut second, &first);
     for (keyword, theirs) in second {
         let joined = match first.get(&keyword) {
-            Some(ours) => join(&keyword, ours, theirs),
+            Some(ours) => intersect_keyword(&keyword, ours, theirs),
             None => theirs,
         };
         first.insert(keyword, joined);
@@ -20,7 +20,7 @@ pub(super) fn both(mut first: Map<String, Value>, mut second: Map<String, Value>
 }
 
 /// "Nothing else" looks only at the properties beside it; once others stand there too it would mean something new.
-fn open_up(closed: &mut Map<String, Value>, other: &Map<String, Value>) {
+fn reopen_object(closed: &mut Map<String, Value>, other: &Map<String, Value>) {
     let names = |schema: &Map<String, Value>| schema.get("properties").and_then(Value::as_object).cloned();
     let known = names(closed).unwrap_or_default();
     if names(other).unwrap_or_default().keys().any(|name| !known.contains_key(name)) {
@@ -29,33 +29,33 @@ fn open_up(closed: &mut Map<String, Value>, other: &Map<String, Value>) {
     }
 }
 
-fn join(keyword: &str, ours: &Value, theirs: Value) -> Value {
+fn intersect_keyword(keyword: &str, ours: &Value, theirs: Value) -> Value {
     match (keyword, ours, theirs) {
         ("properties" | "patternProperties", Value::Object(ours), Value::Object(theirs)) => {
             let mut all = ours.clone();
             for (name, theirs) in theirs {
                 let joined = match ours.get(&name) {
-                    Some(ours) => both_values(ours, theirs),
+                    Some(ours) => intersect_values(ours, theirs),
                     None => theirs,
                 };
                 all.insert(name, joined);
             }
             Value::Object(all)
         }
-        ("items" | "additionalProperties", ours, theirs) => both_values(ours, theirs),
+        ("items" | "additionalProperties", ours, theirs) => intersect_values(ours, theirs),
         ("required" | "allOf", Value::Array(ours), Value::Array(theirs)) => {
             let mut all = ours.clone();
             all.extend(theirs.into_iter().filter(|one| !ours.contains(one)));
             Value::Array(all)
         }
-        ("enum", Value::Array(ours), Value::Array(theirs)) => common(ours, |one| theirs.contains(one)),
+        ("enum", Value::Array(ours), Value::Array(theirs)) => intersect_lists(ours, |one| theirs.contains(one)),
         ("type", ours, theirs) => {
-            let kept = common(&list(ours), |kind| {
-                let theirs = list(&theirs);
+            let kept = intersect_lists(&to_list(ours), |kind| {
+                let theirs = to_list(&theirs);
                 theirs.contains(kind) || (kind == "integer" && theirs.iter().any(|t| t == "number"))
             });
             // A number that must also be a whole number.
-            if ours == "number" && theirs == "integer" { theirs } else { single(kept) }
+            if ours == "number" && theirs == "integer" { theirs } else { unwrap_single(kept) }
         }
         ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", ours, theirs) => {
             if theirs.as_f64() > ours.as_f64() { theirs } else { ours.clone() }
@@ -67,9 +67,9 @@ fn join(keyword: &str, ours: &Value, theirs: Value) -> Value {
     }
 }
 
-fn both_values(ours: &Value, theirs: Value) -> Value {
+fn intersect_values(ours: &Value, theirs: Value) -> Value {
     match (ours, theirs) {
-        (Value::Object(ours), Value::Object(theirs)) => Value::Object(both(ours.clone(), theirs)),
+        (Value::Object(ours), Value::Object(theirs)) => Value::Object(intersect(ours.clone(), theirs)),
         (Value::Bool(true), theirs) => theirs,
         (_, Value::Bool(false)) => Value::Bool(false),
         _ => ours.clone(),
@@ -77,16 +77,16 @@ fn both_values(ours: &Value, theirs: Value) -> Value {
 }
 
 /// What is in both lists; schemas that contradict each other keep the first, or nothing at all could be said.
-fn common(ours: &[Value], in_theirs: impl Fn(&Value) -> bool) -> Value {
+fn intersect_lists(ours: &[Value], in_theirs: impl Fn(&Value) -> bool) -> Value {
     let kept: Vec<Value> = ours.iter().filter(|one| in_theirs(one)).cloned().collect();
     if kept.is_empty() { ours.to_vec().into() } else { kept.into() }
 }
 
-fn list(value: &Value) -> Vec<Value> {
+fn to_list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_else(|| vec![value.clone()])
 }
 
-fn single(value: Value) -> Value {
+fn unwrap_single(value: Value) -> Value {
     match value {
         Value::Array(mut list) if list.len() == 1 => list.remove(0),
         other => other,
@@ -102,7 +102,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
     fn check(first: Value, second: Value, expected: Value) {
         let keywords = |schema: Value| schema.as_object().cloned().unwrap();
-        assert_eq!(Value::Object(both(keywords(first), keywords(second))), expected);
+        assert_eq!(Value::Object(intersect(keywords(first), keywords(second))), expected);
     }
 
     #[test]

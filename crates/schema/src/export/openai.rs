@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{describe, flatten, refs, tidy::tidy};
+use super::{flatten, insert_description, normalization::normalize, refs};
 use toolhub_types::tool::Definition;
 
 /// The entry of this tool in `tools` of Chat Completions.
@@ -28,8 +28,8 @@ fn function(tool: &Definition) -> Map<String, Value> {
     let schema = flatten::object(&refs::inline(&tool.parameters).schema);
     let mut function = Map::new();
     function.insert("name".into(), tool.name.as_str().into());
-    describe(&mut function, tool);
-    function.insert("parameters".into(), tidy(&schema).into());
+    insert_description(&mut function, tool);
+    function.insert("parameters".into(), normalize(&schema).into());
     // Said aloud, because Responses takes silence for strict.
     function.insert("strict".into(), json!(false));
     function

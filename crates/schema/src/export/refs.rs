@@ -11,11 +11,11 @@ use super::walk;
 
 /// How much may be written in place of references, in keywords and lines of text. A model reads all of it with
 /// every request, so what lies beyond is of no use anyway.
-const ROOM: usize = 2_000;
+const MAX_EXPANSION: usize = 2_000;
 /// How deep references may lead. Many parsers stop at 128 levels of JSON, and a schema needs two for each of its own.
-const DEEPEST: usize = 40;
+const MAX_DEPTH: usize = 40;
 
-const LEFT_OUT: [&str; 13] = [
+const DROPPED_KEYWORDS: [&str; 13] = [
     "$ref",
     "$defs",
     "definitions",
@@ -32,70 +32,70 @@ const LEFT_OUT: [&str; 13] = [
     "discriminator",
 ];
 /// Keywords that only speak to the reader; beside a reference they replace those of its target.
-const SAID: [&str; 8] =
+const ANNOTATION_KEYWORDS: [&str; 8] =
     ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "example"];
 
 /// A schema without references.
 pub(super) struct Inlined {
     pub(super) schema: Value,
     /// Nothing was cut: it accepts exactly what it accepted before, as far as anybody could tell.
-    pub(super) whole: bool,
+    pub(super) lossless: bool,
 }
 
 /// Replaces every reference in this schema.
 pub(super) fn inline(root: &Value) -> Inlined {
-    let mut expansion = Expansion { root, open: vec!["#"], left: ROOM, whole: true };
-    let schema = expansion.schema(root, 0);
-    Inlined { schema, whole: expansion.whole }
+    let mut expansion = Expansion { root, active_refs: vec!["#"], budget: MAX_EXPANSION, lossless: true };
+    let schema = expansion.expand(root, 0);
+    Inlined { schema, lossless: expansion.lossless }
 }
 
 struct Expansion<'a> {
     root: &'a Value,
     /// The references being followed; the root counts as one.
-    open: Vec<&'a str>,
-    left: usize,
-    whole: bool,
+    active_refs: Vec<&'a str>,
+    budget: usize,
+    lossless: bool,
 }
 
 impl<'a> Expansion<'a> {
-    fn schema(&mut self, value: &'a Value, depth: usize) -> Value {
+    fn expand(&mut self, value: &'a Value, depth: usize) -> Value {
         let Value::Object(keywords) = value else { return value.clone() };
         // What is written out in the schema itself stays, however much it is; only copies are counted.
-        if self.open.len() > 1 {
-            if self.left == 0 || depth > DEEPEST {
-                self.whole = false;
+        if self.active_refs.len() > 1 {
+            if self.budget == 0 || depth > MAX_DEPTH {
+                self.lossless = false;
                 return json!({});
             }
-            self.left = self.left.saturating_sub(cost(keywords));
+            self.budget = self.budget.saturating_sub(cost(keywords));
         }
-        let before = std::mem::replace(&mut self.whole, !is_dynamic(keywords));
-        let kept = keywords.iter().filter(|(keyword, _)| !LEFT_OUT.contains(&keyword.as_str()));
-        let mut own = walk::map(kept, |keyword, inner| match self.schema(inner, depth + 1) {
+        let before = std::mem::replace(&mut self.lossless, !is_dynamic(keywords));
+        let kept = keywords.iter().filter(|(keyword, _)| !DROPPED_KEYWORDS.contains(&keyword.as_str()));
+        let mut own = walk::map_subschemas(kept, |keyword, inner| match self.expand(inner, depth + 1) {
             // What was cut accepts more, so its opposite would accept less; better to forbid nothing.
-            _ if keyword == "not" && !self.whole => Value::Bool(false),
+            _ if keyword == "not" && !self.lossless => Value::Bool(false),
             written => written,
         });
-        if !self.whole {
-            at_least_one(&mut own);
+        if !self.lossless {
+            one_of_to_any_of(&mut own);
         }
-        self.whole &= before;
+        self.lossless &= before;
         match keywords.get("$ref").and_then(Value::as_str) {
-            Some(reference) => beside(self.follow(reference, depth), own),
+            Some(reference) => combine_with_siblings(self.expand_ref(reference, depth), own),
             None => Value::Object(own),
         }
     }
 
-    fn follow(&mut self, reference: &'a str, depth: usize) -> Value {
-        let place = local(self.root, reference);
+    fn expand_ref(&mut self, reference: &'a str, depth: usize) -> Value {
+        let place = local_fragment(self.root, reference);
         // Nobody could follow this one, so leaving it out takes nothing away.
-        let Some(target) = find(self.root, place) else { return json!({}) };
-        if self.open.contains(&place) {
-            self.whole = false;
-            return again(place, target);
+        let Some(target) = find_target(self.root, place) else { return json!({}) };
+        if self.active_refs.contains(&place) {
+            self.lossless = false;
+            return recursion_placeholder(place, target);
         }
-        self.open.push(place);
-        let written = self.schema(target, depth + 1);
-        self.open.pop();
+        self.active_refs.push(place);
+        let written = self.expand(target, depth + 1);
+        self.active_refs.pop();
         written
     }
 }
@@ -106,14 +106,14 @@ fn is_dynamic(keywords: &Map<String, Value>) -> bool {
 }
 
 /// A branch that was cut may now also match what belongs to another, and "exactly one" would refuse that.
-fn at_least_one(keywords: &mut Map<String, Value>) {
+fn one_of_to_any_of(keywords: &mut Map<String, Value>) {
     if let Some(branches) = keywords.remove("oneOf") {
         keywords.entry("anyOf").or_insert(branches);
     }
 }
 
 /// The part of a reference inside this document; a document may also call itself by its `$id`.
-fn local<'a>(root: &Value, reference: &'a str) -> &'a str {
+fn local_fragment<'a>(root: &Value, reference: &'a str) -> &'a str {
     let own_name = root.get("$id").and_then(Value::as_str).unwrap_or("");
     match reference.strip_prefix(own_name).unwrap_or(reference) {
         "" => "#",
@@ -121,7 +121,7 @@ fn local<'a>(root: &Value, reference: &'a str) -> &'a str {
     }
 }
 
-fn find<'a>(root: &'a Value, place: &str) -> Option<&'a Value> {
+fn find_target<'a>(root: &'a Value, place: &str) -> Option<&'a Value> {
     let fragment = place.strip_prefix('#')?;
     if fragment.is_empty() || fragment.starts_with('/') {
         return root.pointer(&percent_decode_str(fragment).decode_utf8_lossy());
@@ -134,9 +134,9 @@ fn find<'a>(root: &'a Value, place: &str) -> Option<&'a Value> {
 }
 
 /// What stands for a type inside itself: its kind of value and nothing about what is in it.
-fn again(place: &str, target: &Value) -> Value {
+fn recursion_placeholder(place: &str, target: &Value) -> Value {
     let mut schema = Map::new();
-    if let Some(kind) = kind(target) {
+    if let Some(kind) = common_type(target) {
         schema.insert("type".into(), kind);
     }
     let name = target.get("title").and_then(Value::as_str).or_else(|| place.rsplit('/').next());
@@ -149,7 +149,7 @@ fn again(place: &str, target: &Value) -> Value {
 }
 
 /// The type of a schema that names one, or whose alternatives all name the same.
-fn kind(schema: &Value) -> Option<Value> {
+fn common_type(schema: &Value) -> Option<Value> {
     let shared = || {
         let branches = ["anyOf", "oneOf"].into_iter().find_map(|union| schema.get(union)?.as_array())?;
         let (first, others) = branches.split_first()?;
@@ -160,10 +160,10 @@ fn kind(schema: &Value) -> Option<Value> {
 }
 
 /// What a reference and the keywords beside it say together.
-fn beside(target: Value, mut own: Map<String, Value>) -> Value {
+fn combine_with_siblings(target: Value, mut own: Map<String, Value>) -> Value {
     match target {
         target if own.is_empty() => target,
-        Value::Object(mut keywords) if own.keys().all(|keyword| SAID.contains(&keyword.as_str())) => {
+        Value::Object(mut keywords) if own.keys().all(|keyword| ANNOTATION_KEYWORDS.contains(&keyword.as_str())) => {
             keywords.extend(own);
             Value::Object(keywords)
         }
@@ -204,7 +204,7 @@ mod tests {
     fn check(schema: Value, expected: Value, whole: bool) {
         let inlined = inline(&schema);
         assert_eq!(inlined.schema, expected);
-        assert_eq!(inlined.whole, whole);
+        assert_eq!(inlined.lossless, whole);
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         let step = |n: u32| json!({"properties": {"a": {"$ref": format!("#/$defs/{n}")}, "b": {"$ref": format!("#/$defs/{n}")}}});
         let wide: Map<String, Value> = (0..30).map(|n| (n.to_string(), step(n + 1))).collect();
         let inlined = inline(&json!({"$ref": "#/$defs/0", "$defs": wide}));
-        assert!(!inlined.whole);
+        assert!(!inlined.lossless);
         assert!(inlined.schema.to_string().len() < 200_000, "{}", inlined.schema.to_string().len());
 
         let deep: Map<String, Value> =

@@ -8,7 +8,7 @@ use toolhub_types::tool::{Annotations, DependsOn, Kind, Metadata, ToolName};
 fn tool(name: &str, description: &str, parameters: Value) -> Definition {
     let name = ToolName::new(name).unwrap();
     Definition {
-        id: Definition::id_of(&Kind::Stateless, &name, None),
+        id: Definition::derive_id(&Kind::Stateless, &name, None),
         name,
         kind: Kind::Stateless,
         description: description.to_owned(),

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-const HOLDERS: [&str; 22] = [
+const SUBSCHEMA_KEYWORDS: [&str; 22] = [
     "additionalItems",
     "additionalProperties",
     "allOf",
@@ -30,16 +30,16 @@ const HOLDERS: [&str; 22] = [
     "$defs",
     "definitions",
 ];
-const BY_NAME: [&str; 6] =
+const MAP_KEYWORDS: [&str; 6] =
     ["dependencies", "dependentSchemas", "patternProperties", "properties", "$defs", "definitions"];
 
 /// Whether this keyword holds schemas, one or several.
 pub(super) fn holds_schemas(keyword: &str) -> bool {
-    HOLDERS.contains(&keyword)
+    SUBSCHEMA_KEYWORDS.contains(&keyword)
 }
 
 /// The keywords with every schema directly inside replaced by what `change` makes of it.
-pub(super) fn map<'a>(
+pub(super) fn map_subschemas<'a>(
     keywords: impl IntoIterator<Item = (&'a String, &'a Value)>,
     mut change: impl FnMut(&'a str, &'a Value) -> Value,
 ) -> Map<String, Value> {
@@ -47,7 +47,7 @@ pub(super) fn map<'a>(
     for (keyword, value) in keywords {
         let new = match value {
             _ if !holds_schemas(keyword) => value.clone(),
-            Value::Object(named) if BY_NAME.contains(&keyword.as_str()) => {
+            Value::Object(named) if MAP_KEYWORDS.contains(&keyword.as_str()) => {
                 let each = named.iter().map(|(name, inner)| {
                     // `dependencies` may hold lists of property names between the schemas.
                     let inner = if is_schema(inner) { change(keyword, inner) } else { inner.clone() };

@@ -202,7 +202,7 @@ fn hostile() -> Value {
 #[test]
 fn a_hostile_choice_is_not_explained_but_its_property_is_named() {
     let arguments = (0..40).fold(json!({}), |inner, _| json!({"a": inner}));
-    assert!(!cost::affordable(&hostile(), &Refs::new(&hostile()), &arguments));
+    assert!(!cost::is_affordable(&hostile(), &RefResolver::new(&hostile()), &arguments));
     check(
         hostile(),
         &arguments,
@@ -297,7 +297,7 @@ proptest! {
             prop_assert!(problem.to_string().contains(&problem.field));
             prop_assert!(!problem.to_string().contains('\n'), "{}", problem);
         }
-        let named = schema.not_fitting(&Refs::new(schema.value()), &arguments);
+        let named = schema.invalid_properties(&RefResolver::new(schema.value()), &arguments);
         prop_assert!(named.is_empty() || !schema.0.validator.is_valid(&arguments));
     }
 }

@@ -9,68 +9,68 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::refs::{Applies, Part, Refs, parts, references};
+use super::refs::{AppliesTo, RefResolver, Subschema, references, subschemas};
 
 /// So many steps were measured to take about 25 ms in a release build.
-pub(super) const AFFORDABLE: u64 = 30_000;
+pub(super) const MAX_COST: u64 = 30_000;
 
 /// Whether building the errors costs no more than we can afford.
-pub(super) fn affordable(schema: &Value, refs: &Refs<'_>, arguments: &Value) -> bool {
-    let mut count = Count { refs, known: HashMap::new() };
-    count.steps(schema, arguments, false) <= AFFORDABLE
+pub(super) fn is_affordable(schema: &Value, refs: &RefResolver<'_>, arguments: &Value) -> bool {
+    let mut count = CostEstimator { refs, memo: HashMap::new() };
+    count.cost(schema, arguments, false) <= MAX_COST
 }
 
-struct Count<'a> {
-    refs: &'a Refs<'a>,
+struct CostEstimator<'a> {
+    refs: &'a RefResolver<'a>,
     /// Steps by place of the schema, place of the value, and whether errors copy the value.
-    known: HashMap<(usize, usize, bool), u64>,
+    memo: HashMap<(usize, usize, bool), u64>,
 }
 
-impl Count<'_> {
-    fn steps(&mut self, schema: &Value, value: &Value, copied: bool) -> u64 {
-        let key = (address(schema), address(value), copied);
-        if let Some(steps) = self.known.get(&key) {
+impl CostEstimator<'_> {
+    fn cost(&mut self, schema: &Value, value: &Value, copied: bool) -> u64 {
+        let key = (node_id(schema), node_id(value), copied);
+        if let Some(steps) = self.memo.get(&key) {
             return *steps;
         }
         // The estimate must not become the attack: it never looks at more than it could allow.
-        if self.known.len() as u64 > AFFORDABLE {
-            return AFFORDABLE + 1;
+        if self.memo.len() as u64 > MAX_COST {
+            return MAX_COST + 1;
         }
-        self.known.insert(key, 1);
-        let mut steps = self.own(schema, value, copied);
-        for target in references(schema).filter_map(|reference| self.refs.target(reference)) {
-            steps = steps.saturating_add(self.steps(target, value, copied));
+        self.memo.insert(key, 1);
+        let mut steps = self.own_cost(schema, value, copied);
+        for target in references(schema).filter_map(|reference| self.refs.resolve(reference)) {
+            steps = steps.saturating_add(self.cost(target, value, copied));
         }
-        for part in parts(schema) {
-            if steps > AFFORDABLE {
+        for part in subschemas(schema) {
+            if steps > MAX_COST {
                 break;
             }
             let more = match part.applies {
-                Applies::Nowhere => 0,
-                Applies::Here => self.steps(part.schema, value, copied),
+                AppliesTo::Nothing => 0,
+                AppliesTo::SameValue => self.cost(part.schema, value, copied),
                 // Each form is tried before its errors are built; that walks the value once,
                 // which is what its copies are charged for anyway.
-                Applies::Choice => self.steps(part.schema, value, true),
-                Applies::Inside => self.inside(&part, value, copied),
+                AppliesTo::Branch => self.cost(part.schema, value, true),
+                AppliesTo::Child => self.children_cost(&part, value, copied),
             };
             steps = steps.saturating_add(more);
         }
-        self.known.insert(key, steps);
+        self.memo.insert(key, steps);
         steps
     }
 
     /// One step for the schema, one for each error it may report about this value itself.
-    fn own(&self, schema: &Value, value: &Value, copied: bool) -> u64 {
+    fn own_cost(&self, schema: &Value, value: &Value, copied: bool) -> u64 {
         let required = schema.get("required").and_then(Value::as_array);
         let errors = 1 + required.map_or(0, Vec::len) as u64;
-        if copied { errors.saturating_mul(size(value)) } else { errors }
+        if copied { errors.saturating_mul(copy_cost(value)) } else { errors }
     }
 
-    fn inside(&mut self, part: &Part<'_>, value: &Value, copied: bool) -> u64 {
+    fn children_cost(&mut self, part: &Subschema<'_>, value: &Value, copied: bool) -> u64 {
         let mut steps = 0_u64;
         let mut add = |value: &Value| {
-            if steps <= AFFORDABLE {
-                steps = steps.saturating_add(self.steps(part.schema, value, copied));
+            if steps <= MAX_COST {
+                steps = steps.saturating_add(self.cost(part.schema, value, copied));
             }
         };
         match (value, part.keyword, part.name) {
@@ -86,7 +86,7 @@ impl Count<'_> {
 }
 
 /// What copying a value costs, in steps; more than we can afford is as good as endless.
-fn size(value: &Value) -> u64 {
+fn copy_cost(value: &Value) -> u64 {
     let mut size = 0;
     let mut open = vec![value];
     while let Some(value) = open.pop() {
@@ -97,14 +97,14 @@ fn size(value: &Value) -> u64 {
             Value::Object(members) => open.extend(members.values()),
             _ => {}
         }
-        if size > AFFORDABLE {
+        if size > MAX_COST {
             break;
         }
     }
     size
 }
 
-fn address(value: &Value) -> usize {
+fn node_id(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &Value, arguments: &Value, expected: bool) {
-        assert_eq!(affordable(schema, &Refs::new(schema), arguments), expected);
+        assert_eq!(is_affordable(schema, &RefResolver::new(schema), arguments), expected);
     }
 
     /// A small recursive choice: the engine's errors double, twice, with each level of the arguments.
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn the_estimate_itself_takes_no_more_steps_than_it_could_allow() {
         let schema = hostile();
-        let refs = Refs::new(&schema);
-        let mut count = Count { refs: &refs, known: HashMap::new() };
+        let refs = RefResolver::new(&schema);
+        let mut count = CostEstimator { refs: &refs, memo: HashMap::new() };
         let wide: Value = (0..20_000).map(|at| (format!("p{at}"), nested(5))).collect::<serde_json::Map<_, _>>().into();
-        assert!(count.steps(&schema, &wide, false) > AFFORDABLE);
-        assert!(count.known.len() as u64 <= AFFORDABLE + 1, "{}", count.known.len());
+        assert!(count.cost(&schema, &wide, false) > MAX_COST);
+        assert!(count.memo.len() as u64 <= MAX_COST + 1, "{}", count.memo.len());
     }
 
     #[test]

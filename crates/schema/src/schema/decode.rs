@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_path_to_error::Segment;
 
 use toolhub_types::problem::Problem;
-use toolhub_types::problem::join;
+use toolhub_types::problem::join_pointer;
 use toolhub_types::problem::quote;
 
 /// What keeps the arguments from becoming a `T`; empty when nothing does.
@@ -20,9 +20,9 @@ pub fn explain_decode<T: DeserializeOwned>(arguments: &Value) -> Vec<Problem> {
     let mut pointer = String::new();
     for segment in error.path() {
         let next = match segment {
-            Segment::Seq { index } => join(&pointer, &index.to_string()),
-            Segment::Map { key } => join(&pointer, key),
-            Segment::Enum { variant } => join(&pointer, variant),
+            Segment::Seq { index } => join_pointer(&pointer, &index.to_string()),
+            Segment::Map { key } => join_pointer(&pointer, key),
+            Segment::Enum { variant } => join_pointer(&pointer, variant),
             Segment::Unknown => break,
         };
         // A variant is a property only for some representations of an enum; the arguments tell which.
@@ -31,7 +31,7 @@ pub fn explain_decode<T: DeserializeOwned>(arguments: &Value) -> Vec<Problem> {
             _ => pointer = next,
         }
     }
-    let why = quote::within(&error.inner().to_string(), 200);
+    let why = quote::truncate(&error.inner().to_string(), 200);
     vec![Problem::at(pointer, arguments, why)]
 }
 

@@ -5,7 +5,7 @@
 pub enum SchemaError {
     /// The text is too long.
     #[error("the schema has {bytes} bytes, at most {most} are allowed; shorten descriptions or split the tool")]
-    Large {
+    TooLarge {
         /// Its length as JSON text.
         bytes: usize,
         /// The longest text allowed.
@@ -13,7 +13,7 @@ pub enum SchemaError {
     },
     /// The JSON is nested too deeply.
     #[error("the schema is nested deeper than {most} levels; flatten it or move parts to `$defs`")]
-    Deep {
+    TooDeep {
         /// The deepest nesting allowed.
         most: usize,
     },
@@ -22,18 +22,18 @@ pub enum SchemaError {
     RemoteRef(String),
     /// A reference leads nowhere.
     #[error("`{0}` refers to nothing in this schema; add its target to `$defs`")]
-    LostRef(String),
+    UnresolvedRef(String),
     /// A part of the schema wants to be a document of its own.
     #[error("`$id` is allowed only at the root of the schema; remove {0:?}")]
     NestedId(String),
     /// A reference comes back to itself before it reaches a property or an item.
     #[error("`{0}` leads back to itself without going into a property or an item; break the circle")]
-    EndlessRef(String),
+    CircularRef(String),
     /// References and combinations multiply into more steps than a check may take.
     #[error(
         "the schema has {what}, at most {most} are allowed; use fewer `$ref`, `allOf`, `anyOf` or `oneOf` inside each other"
     )]
-    Tangled {
+    TooComplex {
         /// What there is too much of.
         what: &'static str,
         /// How much is allowed.
@@ -77,10 +77,10 @@ pub enum SchemaError {
     },
     /// A schema given by hand requires a property that nobody describes.
     #[error("`{0}` is required by hand but described nowhere; add it to `properties` or do not require it")]
-    RequiredNowhere(String),
+    UndescribedRequired(String),
     /// A schema given by hand is no schema at this place.
     #[error("`{field}`: {why}")]
-    ByHand {
+    InvalidOverride {
         /// The field.
         field: String,
         /// What is wrong with it.

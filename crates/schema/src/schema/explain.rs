@@ -6,25 +6,25 @@
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind as Kind};
 use serde_json::Value;
 
-use super::{refs::Refs, union, words};
+use super::{description, refs::RefResolver, union};
 use crate::suggest::closest;
 use toolhub_types::problem::Problem;
-use toolhub_types::problem::join;
+use toolhub_types::problem::join_pointer;
 use toolhub_types::problem::quote;
 
 /// More problems than this are noise to a model; it repairs these first.
-pub(super) const MOST: usize = 10;
+pub(super) const MAX_PROBLEMS: usize = 10;
 /// How far the errors of choices inside choices are followed.
-const DEEPEST_CHOICE: usize = 4;
+const MAX_CHOICE_DEPTH: usize = 4;
 
 /// The problems behind the engine's errors.
-pub(super) fn problems<'e>(
+pub(super) fn explain_errors<'e>(
     root: &Value,
-    refs: &Refs<'_>,
+    refs: &RefResolver<'_>,
     arguments: &Value,
     errors: impl Iterator<Item = ValidationError<'e>>,
 ) -> Vec<Problem> {
-    let mut explain = Explain { root, refs, arguments, problems: Vec::new() };
+    let mut explain = Explainer { root, refs, arguments, problems: Vec::new() };
     for error in errors {
         explain.add(&error, 0);
     }
@@ -32,14 +32,14 @@ pub(super) fn problems<'e>(
 }
 
 /// A property that must be there and is not.
-pub(super) fn missing<'a>(
-    (schema, refs): (&'a Value, &Refs<'a>),
+pub(super) fn missing_property<'a>(
+    (schema, refs): (&'a Value, &RefResolver<'a>),
     (pointer, arguments): (&str, &Value),
     name: &str,
 ) -> Problem {
-    let known = words::properties(schema, refs);
+    let known = description::known_properties(schema, refs);
     let expected = known.iter().find(|(known, _)| *known == name);
-    let expected = expected.map(|(_, schema)| words::expected(schema, refs)).unwrap_or_default();
+    let expected = expected.map(|(_, schema)| description::describe_expected(schema, refs)).unwrap_or_default();
     let detail = match expected.as_str() {
         "" => "missing, required".to_owned(),
         expected => format!("missing, required ({expected})"),
@@ -49,60 +49,60 @@ pub(super) fn missing<'a>(
     let unknown = given.into_iter().flat_map(|given| given.keys().take(200).map(String::as_str));
     let unknown = unknown.filter(|given| known.iter().all(|(known, _)| known != given));
     let similar = closest(name, unknown, 1).pop();
-    Problem::at(join(pointer, name), arguments, detail).suggest(
+    Problem::at(join_pointer(pointer, name), arguments, detail).with_suggestion(
         similar.map(|similar| format!("`{}` is given, rename it to `{}`?", quote::text(similar), quote::text(name))),
     )
 }
 
-struct Explain<'a> {
+struct Explainer<'a> {
     root: &'a Value,
-    refs: &'a Refs<'a>,
+    refs: &'a RefResolver<'a>,
     arguments: &'a Value,
     problems: Vec<Problem>,
 }
 
-impl<'a> Explain<'a> {
+impl<'a> Explainer<'a> {
     fn add(&mut self, error: &ValidationError<'_>, choices: usize) {
-        if self.problems.len() >= MOST {
+        if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
         let pointer = error.instance_path().as_str();
         match error.kind() {
             Kind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                self.push(missing((self.schema_of(error), self.refs), (pointer, self.arguments), name));
+                self.push(missing_property((self.schema_of(error), self.refs), (pointer, self.arguments), name));
             }
             Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-                for name in unexpected.iter().take(MOST) {
-                    self.push(self.unknown(error, name));
+                for name in unexpected.iter().take(MAX_PROBLEMS) {
+                    self.push(self.unknown_property(error, name));
                 }
             }
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                self.choice(error, context, choices);
+                self.explain_choice(error, context, choices);
             }
             Kind::PropertyNames { error: inner } => {
-                let name = error_name(inner);
-                let detail = format!("the property name {name} is not allowed: {}", said(inner));
-                self.push(self.at(error, detail));
+                let name = quote_property_name(inner);
+                let detail = format!("the property name {name} is not allowed: {}", describe_error(inner));
+                self.push(self.problem_at(error, detail));
             }
             Kind::Enum { options } => {
                 let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
-                self.push(self.one_of(error, options));
+                self.push(self.option_mismatch(error, options));
             }
             Kind::Constant { expected_value } => {
-                self.push(self.one_of(error, std::slice::from_ref(expected_value)));
+                self.push(self.option_mismatch(error, std::slice::from_ref(expected_value)));
             }
-            _ => self.push(self.at(error, said(error))),
+            _ => self.push(self.problem_at(error, describe_error(error))),
         }
     }
 
     fn push(&mut self, problem: Problem) {
-        if self.problems.len() < MOST && !self.problems.contains(&problem) {
+        if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
 
-    fn at(&self, error: &ValidationError<'_>, detail: impl Into<String>) -> Problem {
+    fn problem_at(&self, error: &ValidationError<'_>, detail: impl Into<String>) -> Problem {
         Problem::at(error.instance_path().as_str().to_owned(), self.arguments, detail)
     }
 
@@ -113,8 +113,8 @@ impl<'a> Explain<'a> {
         self.root.pointer(schema).unwrap_or(&Value::Null)
     }
 
-    fn unknown(&self, error: &ValidationError<'_>, name: &str) -> Problem {
-        let known = words::properties(self.schema_of(error), self.refs);
+    fn unknown_property(&self, error: &ValidationError<'_>, name: &str) -> Problem {
+        let known = description::known_properties(self.schema_of(error), self.refs);
         let given = error.instance().as_object();
         // A property that is there already cannot be what another one was meant to be.
         let free = known.iter().map(|(name, _)| *name);
@@ -127,61 +127,61 @@ impl<'a> Explain<'a> {
             None if names.is_empty() => None,
             None => {
                 let names: Vec<String> =
-                    names.iter().take(MOST).map(|name| format!("`{}`", quote::text(name))).collect();
+                    names.iter().take(MAX_PROBLEMS).map(|name| format!("`{}`", quote::text(name))).collect();
                 Some(format!("known are {}", names.join(", ")))
             }
         };
-        let pointer = join(error.instance_path().as_str(), name);
-        Problem::at(pointer, self.arguments, "unknown property").suggest(suggestion)
+        let pointer = join_pointer(error.instance_path().as_str(), name);
+        Problem::at(pointer, self.arguments, "unknown property").with_suggestion(suggestion)
     }
 
-    fn one_of(&self, error: &ValidationError<'_>, options: &[Value]) -> Problem {
+    fn option_mismatch(&self, error: &ValidationError<'_>, options: &[Value]) -> Problem {
         let came = error.instance();
         let detail = match options {
-            [only] => format!("must be {}, got {}", quote::value(only), quote::what(came)),
-            _ => format!("must be one of {}, got {}", quote::list(options.iter()), quote::what(came)),
+            [only] => format!("must be {}, got {}", quote::value(only), quote::describe(came)),
+            _ => format!("must be one of {}, got {}", quote::list(options.iter()), quote::describe(came)),
         };
         let texts = options.iter().filter_map(Value::as_str);
         let meant = came.as_str().and_then(|came| closest(came, texts, 1).pop());
         let suggestion = meant.map(|meant| format!("did you mean {}?", quote::value(&meant.into())));
-        self.at(error, detail).suggest(suggestion)
+        self.problem_at(error, detail).with_suggestion(suggestion)
     }
 
-    fn choice(&mut self, error: &ValidationError<'_>, forms: &[Vec<ValidationError<'static>>], choices: usize) {
-        let meant = union::meant(error.instance_path().as_str(), forms);
-        if let union::Meant::Form(errors) = meant
-            && choices < DEEPEST_CHOICE
+    fn explain_choice(&mut self, error: &ValidationError<'_>, forms: &[Vec<ValidationError<'static>>], choices: usize) {
+        let meant = union::guess_branch(error.instance_path().as_str(), forms);
+        if let union::IntendedBranch::Branch(errors) = meant
+            && choices < MAX_CHOICE_DEPTH
         {
             errors.iter().for_each(|error| self.add(error, choices + 1));
             return;
         }
-        if let union::Meant::Tag(first, options) = meant {
-            self.push(self.one_of(first, &options));
+        if let union::IntendedBranch::Tag(first, options) = meant {
+            self.push(self.option_mismatch(first, &options));
             return;
         }
         let schemas = self.root.pointer(error.schema_path().as_str()).and_then(Value::as_array);
-        let schemas = schemas.into_iter().flatten().take(MOST);
-        let mut expected: Vec<String> = schemas.map(|schema| words::form(schema, self.refs)).collect();
+        let schemas = schemas.into_iter().flatten().take(MAX_PROBLEMS);
+        let mut expected: Vec<String> = schemas.map(|schema| description::describe_branch(schema, self.refs)).collect();
         expected.retain(|form| !form.is_empty());
         expected.dedup();
-        let came = quote::what(error.instance());
+        let came = quote::describe(error.instance());
         let detail = match expected.as_slice() {
             [] => format!("fits none of the {} allowed forms, got {came}", forms.len()),
             expected => format!("expected {}, got {came}", expected.join(" or ")),
         };
-        self.push(self.at(error, detail));
+        self.push(self.problem_at(error, detail));
     }
 }
 
-fn error_name(error: &ValidationError<'_>) -> String {
+fn quote_property_name(error: &ValidationError<'_>) -> String {
     quote::value(error.instance())
 }
 
 /// What an error says when neither the schema around it nor other errors are needed to say it.
-fn said(error: &ValidationError<'_>) -> String {
+fn describe_error(error: &ValidationError<'_>) -> String {
     let came = error.instance();
     match error.kind() {
-        Kind::Type { kind } => format!("expected {}, got {}", type_names(kind), quote::what(came)),
+        Kind::Type { kind } => format!("expected {}, got {}", type_names(kind), quote::describe(came)),
         Kind::Minimum { limit } => format!("must be at least {limit}, got {}", quote::value(came)),
         Kind::Maximum { limit } => format!("must be at most {limit}, got {}", quote::value(came)),
         Kind::ExclusiveMinimum { limit } => {
@@ -193,13 +193,15 @@ fn said(error: &ValidationError<'_>) -> String {
         Kind::MultipleOf { multiple_of } => {
             format!("must be a multiple of {multiple_of}, got {}", quote::value(came))
         }
-        Kind::MinLength { limit } => counted("must have at least", *limit, "character", length(came)),
-        Kind::MaxLength { limit } => counted("must have at most", *limit, "character", length(came)),
-        Kind::MinItems { limit } => counted("must have at least", *limit, "item", length(came)),
-        Kind::MaxItems { limit } => counted("must have at most", *limit, "item", length(came)),
-        Kind::AdditionalItems { limit } => counted("must have at most", *limit as u64, "item", length(came)),
-        Kind::MinProperties { limit } => counted("must have at least", *limit, "property", length(came)),
-        Kind::MaxProperties { limit } => counted("must have at most", *limit, "property", length(came)),
+        Kind::MinLength { limit } => describe_count("must have at least", *limit, "character", count_elements(came)),
+        Kind::MaxLength { limit } => describe_count("must have at most", *limit, "character", count_elements(came)),
+        Kind::MinItems { limit } => describe_count("must have at least", *limit, "item", count_elements(came)),
+        Kind::MaxItems { limit } => describe_count("must have at most", *limit, "item", count_elements(came)),
+        Kind::AdditionalItems { limit } => {
+            describe_count("must have at most", *limit as u64, "item", count_elements(came))
+        }
+        Kind::MinProperties { limit } => describe_count("must have at least", *limit, "property", count_elements(came)),
+        Kind::MaxProperties { limit } => describe_count("must have at most", *limit, "property", count_elements(came)),
         Kind::Pattern { pattern } => {
             format!("must match the pattern {}, got {}", quote::text(pattern), quote::value(came))
         }
@@ -209,13 +211,13 @@ fn said(error: &ValidationError<'_>) -> String {
         Kind::OneOfMultipleValid { .. } => "fits more than one of the allowed forms; exactly one must fit".into(),
         Kind::FalseSchema => "is not allowed here".into(),
         Kind::UnevaluatedItems { .. } => "has more items than allowed".into(),
-        Kind::Not { .. } => format!("must not be of this form, got {}", quote::what(came)),
+        Kind::Not { .. } => format!("must not be of this form, got {}", quote::describe(came)),
         // Rare kinds in the engine's words, which must not repeat the whole value.
-        _ => quote::within(&error.masked().to_string(), 200),
+        _ => quote::truncate(&error.masked().to_string(), 200),
     }
 }
 
-fn counted(must: &str, limit: u64, unit: &str, came: usize) -> String {
+fn describe_count(must: &str, limit: u64, unit: &str, came: usize) -> String {
     let units = match (unit, limit) {
         (unit, 1) => unit.to_owned(),
         ("property", _) => "properties".to_owned(),
@@ -224,7 +226,7 @@ fn counted(must: &str, limit: u64, unit: &str, came: usize) -> String {
     format!("{must} {limit} {units}, got {came}")
 }
 
-fn length(value: &Value) -> usize {
+fn count_elements(value: &Value) -> usize {
     match value {
         Value::String(text) => text.chars().count(),
         Value::Array(items) => items.len(),

@@ -8,34 +8,33 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{
-    SchemaError,
-    refs::{Refs, all, references},
-    tangle,
+    SchemaError, ref_blowup,
+    refs::{RefResolver, all_schemas, references},
 };
 
-const MOST_BYTES: usize = 64 * 1024;
-const DEEPEST: usize = 32;
+const MAX_BYTES: usize = 64 * 1024;
+const MAX_DEPTH: usize = 32;
 /// A compiled pattern may take a megabyte, whatever the length of its text.
-const MOST_PATTERNS: usize = 64;
+const MAX_PATTERNS: usize = 64;
 
 /// Refuses a schema that is too large, too deep, not self-contained, too tangled or no object.
-pub(super) fn refuse(schema: &Value) -> Result<(), SchemaError> {
-    refuse_any(schema)?;
-    let refs = Refs::new(schema);
-    if describes_objects(schema, &refs) { Ok(()) } else { Err(SchemaError::NotAnObject(described(schema))) }
+pub(super) fn check_arguments_schema(schema: &Value) -> Result<(), SchemaError> {
+    check_schema(schema)?;
+    let refs = RefResolver::new(schema);
+    if allows_only_objects(schema, &refs) { Ok(()) } else { Err(SchemaError::NotAnObject(describe_type(schema))) }
 }
 
 /// The same for a schema that need not describe an object.
-pub(super) fn refuse_any(schema: &Value) -> Result<(), SchemaError> {
+pub(super) fn check_schema(schema: &Value) -> Result<(), SchemaError> {
     // Depth first: printing and every later walk recurse as deep as the schema goes.
-    if !depth_within(schema, DEEPEST) {
-        return Err(SchemaError::Deep { most: DEEPEST });
+    if !is_depth_within(schema, MAX_DEPTH) {
+        return Err(SchemaError::TooDeep { most: MAX_DEPTH });
     }
     let bytes = schema.to_string().len();
-    if bytes > MOST_BYTES {
-        return Err(SchemaError::Large { bytes, most: MOST_BYTES });
+    if bytes > MAX_BYTES {
+        return Err(SchemaError::TooLarge { bytes, most: MAX_BYTES });
     }
-    for (at, part) in all(schema).into_iter().enumerate() {
+    for (at, part) in all_schemas(schema).into_iter().enumerate() {
         if let Some(away) = references(part).find(|reference| !reference.starts_with('#')) {
             return Err(SchemaError::RemoteRef(away.to_owned()));
         }
@@ -44,15 +43,15 @@ pub(super) fn refuse_any(schema: &Value) -> Result<(), SchemaError> {
             return Err(SchemaError::NestedId(id.to_owned()));
         }
     }
-    if patterns(schema) > MOST_PATTERNS {
-        return Err(SchemaError::Tangled { what: "too many different patterns", most: MOST_PATTERNS });
+    if count_patterns(schema) > MAX_PATTERNS {
+        return Err(SchemaError::TooComplex { what: "too many different patterns", most: MAX_PATTERNS });
     }
-    tangle::refuse(schema, &Refs::new(schema))
+    ref_blowup::check_references(schema, &RefResolver::new(schema))
 }
 
-fn patterns(schema: &Value) -> usize {
+fn count_patterns(schema: &Value) -> usize {
     let mut found = HashSet::new();
-    for part in all(schema) {
+    for part in all_schemas(schema) {
         found.extend(part.get("pattern").and_then(Value::as_str));
         let named = part.get("patternProperties").and_then(Value::as_object);
         found.extend(named.into_iter().flat_map(|named| named.keys().map(String::as_str)));
@@ -61,8 +60,8 @@ fn patterns(schema: &Value) -> usize {
 }
 
 /// Whether a value is nested at most `most` levels; recurses no deeper than that itself.
-pub fn depth_within(value: &Value, most: usize) -> bool {
-    let fits = |inner: &Value| !(inner.is_object() || inner.is_array()) || most > 1 && depth_within(inner, most - 1);
+pub fn is_depth_within(value: &Value, most: usize) -> bool {
+    let fits = |inner: &Value| !(inner.is_object() || inner.is_array()) || most > 1 && is_depth_within(inner, most - 1);
     match value {
         Value::Object(members) => members.values().all(fits),
         Value::Array(items) => items.iter().all(fits),
@@ -71,21 +70,21 @@ pub fn depth_within(value: &Value, most: usize) -> bool {
 }
 
 /// Whether only objects fit. Endless references are refused before, so this comes to an end.
-fn describes_objects<'a>(schema: &'a Value, refs: &Refs<'a>) -> bool {
+fn allows_only_objects<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> bool {
     if schema.get("type").is_some_and(|kind| kind == "object") {
         return true;
     }
     let target = schema.get("$ref").and_then(Value::as_str);
-    if let Some(target) = target.and_then(|reference| refs.target(reference)) {
-        return describes_objects(target, refs);
+    if let Some(target) = target.and_then(|reference| refs.resolve(reference)) {
+        return allows_only_objects(target, refs);
     }
     ["oneOf", "anyOf"].into_iter().any(|keyword| {
         let forms = schema.get(keyword).and_then(Value::as_array);
-        forms.is_some_and(|forms| !forms.is_empty() && forms.iter().all(|form| describes_objects(form, refs)))
+        forms.is_some_and(|forms| !forms.is_empty() && forms.iter().all(|form| allows_only_objects(form, refs)))
     })
 }
 
-fn described(schema: &Value) -> String {
+fn describe_type(schema: &Value) -> String {
     match schema.get("type") {
         Some(kind) => format!("{kind}"),
         None if schema.get("oneOf").or_else(|| schema.get("anyOf")).is_some() => {
@@ -102,7 +101,7 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &Value, expected: &str) {
-        let got = match refuse(schema) {
+        let got = match check_arguments_schema(schema) {
             Ok(()) => "fine".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -133,8 +132,8 @@ mod tests {
 
     #[test]
     fn values_are_measured_by_their_nesting() {
-        assert!(depth_within(&json!(1), 1) && depth_within(&json!([1]), 1) && depth_within(&json!([[1]]), 2));
-        assert!(!depth_within(&json!([[1]]), 1) && !depth_within(&json!({"a": [{}]}), 2));
+        assert!(is_depth_within(&json!(1), 1) && is_depth_within(&json!([1]), 1) && is_depth_within(&json!([[1]]), 2));
+        assert!(!is_depth_within(&json!([[1]]), 1) && !is_depth_within(&json!({"a": [{}]}), 2));
     }
 
     #[test]

@@ -5,15 +5,15 @@
 
 use serde_json::{Map, Value};
 
-use super::{SchemaError, limits, narrow, refs::Refs, words};
+use super::{SchemaError, description, limits, refs::RefResolver, subsumes};
 use crate::suggest::closest;
 use toolhub_types::problem::quote;
 
 /// Both schemas are walked together by recursion, and references by hand may never end.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Words for readers, which never make a schema wider or narrower.
-const NOTES: [&str; 8] =
+const ANNOTATION_KEYWORDS: [&str; 8] =
     ["title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly", "$comment"];
 
 type Members = Map<String, Value>;
@@ -27,110 +27,119 @@ type Members = Map<String, Value>;
 /// function would never see the one and fail on the other.
 pub fn merge(inferred: &Value, by_hand: &Value) -> Result<Value, SchemaError> {
     for schema in [inferred, by_hand] {
-        if !limits::depth_within(schema, DEEPEST) {
-            return Err(SchemaError::Deep { most: DEEPEST });
+        if !limits::is_depth_within(schema, MAX_DEPTH) {
+            return Err(SchemaError::TooDeep { most: MAX_DEPTH });
         }
     }
-    let both = Both { inferred: Refs::new(inferred), by_hand: Refs::new(by_hand) };
-    both.lay(inferred, by_hand, &Place { field: String::new(), left: DEEPEST })
+    let both = Merger { inferred: RefResolver::new(inferred), by_hand: RefResolver::new(by_hand) };
+    both.merge(inferred, by_hand, &MergePath { field: String::new(), depth_left: MAX_DEPTH })
 }
 
 /// Where we are, and how much further we may go.
-struct Place {
+struct MergePath {
     field: String,
-    left: usize,
+    depth_left: usize,
 }
 
-impl Place {
-    fn inside(&self, name: &str) -> Self {
+impl MergePath {
+    fn child(&self, name: &str) -> Self {
         let dot = if self.field.is_empty() || name.starts_with('[') { "" } else { "." };
-        Self { field: format!("{}{dot}{}", self.field, quote::text(name)), left: self.left.saturating_sub(1) }
+        Self {
+            field: format!("{}{dot}{}", self.field, quote::text(name)),
+            depth_left: self.depth_left.saturating_sub(1),
+        }
     }
 
-    fn same(&self) -> Self {
-        Self { field: self.field.clone(), left: self.left.saturating_sub(1) }
+    fn descend(&self) -> Self {
+        Self { field: self.field.clone(), depth_left: self.depth_left.saturating_sub(1) }
     }
 
     fn name(&self) -> String {
         if self.field.is_empty() { "arguments".into() } else { self.field.clone() }
     }
 
-    fn wrong(&self, why: &str) -> SchemaError {
-        SchemaError::ByHand { field: self.name(), why: why.into() }
+    fn error(&self, why: &str) -> SchemaError {
+        SchemaError::InvalidOverride { field: self.name(), why: why.into() }
     }
 }
 
-struct Both<'a> {
-    inferred: Refs<'a>,
-    by_hand: Refs<'a>,
+struct Merger<'a> {
+    inferred: RefResolver<'a>,
+    by_hand: RefResolver<'a>,
 }
 
-impl Both<'_> {
-    fn lay(&self, inferred: &Value, by_hand: &Value, place: &Place) -> Result<Value, SchemaError> {
-        if place.left == 0 {
-            return Err(place.wrong("the references by hand do not come to an end; write the fields out"));
+impl Merger<'_> {
+    fn merge(&self, inferred: &Value, by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
+        if place.depth_left == 0 {
+            return Err(place.error("the references by hand do not come to an end; write the fields out"));
         }
         let (under, over) = match (inferred, by_hand) {
             (_, Value::Bool(true)) => return Ok(inferred.clone()),
             (_, Value::Bool(false)) => return Ok(Value::Bool(false)),
             (Value::Object(under), Value::Object(over)) => (under, over),
             (_, Value::Object(_)) => return Ok(by_hand.clone()),
-            _ => return Err(place.wrong("a schema is an object, `true` or `false`")),
+            _ => return Err(place.error("a schema is an object, `true` or `false`")),
         };
-        if under.keys().all(|keyword| note(keyword)) {
+        if under.keys().all(|keyword| is_annotation(keyword)) {
             // The type takes anything here.
-            return Ok(joined(under, over));
+            return Ok(overlay(under, over));
         }
         if let (Some(to), Some(too)) = (under.get("$ref"), over.get("$ref"))
             && to == too
         {
             // Both mean the same place, and what stands there is laid together on its own.
-            return Ok(joined(under, over));
+            return Ok(overlay(under, over));
         }
         if let Some(target) = over.get("$ref").and_then(Value::as_str) {
-            let over = inlined(over, target, &self.by_hand)?;
-            return self.lay(inferred, &over, &place.same());
+            let over = inline_ref(over, target, &self.by_hand)?;
+            return self.merge(inferred, &over, &place.descend());
         }
-        if over.keys().all(|keyword| note(keyword)) {
-            return Ok(joined(under, over));
+        if over.keys().all(|keyword| is_annotation(keyword)) {
+            return Ok(overlay(under, over));
         }
         if let Some(target) = under.get("$ref").and_then(Value::as_str) {
-            let under = inlined(under, target, &self.inferred)?;
-            return self.lay(&under, by_hand, &place.same());
+            let under = inline_ref(under, target, &self.inferred)?;
+            return self.merge(&under, by_hand, &place.descend());
         }
-        match words::forms(inferred) {
-            Some(forms) if !under.contains_key("properties") => self.forms(under, forms, over, place),
-            _ => self.members(under, over, place),
+        match description::branches(inferred) {
+            Some(forms) if !under.contains_key("properties") => self.merge_choice(under, forms, over, place),
+            _ => self.merge_keywords(under, over, place),
         }
     }
 
-    fn members(&self, under: &Members, over: &Members, place: &Place) -> Result<Value, SchemaError> {
+    fn merge_keywords(&self, under: &Members, over: &Members, place: &MergePath) -> Result<Value, SchemaError> {
         let inferred = Value::Object(under.clone());
         let mut merged = under.clone();
         for (keyword, value) in over {
-            self.no_wider(&inferred, keyword, value, place)?;
+            self.ensure_not_wider(&inferred, keyword, value, place)?;
             let there = under.get(keyword);
             let value = match (keyword.as_str(), there) {
-                ("properties", _) => self.properties(&inferred, value, place)?,
+                ("properties", _) => self.merge_properties(&inferred, value, place)?,
                 ("required", _) => continue,
-                ("items" | "additionalProperties", Some(there)) => self.lay(there, value, &place.inside("[]"))?,
-                ("prefixItems", Some(Value::Array(there))) => self.tuple(there, value, place)?,
-                ("$defs" | "definitions", Some(Value::Object(there))) => self.definitions(there, value, place)?,
+                ("items" | "additionalProperties", Some(there)) => self.merge(there, value, &place.child("[]"))?,
+                ("prefixItems", Some(Value::Array(there))) => self.merge_tuple(there, value, place)?,
+                ("$defs" | "definitions", Some(Value::Object(there))) => self.merge_definitions(there, value, place)?,
                 ("allOf" | "anyOf" | "oneOf" | "not", Some(there)) if there != value => {
                     // Both must hold, and one object holds each keyword only once.
-                    also(&mut merged, keyword, value);
+                    push_all_of(&mut merged, keyword, value);
                     continue;
                 }
                 _ => value.clone(),
             };
             merged.insert(keyword.clone(), value);
         }
-        self.require(&mut merged, &inferred, over, place)?;
+        self.merge_required(&mut merged, &inferred, over, place)?;
         Ok(Value::Object(merged))
     }
 
-    fn no_wider(&self, inferred: &Value, keyword: &str, by_hand: &Value, place: &Place) -> Result<(), SchemaError> {
-        match narrow::wider(inferred, &self.inferred, keyword, by_hand) {
+    fn ensure_not_wider(
+        &self,
+        inferred: &Value,
+        keyword: &str,
+        by_hand: &Value,
+        place: &MergePath,
+    ) -> Result<(), SchemaError> {
+        match subsumes::find_widening(inferred, &self.inferred, keyword, by_hand) {
             None => Ok(()),
             Some(allowed) => Err(SchemaError::Wider {
                 field: place.name(),
@@ -141,25 +150,27 @@ impl Both<'_> {
         }
     }
 
-    fn properties(&self, inferred: &Value, by_hand: &Value, place: &Place) -> Result<Value, SchemaError> {
+    fn merge_properties(&self, inferred: &Value, by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
         let Value::Object(over) = by_hand else {
-            return Err(place.wrong("`properties` is an object of schemas"));
+            return Err(place.error("`properties` is an object of schemas"));
         };
         let known = inferred.get("properties").and_then(Value::as_object);
         let mut merged = known.cloned().unwrap_or_default();
         for (name, schema) in over {
-            let place = place.inside(name);
+            let place = place.child(name);
             let there = match known.and_then(|known| known.get(name)) {
                 Some(there) => there,
-                None => self.other_properties(inferred).ok_or_else(|| self.unknown(inferred, name, &place))?,
+                None => {
+                    self.additional_properties(inferred).ok_or_else(|| self.unknown_field(inferred, name, &place))?
+                }
             };
-            merged.insert(name.clone(), self.lay(there, schema, &place)?);
+            merged.insert(name.clone(), self.merge(there, schema, &place)?);
         }
         Ok(Value::Object(merged))
     }
 
     /// The schema of the properties that have no name in the type, if it takes any.
-    fn other_properties<'v>(&self, inferred: &'v Value) -> Option<&'v Value> {
+    fn additional_properties<'v>(&self, inferred: &'v Value) -> Option<&'v Value> {
         match inferred.get("additionalProperties") {
             Some(Value::Bool(false)) => None,
             Some(other) => Some(other),
@@ -169,28 +180,28 @@ impl Both<'_> {
         }
     }
 
-    fn unknown(&self, inferred: &Value, name: &str, place: &Place) -> SchemaError {
-        let known = words::properties(inferred, &self.inferred);
+    fn unknown_field(&self, inferred: &Value, name: &str, place: &MergePath) -> SchemaError {
+        let known = description::known_properties(inferred, &self.inferred);
         let meant = closest(name, known.iter().map(|(name, _)| *name), 1).pop();
         let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
         SchemaError::UnknownField { field: place.name(), hint }
     }
 
-    fn tuple(&self, under: &[Value], by_hand: &Value, place: &Place) -> Result<Value, SchemaError> {
+    fn merge_tuple(&self, under: &[Value], by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
         let over = by_hand.as_array().filter(|over| over.len() <= under.len());
-        let over = over.ok_or_else(|| place.wrong("`prefixItems` has more items than the type"))?;
+        let over = over.ok_or_else(|| place.error("`prefixItems` has more items than the type"))?;
         let mut merged = under.to_vec();
         for (at, (item, over)) in merged.iter_mut().zip(over).enumerate() {
-            *item = self.lay(item, over, &place.inside(&format!("[{at}]")))?;
+            *item = self.merge(item, over, &place.child(&format!("[{at}]")))?;
         }
         Ok(Value::Array(merged))
     }
 
-    fn definitions(&self, under: &Members, by_hand: &Value, place: &Place) -> Result<Value, SchemaError> {
+    fn merge_definitions(&self, under: &Members, by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
         let mut merged = under.clone();
         for (name, schema) in by_hand.as_object().into_iter().flatten() {
             let laid = match under.get(name) {
-                Some(there) => self.lay(there, schema, &place.inside(name))?,
+                Some(there) => self.merge(there, schema, &place.child(name))?,
                 None => schema.clone(),
             };
             merged.insert(name.clone(), laid);
@@ -199,25 +210,25 @@ impl Both<'_> {
     }
 
     /// What either side requires. What the type requires stays required, whatever is said by hand.
-    fn require(
+    fn merge_required(
         &self,
         merged: &mut Members,
         inferred: &Value,
         over: &Members,
-        place: &Place,
+        place: &MergePath,
     ) -> Result<(), SchemaError> {
         let Some(names) = over.get("required") else {
             return Ok(());
         };
-        let names = names.as_array().ok_or_else(|| place.wrong("`required` is a list of names"))?;
+        let names = names.as_array().ok_or_else(|| place.error("`required` is a list of names"))?;
         let mut all = inferred.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
         let seen = Value::Object(merged.clone());
-        let known = words::properties(&seen, &self.inferred);
+        let known = description::known_properties(&seen, &self.inferred);
         for name in names {
-            let text = name.as_str().ok_or_else(|| place.wrong("`required` is a list of names"))?;
+            let text = name.as_str().ok_or_else(|| place.error("`required` is a list of names"))?;
             let described = known.iter().any(|(known, _)| *known == text);
-            if !described && self.other_properties(inferred).is_none() {
-                return Err(SchemaError::RequiredNowhere(place.inside(text).field));
+            if !described && self.additional_properties(inferred).is_none() {
+                return Err(SchemaError::UndescribedRequired(place.child(text).field));
             }
             if !all.contains(name) {
                 all.push(name.clone());
@@ -228,24 +239,31 @@ impl Both<'_> {
     }
 
     /// The type is a choice: an `Option` of an object, or an enum.
-    fn forms(&self, under: &Members, forms: &[Value], over: &Members, place: &Place) -> Result<Value, SchemaError> {
-        let null = |form: &&Value| narrow::types(form, &self.inferred).is_some_and(|types| types == ["null"]);
+    fn merge_choice(
+        &self,
+        under: &Members,
+        forms: &[Value],
+        over: &Members,
+        place: &MergePath,
+    ) -> Result<Value, SchemaError> {
+        let null = |form: &&Value| subsumes::allowed_types(form, &self.inferred).is_some_and(|types| types == ["null"]);
         let mut real = forms.iter().filter(|form| !null(form));
         let (Some(form), None) = (real.next(), real.next()) else {
-            return self.beside(under, over, place);
+            return self.merge_beside_choice(under, over, place);
         };
         let inferred = Value::Object(under.clone());
-        let (notes, mut rest): (Members, Members) = over.clone().into_iter().partition(|(keyword, _)| note(keyword));
+        let (notes, mut rest): (Members, Members) =
+            over.clone().into_iter().partition(|(keyword, _)| is_annotation(keyword));
         let kind = rest.remove("type");
         if let Some(kind) = &kind {
-            self.no_wider(&inferred, "type", kind, place)?;
+            self.ensure_not_wider(&inferred, "type", kind, place)?;
         }
-        let laid = self.lay(form, &Value::Object(rest), &place.same())?;
+        let laid = self.merge(form, &Value::Object(rest), &place.descend())?;
         let nullable = kind.is_none_or(|kind| kind.as_array().is_some_and(|kinds| kinds.contains(&"null".into())));
         if let (false, Value::Object(mut laid)) = (nullable, laid.clone()) {
-            let own = under.iter().filter(|(keyword, _)| note(keyword));
+            let own = under.iter().filter(|(keyword, _)| is_annotation(keyword));
             laid.extend(own.map(|(keyword, value)| (keyword.clone(), value.clone())));
-            return Ok(joined(&laid, &notes));
+            return Ok(overlay(&laid, &notes));
         }
         let mut merged = under.clone();
         for keyword in ["oneOf", "anyOf"] {
@@ -253,17 +271,17 @@ impl Both<'_> {
                 there.iter_mut().filter(|there| *there == form).for_each(|there| *there = laid.clone());
             }
         }
-        Ok(joined(&merged, &notes))
+        Ok(overlay(&merged, &notes))
     }
 
     /// Several forms are possible, so what is given by hand stands beside them and can only narrow.
-    fn beside(&self, under: &Members, over: &Members, place: &Place) -> Result<Value, SchemaError> {
+    fn merge_beside_choice(&self, under: &Members, over: &Members, place: &MergePath) -> Result<Value, SchemaError> {
         let inferred = Value::Object(under.clone());
         let mut merged = under.clone();
         for (keyword, value) in over {
             match keyword.as_str() {
                 "properties" => {
-                    self.suits_a_form(&inferred, value, place)?;
+                    self.ensure_fits_a_branch(&inferred, value, place)?;
                     merged.insert(keyword.clone(), value.clone());
                 }
                 "required" => {}
@@ -272,27 +290,27 @@ impl Both<'_> {
                     merged.insert("unevaluatedProperties".into(), value.clone());
                 }
                 "allOf" | "anyOf" | "oneOf" | "not" if under.get(keyword).is_some_and(|there| there != value) => {
-                    also(&mut merged, keyword, value);
+                    push_all_of(&mut merged, keyword, value);
                 }
                 _ => {
-                    self.no_wider(&inferred, keyword, value, place)?;
+                    self.ensure_not_wider(&inferred, keyword, value, place)?;
                     merged.insert(keyword.clone(), value.clone());
                 }
             }
         }
         let closed = Value::Object(Map::from_iter([("properties".to_owned(), Value::Object(Map::new()))]));
-        self.require(&mut merged, &closed, over, place)?;
+        self.merge_required(&mut merged, &closed, over, place)?;
         Ok(Value::Object(merged))
     }
 
     /// Each property must suit one of the forms that have it; which one is meant, only a call will show.
-    fn suits_a_form(&self, inferred: &Value, by_hand: &Value, place: &Place) -> Result<(), SchemaError> {
-        let known = words::properties(inferred, &self.inferred);
+    fn ensure_fits_a_branch(&self, inferred: &Value, by_hand: &Value, place: &MergePath) -> Result<(), SchemaError> {
+        let known = description::known_properties(inferred, &self.inferred);
         for (name, schema) in by_hand.as_object().into_iter().flatten() {
-            let place = place.inside(name);
-            let mut refusal = Some(self.unknown(inferred, name, &place));
+            let place = place.child(name);
+            let mut refusal = Some(self.unknown_field(inferred, name, &place));
             for (_, there) in known.iter().filter(|(known, _)| known == name) {
-                refusal = self.lay(there, schema, &place).err();
+                refusal = self.merge(there, schema, &place).err();
                 if refusal.is_none() {
                     break;
                 }
@@ -303,18 +321,18 @@ impl Both<'_> {
     }
 }
 
-fn note(keyword: &str) -> bool {
-    NOTES.contains(&keyword)
+fn is_annotation(keyword: &str) -> bool {
+    ANNOTATION_KEYWORDS.contains(&keyword)
 }
 
 /// All members of both, the second winning.
-fn joined(under: &Members, over: &Members) -> Value {
+fn overlay(under: &Members, over: &Members) -> Value {
     let mut merged = under.clone();
     merged.extend(over.clone());
     Value::Object(merged)
 }
 
-fn also(merged: &mut Members, keyword: &str, value: &Value) {
+fn push_all_of(merged: &mut Members, keyword: &str, value: &Value) {
     let one = Value::Object(Map::from_iter([(keyword.to_owned(), value.clone())]));
     match merged.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
         Value::Array(all) => all.push(one),
@@ -323,11 +341,11 @@ fn also(merged: &mut Members, keyword: &str, value: &Value) {
 }
 
 /// A schema with its reference replaced by what it refers to; its other members win.
-fn inlined(schema: &Members, target: &str, refs: &Refs<'_>) -> Result<Value, SchemaError> {
+fn inline_ref(schema: &Members, target: &str, refs: &RefResolver<'_>) -> Result<Value, SchemaError> {
     if !target.starts_with('#') {
         return Err(SchemaError::RemoteRef(target.to_owned()));
     }
-    match refs.target(target) {
+    match refs.resolve(target) {
         Some(Value::Object(found)) => {
             let mut merged = found.clone();
             // The definitions of a root that refers to itself stay where they are.
@@ -337,7 +355,7 @@ fn inlined(schema: &Members, target: &str, refs: &Refs<'_>) -> Result<Value, Sch
             Ok(Value::Object(merged))
         }
         Some(other) => Ok(other.clone()),
-        None => Err(SchemaError::LostRef(target.to_owned())),
+        None => Err(SchemaError::UnresolvedRef(target.to_owned())),
     }
 }
 

@@ -10,15 +10,15 @@ use serde_json::Value;
 
 /// What a subschema applies to, seen from the schema that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Applies {
+pub(super) enum AppliesTo {
     /// The same value.
-    Here,
+    SameValue,
     /// The same value, as one of several forms; trying it is not yet a failure.
-    Choice,
+    Branch,
     /// A property or an item of the value.
-    Inside,
+    Child,
     /// Nothing, until somebody refers to it.
-    Nowhere,
+    Nothing,
 }
 
 /// How the value of a keyword holds subschemas.
@@ -29,40 +29,40 @@ enum Shape {
 }
 
 #[rustfmt::skip]
-const KEYWORDS: [(&str, Shape, Applies); 23] = [
-    ("allOf", Shape::List, Applies::Here),
-    ("anyOf", Shape::List, Applies::Choice),
-    ("oneOf", Shape::List, Applies::Choice),
-    ("not", Shape::One, Applies::Choice),
-    ("if", Shape::One, Applies::Choice),
-    ("then", Shape::One, Applies::Here),
-    ("else", Shape::One, Applies::Here),
-    ("dependentSchemas", Shape::Named, Applies::Here),
-    ("dependencies", Shape::Named, Applies::Here),
-    ("properties", Shape::Named, Applies::Inside),
-    ("patternProperties", Shape::Named, Applies::Inside),
-    ("additionalProperties", Shape::One, Applies::Inside),
-    ("unevaluatedProperties", Shape::One, Applies::Inside),
-    ("propertyNames", Shape::One, Applies::Inside),
-    ("items", Shape::One, Applies::Inside),
-    ("items", Shape::List, Applies::Inside),
-    ("prefixItems", Shape::List, Applies::Inside),
-    ("additionalItems", Shape::One, Applies::Inside),
-    ("unevaluatedItems", Shape::One, Applies::Inside),
-    ("contains", Shape::One, Applies::Inside),
-    ("contentSchema", Shape::One, Applies::Inside),
-    ("$defs", Shape::Named, Applies::Nowhere),
-    ("definitions", Shape::Named, Applies::Nowhere),
+const SUBSCHEMA_KEYWORDS: [(&str, Shape, AppliesTo); 23] = [
+    ("allOf", Shape::List, AppliesTo::SameValue),
+    ("anyOf", Shape::List, AppliesTo::Branch),
+    ("oneOf", Shape::List, AppliesTo::Branch),
+    ("not", Shape::One, AppliesTo::Branch),
+    ("if", Shape::One, AppliesTo::Branch),
+    ("then", Shape::One, AppliesTo::SameValue),
+    ("else", Shape::One, AppliesTo::SameValue),
+    ("dependentSchemas", Shape::Named, AppliesTo::SameValue),
+    ("dependencies", Shape::Named, AppliesTo::SameValue),
+    ("properties", Shape::Named, AppliesTo::Child),
+    ("patternProperties", Shape::Named, AppliesTo::Child),
+    ("additionalProperties", Shape::One, AppliesTo::Child),
+    ("unevaluatedProperties", Shape::One, AppliesTo::Child),
+    ("propertyNames", Shape::One, AppliesTo::Child),
+    ("items", Shape::One, AppliesTo::Child),
+    ("items", Shape::List, AppliesTo::Child),
+    ("prefixItems", Shape::List, AppliesTo::Child),
+    ("additionalItems", Shape::One, AppliesTo::Child),
+    ("unevaluatedItems", Shape::One, AppliesTo::Child),
+    ("contains", Shape::One, AppliesTo::Child),
+    ("contentSchema", Shape::One, AppliesTo::Child),
+    ("$defs", Shape::Named, AppliesTo::Nothing),
+    ("definitions", Shape::Named, AppliesTo::Nothing),
 ];
 
 /// The subschemas directly inside this one.
-pub(super) fn parts(schema: &Value) -> Vec<Part<'_>> {
+pub(super) fn subschemas(schema: &Value) -> Vec<Subschema<'_>> {
     let mut found = Vec::new();
     let Some(members) = schema.as_object() else {
         return found;
     };
-    for (keyword, shape, applies) in &KEYWORDS {
-        let part = |name, schema| Part { keyword, applies: *applies, name, schema };
+    for (keyword, shape, applies) in &SUBSCHEMA_KEYWORDS {
+        let part = |name, schema| Subschema { keyword, applies: *applies, name, schema };
         match (shape, members.get(*keyword)) {
             (Shape::One, Some(one @ (Value::Object(_) | Value::Bool(_)))) => found.push(part(None, one)),
             (Shape::List, Some(Value::Array(list))) => found.extend(list.iter().map(|one| part(None, one))),
@@ -76,9 +76,9 @@ pub(super) fn parts(schema: &Value) -> Vec<Part<'_>> {
 }
 
 /// A subschema and how its parent uses it.
-pub(super) struct Part<'a> {
+pub(super) struct Subschema<'a> {
     pub(super) keyword: &'static str,
-    pub(super) applies: Applies,
+    pub(super) applies: AppliesTo,
     pub(super) name: Option<&'a str>,
     pub(super) schema: &'a Value,
 }
@@ -89,26 +89,26 @@ pub(super) fn references(schema: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Every schema of the document in a place where a schema stands, the root first.
-pub(super) fn all(root: &Value) -> Vec<&Value> {
+pub(super) fn all_schemas(root: &Value) -> Vec<&Value> {
     let mut found = vec![root];
     let mut at = 0;
     while let Some(schema) = found.get(at).copied() {
-        found.extend(parts(schema).into_iter().map(|part| part.schema));
+        found.extend(subschemas(schema).into_iter().map(|part| part.schema));
         at += 1;
     }
     found
 }
 
 /// What `#…` means in one document.
-pub(super) struct Refs<'a> {
+pub(super) struct RefResolver<'a> {
     root: &'a Value,
     anchors: HashMap<&'a str, &'a Value>,
 }
 
-impl<'a> Refs<'a> {
+impl<'a> RefResolver<'a> {
     pub(super) fn new(root: &'a Value) -> Self {
         let mut anchors = HashMap::new();
-        for schema in all(root) {
+        for schema in all_schemas(root) {
             for keyword in ["$anchor", "$dynamicAnchor"] {
                 if let Some(name) = schema.get(keyword).and_then(Value::as_str) {
                     anchors.entry(name).or_insert(schema);
@@ -119,7 +119,7 @@ impl<'a> Refs<'a> {
     }
 
     /// The schema a reference leads to.
-    pub(super) fn target(&self, reference: &str) -> Option<&'a Value> {
+    pub(super) fn resolve(&self, reference: &str) -> Option<&'a Value> {
         let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         if fragment.is_empty() || fragment.starts_with('/') {
             return self.root.pointer(&fragment);
@@ -128,11 +128,11 @@ impl<'a> Refs<'a> {
     }
 
     /// The schema itself, or what its reference leads to after at most a few steps.
-    pub(super) fn resolved(&self, schema: &'a Value) -> &'a Value {
+    pub(super) fn resolve_chain(&self, schema: &'a Value) -> &'a Value {
         let mut at = schema;
         for _ in 0..8 {
             let next = at.get("$ref").and_then(Value::as_str);
-            match next.and_then(|reference| self.target(reference)) {
+            match next.and_then(|reference| self.resolve(reference)) {
                 Some(target) => at = target,
                 None => break,
             }
@@ -152,8 +152,8 @@ mod tests {
             "title": "root",
             "$defs": {"a b": {"title": "spaced"}, "c": {"title": "named", "$anchor": "here"}},
         });
-        let refs = Refs::new(&root);
-        let found = refs.target(reference).and_then(|target| target["title"].as_str());
+        let refs = RefResolver::new(&root);
+        let found = refs.resolve(reference).and_then(|target| target["title"].as_str());
         assert_eq!(found, expected, "for {reference}");
     }
 

@@ -7,26 +7,26 @@ use jsonschema::error::{ValidationError, ValidationErrorKind as Kind};
 use serde_json::Value;
 
 /// What was probably meant.
-pub(super) enum Meant<'e> {
+pub(super) enum IntendedBranch<'e> {
     /// This form, with these mistakes.
-    Form(&'e [ValidationError<'static>]),
+    Branch(&'e [ValidationError<'static>]),
     /// No form has this tag; an error about it and the tags there are.
     Tag(&'e ValidationError<'static>, Vec<Value>),
     /// There is no telling.
-    Unclear,
+    Ambiguous,
 }
 
 /// The form meant by the value at `pointer`, to which every form is applied.
-pub(super) fn meant<'e>(pointer: &str, forms: &'e [Vec<ValidationError<'static>>]) -> Meant<'e> {
+pub(super) fn guess_branch<'e>(pointer: &str, forms: &'e [Vec<ValidationError<'static>>]) -> IntendedBranch<'e> {
     let right_kind = |form: &&Vec<ValidationError<'static>>| {
-        !form.is_empty() && !form.iter().any(|error| of_another_kind(error, pointer))
+        !form.is_empty() && !form.iter().any(|error| is_type_mismatch(error, pointer))
     };
     let possible: Vec<_> = forms.iter().filter(right_kind).collect();
-    let tagged: Vec<_> = possible.iter().filter_map(|form| wrong_tag(form, pointer)).collect();
+    let tagged: Vec<_> = possible.iter().filter_map(|form| find_wrong_tag(form, pointer)).collect();
     if tagged.len() < possible.len() {
         // A wrong tag says the form was not meant; the others are compared by what is wrong with them.
-        let rest = possible.iter().filter(|form| wrong_tag(form, pointer).is_none());
-        return fewest(rest.copied(), pointer);
+        let rest = possible.iter().filter(|form| find_wrong_tag(form, pointer).is_none());
+        return with_fewest_errors(rest.copied(), pointer);
     }
     match tagged.first() {
         Some((first, _)) if tagged.iter().all(|(tag, _)| tag.instance_path() == first.instance_path()) => {
@@ -36,16 +36,19 @@ pub(super) fn meant<'e>(pointer: &str, forms: &'e [Vec<ValidationError<'static>>
                     options.push(option.clone());
                 }
             }
-            Meant::Tag(first, options)
+            IntendedBranch::Tag(first, options)
         }
-        _ => Meant::Unclear,
+        _ => IntendedBranch::Ambiguous,
     }
 }
 
 /// The form with fewest errors, unless two are equally good.
 ///
 /// An error of the value itself, such as a missing property, speaks against a form more than one inside it.
-fn fewest<'e>(forms: impl Iterator<Item = &'e Vec<ValidationError<'static>>>, pointer: &str) -> Meant<'e> {
+fn with_fewest_errors<'e>(
+    forms: impl Iterator<Item = &'e Vec<ValidationError<'static>>>,
+    pointer: &str,
+) -> IntendedBranch<'e> {
     let badness = |form: &Vec<ValidationError<'static>>| {
         let own = form.iter().filter(|error| error.instance_path().as_str() == pointer);
         (own.count(), form.len())
@@ -53,18 +56,18 @@ fn fewest<'e>(forms: impl Iterator<Item = &'e Vec<ValidationError<'static>>>, po
     let mut forms: Vec<_> = forms.map(|form| (badness(form), form)).collect();
     forms.sort_by_key(|(badness, _)| *badness);
     match forms.as_slice() {
-        [(_, only)] => Meant::Form(only),
-        [(best, form), (second, _), ..] if best < second => Meant::Form(form),
-        _ => Meant::Unclear,
+        [(_, only)] => IntendedBranch::Branch(only),
+        [(best, form), (second, _), ..] if best < second => IntendedBranch::Branch(form),
+        _ => IntendedBranch::Ambiguous,
     }
 }
 
-fn of_another_kind(error: &ValidationError<'_>, pointer: &str) -> bool {
+fn is_type_mismatch(error: &ValidationError<'_>, pointer: &str) -> bool {
     matches!(error.kind(), Kind::Type { .. }) && error.instance_path().as_str() == pointer
 }
 
 /// The error about a property, or the value itself, that can only be one of a few constants.
-fn wrong_tag<'e>(
+fn find_wrong_tag<'e>(
     form: &'e [ValidationError<'static>],
     pointer: &str,
 ) -> Option<(&'e ValidationError<'static>, Vec<Value>)> {

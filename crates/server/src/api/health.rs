@@ -10,7 +10,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
-    backend::{Key, Partition, Place, Table},
+    backend::{Partition, PartitionKind, RowKey, Table},
     ids::Tenant,
 };
 
@@ -84,8 +84,8 @@ async fn readyz(
 }
 
 async fn is_store_ready(app: &App) -> bool {
-    let partition = Partition { tenant: Tenant::default(), place: Place::Nodes };
-    let keys = [Key { partition, table: Table::Nodes, id: "ready".into() }];
+    let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes };
+    let keys = [RowKey { partition, table: Table::Nodes, id: "ready".into() }];
     let asked = app.store().load(&keys, app.now());
     tokio::time::timeout(STORE_TIMEOUT, asked).await.is_ok_and(|answer| answer.is_ok())
 }

@@ -228,6 +228,6 @@ impl KeyView {
 fn parse_lifetime(text: &str) -> Option<Duration> {
     const CENTURY: u64 = 100 * 365 * 86_400;
     // Milliseconds are for shorter things than keys.
-    let [(number, scale)] = units::amounts(text, &DURATION_UNITS[1..])?[..] else { return None };
+    let [(number, scale)] = units::parse_amounts(text, &DURATION_UNITS[1..])?[..] else { return None };
     number.checked_mul(scale / 1_000).filter(|seconds| (1..=CENTURY).contains(seconds)).map(Duration::from_secs)
 }

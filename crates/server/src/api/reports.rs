@@ -138,7 +138,7 @@ fn parse_result(success: Option<bool>, error: Option<Wrong>) -> ApiResult<Result
             refused("/error/retryAfterMs", "`retryAfterMs` is at most a day, 86400000")
         }
         (_, Some(wrong)) => {
-            let mut error = ToolError::of(wrong.kind.into(), wrong.message);
+            let mut error = ToolError::with_kind(wrong.kind.into(), wrong.message);
             if let Some(wait) = wrong.retry_after_ms {
                 error = error.retryable(Some(Duration::from_millis(wait.into())));
             }

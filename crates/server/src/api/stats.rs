@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub_core::{CallError, Detail, ErrorKind, Group, Limits, RecentStats, Tool, ToolFilter, ToolStats};
+use toolhub_core::{CallError, DependencyGroup, Detail, ErrorKind, Limits, RecentStats, Tool, ToolFilter, ToolStats};
 
 use crate::{
     app::App,
@@ -207,10 +207,10 @@ async fn graph(State(app): State<App>) -> Json<Graph> {
     Json(Graph { nodes, edges })
 }
 
-fn group_mode(group: &Group) -> GroupMode {
+fn group_mode(group: &DependencyGroup) -> GroupMode {
     match group {
-        Group::All { .. } => GroupMode::All,
-        Group::Any { .. } => GroupMode::Any,
-        Group::Sequence { .. } => GroupMode::Sequence,
+        DependencyGroup::All { .. } => GroupMode::All,
+        DependencyGroup::Any { .. } => GroupMode::Any,
+        DependencyGroup::Sequence { .. } => GroupMode::Sequence,
     }
 }

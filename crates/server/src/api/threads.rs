@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
     ErrorKind, ThreadError, ThreadInfo, ToolName,
-    backend::{self, Key, Partition, Table},
+    backend::{self, Partition, RowKey, Table},
     ids::{Tenant, ThreadId},
 };
 
@@ -159,9 +159,9 @@ async fn list(
 }
 
 /// Where the row of a thread lies: the list is in the order of these.
-fn thread_row_key(tenant: &Tenant, id: &ThreadId) -> Key {
-    let partition = Partition::of_thread(tenant.clone(), id.clone());
-    Key { partition, table: Table::Threads, id: id.clone().into() }
+fn thread_row_key(tenant: &Tenant, id: &ThreadId) -> RowKey {
+    let partition = Partition::for_thread(tenant.clone(), id.clone());
+    RowKey { partition, table: Table::Threads, id: id.clone().into() }
 }
 
 async fn show(State(app): State<App>, who: Principal, Params(of): Params<ThreadPath>) -> ApiResult<Json<ThreadInfo>> {

@@ -17,8 +17,8 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub_core::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope as Whose, Seen, StoreError, Table,
-        Watcher, Write,
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, Scan, Scope as Whose,
+        StoreError, Table, Watcher, Write,
     },
     clock::{Clock, SystemClock, Timestamp},
     ids::{Caller, Tenant},
@@ -54,7 +54,7 @@ pub(crate) struct Record {
 pub(crate) struct StoredKey {
     pub(super) entry: KeyEntry,
     pub(crate) record: Record,
-    version: Seen,
+    version: RowVersion,
 }
 
 /// All keys of the store.
@@ -123,7 +123,7 @@ impl KeyStore {
         let Some(stored) = self.get(id) else { return Ok(false) };
         let (durability, expect) = (Durability::PowerSafe, Expect::Any);
         let write = Write { table: Table::Keys, id: id.into(), expect, change: Change::Remove, durability };
-        self.store.commit(Batch::on(partition(&stored.record.tenant)).with(write), SystemClock.now()).await?;
+        self.store.commit(Batch::new(partition(&stored.record.tenant)).with(write), SystemClock.now()).await?;
         self.reload().await?;
         Ok(true)
     }
@@ -148,18 +148,18 @@ impl KeyStore {
         let change = Change::Put { value: value.into(), schema: SCHEMA_VERSION, expires: None };
         let durability = Durability::PowerSafe;
         let write = Write { table: Table::Keys, id: record.id.clone(), expect, change, durability };
-        self.store.commit(Batch::on(partition(&record.tenant)).with(write), SystemClock.now()).await.map(drop)
+        self.store.commit(Batch::new(partition(&record.tenant)).with(write), SystemClock.now()).await.map(drop)
     }
 
     async fn reload(&self) -> Result<(), StoreError> {
         let _alone = self.reload_lock.lock().await;
         let mut known = HashMap::new();
-        let mut scan = Scan::of(Table::Keys, Whose::All).limit(500);
+        let mut scan = Scan::new(Table::Keys, Whose::All).limit(500);
         loop {
             let page = self.store.scan(scan.clone(), SystemClock.now()).await?;
             for (key, row) in page.rows {
                 let before = self.get(&key.id);
-                match StoredKey::of(&row.value, row.schema, row.seen, before.as_deref()) {
+                match StoredKey::of(&row.value, row.schema, row.version, before.as_deref()) {
                     Some(stored) => drop(known.insert(key.id, Arc::new(stored))),
                     None => tracing::warn!(id = %key.id, "a stored key cannot be read and opens nothing"),
                 }
@@ -175,7 +175,7 @@ impl KeyStore {
 }
 
 impl StoredKey {
-    fn of(value: &[u8], layout: u32, seen: Seen, before: Option<&Self>) -> Option<Self> {
+    fn of(value: &[u8], layout: u32, seen: RowVersion, before: Option<&Self>) -> Option<Self> {
         if layout != SCHEMA_VERSION {
             return None;
         }
@@ -221,5 +221,5 @@ async fn watch(shelf: Weak<KeyStore>, mut changes: Watcher, gone: CancellationTo
 }
 
 fn partition(tenant: &Tenant) -> Partition {
-    Partition { tenant: tenant.clone(), place: Place::Keys }
+    Partition { tenant: tenant.clone(), kind: PartitionKind::Keys }
 }

@@ -64,7 +64,7 @@ impl MetricFamily<'_> {
 
     /// How long something took, as counts up to each of these bounds, in seconds.
     pub(crate) fn latency_histogram(&mut self, labels: &[(&str, &str)], bounds: &[f64], took: &Latency) {
-        let within = took.within(&bounds.iter().copied().map(Duration::from_secs_f64).collect::<Vec<_>>());
+        let within = took.cumulative_counts(&bounds.iter().copied().map(Duration::from_secs_f64).collect::<Vec<_>>());
         for (bound, many) in bounds.iter().zip(within) {
             self.write_sample("_bucket", &[labels, &[("le", &bound.to_string())]].concat(), many);
         }

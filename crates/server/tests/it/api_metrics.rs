@@ -8,7 +8,7 @@ use std::sync::{
 use serde_json::{Value, json};
 use toolhub_core::{
     BoxFuture, CallContext, ToolError, ToolHub,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
     dynamic,
 };
@@ -172,7 +172,7 @@ impl StallingStore {
 }
 
 impl Backend for StallingStore {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move {
             self.wait_if_stalled().await;
             self.memory.load(keys, now).await

@@ -104,7 +104,7 @@ async fn what_failed_for_another_tenant_is_known_by_its_kind_alone() {
     let store = std::sync::Arc::new(Memory::default());
     let fetch = dynamic("fetch", json!({"type": "object"}), |given: Value, _: CallContext| async move {
         let text = format!("no answer about {}", given["customer"]);
-        Err::<Value, _>(ToolError::of(ErrorKind::UpstreamUnreachable, text))
+        Err::<Value, _>(ToolError::with_kind(ErrorKind::UpstreamUnreachable, text))
     });
     let hub = ToolHub::builder().shared_store(store.clone()).tool(fetch).build().await.unwrap();
     let both = [Scope::ToolsRead, Scope::ToolsCall];

@@ -54,7 +54,7 @@ async fn a_key_is_shown_once_kept_as_a_digest_and_opens_what_it_says() {
     let text = made["key"].as_str().unwrap().to_owned();
     assert!(text.starts_with("thk_") && text.len() > 50);
     assert_eq!((&made["tenant"], &made["scopes"]), (&json!("b"), &json!(["tools:read", "tools:call"])));
-    let rows = store.scan(Scan::of(Table::Keys, Whose::All), Timestamp::default()).await.unwrap().rows;
+    let rows = store.scan(Scan::new(Table::Keys, Whose::All), Timestamp::default()).await.unwrap().rows;
     assert_eq!(rows.len(), 1);
     assert!(!String::from_utf8_lossy(&rows[0].1.value).contains(text.rsplit('_').next().unwrap()));
 

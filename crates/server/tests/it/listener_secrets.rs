@@ -119,7 +119,7 @@ async fn planted_secrets_are_nowhere_to_be_found() {
 
     let mut kept = String::new();
     for table in [Table::Audit, Table::Keys] {
-        let rows = hub.store.scan(Scan::of(table, Whose::All), Timestamp::default()).await.unwrap().rows;
+        let rows = hub.store.scan(Scan::new(table, Whose::All), Timestamp::default()).await.unwrap().rows;
         rows.iter().for_each(|(key, row)| kept += &format!("{} {}", key.id, String::from_utf8_lossy(&row.value)));
     }
     let events = hub.hub.events_since(&Tenant::default(), 0).await.unwrap();

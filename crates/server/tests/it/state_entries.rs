@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolhub_core::{
     BoxFuture,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -261,7 +261,7 @@ async fn a_reader_may_not_write_and_a_caller_may_not_read() {
 struct WriteBehindStore(Memory);
 
 impl Backend for WriteBehindStore {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
@@ -276,7 +276,7 @@ impl Backend for WriteBehindStore {
     fn watch(&self, table: Table) -> Watcher {
         self.0.watch(table)
     }
-    fn is_behind(&self) -> bool {
+    fn is_write_behind(&self) -> bool {
         true
     }
 }

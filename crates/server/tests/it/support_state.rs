@@ -131,7 +131,7 @@ pub(crate) async fn state_fixture_on(store: Arc<dyn Backend>) -> StateFixture {
         .tool(simple("report").after("look"))
         .tool(long.read_only().text_limit(10))
         .tool(simple("never"))
-        .rule(Rule::deny("never").because("nobody may"))
+        .rule(Rule::deny("never").reason("nobody may"))
         .build()
         .await
         .unwrap();

@@ -3,18 +3,18 @@
 //! In: the row before the write, without its value. Out: a refusal, or the row's version afterwards, whether watchers are told,
 //! and what the store has to do. Pure: stores look the row up before, and act on the answer.
 
-use super::{Change, Expect, Seen, StoreError, Write};
+use super::{Change, Expect, RowVersion, StoreError, Write};
 use toolhub_types::timestamp::Timestamp;
 
 /// A row before a write, as far as it matters for what the write does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Before {
+pub enum PriorRow {
     /// There is none, or it has expired.
     Absent,
     /// It is there.
     Present {
         /// Which writing of it.
-        seen: Seen,
+        row_version: RowVersion,
         /// When it was made.
         created: Timestamp,
     },
@@ -29,7 +29,7 @@ pub enum Before {
 
 /// What the writes of one batch have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Writing {
+pub struct WriteContext {
     /// The batch's own mark.
     pub stamp: u64,
     /// The lowest version a row is written with.
@@ -57,7 +57,7 @@ pub enum Action {
     /// Store the value of the write.
     Put {
         /// Which writing of the row this is.
-        seen: Seen,
+        row_version: RowVersion,
         /// When the row was made.
         created: Timestamp,
     },
@@ -67,21 +67,21 @@ pub enum Action {
     Remove,
 }
 
-impl Before {
+impl PriorRow {
     /// The row as it was found; a row whose time has passed counts as absent.
     #[must_use]
-    pub fn of(found: Option<(Seen, Timestamp)>) -> Self {
-        found.map_or(Self::Absent, |(seen, created)| Self::Present { seen, created })
+    pub fn from_found(found: Option<(RowVersion, Timestamp)>) -> Self {
+        found.map_or(Self::Absent, |(seen, created)| Self::Present { row_version: seen, created })
     }
 
-    fn seen(&self) -> Option<Seen> {
-        if let Self::Present { seen, .. } = self { Some(*seen) } else { None }
+    fn row_version(&self) -> Option<RowVersion> {
+        if let Self::Present { row_version: seen, .. } = self { Some(*seen) } else { None }
     }
 
     fn version(&self) -> u64 {
         match self {
             Self::Absent => 0,
-            Self::Present { seen, .. } => seen.version,
+            Self::Present { row_version: seen, .. } => seen.number,
             Self::Damaged { version, .. } => *version,
         }
     }
@@ -92,7 +92,7 @@ impl Write {
     ///
     /// # Errors
     /// When the row is not as the write expects it, or is damaged and the write does not replace it blindly.
-    pub fn apply(&self, before: &Before, writing: Writing) -> Result<Applied, StoreError> {
+    pub fn apply(&self, before: &PriorRow, writing: WriteContext) -> Result<Applied, StoreError> {
         self.check(before)?;
         Ok(self.change.apply(before, writing))
     }
@@ -101,13 +101,13 @@ impl Write {
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
-    pub fn check(&self, before: &Before) -> Result<(), StoreError> {
-        if let Before::Damaged { error, .. } = before {
+    pub fn check(&self, before: &PriorRow) -> Result<(), StoreError> {
+        if let PriorRow::Damaged { error, .. } = before {
             // Nobody knows what a damaged row was like. It may be replaced by a write that does not ask.
             let replaces = matches!(self.change, Change::Put { .. } | Change::Restore { .. } | Change::Remove);
             return if self.expect == Expect::Any && replaces { Ok(()) } else { Err(error.clone()) };
         }
-        let found = before.seen();
+        let found = before.row_version();
         let holds = match self.expect {
             Expect::Any => true,
             Expect::Absent => found.is_none(),
@@ -116,7 +116,7 @@ impl Write {
         if holds {
             return Ok(());
         }
-        let (table, id, found) = (self.table, self.id.clone(), found.map(|seen| seen.version));
+        let (table, id, found) = (self.table, self.id.clone(), found.map(|seen| seen.number));
         Err(StoreError::Conflict { table, id, found })
     }
 }
@@ -124,21 +124,25 @@ impl Write {
 impl Change {
     /// What the change does to a row that is as expected.
     #[must_use]
-    pub fn apply(&self, before: &Before, Writing { stamp, floor, now }: Writing) -> Applied {
+    pub fn apply(&self, before: &PriorRow, WriteContext { stamp, floor, now }: WriteContext) -> Applied {
         let last = before.version();
         let at_least = if let Self::Restore { version, .. } = self { *version } else { 0 };
         match self {
             Self::Put { .. } | Self::Restore { .. } => {
                 let version = at_least.max(last + 1).max(floor);
-                let created = if let Before::Present { created, .. } = before { *created } else { now };
-                Applied { version, changed: true, action: Action::Put { seen: Seen { version, stamp }, created } }
+                let created = if let PriorRow::Present { created, .. } = before { *created } else { now };
+                Applied {
+                    version,
+                    changed: true,
+                    action: Action::Put { row_version: RowVersion { number: version, stamp }, created },
+                }
             }
-            Self::Touch { .. } if before.seen().is_some() => {
+            Self::Touch { .. } if before.row_version().is_some() => {
                 Applied { version: last, changed: false, action: Action::Touch }
             }
             Self::Touch { .. } | Self::Keep => Applied { version: last, changed: false, action: Action::Keep },
             // A damaged row is told to be gone too; an expired one was gone before.
-            Self::Remove => Applied { version: 0, changed: *before != Before::Absent, action: Action::Remove },
+            Self::Remove => Applied { version: 0, changed: *before != PriorRow::Absent, action: Action::Remove },
         }
     }
 }
@@ -148,17 +152,17 @@ mod tests {
     use super::*;
     use crate::backend::{Durability, Table};
 
-    const SEEN: Seen = Seen { version: 4, stamp: 9 };
-    const MADE: Timestamp = Timestamp::from_millis(5);
+    const VERSION: RowVersion = RowVersion { number: 4, stamp: 9 };
+    const CREATED: Timestamp = Timestamp::from_millis(5);
     const NOW: Timestamp = Timestamp::from_millis(7);
 
-    fn present() -> Before {
-        Before::Present { seen: SEEN, created: MADE }
+    fn present() -> PriorRow {
+        PriorRow::Present { row_version: VERSION, created: CREATED }
     }
 
-    fn damaged() -> Before {
+    fn damaged() -> PriorRow {
         let error = StoreError::Damaged { table: Table::State, id: "a".into(), reason: "a flipped bit".into() };
-        Before::Damaged { version: 6, error }
+        PriorRow::Damaged { version: 6, error }
     }
 
     fn put() -> Change {
@@ -169,29 +173,29 @@ mod tests {
         Change::Restore { value: [].into(), schema: 1, expires: None, version }
     }
 
-    fn apply(expect: Expect, change: Change, before: &Before, floor: u64) -> Result<Applied, StoreError> {
+    fn apply(expect: Expect, change: Change, before: &PriorRow, floor: u64) -> Result<Applied, StoreError> {
         let write = Write { table: Table::State, id: "a".into(), expect, change, durability: Durability::KillSafe };
-        write.apply(before, Writing { stamp: 1, floor, now: NOW })
+        write.apply(before, WriteContext { stamp: 1, floor, now: NOW })
     }
 
     #[track_caller]
-    fn check(change: Change, before: &Before, version: u64, changed: bool, action: Action) {
+    fn check(change: Change, before: &PriorRow, version: u64, changed: bool, action: Action) {
         assert_eq!(apply(Expect::Any, change, before, 0), Ok(Applied { version, changed, action }));
     }
 
     fn stored(version: u64, created: Timestamp) -> Action {
-        Action::Put { seen: Seen { version, stamp: 1 }, created }
+        Action::Put { row_version: RowVersion { number: version, stamp: 1 }, created }
     }
 
     #[test]
     fn a_put_counts_on_and_keeps_when_the_row_was_made() {
-        check(put(), &Before::Absent, 1, true, stored(1, NOW));
-        check(put(), &present(), 5, true, stored(5, MADE));
+        check(put(), &PriorRow::Absent, 1, true, stored(1, NOW));
+        check(put(), &present(), 5, true, stored(5, CREATED));
         check(put(), &damaged(), 7, true, stored(7, NOW));
-        check(restore(3), &Before::Absent, 3, true, stored(3, NOW));
-        check(restore(3), &present(), 5, true, stored(5, MADE));
-        check(restore(9), &present(), 9, true, stored(9, MADE));
-        let floored = apply(Expect::Any, put(), &Before::Absent, 100).unwrap();
+        check(restore(3), &PriorRow::Absent, 3, true, stored(3, NOW));
+        check(restore(3), &present(), 5, true, stored(5, CREATED));
+        check(restore(9), &present(), 9, true, stored(9, CREATED));
+        let floored = apply(Expect::Any, put(), &PriorRow::Absent, 100).unwrap();
         assert_eq!(floored.version, 100);
     }
 
@@ -199,11 +203,11 @@ mod tests {
     fn only_a_row_that_is_there_is_touched_kept_or_told_to_be_gone() {
         let touch = || Change::Touch { expires: Some(NOW) };
         check(touch(), &present(), 4, false, Action::Touch);
-        check(touch(), &Before::Absent, 0, false, Action::Keep);
+        check(touch(), &PriorRow::Absent, 0, false, Action::Keep);
         check(Change::Keep, &present(), 4, false, Action::Keep);
-        check(Change::Keep, &Before::Absent, 0, false, Action::Keep);
+        check(Change::Keep, &PriorRow::Absent, 0, false, Action::Keep);
         check(Change::Remove, &present(), 0, true, Action::Remove);
-        check(Change::Remove, &Before::Absent, 0, false, Action::Remove);
+        check(Change::Remove, &PriorRow::Absent, 0, false, Action::Remove);
         check(Change::Remove, &damaged(), 0, true, Action::Remove);
     }
 
@@ -211,10 +215,10 @@ mod tests {
     fn a_row_that_is_not_as_expected_refuses_the_write() {
         let conflict = |found| Err(StoreError::Conflict { table: Table::State, id: "a".into(), found });
         assert_eq!(apply(Expect::Absent, put(), &present(), 0), conflict(Some(4)));
-        assert_eq!(apply(Expect::Same(SEEN), put(), &Before::Absent, 0), conflict(None));
-        assert_eq!(apply(Expect::Same(Seen { version: 4, stamp: 8 }), put(), &present(), 0), conflict(Some(4)));
-        assert!(apply(Expect::Same(SEEN), put(), &present(), 0).is_ok());
-        assert!(apply(Expect::Absent, put(), &Before::Absent, 0).is_ok());
+        assert_eq!(apply(Expect::Same(VERSION), put(), &PriorRow::Absent, 0), conflict(None));
+        assert_eq!(apply(Expect::Same(RowVersion { number: 4, stamp: 8 }), put(), &present(), 0), conflict(Some(4)));
+        assert!(apply(Expect::Same(VERSION), put(), &present(), 0).is_ok());
+        assert!(apply(Expect::Absent, put(), &PriorRow::Absent, 0).is_ok());
     }
 
     #[test]
@@ -223,7 +227,7 @@ mod tests {
             assert!(matches!(apply(Expect::Any, change, &damaged(), 0), Err(StoreError::Damaged { .. })));
         }
         assert!(matches!(apply(Expect::Absent, put(), &damaged(), 0), Err(StoreError::Damaged { .. })));
-        assert!(matches!(apply(Expect::Same(SEEN), Change::Remove, &damaged(), 0), Err(StoreError::Damaged { .. })));
+        assert!(matches!(apply(Expect::Same(VERSION), Change::Remove, &damaged(), 0), Err(StoreError::Damaged { .. })));
         assert!(apply(Expect::Any, restore(1), &damaged(), 0).is_ok());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use super::{Partition, Seen, Table};
+use super::{Partition, RowVersion, Table};
 use toolhub_types::timestamp::Timestamp;
 
 /// How much a write must survive before it is acknowledged. The strictest of a batch holds for all of it.
@@ -24,7 +24,7 @@ pub enum Expect {
     /// It does not exist, or has expired.
     Absent,
     /// It is still the one that was seen.
-    Same(Seen),
+    Same(RowVersion),
 }
 
 /// What happens to a row.
@@ -93,7 +93,7 @@ pub struct Batch {
 impl Batch {
     /// An empty batch for a partition.
     #[must_use]
-    pub fn on(partition: Partition) -> Self {
+    pub fn new(partition: Partition) -> Self {
         Self { partition, stamp: fastrand::u64(..), fence: None, writes: Vec::new() }
     }
 
@@ -112,7 +112,7 @@ impl Batch {
 
     /// A row that is written twice, if there is one. A backend refuses such a batch.
     #[must_use]
-    pub fn written_twice(&self) -> Option<&Write> {
+    pub fn find_duplicate_write(&self) -> Option<&Write> {
         let same = |a: &Write, b: &Write| a.table == b.table && a.id == b.id;
         self.writes
             .iter()

@@ -58,12 +58,12 @@ impl StoreError {
     }
 
     /// A record of another layout than this version writes.
-    pub fn layout(table: Table, id: SmolStr, found: u32, known: u32) -> Self {
+    pub fn unknown_layout(table: Table, id: SmolStr, found: u32, known: u32) -> Self {
         Self::Damaged { table, id, reason: format!("it has layout {found}, this version knows {known}") }
     }
 
     /// Says aloud that a record was passed over because of this. Whoever passes it over has nobody to give the error to.
-    pub fn passed_over(&self) {
+    pub fn log_skipped(&self) {
         if let Self::Damaged { table, id, reason } = self {
             tracing::warn!(%table, %id, %reason, "a stored record cannot be read and is passed over");
         }
@@ -74,7 +74,7 @@ impl From<StoreError> for CallError {
     fn from(error: StoreError) -> Self {
         let kind = match &error {
             StoreError::Conflict { table: Table::State, .. } => ErrorKind::StateConflict,
-            StoreError::Conflict { table: Table::Open, .. } => ErrorKind::Interrupted,
+            StoreError::Conflict { table: Table::OpenCalls, .. } => ErrorKind::Interrupted,
             StoreError::Damaged { table: Table::State, .. } => ErrorKind::StateUnreadable,
             StoreError::Conflict { .. } | StoreError::Damaged { .. } => ErrorKind::Internal,
             StoreError::Refused(_) => ErrorKind::Internal,

@@ -5,13 +5,13 @@
 //! looks at all partitions of the shards that hold rows of its table. What a row costs beside its value is in
 //! `memory/slip.rs` and `memory/shard.rs`.
 
-mod address;
-mod dense;
-mod drawer;
+mod chunked_vec;
+mod packed_row;
 mod pages;
-mod rows;
+mod partition_key;
+mod partition_rows;
 mod shard;
-mod slip;
+mod sorted_rows;
 
 use std::{
     collections::BTreeMap,
@@ -27,12 +27,14 @@ use smol_str::SmolStr;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use self::{
-    address::Address,
-    pages::{First, Window},
+    packed_row::RowId,
+    pages::{ScanWindow, TopRows},
+    partition_key::PartitionKey,
     shard::Shard,
-    slip::Name,
 };
-use super::{Backend, Batch, Changed, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write, Writing};
+use super::{
+    Backend, Batch, Page, Row, RowKey, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write, WriteContext,
+};
 use toolhub_types::timestamp::Timestamp;
 
 const SHARDS: usize = 64;
@@ -44,13 +46,13 @@ pub struct Memory {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     /// The shard where the last sweep stopped.
-    sweeping: AtomicUsize,
+    next_sweep_shard: AtomicUsize,
     /// One line per table, laid when somebody first watches it: it has room for all changes a watcher may be behind.
-    news: [OnceLock<Line>; Table::ALL.len()],
+    watch_channels: [OnceLock<ChangeChannel>; Table::ALL.len()],
 }
 
 /// Tells the version a row has now; none when it is gone.
-type Line = broadcast::Sender<(Key, Option<u64>)>;
+type ChangeChannel = broadcast::Sender<(RowKey, Option<u64>)>;
 
 crate::brief_debug!("Memory" Memory);
 
@@ -60,7 +62,12 @@ impl Memory {
     pub fn new() -> Self {
         let hasher = RandomState::new();
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone()))).collect();
-        Self { shards, hasher, sweeping: AtomicUsize::new(0), news: Table::ALL.map(|_| OnceLock::new()) }
+        Self {
+            shards,
+            hasher,
+            next_sweep_shard: AtomicUsize::new(0),
+            watch_channels: Table::ALL.map(|_| OnceLock::new()),
+        }
     }
 
     fn hash(&self, address: &[u8]) -> u64 {
@@ -76,80 +83,86 @@ impl Memory {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn load_now(&self, keys: &[Key], now: Timestamp) -> Vec<Option<Row>> {
+    fn load_now(&self, keys: &[RowKey], now: Timestamp) -> Vec<Option<Row>> {
         let mut rows = Vec::with_capacity(keys.len());
         // Neighbours of one partition are read under one lock: they are of the same moment.
         for group in keys.chunk_by(|a, b| a.partition == b.partition) {
-            let address = Address::of(&group[0].partition);
+            let address = PartitionKey::new(&group[0].partition);
             let hash = self.hash(address.as_bytes());
             let shard = self.shard_of(hash);
             let at = shard.find(hash, address.as_bytes());
-            let slip = |key: &Key| shard.get(at, Name { table: key.table, id: &key.id });
+            let slip = |key: &RowKey| shard.get(at, RowId { table: key.table, id: &key.id });
             rows.extend(group.iter().map(|key| slip(key)?.row_at(now)));
         }
         rows
     }
 
     fn commit_now(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        if let Some(Write { table, id, .. }) = batch.written_twice() {
+        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
         let Batch { partition, stamp, fence, writes } = batch;
-        let address = Address::of(&partition);
+        let address = PartitionKey::new(&partition);
         let address = address.as_bytes();
         let hash = self.hash(address);
         let mut shard = self.shard_of(hash);
         let mut at = shard.find(hash, address);
-        let seen = at.map_or(0, |at| shard.drawer(at).fence());
+        let seen = at.map_or(0, |at| shard.partition(at).fence());
         if let Some(given) = fence.filter(|given| *given < seen) {
             return Err(StoreError::Fenced { given, seen });
         }
         for write in &writes {
-            shard.expect(at, write, now)?;
+            shard.check_expectation(at, write, now)?;
         }
         if let Some(fence) = fence.filter(|fence| *fence > seen) {
             shard.raise_fence(&mut at, address, fence);
         }
-        let writing = Writing { stamp, floor: 0, now };
+        let writing = WriteContext { stamp, floor: 0, now };
         let mut versions = Vec::with_capacity(writes.len());
         for Write { table, id, change, .. } in writes {
-            let (version, changed) = shard.apply(&mut at, address, Name { table, id: &id }, &change, writing);
+            let (version, changed) = shard.apply(&mut at, address, RowId { table, id: &id }, &change, writing);
             versions.push(version);
-            let line = self.news[table as usize].get();
+            let line = self.watch_channels[table as usize].get();
             if let Some(line) = line.filter(|line| changed && line.receiver_count() > 0) {
-                let key = Key { partition: partition.clone(), table, id };
+                let key = RowKey { partition: partition.clone(), table, id };
                 // Told under the lock, so that the versions of a row are told in order.
                 let _ = line.send((key, (version > 0).then_some(version)));
             }
         }
         if let Some(at) = at {
-            shard.close(at);
+            shard.remove_if_empty(at);
         }
         Ok(versions)
     }
 
     fn scan_now(&self, scan: &Scan, now: Timestamp) -> Page {
-        let window = Window::of(scan);
+        let window = ScanWindow::new(scan);
         let rows = match &scan.scope {
             Scope::Partition(only) => {
-                let address = Address::of(only);
+                let address = PartitionKey::new(only);
                 let hash = self.hash(address.as_bytes());
                 let shard = self.shard_of(hash);
-                let drawer = shard.find(hash, address.as_bytes()).map(|at| shard.drawer(at));
-                drawer.map_or_else(Vec::new, |drawer| pages::page_of(drawer, only, scan, &window, now))
+                let drawer = shard.find(hash, address.as_bytes()).map(|at| shard.partition(at));
+                drawer.map_or_else(Vec::new, |drawer| pages::page_of_partition(drawer, only, scan, &window, now))
             }
-            Scope::Tenant(only) => self.everywhere(scan, &window, &Address::of_tenant(only), now),
-            Scope::All => self.everywhere(scan, &window, b"", now),
+            Scope::Tenant(only) => self.scan_shards(scan, &window, &PartitionKey::tenant_prefix(only), now),
+            Scope::All => self.scan_shards(scan, &window, b"", now),
         };
-        pages::cut(rows, scan.limit)
+        pages::into_page(rows, scan.limit)
     }
 
     /// The first rows behind the cursor, of every partition whose address begins like this.
-    fn everywhere(&self, scan: &Scan, window: &Window<'_>, addresses: &[u8], now: Timestamp) -> Vec<(Key, Row)> {
-        let mut first = First::of(scan);
+    fn scan_shards(
+        &self,
+        scan: &Scan,
+        window: &ScanWindow<'_>,
+        addresses: &[u8],
+        now: Timestamp,
+    ) -> Vec<(RowKey, Row)> {
+        let mut first = TopRows::new(scan);
         for at in 0..SHARDS {
             let shard = self.shard(at);
-            let wanted = shard.drawers_with(scan.table).filter(|drawer| drawer.address().starts_with(addresses));
+            let wanted = shard.partitions_with(scan.table).filter(|drawer| drawer.key().starts_with(addresses));
             wanted.for_each(|drawer| first.offer(drawer, window, now));
         }
         first.into_rows(scan.table)
@@ -157,7 +170,7 @@ impl Memory {
 
     /// Begins where the last sweep stopped. Costs next to nothing while nothing can have expired.
     async fn sweep_in_steps(&self, most: usize, now: Timestamp) -> usize {
-        let begin = self.sweeping.load(Ordering::Relaxed);
+        let begin = self.next_sweep_shard.load(Ordering::Relaxed);
         let mut swept = 0;
         for at in (begin..begin + SHARDS).map(|at| at % SHARDS) {
             while swept < most {
@@ -170,7 +183,7 @@ impl Memory {
                 tokio::task::yield_now().await;
             }
             if swept >= most {
-                self.sweeping.store(at, Ordering::Relaxed);
+                self.next_sweep_shard.store(at, Ordering::Relaxed);
                 break;
             }
         }
@@ -178,24 +191,24 @@ impl Memory {
     }
 
     /// A shard at a time: others may work in between.
-    async fn tally_in_steps(&self, table: Table, now: Timestamp) -> BTreeMap<SmolStr, u64> {
-        let (scan, mut many) = (Scan::of(table, Scope::All), BTreeMap::new());
+    async fn count_in_steps(&self, table: Table, now: Timestamp) -> BTreeMap<SmolStr, u64> {
+        let (scan, mut many) = (Scan::new(table, Scope::All), BTreeMap::new());
         for at in 0..SHARDS {
-            self.tally_one((table, at), &Window::of(&scan), now, &mut many);
+            self.count_shard((table, at), &ScanWindow::new(&scan), now, &mut many);
             tokio::task::yield_now().await;
         }
         many
     }
 
-    fn tally_one(
+    fn count_shard(
         &self,
         (table, shard): (Table, usize),
-        window: &Window<'_>,
+        window: &ScanWindow<'_>,
         now: Timestamp,
         many: &mut BTreeMap<SmolStr, u64>,
     ) {
         let shard = self.shard(shard);
-        let slips = shard.drawers_with(table).flat_map(|drawer| drawer.window(window));
+        let slips = shard.partitions_with(table).flat_map(|drawer| drawer.window(window));
         for slip in slips.filter(|slip| !slip.is_expired(now)) {
             *many.entry(slip.id()).or_default() += 1;
         }
@@ -210,7 +223,7 @@ impl Default for Memory {
 
 /// Every answer but a sweep's and a tally's is ready at once: no request waits for anything but a short lock.
 impl Backend for Memory {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move { Ok(self.load_now(keys, now)) })
     }
 
@@ -226,22 +239,22 @@ impl Backend for Memory {
         Box::pin(async move { Ok(self.sweep_in_steps(most, now).await) })
     }
 
-    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
-        Box::pin(async move { Ok(self.tally_in_steps(table, now).await) })
+    fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        Box::pin(async move { Ok(self.count_in_steps(table, now).await) })
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        let line = self.news[table as usize].get_or_init(|| Line::new(WATCH_BACKLOG));
+        let line = self.watch_channels[table as usize].get_or_init(|| ChangeChannel::new(WATCH_BACKLOG));
         Box::pin(futures_util::stream::unfold(line.subscribe(), |mut news| async move {
             match news.recv().await {
-                Ok((key, version)) => Some((Changed::Row(key, version), news)),
-                Err(RecvError::Lagged(_)) => Some((Changed::Missed, news)),
+                Ok((key, version)) => Some((WatchEvent::Row(key, version), news)),
+                Err(RecvError::Lagged(_)) => Some((WatchEvent::Lagged, news)),
                 Err(RecvError::Closed) => None,
             }
         }))
     }
 
-    fn alone(&self) -> bool {
+    fn is_exclusive(&self) -> bool {
         true
     }
 

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::latency::{Latency, Timed};
+use crate::latency::{Latency, LatencyRecorder};
 
 /// How long a store took for one sort of request.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,13 +29,13 @@ pub struct StoreMeters(Mutex<BTreeMap<&'static str, Arc<StoreMeter>>>);
 #[derive(Default)]
 pub struct StoreMeter {
     /// Of `load`.
-    pub load: Timed,
+    pub load: LatencyRecorder,
     /// Of `commit`.
-    pub commit: Timed,
+    pub commit: LatencyRecorder,
     /// Of `scan`.
-    pub scan: Timed,
+    pub scan: LatencyRecorder,
     /// Of `sweep`.
-    pub sweep: Timed,
+    pub sweep: LatencyRecorder,
 }
 
 crate::brief_debug!("StoreMeters" StoreMeters);
@@ -43,7 +43,7 @@ crate::brief_debug!("StoreMeter" StoreMeter);
 
 impl StoreMeters {
     /// The meter of a sort of stores.
-    pub fn of(&self, backend: &'static str) -> Arc<StoreMeter> {
+    pub fn meter(&self, backend: &'static str) -> Arc<StoreMeter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(backend).or_default().clone()
     }
 
@@ -51,7 +51,7 @@ impl StoreMeters {
     pub fn stats(&self) -> Vec<StoreStats> {
         let meters = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let each = |(backend, meter): (&'static str, Arc<StoreMeter>)| {
-            let of = |operation, timed: &Timed| StoreStats { backend, operation, latency: timed.latency() };
+            let of = |operation, timed: &LatencyRecorder| StoreStats { backend, operation, latency: timed.latency() };
             let StoreMeter { load, commit, scan, sweep } = &*meter;
             [of("load", load), of("commit", commit), of("scan", scan), of("sweep", sweep)]
         };

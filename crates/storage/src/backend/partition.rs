@@ -15,13 +15,13 @@ pub struct Partition {
     /// Whose rows they are.
     pub tenant: Tenant,
     /// What holds them together.
-    pub place: Place,
+    pub kind: PartitionKind,
 }
 
 /// What holds the rows of a partition together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Place {
+pub enum PartitionKind {
     /// A conversation: its calls, state and everything else that must agree.
     Thread(ThreadId),
     /// A call that belongs to no conversation.
@@ -54,26 +54,26 @@ pub enum Place {
 impl Partition {
     /// Where the records of a call belong.
     #[must_use]
-    pub fn of_call(tenant: Tenant, thread: Option<&ThreadId>, call: CallId) -> Self {
-        Self { tenant, place: thread.map_or(Place::Call(call), |thread| Place::Thread(thread.clone())) }
+    pub fn for_call(tenant: Tenant, thread: Option<&ThreadId>, call: CallId) -> Self {
+        Self { tenant, kind: thread.map_or(PartitionKind::Call(call), |thread| PartitionKind::Thread(thread.clone())) }
     }
 
     /// Where the records of a thread belong.
     #[must_use]
-    pub fn of_thread(tenant: Tenant, thread: ThreadId) -> Self {
-        Self { tenant, place: Place::Thread(thread) }
+    pub fn for_thread(tenant: Tenant, thread: ThreadId) -> Self {
+        Self { tenant, kind: PartitionKind::Thread(thread) }
     }
 
     /// The thread, if that is what holds the rows together.
     #[must_use]
     pub fn thread(&self) -> Option<&ThreadId> {
-        if let Place::Thread(thread) = &self.place { Some(thread) } else { None }
+        if let PartitionKind::Thread(thread) = &self.kind { Some(thread) } else { None }
     }
 }
 
 impl From<&ThreadKey> for Partition {
     fn from(key: &ThreadKey) -> Self {
-        Self::of_thread(key.tenant.clone(), key.thread.clone())
+        Self::for_thread(key.tenant.clone(), key.thread.clone())
     }
 }
 
@@ -82,21 +82,21 @@ impl From<&ThreadKey> for Partition {
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.tenant.as_str())?;
-        match &self.place {
+        match &self.kind {
             // Plainly: every load and every write of a store says it.
-            Place::Thread(thread) => f.write_str("/t/").and_then(|()| f.write_str(thread.as_str())),
-            Place::Call(call) => write!(f, "/c/{call}"),
-            Place::Key(tool, key) => write!(f, "/k/{tool}/{key}"),
-            Place::Request(sort, key) => write!(f, "/r/{sort}/{key}"),
-            Place::Artifact(id) => write!(f, "/a/{id}"),
-            Place::Tool(tool) => write!(f, "/s/{tool}"),
-            Place::Grants => write!(f, "/g/"),
-            Place::State(name) => write!(f, "/h/{name}"),
-            Place::Nodes => write!(f, "/n/"),
-            Place::Events => write!(f, "/e/"),
-            Place::Keys => write!(f, "/y/"),
-            Place::Audit => write!(f, "/u/"),
-            Place::Tools => write!(f, "/m/"),
+            PartitionKind::Thread(thread) => f.write_str("/t/").and_then(|()| f.write_str(thread.as_str())),
+            PartitionKind::Call(call) => write!(f, "/c/{call}"),
+            PartitionKind::Key(tool, key) => write!(f, "/k/{tool}/{key}"),
+            PartitionKind::Request(sort, key) => write!(f, "/r/{sort}/{key}"),
+            PartitionKind::Artifact(id) => write!(f, "/a/{id}"),
+            PartitionKind::Tool(tool) => write!(f, "/s/{tool}"),
+            PartitionKind::Grants => write!(f, "/g/"),
+            PartitionKind::State(name) => write!(f, "/h/{name}"),
+            PartitionKind::Nodes => write!(f, "/n/"),
+            PartitionKind::Events => write!(f, "/e/"),
+            PartitionKind::Keys => write!(f, "/y/"),
+            PartitionKind::Audit => write!(f, "/u/"),
+            PartitionKind::Tools => write!(f, "/m/"),
         }
     }
 }
@@ -111,28 +111,28 @@ impl FromStr for Partition {
             return Err(wrong());
         };
         let place = match sort {
-            "t" => Place::Thread(ThreadId::new(rest)?),
-            "c" => Place::Call(rest.parse()?),
-            "s" => Place::Tool(ToolName::new(rest).map_err(|_| wrong())?),
-            "g" if rest.is_empty() => Place::Grants,
-            "n" if rest.is_empty() => Place::Nodes,
-            "e" if rest.is_empty() => Place::Events,
-            "y" if rest.is_empty() => Place::Keys,
-            "u" if rest.is_empty() => Place::Audit,
-            "m" if rest.is_empty() => Place::Tools,
-            "h" if !rest.is_empty() => Place::State(rest.into()),
-            "a" => Place::Artifact(ArtifactId::new(rest)?),
+            "t" => PartitionKind::Thread(ThreadId::new(rest)?),
+            "c" => PartitionKind::Call(rest.parse()?),
+            "s" => PartitionKind::Tool(ToolName::new(rest).map_err(|_| wrong())?),
+            "g" if rest.is_empty() => PartitionKind::Grants,
+            "n" if rest.is_empty() => PartitionKind::Nodes,
+            "e" if rest.is_empty() => PartitionKind::Events,
+            "y" if rest.is_empty() => PartitionKind::Keys,
+            "u" if rest.is_empty() => PartitionKind::Audit,
+            "m" if rest.is_empty() => PartitionKind::Tools,
+            "h" if !rest.is_empty() => PartitionKind::State(rest.into()),
+            "a" => PartitionKind::Artifact(ArtifactId::new(rest)?),
             "r" => {
                 let (sort, key) = rest.split_once('/').filter(|(sort, _)| !sort.is_empty()).ok_or_else(wrong)?;
-                Place::Request(sort.into(), IdempotencyKey::new(key)?)
+                PartitionKind::Request(sort.into(), IdempotencyKey::new(key)?)
             }
             "k" => {
                 let (tool, key) = rest.split_once('/').ok_or_else(wrong)?;
-                Place::Key(ToolName::new(tool).map_err(|_| wrong())?, IdempotencyKey::new(key)?)
+                PartitionKind::Key(ToolName::new(tool).map_err(|_| wrong())?, IdempotencyKey::new(key)?)
             }
             _ => return Err(wrong()),
         };
-        Ok(Self { tenant: Tenant::new(tenant)?, place })
+        Ok(Self { tenant: Tenant::new(tenant)?, kind: place })
     }
 }
 
@@ -144,24 +144,24 @@ mod tests {
     #[test]
     fn a_partition_is_read_back_from_its_text() {
         let tenant = Tenant::default;
-        let key = Place::Key(ToolName::new("pay").unwrap(), IdempotencyKey::new("a/b c").unwrap());
+        let key = PartitionKind::Key(ToolName::new("pay").unwrap(), IdempotencyKey::new("a/b c").unwrap());
         for partition in [
-            Partition::of_thread(tenant(), ThreadId::new("t:1").unwrap()),
-            Partition::of_call(tenant(), None, CallId::mint(Timestamp::from_millis(5))),
-            Partition { tenant: tenant(), place: key },
+            Partition::for_thread(tenant(), ThreadId::new("t:1").unwrap()),
+            Partition::for_call(tenant(), None, CallId::mint(Timestamp::from_millis(5))),
+            Partition { tenant: tenant(), kind: key },
             Partition {
                 tenant: tenant(),
-                place: Place::Request("threads".into(), IdempotencyKey::new("a/b").unwrap()),
+                kind: PartitionKind::Request("threads".into(), IdempotencyKey::new("a/b").unwrap()),
             },
-            Partition { tenant: tenant(), place: Place::Tool(ToolName::new("pay").unwrap()) },
-            Partition { tenant: tenant(), place: Place::Artifact(ArtifactId::mint()) },
-            Partition { tenant: tenant(), place: Place::Grants },
-            Partition { tenant: tenant(), place: Place::Nodes },
-            Partition { tenant: tenant(), place: Place::Events },
-            Partition { tenant: tenant(), place: Place::Keys },
-            Partition { tenant: tenant(), place: Place::Audit },
-            Partition { tenant: tenant(), place: Place::Tools },
-            Partition { tenant: tenant(), place: Place::State("cart".into()) },
+            Partition { tenant: tenant(), kind: PartitionKind::Tool(ToolName::new("pay").unwrap()) },
+            Partition { tenant: tenant(), kind: PartitionKind::Artifact(ArtifactId::mint()) },
+            Partition { tenant: tenant(), kind: PartitionKind::Grants },
+            Partition { tenant: tenant(), kind: PartitionKind::Nodes },
+            Partition { tenant: tenant(), kind: PartitionKind::Events },
+            Partition { tenant: tenant(), kind: PartitionKind::Keys },
+            Partition { tenant: tenant(), kind: PartitionKind::Audit },
+            Partition { tenant: tenant(), kind: PartitionKind::Tools },
+            Partition { tenant: tenant(), kind: PartitionKind::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Serialize, de::DeserializeOwned};
 use smol_str::SmolStr;
 
-use super::{Row, Seen, StoreError, Table};
+use super::{Row, RowVersion, StoreError, Table};
 
 /// The bytes of a record.
 ///
@@ -24,10 +24,10 @@ pub fn decode<T: DeserializeOwned>(
     id: &SmolStr,
     layout: u32,
     row: &Row,
-) -> Result<(T, Seen), StoreError> {
+) -> Result<(T, RowVersion), StoreError> {
     if row.schema != layout {
-        return Err(StoreError::layout(table, id.clone(), row.schema, layout));
+        return Err(StoreError::unknown_layout(table, id.clone(), row.schema, layout));
     }
     let record = serde_json::from_slice(&row.value);
-    record.map(|record| (record, row.seen)).map_err(|error| StoreError::unreadable(table, id.clone(), &error))
+    record.map(|record| (record, row.version)).map_err(|error| StoreError::unreadable(table, id.clone(), &error))
 }

@@ -34,7 +34,7 @@ pub enum Table {
     /// Which threads there are.
     Threads,
     /// Calls that were opened and have not ended.
-    Open,
+    OpenCalls,
     /// Which nodes run calls, and say so again and again.
     Nodes,
     /// Events that can be heard later.
@@ -65,7 +65,7 @@ impl Table {
         Self::History,
         Self::Versions,
         Self::Threads,
-        Self::Open,
+        Self::OpenCalls,
         Self::Nodes,
         Self::Events,
         Self::Keys,
@@ -94,7 +94,7 @@ impl Table {
             Self::History => "history",
             Self::Versions => "versions",
             Self::Threads => "threads",
-            Self::Open => "open",
+            Self::OpenCalls => "open",
             Self::Nodes => "nodes",
             Self::Events => "events",
             Self::Keys => "keys",
@@ -114,7 +114,7 @@ impl fmt::Display for Table {
 
 /// The full name of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct RowKey {
     /// The rows it is committed with.
     pub partition: Partition,
     /// What sort of record it is.
@@ -127,7 +127,7 @@ pub struct Key {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Which writing of the row this is.
-    pub seen: Seen,
+    pub version: RowVersion,
     /// The version of the record's own layout, for migrations.
     pub schema: u32,
     /// The record: JSON text, or the bytes of an artifact.
@@ -142,9 +142,9 @@ pub struct Row {
 
 /// One writing of a row, told apart from every other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct RowVersion {
     /// How often the row has been written since it was made.
-    pub version: u64,
+    pub number: u64,
     /// The stamp of the batch that wrote it.
     pub stamp: u64,
 }

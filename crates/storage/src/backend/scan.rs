@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use smol_str::SmolStr;
 
-use super::{Backend, Key, Partition, Row, StoreError, Table};
+use super::{Backend, Partition, Row, RowKey, StoreError, Table};
 use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 /// Which rows to read.
@@ -17,7 +17,7 @@ pub struct Scan {
     /// Only ids that begin with this.
     pub prefix: String,
     /// The last ids first.
-    pub newest: bool,
+    pub descending: bool,
     /// Where the page before ended.
     pub after: Option<Cursor>,
     /// At most this many rows; at least one.
@@ -38,8 +38,8 @@ pub enum Scope {
 impl Scan {
     /// The first page of a table.
     #[must_use]
-    pub fn of(table: Table, scope: Scope) -> Self {
-        Self { table, scope, prefix: String::new(), newest: false, after: None, limit: 100 }
+    pub fn new(table: Table, scope: Scope) -> Self {
+        Self { table, scope, prefix: String::new(), descending: false, after: None, limit: 100 }
     }
 
     /// Only ids that begin with this.
@@ -59,24 +59,24 @@ impl Scan {
 
 /// The last row of a page: the next page begins behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor(pub Key);
+pub struct Cursor(pub RowKey);
 
 /// One page of rows.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     /// The rows.
-    pub rows: Vec<(Key, Row)>,
+    pub rows: Vec<(RowKey, Row)>,
     /// Where to go on; `None` at the end.
     pub next: Option<Cursor>,
 }
 
 /// Every row of a scan, page after page.
-pub async fn read_all(store: &dyn Backend, scan: Scan, now: Timestamp) -> Result<Vec<(Key, Row)>, StoreError> {
+pub async fn read_all(store: &dyn Backend, scan: Scan, now: Timestamp) -> Result<Vec<(RowKey, Row)>, StoreError> {
     read_pages(scan, |scan| store.scan(scan, now)).await
 }
 
 /// The same, asking whoever makes the pages.
-pub async fn read_pages<F>(mut scan: Scan, ask: impl Fn(Scan) -> F) -> Result<Vec<(Key, Row)>, StoreError>
+pub async fn read_pages<F>(mut scan: Scan, ask: impl Fn(Scan) -> F) -> Result<Vec<(RowKey, Row)>, StoreError>
 where
     F: Future<Output = Result<Page, StoreError>>,
 {
@@ -92,12 +92,12 @@ where
 }
 
 /// How many rows of a table have each id, page after page.
-pub(super) async fn tally(
+pub(super) async fn count_by_id(
     store: &(impl Backend + ?Sized),
     table: Table,
     now: Timestamp,
 ) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
-    let (mut scan, mut many) = (Scan::of(table, Scope::All).limit(1000), BTreeMap::new());
+    let (mut scan, mut many) = (Scan::new(table, Scope::All).limit(1000), BTreeMap::new());
     loop {
         let page = store.scan(scan.clone(), now).await?;
         for (key, _) in page.rows {

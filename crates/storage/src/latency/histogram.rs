@@ -11,22 +11,22 @@ use std::{
 
 const BUCKETS: usize = 128;
 /// Times are measured in quarters of a microsecond: then the first four buckets end where the powers of two begin.
-const UNIT: u32 = 250;
+const UNIT_NANOS: u32 = 250;
 
 /// Where calls are counted.
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     nanos: AtomicU64,
-    longest: AtomicU64,
+    max_nanos: AtomicU64,
 }
 
 /// What one or more histograms have counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct HistogramSnapshot {
     /// Empty where nothing was counted.
     buckets: Vec<u64>,
     nanos: u128,
-    longest: Duration,
+    max: Duration,
 }
 
 crate::brief_debug!("Histogram" Histogram);
@@ -41,17 +41,17 @@ impl Histogram {
     /// A histogram that has counted nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], nanos: AtomicU64::new(0), longest: AtomicU64::new(0) }
+        Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], nanos: AtomicU64::new(0), max_nanos: AtomicU64::new(0) }
     }
 
     /// It took so long this time.
-    pub fn add(&self, took: Duration) {
+    pub fn record(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanos)].fetch_add(1, Relaxed);
         self.nanos.fetch_add(nanos, Relaxed);
         // Looked at first, because a longest call is rare and a plain look is cheaper than a locked write.
-        if nanos > self.longest.load(Relaxed) {
-            self.longest.fetch_max(nanos, Relaxed);
+        if nanos > self.max_nanos.load(Relaxed) {
+            self.max_nanos.fetch_max(nanos, Relaxed);
         }
     }
 
@@ -61,17 +61,17 @@ impl Histogram {
     }
 
     /// Adds what was counted here.
-    pub fn add_to(&self, counts: &mut Counts) {
+    pub fn add_to(&self, counts: &mut HistogramSnapshot) {
         counts.buckets.resize(BUCKETS, 0);
         for (sum, bucket) in counts.buckets.iter_mut().zip(&self.buckets) {
             *sum += bucket.load(Relaxed);
         }
         counts.nanos += u128::from(self.nanos.load(Relaxed));
-        counts.longest = counts.longest.max(Duration::from_nanos(self.longest.load(Relaxed)));
+        counts.max = counts.max.max(Duration::from_nanos(self.max_nanos.load(Relaxed)));
     }
 }
 
-impl Counts {
+impl HistogramSnapshot {
     /// How often something was counted.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -79,20 +79,20 @@ impl Counts {
     }
 
     /// These counts and others together.
-    pub fn and(mut self, others: &Self) -> Self {
+    pub fn merge(mut self, others: &Self) -> Self {
         self.buckets.resize(BUCKETS, 0);
         for (sum, many) in self.buckets.iter_mut().zip(&others.buckets) {
             *sum += many;
         }
         self.nanos += others.nanos;
-        self.longest = self.longest.max(others.longest);
+        self.max = self.max.max(others.max);
         self
     }
 
     /// The longest time.
     #[must_use]
-    pub fn longest(&self) -> Duration {
-        self.longest
+    pub fn max(&self) -> Duration {
+        self.max
     }
 
     /// The mean time.
@@ -110,9 +110,9 @@ impl Counts {
             seen += count;
             if *count > 0 && seen >= rank {
                 return if at + 1 == BUCKETS {
-                    self.longest
+                    self.max
                 } else {
-                    ((edge(at) + edge(at + 1)) / 2).min(self.longest)
+                    ((bucket_start(at) + bucket_start(at + 1)) / 2).min(self.max)
                 };
             }
         }
@@ -120,14 +120,14 @@ impl Counts {
     }
 
     /// How many are in buckets that end at or before this bound.
-    pub fn within(&self, bound: Duration) -> u64 {
-        let inside = |at: usize| if at + 1 == BUCKETS { self.longest <= bound } else { edge(at + 1) <= bound };
+    pub fn count_within(&self, bound: Duration) -> u64 {
+        let inside = |at: usize| if at + 1 == BUCKETS { self.max <= bound } else { bucket_start(at + 1) <= bound };
         self.buckets.iter().enumerate().take_while(|(at, _)| inside(*at)).map(|(_, count)| count).sum()
     }
 }
 
 fn bucket(nanos: u64) -> usize {
-    let units = nanos / u64::from(UNIT);
+    let units = nanos / u64::from(UNIT_NANOS);
     if units < 4 {
         return units as usize;
     }
@@ -137,21 +137,21 @@ fn bucket(nanos: u64) -> usize {
 }
 
 /// Where a bucket begins.
-fn edge(bucket: usize) -> Duration {
+fn bucket_start(bucket: usize) -> Duration {
     let units = match (bucket / 4, bucket as u64 % 4) {
         (0, units) => units,
         (power, quarter) => (4 + quarter) << (power - 1),
     };
-    Duration::from_nanos(units * u64::from(UNIT))
+    Duration::from_nanos(units * u64::from(UNIT_NANOS))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counts(times: impl IntoIterator<Item = Duration>) -> Counts {
-        let (histogram, mut counts) = (Histogram::new(), Counts::default());
-        times.into_iter().for_each(|took| histogram.add(took));
+    fn counts(times: impl IntoIterator<Item = Duration>) -> HistogramSnapshot {
+        let (histogram, mut counts) = (Histogram::new(), HistogramSnapshot::default());
+        times.into_iter().for_each(|took| histogram.record(took));
         histogram.add_to(&mut counts);
         counts
     }
@@ -161,14 +161,14 @@ mod tests {
         for power in 0..64u32 {
             for nanos in [1u64 << power, (1 << power) + 1, (1 << power) - 1, (1 << power) | (1 << (power / 2))] {
                 let (at, took) = (bucket(nanos), Duration::from_nanos(nanos));
-                assert!(edge(at) <= took, "{took:?}");
-                assert!(took < edge(at + 1) || at == BUCKETS - 1, "{took:?}");
+                assert!(bucket_start(at) <= took, "{took:?}");
+                assert!(took < bucket_start(at + 1) || at == BUCKETS - 1, "{took:?}");
             }
         }
-        assert_eq!(edge(4), Duration::from_micros(1));
-        assert!(edge(BUCKETS - 1) > Duration::from_secs(20 * 60), "{:?}", edge(BUCKETS - 1));
+        assert_eq!(bucket_start(4), Duration::from_micros(1));
+        assert!(bucket_start(BUCKETS - 1) > Duration::from_secs(20 * 60), "{:?}", bucket_start(BUCKETS - 1));
         for at in 4..BUCKETS {
-            assert!(edge(at + 1) <= edge(at) * 5 / 4, "bucket {at} is too wide");
+            assert!(bucket_start(at + 1) <= bucket_start(at) * 5 / 4, "bucket {at} is too wide");
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
             assert!((told - exact).abs() <= exact * 0.125 + 125.0, "p{part}: {told} instead of {exact}");
         }
         assert_eq!(counts.total(), nanos.len() as u64);
-        assert_eq!(counts.longest().as_nanos(), u128::from(nanos[nanos.len() - 1]));
+        assert_eq!(counts.max().as_nanos(), u128::from(nanos[nanos.len() - 1]));
         assert_eq!(counts.mean().as_nanos(), u128::from(nanos.iter().sum::<u64>() / nanos.len() as u64));
     }
 
@@ -201,16 +201,19 @@ mod tests {
 
     #[test]
     fn nothing_counted_and_endless_calls_are_no_trouble() {
-        assert_eq!((counts([]).quantile(0.99), counts([]).mean(), Counts::default().total()), Default::default());
+        assert_eq!(
+            (counts([]).quantile(0.99), counts([]).mean(), HistogramSnapshot::default().total()),
+            Default::default()
+        );
         let endless = counts([Duration::MAX, Duration::from_secs(24 * 3600)]);
         assert_eq!(endless.total(), 2);
-        assert_eq!(endless.quantile(0.5), endless.longest());
+        assert_eq!(endless.quantile(0.5), endless.max());
     }
 
     #[test]
     fn calls_within_a_bound_are_counted_up() {
         let counts = counts([1, 3, 3, 20, 5_000].map(Duration::from_millis));
-        let within = [0, 2, 5, 50, 10_000].map(|bound| counts.within(Duration::from_millis(bound)));
+        let within = [0, 2, 5, 50, 10_000].map(|bound| counts.count_within(Duration::from_millis(bound)));
         assert_eq!(within, [0, 1, 3, 4, 5]);
     }
 }

@@ -20,8 +20,8 @@ use toolhub_types::timestamp::Timestamp;
 /// sets the machine's time.
 #[derive(Debug, Clone)]
 pub struct TestClock {
-    began: Instant,
-    turned: Arc<AtomicI64>,
+    started: Instant,
+    wall_offset_millis: Arc<AtomicI64>,
 }
 
 /// Noon, so that an hour back or forth stays on the same day.
@@ -31,7 +31,7 @@ impl TestClock {
     /// A clock at noon. To be made inside the test's runtime.
     #[must_use]
     pub fn new() -> Self {
-        Self { began: Instant::now(), turned: Arc::default() }
+        Self { started: Instant::now(), wall_offset_millis: Arc::default() }
     }
 
     /// Moves time forward and lets every timer that is due run.
@@ -41,7 +41,7 @@ impl TestClock {
 
     /// Turns the wall clock by this many milliseconds, forward or back. Timers do not notice.
     pub fn jump(&self, millis: i64) {
-        self.turned.fetch_add(millis, Ordering::Relaxed);
+        self.wall_offset_millis.fetch_add(millis, Ordering::Relaxed);
     }
 }
 
@@ -53,7 +53,7 @@ impl Default for TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let moved = NOON + self.began.elapsed();
-        Timestamp::from_millis(moved.millis() + self.turned.load(Ordering::Relaxed))
+        let moved = NOON + self.started.elapsed();
+        Timestamp::from_millis(moved.millis() + self.wall_offset_millis.load(Ordering::Relaxed))
     }
 }

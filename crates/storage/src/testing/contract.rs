@@ -4,16 +4,16 @@
 //! trait and nothing else; what must hold when the power fails or between nodes, each store shows for itself.
 
 mod batches;
-mod lives;
+mod concurrency;
 mod model;
-mod news;
 mod pages;
-mod places;
-mod race;
+mod partitions;
+mod reopen;
+mod watch;
 
 use std::{future::Future, sync::Arc};
 
-use crate::backend::{Backend, Change, Durability, Expect, Key, Partition, Row, Table, Write};
+use crate::backend::{Backend, Change, Durability, Expect, Partition, Row, RowKey, Table, Write};
 use toolhub_types::{
     ids::{Tenant, ThreadId},
     timestamp::Timestamp,
@@ -33,7 +33,7 @@ use toolhub_types::{
 /// # Panics
 /// When the store breaks a promise; the message says which.
 pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
-    places::every_table_in_every_place(&*make().await).await;
+    partitions::every_table_in_every_place(&*make().await).await;
     check_with(make, Table::Calls).await;
 }
 
@@ -54,11 +54,11 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
     pages::without_gap_or_repetition(&*make().await).await;
     pages::behind_any_cursor(&*make().await).await;
     pages::counted_by_their_ids(&*make().await).await;
-    news::in_order(&*make().await, other).await;
-    race::one_of_many_is_first(&make().await).await;
-    race::dropped_commits_are_whole(&make().await).await;
-    race::one_load_sees_one_moment(&make().await).await;
-    random_with(&make, 100, 7, other).await;
+    watch::in_order(&*make().await, other).await;
+    concurrency::one_of_many_is_first(&make().await).await;
+    concurrency::dropped_commits_are_whole(&make().await).await;
+    concurrency::one_load_sees_one_moment(&make().await).await;
+    check_against_model_with(&make, 100, 7, other).await;
 }
 
 /// Puts a store that survives its process through the checks about that. `open` opens the store of this name, and makes it
@@ -77,10 +77,10 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
 ///
 /// # Panics
 /// When the store breaks a promise; the message says which.
-pub async fn lives<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
-    lives::loaded_before_and_committed_after(&async || open("loaded").await).await;
-    lives::cut_off_in_the_middle(&async || open("cut").await).await;
-    lives::counting_on(&async || open("counting").await).await;
+pub async fn check_reopen<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
+    reopen::loaded_before_and_committed_after(&async || open("loaded").await).await;
+    reopen::cut_off_in_the_middle(&async || open("cut").await).await;
+    reopen::counting_on(&async || open("counting").await).await;
 }
 
 /// Compares a store with a naive model over so many random programs: commits with every expectation and change, loads,
@@ -88,15 +88,20 @@ pub async fn lives<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
 ///
 /// # Panics
 /// When the store and the model differ; the message names the program and the step.
-pub async fn random<B: Backend>(make: impl AsyncFn() -> Arc<B>, programs: u64, seed: u64) {
-    random_with(make, programs, seed, Table::Calls).await;
+pub async fn check_against_model<B: Backend>(make: impl AsyncFn() -> Arc<B>, programs: u64, seed: u64) {
+    check_against_model_with(make, programs, seed, Table::Calls).await;
 }
 
 /// The same for a store that keeps states and not every other table: `other` is one that it keeps.
 ///
 /// # Panics
 /// When the store and the model differ; the message names the program and the step.
-pub async fn random_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, programs: u64, seed: u64, other: Table) {
+pub async fn check_against_model_with<B: Backend>(
+    make: impl AsyncFn() -> Arc<B>,
+    programs: u64,
+    seed: u64,
+    other: Table,
+) {
     for program in 0..programs {
         model::compare(&*make().await, seed.wrapping_add(program), [Table::State, other]).await;
     }
@@ -105,7 +110,7 @@ pub async fn random_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, programs: u
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn thread(name: &str) -> Partition {
-    Partition::of_thread(Tenant::default(), ThreadId::new(name).expect("a good name"))
+    Partition::for_thread(Tenant::default(), ThreadId::new(name).expect("a good name"))
 }
 
 fn write(id: &str, expect: Expect, change: Change) -> Write {
@@ -121,11 +126,11 @@ fn put(id: &str, text: &str) -> Write {
 }
 
 async fn get(store: &impl Backend, partition: &Partition, id: &str, now: Timestamp) -> Option<Row> {
-    let keys = [Key { partition: partition.clone(), table: Table::State, id: id.into() }];
-    answered(store.load(&keys, now)).await.pop().flatten()
+    let keys = [RowKey { partition: partition.clone(), table: Table::State, id: id.into() }];
+    expect_ok(store.load(&keys, now)).await.pop().flatten()
 }
 
 /// The answer of a store that has no reason not to give one.
-async fn answered<T>(answer: impl Future<Output = Result<T, crate::backend::StoreError>>) -> T {
+async fn expect_ok<T>(answer: impl Future<Output = Result<T, crate::backend::StoreError>>) -> T {
     answer.await.unwrap_or_else(|error| panic!("a sound request was refused: {error}"))
 }

@@ -63,7 +63,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use toolhub_storage::{
-        backend::{Row, Seen, Table},
+        backend::{Row, RowVersion, Table},
         clock::Timestamp,
     };
 
@@ -74,8 +74,14 @@ mod tests {
     fn doc(name: &str, bytes: usize) -> Arc<Doc> {
         let at = Timestamp::from_millis(0);
         let value = vec![0xff; bytes / 3].into();
-        let row =
-            Row { seen: Seen { version: 1, stamp: 1 }, schema: 1, value, expires: None, created: at, updated: at };
+        let row = Row {
+            version: RowVersion { number: 1, stamp: 1 },
+            schema: 1,
+            value,
+            expires: None,
+            created: at,
+            updated: at,
+        };
         let mut doc = Doc::empty(Context::of_row(&"main/t/t".into(), name));
         doc.put(Table::State, name.into(), row);
         Arc::new(doc)

@@ -7,7 +7,7 @@ use std::{fmt::Write, sync::Arc};
 
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
-use toolhub_storage::backend::{Partition, Place};
+use toolhub_storage::backend::{Partition, PartitionKind};
 use toolhub_types::ids::Tenant;
 
 /// How a plain file ends.
@@ -36,7 +36,7 @@ pub(super) enum Part {
 
 /// The text of a partition that may hold states; `None` for all others.
 pub(super) fn partition_key(partition: &Partition) -> Option<Arc<str>> {
-    matches!(partition.place, Place::Thread(_) | Place::State(_)).then(|| partition.to_string().into())
+    matches!(partition.kind, PartitionKind::Thread(_) | PartitionKind::State(_)).then(|| partition.to_string().into())
 }
 
 /// The partition of a text.
@@ -44,7 +44,7 @@ pub(super) fn parse_partition(home: &str) -> Option<Partition> {
     home.parse().ok().or_else(|| {
         // A shared state without a name is the one partition whose text is not read back.
         let tenant = Tenant::new(home.strip_suffix("/h/")?).ok()?;
-        Some(Partition { tenant, place: Place::State(SmolStr::default()) })
+        Some(Partition { tenant, kind: PartitionKind::State(SmolStr::default()) })
     })
 }
 

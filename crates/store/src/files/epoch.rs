@@ -6,7 +6,7 @@
 use std::{io, path::Path};
 
 use toolhub_storage::{
-    backend::{Key, StoreError},
+    backend::{RowKey, StoreError},
     clock::{Clock, SystemClock},
 };
 
@@ -43,11 +43,11 @@ pub(super) fn read_file(disk: &dyn Disk, contexts: &Path) -> Result<u64, StoreEr
 
 /// A store that was written behind and had an unclean end has given out versions no file knows of.
 fn from_shutdown_record(shelf: &DocumentStore) -> Result<u64, StoreError> {
-    let Key { partition, table, id } = clean_shutdown::key();
+    let RowKey { partition, table, id } = clean_shutdown::key();
     let Some(home) = context::partition_key(&partition) else { return Ok(0) };
     Ok(match shelf.get(&Context::of_row(&home, &id))? {
         Content::Doc(doc) => {
-            doc.get(table, &id).map_or(0, |row| clean_shutdown::next_epoch(&row.value, row.seen.version))
+            doc.get(table, &id).map_or(0, |row| clean_shutdown::next_epoch(&row.value, row.version.number))
         }
         // Nobody knows how it ended.
         Content::Quarantined(_) => epoch_after(0, SystemClock.now()),

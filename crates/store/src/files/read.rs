@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use toolhub_storage::{
-    backend::{Key, Page, Row, Scan, StoreError},
+    backend::{Page, Row, RowKey, Scan, StoreError},
     clock::Timestamp,
 };
 
@@ -31,8 +31,9 @@ impl Readers {
     }
 
     /// The rows of these keys, in their order.
-    pub(super) async fn load(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
-        let load = move |view: &mut View<'_>, keys: &[Key]| keys.iter().map(|key| load_row(view, key, now)).collect();
+    pub(super) async fn load(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+        let load =
+            move |view: &mut View<'_>, keys: &[RowKey]| keys.iter().map(|key| load_row(view, key, now)).collect();
         if let Some(rows) = self.documents.view(false, |view| load(view, keys)) {
             return rows?;
         }
@@ -69,7 +70,7 @@ fn no_view_error<T>() -> Result<T, StoreError> {
     Err(StoreError::Unavailable("nothing was read".into()))
 }
 
-fn load_row(view: &mut View<'_>, key: &Key, now: Timestamp) -> Result<Option<Row>, StoreError> {
+fn load_row(view: &mut View<'_>, key: &RowKey, now: Timestamp) -> Result<Option<Row>, StoreError> {
     // What is not kept here is not there.
     let (Some(_), Some(home)) = (table_index(key.table), context::partition_key(&key.partition)) else {
         return Ok(None);

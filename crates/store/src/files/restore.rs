@@ -192,7 +192,7 @@ fn highest_epoch(contexts: &Path) -> io::Result<(u64, Option<(PathBuf, u32)>)> {
             match file_codec::decode(&fs::read(path.join(name))?, name.ends_with(ZSTD_SUFFIX)) {
                 Ok(doc) => {
                     let rows = TABLES.into_iter().flat_map(|table| doc.rows(table).values());
-                    let version = rows.map(|kept| kept.row.seen.version).max().unwrap_or(0);
+                    let version = rows.map(|kept| kept.row.version.number).max().unwrap_or(0);
                     known = known.max(of_version(version));
                 }
                 // Whoever opens the store sets it aside.

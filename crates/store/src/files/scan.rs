@@ -8,7 +8,7 @@ use std::{cmp::Ordering, collections::BTreeMap, ops::Bound, sync::Arc};
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Cursor, Key, Page, Row, Scan, Scope, StoreError, Table},
+    backend::{Cursor, Page, Row, RowKey, Scan, Scope, StoreError, Table},
     clock::Timestamp,
 };
 
@@ -22,7 +22,7 @@ use super::{
 /// How many states are looked up before their files are read.
 const LOOKUP_BATCH_SIZE: usize = 256;
 
-type Rows = Vec<(Key, Row)>;
+type Rows = Vec<(RowKey, Row)>;
 
 /// The page, if it can be made without reading a file.
 pub(super) fn page_from_memory(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Option<Result<Page, StoreError>> {
@@ -74,7 +74,7 @@ impl<'a> ScanWindow<'a> {
 
     /// How two places follow each other in the order of the scan.
     fn order(&self, one: &StateKey, other: &StateKey) -> Ordering {
-        if self.scan.newest { other.cmp(one) } else { one.cmp(other) }
+        if self.scan.descending { other.cmp(one) } else { one.cmp(other) }
     }
 
     /// Whether a row is behind the cursor.
@@ -90,14 +90,16 @@ impl<'a> ScanWindow<'a> {
         let mut to = prefix_successor(&self.scan.prefix).map_or(Bound::Unbounded, |end| Bound::Excluded(edge(end)));
         if let Some(after) = self.after.clone() {
             match (&from, &to) {
-                (Bound::Included(first), _) if !self.scan.newest && after >= *first => from = Bound::Excluded(after),
-                (_, Bound::Excluded(end)) if self.scan.newest && after > *end => {}
-                _ if self.scan.newest => to = Bound::Excluded(after),
+                (Bound::Included(first), _) if !self.scan.descending && after >= *first => {
+                    from = Bound::Excluded(after)
+                }
+                (_, Bound::Excluded(end)) if self.scan.descending && after > *end => {}
+                _ if self.scan.descending => to = Bound::Excluded(after),
                 _ => {}
             }
         }
         let found = index.states(from, to).filter(|(_, home)| home.starts_with(&self.partition_prefix)).cloned();
-        if self.scan.newest { found.rev().take(most).collect() } else { found.take(most).collect() }
+        if self.scan.descending { found.rev().take(most).collect() } else { found.take(most).collect() }
     }
 
     /// The contexts that may have rows behind the cursor, each with the nearest place it may have one at; in order.
@@ -105,7 +107,7 @@ impl<'a> ScanWindow<'a> {
         let spans = index.contexts_with_spans(self.scan.table).filter(|(context, ..)| self.may_hold(context));
         let mut found: Vec<(StateKey, Context)> = spans
             .filter_map(|(context, first, last)| {
-                let (nearest, farthest) = if self.scan.newest { (last, first) } else { (first, last) };
+                let (nearest, farthest) = if self.scan.descending { (last, first) } else { (first, last) };
                 let at = |id: &SmolStr| (id.clone(), context.partition_key.clone());
                 self.is_after_cursor(&at(farthest)).then(|| (at(nearest), context.clone()))
             })
@@ -132,9 +134,9 @@ impl<'a> ScanWindow<'a> {
         };
         let read = |(id, kept): (&SmolStr, &Arc<super::doc::StoredRow>)| {
             wanted(id, &kept.row)
-                .then(|| (Key { partition: partition.clone(), table: scan.table, id: id.clone() }, kept.row.clone()))
+                .then(|| (RowKey { partition: partition.clone(), table: scan.table, id: id.clone() }, kept.row.clone()))
         };
-        if scan.newest {
+        if scan.descending {
             rows.iter().rev().filter_map(read).take(most).collect()
         } else {
             rows.iter().filter_map(read).take(most).collect()
@@ -150,7 +152,7 @@ fn scan_partition(view: &mut View<'_>, home: &Arc<str>, scan: &Scan, now: Timest
         .contexts_in(home)
         .filter(|(context, entry)| window.may_hold(context) && entry.head.span(scan.table).is_some());
     let contexts = wanted.map(|(context, _)| context.clone());
-    let contexts: Vec<Context> = if scan.newest { contexts.rev().collect() } else { contexts.collect() };
+    let contexts: Vec<Context> = if scan.descending { contexts.rev().collect() } else { contexts.collect() };
     let mut rows = Vec::new();
     for context in contexts {
         if rows.len() + view.unread() >= most {
@@ -174,7 +176,7 @@ fn scan_states(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Row
             let Content::Doc(doc) = shelf.get(&Context::of_row(&home, &id))? else { continue };
             let live = doc.get(Table::State, &id).filter(|row| !row.is_expired(now));
             if let (Some(row), Some(partition)) = (live, context::parse_partition(&home)) {
-                rows.push((Key { partition, table: Table::State, id }, row.clone()));
+                rows.push((RowKey { partition, table: Table::State, id }, row.clone()));
             }
         }
         if rows.len() >= most {
@@ -188,11 +190,11 @@ fn scan_states(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Row
 /// on this page are read.
 fn scan_spans(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Rows, StoreError> {
     let (window, most) = (ScanWindow::of(scan), scan.limit.saturating_add(1));
-    let mut rows: BTreeMap<StateKey, (Key, Row)> = BTreeMap::new();
+    let mut rows: BTreeMap<StateKey, (RowKey, Row)> = BTreeMap::new();
     let contexts = window.candidate_contexts(&shelf.lock_index());
     for (nearest, context) in contexts {
         let full = rows.len() >= most;
-        let farthest = if scan.newest { rows.keys().next() } else { rows.keys().next_back() };
+        let farthest = if scan.descending { rows.keys().next() } else { rows.keys().next_back() };
         if farthest.is_some_and(|farthest| full && window.order(&nearest, farthest).is_gt()) {
             break;
         }
@@ -200,7 +202,7 @@ fn scan_spans(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Rows
         for (key, row) in window.rows(&doc, now, most) {
             rows.insert((key.id.clone(), context.partition_key.clone()), (key, row));
             if rows.len() > most {
-                if scan.newest {
+                if scan.descending {
                     rows.pop_first()
                 } else {
                     rows.pop_last()
@@ -208,7 +210,7 @@ fn scan_spans(shelf: &DocumentStore, scan: &Scan, now: Timestamp) -> Result<Rows
             }
         }
     }
-    Ok(if scan.newest { rows.into_values().rev().collect() } else { rows.into_values().collect() })
+    Ok(if scan.descending { rows.into_values().rev().collect() } else { rows.into_values().collect() })
 }
 
 /// The first text behind all that begin with this one; `None` where there is no such text.

@@ -92,8 +92,8 @@ fn checksums(format: &str, head: &str, rows: &str) -> (u32, u32) {
 /// The text of one row: a state over several lines, everything else on one.
 pub(super) fn encode_row(table: Table, id: &str, row: &Row) -> String {
     let (begin, between, end) = if table == Table::State { ("\n      ", "\n      ", "\n    ") } else { ("", " ", "") };
-    let mut out = format!("{{{begin}\"id\": {},{between}\"version\": {}", json_text::quote(id), row.seen.version);
-    let _ = write!(out, ",{between}\"stamp\": \"{:016x}\",{between}\"schema\": {}", row.seen.stamp, row.schema);
+    let mut out = format!("{{{begin}\"id\": {},{between}\"version\": {}", json_text::quote(id), row.version.number);
+    let _ = write!(out, ",{between}\"stamp\": \"{:016x}\",{between}\"schema\": {}", row.version.stamp, row.schema);
     let _ = write!(
         out,
         ",{between}\"created\": {},{between}\"updated\": {}",
@@ -131,14 +131,15 @@ fn encode_time(at: Timestamp) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use toolhub_storage::backend::Seen;
+    use toolhub_storage::backend::RowVersion;
 
     use super::{super::context::Context, *};
 
     fn test_row(value: &[u8], version: u64, expires: Option<i64>) -> Row {
         let [created, updated] = [5, i64::MAX].map(Timestamp::from_millis);
-        let (seen, expires) = (Seen { version, stamp: u64::MAX - version }, expires.map(Timestamp::from_millis));
-        Row { seen, schema: 1, value: value.into(), expires, created, updated }
+        let (seen, expires) =
+            (RowVersion { number: version, stamp: u64::MAX - version }, expires.map(Timestamp::from_millis));
+        Row { version: seen, schema: 1, value: value.into(), expires, created, updated }
     }
 
     fn doc() -> Doc {

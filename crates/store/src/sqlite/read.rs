@@ -12,7 +12,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Result};
 use toolhub_storage::{
-    backend::{Key, Row, StoreError},
+    backend::{Row, RowKey, StoreError},
     clock::Timestamp,
 };
 
@@ -43,7 +43,7 @@ impl Readers {
     }
 
     /// The rows of these keys, in their order.
-    pub(super) fn load(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+    pub(super) fn load(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         let mut place = self.lock_connection();
         let connection = match &mut *place {
             Some(connection) => connection,
@@ -73,7 +73,7 @@ impl Readers {
         self.connections[next].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn load_row(&self, connection: &Connection, key: &Key, now: Timestamp) -> Result<Option<Row>, StoreError> {
+    fn load_row(&self, connection: &Connection, key: &RowKey, now: Timestamp) -> Result<Option<Row>, StoreError> {
         let partition = row::partition_key(&key.partition);
         let name = row::RowName { partition: &partition, table: key.table, id: &key.id };
         let load = || -> Result<_> {

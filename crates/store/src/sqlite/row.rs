@@ -8,7 +8,7 @@ use std::fmt::Write;
 use crc32fast::Hasher;
 use rusqlite::{Result, types::FromSql};
 use toolhub_storage::{
-    backend::{Partition, Row, Seen, StoreError, Table},
+    backend::{Partition, Row, RowVersion, StoreError, Table},
     clock::Timestamp,
 };
 
@@ -127,8 +127,8 @@ impl RowHead {
         self.expires.is_some_and(|at| at <= now)
     }
 
-    pub(super) fn row_version(&self) -> Seen {
-        Seen { version: self.version, stamp: self.stamp }
+    pub(super) fn row_version(&self) -> RowVersion {
+        RowVersion { number: self.version, stamp: self.stamp }
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) fn read(
         return Ok(Err(name.damaged_error("its record is not the one that was written")));
     }
     let RowHead { layout: schema, expires, created, updated, .. } = head;
-    Ok(Ok(Some(Row { seen: head.row_version(), schema, value: value.into(), expires, created, updated })))
+    Ok(Ok(Some(Row { version: head.row_version(), schema, value: value.into(), expires, created, updated })))
 }
 
 /// A column, if it has the type it was written with.

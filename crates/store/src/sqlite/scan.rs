@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, types::Va
 use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 use toolhub_storage::{
-    backend::{Cursor, Key, Page, Partition, Row, Scan, Scope, StoreError, Table},
+    backend::{Cursor, Page, Partition, Row, RowKey, Scan, Scope, StoreError, Table},
     clock::Timestamp,
 };
 
@@ -119,10 +119,10 @@ fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, V
                 }
             };
             if page.rows.len() == scan.limit {
-                page.next = page.rows.last().map(|(key, _): &(Key, Row)| Cursor(key.clone()));
+                page.next = page.rows.last().map(|(key, _): &(RowKey, Row)| Cursor(key.clone()));
                 break;
             }
-            page.rows.push((Key { partition, table: scan.table, id: last.clone() }, row));
+            page.rows.push((RowKey { partition, table: scan.table, id: last.clone() }, row));
         }
         Ok(page)
     };
@@ -157,7 +157,7 @@ fn key_query<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedState
     let mut to = prefix_successor(&scan.prefix).map(|end| (end, String::new()));
     if let Some(Cursor(last)) = &scan.after {
         let last = (last.id.to_string(), last.partition.to_string());
-        if scan.newest {
+        if scan.descending {
             to = Some(to.map_or_else(|| last.clone(), |end| end.min(last.clone())));
         } else {
             from = from.max(last);
@@ -165,7 +165,7 @@ fn key_query<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedState
     }
     // Behind every text lies every blob.
     let to = to.map_or((Value::Blob(Vec::new()), String::new()), |(id, partition)| (id.into(), partition));
-    let order = if scan.newest { "DESC" } else { "ASC" };
+    let order = if scan.descending { "DESC" } else { "ASC" };
     let (sql, first, end) = match &scan.scope {
         Scope::Partition(only) => (
             format!(

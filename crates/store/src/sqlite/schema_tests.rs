@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Partition, RowKey, Table, Write},
     clock::Timestamp,
 };
 use toolhub_testkit::TempFolder;
@@ -46,18 +46,18 @@ fn create_store_at(path: &Path, steps: &[Migration]) {
 }
 
 fn partition() -> Partition {
-    Partition::of_thread(Tenant::default(), ThreadId::new("t").unwrap())
+    Partition::for_thread(Tenant::default(), ThreadId::new("t").unwrap())
 }
 
 async fn write(store: &Sqlite) {
     let change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: None };
     let durability = Durability::PowerSafe;
     let write = Write { table: Table::State, id: "a".into(), expect: Expect::Any, change, durability };
-    store.commit(Batch::on(partition()).with(write), NOW).await.unwrap();
+    store.commit(Batch::new(partition()).with(write), NOW).await.unwrap();
 }
 
 async fn is_written(store: &Sqlite) -> bool {
-    let keys = [Key { partition: partition(), table: Table::State, id: "a".into() }];
+    let keys = [RowKey { partition: partition(), table: Table::State, id: "a".into() }];
     store.load(&keys, NOW).await.unwrap()[0].is_some()
 }
 

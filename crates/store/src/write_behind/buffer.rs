@@ -11,7 +11,8 @@ use std::{
 use smol_str::SmolStr;
 use toolhub_storage::{
     backend::{
-        Action, Applied, Batch, Before, Change, Expect, Key, Partition, Place, Row, StoreError, Table, Write, Writing,
+        Action, Applied, Batch, Change, Expect, Partition, PartitionKind, PriorRow, Row, RowKey, StoreError, Table,
+        Write, WriteContext,
     },
     clock::Timestamp,
 };
@@ -22,7 +23,7 @@ use crate::{epoch, watch::ChangeFeed};
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// The rows of a store behind.
-pub(super) type LoadedRows = HashMap<Key, Option<Row>>;
+pub(super) type LoadedRows = HashMap<RowKey, Option<Row>>;
 
 pub(super) struct WriteBuffer {
     partitions: HashMap<Partition, PartitionBuffer>,
@@ -34,7 +35,7 @@ pub(super) struct WriteBuffer {
     /// The lowest version a row is written with.
     floor: u64,
     /// What the store behind has taken: tables, and the sorts of partitions they lie in.
-    accepted: HashSet<(Table, Discriminant<Place>)>,
+    accepted: HashSet<(Table, Discriminant<PartitionKind>)>,
 }
 
 /// What waits in one partition.
@@ -74,13 +75,13 @@ impl WriteBuffer {
 
     /// Whether the store behind has taken every sort of row that is in the batch before.
     pub(super) fn has_accepted(&self, batch: &Batch) -> bool {
-        let sort = discriminant(&batch.partition.place);
+        let sort = discriminant(&batch.partition.kind);
         batch.writes.iter().all(|write| self.accepted.contains(&(write.table, sort)))
     }
 
     /// The store behind has taken a batch that did not wait here.
     pub(super) fn record_write_through(&mut self, batch: &Batch) {
-        let sort = discriminant(&batch.partition.place);
+        let sort = discriminant(&batch.partition.kind);
         self.accepted.extend(batch.writes.iter().map(|write| (write.table, sort)));
         self.generation += 1;
         self.last_removal = self.generation;
@@ -99,12 +100,12 @@ impl WriteBuffer {
         moment.0.iter().all(|(partition, changed)| self.generation_of(partition) == *changed)
     }
 
-    fn buffered_row(&self, key: &Key) -> Option<&BufferedRow> {
+    fn buffered_row(&self, key: &RowKey) -> Option<&BufferedRow> {
         self.partitions.get(&key.partition)?.rows.get(&(key.table, key.id.clone()))
     }
 
     /// The rows that wait here, and the keys of those that do not.
-    pub(super) fn lookup(&self, keys: &[Key], now: Timestamp) -> (Vec<Option<Row>>, Vec<Key>, Generations) {
+    pub(super) fn lookup(&self, keys: &[RowKey], now: Timestamp) -> (Vec<Option<Row>>, Vec<RowKey>, Generations) {
         let mut missing = Vec::new();
         let found = keys.iter().map(|key| match self.buffered_row(key) {
             Some(entry) => entry.row.clone().filter(|row| !row.is_expired(now)),
@@ -121,8 +122,9 @@ impl WriteBuffer {
     }
 
     /// The keys of a batch whose rows do not wait here.
-    pub(super) fn missing_keys(&self, batch: &Batch) -> (Vec<Key>, Generations) {
-        let key = |write: &Write| Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
+    pub(super) fn missing_keys(&self, batch: &Batch) -> (Vec<RowKey>, Generations) {
+        let key =
+            |write: &Write| RowKey { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
         let missing = batch.writes.iter().map(key).filter(|key| self.buffered_row(key).is_none()).collect();
         (missing, self.generations(std::iter::once(&batch.partition)))
     }
@@ -140,8 +142,9 @@ impl WriteBuffer {
         if !self.is_current(&moment) {
             return Err(Box::new(batch));
         }
-        let key = |write: &Write| Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
-        let writing = Writing { stamp: batch.stamp, floor: self.floor, now };
+        let key =
+            |write: &Write| RowKey { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
+        let writing = WriteContext { stamp: batch.stamp, floor: self.floor, now };
         let mut made = Vec::with_capacity(batch.writes.len());
         for write in &batch.writes {
             let key = key(write);
@@ -155,9 +158,9 @@ impl WriteBuffer {
         let mut versions = Vec::with_capacity(made.len());
         let mut changes = Vec::new();
         for (write, (after, told)) in batch.writes.iter().zip(made) {
-            versions.push(after.as_ref().map_or(0, |row| row.seen.version));
+            versions.push(after.as_ref().map_or(0, |row| row.version.number));
             if told && news.has_subscribers(write.table) {
-                news.emit(key(write), after.as_ref().map(|row| row.seen.version));
+                news.emit(key(write), after.as_ref().map(|row| row.version.number));
             }
             changes.push(after);
         }
@@ -183,7 +186,7 @@ impl WriteBuffer {
                 write.change
             {
                 bytes += value.len() + ENTRY_OVERHEAD_BYTES;
-                let version = after.as_ref().map_or(0, |row| row.seen.version);
+                let version = after.as_ref().map_or(0, |row| row.version.number);
                 write.change = Change::Restore { value, schema, expires, version };
             }
             writes.push(write);
@@ -228,27 +231,27 @@ impl WriteBuffer {
 
 /// Puts what was loaded between what was found.
 pub(super) fn merge_loaded(
-    keys: &[Key],
+    keys: &[RowKey],
     found: Vec<Option<Row>>,
-    missing: Vec<Key>,
+    missing: Vec<RowKey>,
     loaded: Vec<Option<Row>>,
 ) -> Vec<Option<Row>> {
     let loaded: LoadedRows = missing.into_iter().zip(loaded).collect();
-    let either = |(key, found): (&Key, Option<Row>)| found.or_else(|| loaded.get(key).cloned().flatten());
+    let either = |(key, found): (&RowKey, Option<Row>)| found.or_else(|| loaded.get(key).cloned().flatten());
     keys.iter().zip(found).map(either).collect()
 }
 
 /// The row after a write, and whether watchers are told; or why the write is refused.
-fn apply_write(write: &Write, before: Option<Row>, writing: Writing) -> Result<(Option<Row>, bool), StoreError> {
-    let head = Before::of(before.as_ref().map(|row| (row.seen, row.created)));
+fn apply_write(write: &Write, before: Option<Row>, writing: WriteContext) -> Result<(Option<Row>, bool), StoreError> {
+    let head = PriorRow::from_found(before.as_ref().map(|row| (row.version, row.created)));
     let Applied { changed, action, .. } = write.apply(&head, writing)?;
     let after = match (action, &write.change) {
         (
-            Action::Put { seen, created },
+            Action::Put { row_version: seen, created },
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
         ) => {
             let (schema, value, expires) = (*schema, value.clone(), *expires);
-            Some(Row { seen, schema, value, expires, created, updated: writing.now })
+            Some(Row { version: seen, schema, value, expires, created, updated: writing.now })
         }
         (Action::Touch, Change::Touch { expires }) => before.map(|row| Row { expires: *expires, ..row }),
         (Action::Remove, _) => None,

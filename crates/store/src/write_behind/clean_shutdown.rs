@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Place, StoreError, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, StoreError, Table, Write},
     clock::{Clock, SystemClock},
 };
 use toolhub_types::ids::Tenant;
@@ -23,9 +23,9 @@ struct ShutdownRecord {
 }
 
 /// Where the row lies.
-pub(crate) fn key() -> Key {
-    let partition = Partition { tenant: Tenant::default(), place: Place::State(RECORD_ID) };
-    Key { partition, table: Table::History, id: RECORD_ID }
+pub(crate) fn key() -> RowKey {
+    let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::State(RECORD_ID) };
+    RowKey { partition, table: Table::History, id: RECORD_ID }
 }
 
 /// The epoch to go on in: the same after a clean end, a later one after an unclean one.
@@ -43,7 +43,7 @@ pub(crate) fn next_epoch(value: &[u8], version: u64) -> u64 {
 pub(super) async fn record_open(store: &dyn Backend) -> Result<u64, StoreError> {
     let now = SystemClock.now();
     let (epoch, lost) = match store.load(&[key()], now).await {
-        Ok(mut found) => (found.pop().flatten().map_or(0, |row| next_epoch(&row.value, row.seen.version)), false),
+        Ok(mut found) => (found.pop().flatten().map_or(0, |row| next_epoch(&row.value, row.version.number)), false),
         // Nobody knows how it ended, so it was not clean.
         Err(StoreError::Damaged { .. }) => (epoch::epoch_after(0, now), true),
         Err(error) => return Err(error),
@@ -67,8 +67,8 @@ async fn write_record(store: &dyn Backend, epoch: u64, clean: bool) -> Result<u6
         serde_json::to_vec(&ShutdownRecord { epoch, clean }).map_err(|error| StoreError::Refused(error.to_string()))?;
     // Its version tells the epoch too, should the text be lost.
     let change = Change::Restore { value: text.into(), schema: 1, expires: None, version: epoch::version_floor(epoch) };
-    let Key { partition, table, id } = key();
+    let RowKey { partition, table, id } = key();
     let write = Write { table, id, expect: Expect::Any, change, durability: Durability::PowerSafe };
-    let versions = store.commit(Batch::on(partition).with(write), SystemClock.now()).await?;
+    let versions = store.commit(Batch::new(partition).with(write), SystemClock.now()).await?;
     Ok(versions.first().copied().unwrap_or(0))
 }

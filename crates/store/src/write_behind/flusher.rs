@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use toolhub_storage::{
-    backend::{Batch, Change, Durability, Key, Partition, Seen, StoreError, Write},
+    backend::{Batch, Change, Durability, Partition, RowKey, RowVersion, StoreError, Write},
     clock::Timestamp,
 };
 
@@ -269,12 +269,12 @@ impl Worker {
             Err(StoreError::Damaged { .. }) => None,
             loaded => loaded?.pop().flatten(),
         };
-        Ok(row.is_some_and(|row| row.seen == Seen { version, stamp: pending.batch.stamp }))
+        Ok(row.is_some_and(|row| row.version == RowVersion { number: version, stamp: pending.batch.stamp }))
     }
 }
 
-fn row_key(batch: &Batch, write: &Write) -> Key {
-    Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() }
+fn row_key(batch: &Batch, write: &Write) -> RowKey {
+    RowKey { partition: batch.partition.clone(), table: write.table, id: write.id.clone() }
 }
 
 /// The same batch, whose rows get no lower version than this.

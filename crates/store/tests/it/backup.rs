@@ -19,7 +19,7 @@ use crate::{
 /// The value and the version of a row.
 async fn row(store: &impl Backend, id: &str) -> Option<(String, u64)> {
     let row = get(store, "t", id).await.unwrap()?;
-    Some((String::from_utf8(row.value.to_vec()).unwrap(), row.seen.version))
+    Some((String::from_utf8(row.value.to_vec()).unwrap(), row.version.number))
 }
 
 async fn write(store: &impl Backend, value: u64) -> u64 {

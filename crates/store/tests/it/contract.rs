@@ -32,7 +32,7 @@ async fn the_store_in_sqlite_keeps_every_promise() {
 #[tokio::test(flavor = "multi_thread")]
 async fn from_one_life_to_the_next_the_store_in_sqlite_keeps_every_promise() {
     let folder = TempFolder::new();
-    contract::lives(async |name: &str| Arc::new(open(&folder.join(name)))).await;
+    contract::check_reopen(async |name: &str| Arc::new(open(&folder.join(name)))).await;
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn random_programs_find_no_difference_to_a_naive_model() {
     let programs = soak(500, 12_000);
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
-    contract::random(stores(&TempFolder::in_memory()), programs, seed).await;
+    contract::check_against_model(stores(&TempFolder::in_memory()), programs, seed).await;
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn what_was_written_is_there_when_the_store_is_opened_again() {
     let store = open(&path);
     commit(&store, "t", vec![put("a", b"1"), put("b", &[0, 255])]).await.unwrap();
     commit(&store, "t", vec![put("a", b"2")]).await.unwrap();
-    let fenced = Batch { fence: Some(7), ..Batch::on(thread("t")) };
+    let fenced = Batch { fence: Some(7), ..Batch::new(thread("t")) };
     store.commit(fenced, NOW).await.unwrap();
     let before = (get(&store, "t", "a").await, get(&store, "t", "b").await);
     drop(store);
@@ -58,7 +58,7 @@ async fn what_was_written_is_there_when_the_store_is_opened_again() {
     let store = open(&path);
     assert_eq!((get(&store, "t", "a").await, get(&store, "t", "b").await), before);
     assert_eq!(commit(&store, "t", vec![put("a", b"3")]).await, Ok(vec![3]));
-    let late = Batch { fence: Some(6), ..Batch::on(thread("t")) };
+    let late = Batch { fence: Some(6), ..Batch::new(thread("t")) };
     assert_eq!(store.commit(late, NOW).await, Err(StoreError::Fenced { given: 6, seen: 7 }));
 }
 
@@ -78,9 +78,9 @@ async fn a_batch_that_is_refused_takes_no_other_with_it() {
     let answers = futures_util::future::join_all(all).await;
     let refused = answers.iter().filter(|answer| matches!(answer, Err(StoreError::Conflict { .. }))).count();
     assert_eq!((answers.iter().filter(|answer| answer.is_ok()).count(), refused), (33, 31));
-    let page = store.scan(Scan::of(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
+    let page = store.scan(Scan::new(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 33, "nothing of a refused batch is written");
-    assert_eq!(get(&store, "t", "one").await.unwrap().unwrap().seen.version, 32);
+    assert_eq!(get(&store, "t", "one").await.unwrap().unwrap().version.number, 32);
 }
 
 /// The writer remembers where rows are. A sweep takes rows away behind its back, and their places in the file go to others.
@@ -94,7 +94,7 @@ async fn a_row_that_was_swept_is_gone_also_when_the_clock_goes_back() {
         Write { expect, change, ..put("ending", b"") }
     };
     commit(&store, "t", vec![ending(Expect::Any)]).await.unwrap();
-    let seen = get(&store, "t", "ending").await.unwrap().unwrap().seen;
+    let seen = get(&store, "t", "ending").await.unwrap().unwrap().version;
     assert_eq!(store.sweep(10, ends).await.unwrap(), 1);
     commit(&store, "t", vec![put("other", b"stays")]).await.unwrap();
     // Here it is earlier than at the sweep.

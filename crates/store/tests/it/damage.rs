@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use fastrand::Rng;
-use toolhub_storage::backend::{Backend, Batch, Change, Expect, Scan, Scope, Seen, StoreError, Table, Write};
+use toolhub_storage::backend::{Backend, Batch, Change, Expect, RowVersion, Scan, Scope, StoreError, Table, Write};
 use toolhub_store::{Sqlite, sqlite::Options};
 use toolhub_testkit::{TempFolder, soak};
 
@@ -23,7 +23,7 @@ async fn fill(store: &Sqlite) {
         writes.push(put("other", b"value"));
         commit(store, &format!("t{t}"), writes).await.unwrap();
     }
-    store.commit(Batch { fence: Some(3), ..Batch::on(thread("t0")) }, NOW).await.unwrap();
+    store.commit(Batch { fence: Some(3), ..Batch::new(thread("t0")) }, NOW).await.unwrap();
 }
 
 fn corrupt_row(path: &Path, sql: &str) {
@@ -52,11 +52,11 @@ async fn a_damaged_record_is_named_and_can_be_replaced() {
         let store = open(&path);
         let loaded = get(&store, "t0", row).await;
         assert!(is_damaged(&loaded, row), "{loaded:?}");
-        let page = store.scan(Scan::of(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
+        let page = store.scan(Scan::new(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
         assert_eq!(page.rows.len(), 39, "the rest is served");
         if row != "row-00" {
             let mut careful = put(row, b"new");
-            careful.expect = Expect::Same(Seen { version: 1, stamp: 0 });
+            careful.expect = Expect::Same(RowVersion { number: 1, stamp: 0 });
             let refused = commit(&store, "t0", vec![careful]).await;
             assert!(is_damaged(&refused, row), "nobody knows what it was like: {refused:?}");
         }
@@ -79,7 +79,7 @@ async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so
     // Its end is part of the damage; a sweep must not take it for over.
     corrupt_row(&path, "UPDATE rows SET expires = 5 WHERE id = 'row-15'");
     let store = open(&path);
-    let page = store.scan(Scan::of(Table::State, Scope::Partition(thread("t0"))).prefix("row-0"), NOW).await.unwrap();
+    let page = store.scan(Scan::new(Table::State, Scope::Partition(thread("t0"))).prefix("row-0"), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 1, "a scan passes over row-05");
     assert!(is_damaged(&get(&store, "t0", "row-10").await, "row-10"));
     assert_eq!(store.sweep(10, NOW).await, Ok(1));
@@ -126,7 +126,7 @@ async fn exercise_store(store: &Sqlite) -> usize {
         }
     }
     for scope in [Scope::All, Scope::Partition(thread("t1"))] {
-        let _ = store.scan(Scan::of(Table::State, scope), NOW).await;
+        let _ = store.scan(Scan::new(Table::State, scope), NOW).await;
     }
     for n in 0..3 {
         let mut gone = put("row-11", b"");

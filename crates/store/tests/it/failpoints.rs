@@ -121,7 +121,7 @@ async fn value(path: &Path) -> (String, u64) {
     let store = open(path);
     let row = get(&store, "t", "a").await.unwrap().unwrap();
     assert_eq!(get(&store, "t", "b").await.unwrap().unwrap().value, row.value);
-    (String::from_utf8(row.value.to_vec()).unwrap(), row.seen.version)
+    (String::from_utf8(row.value.to_vec()).unwrap(), row.version.number)
 }
 
 async fn write(path: &Path, value: &str) {

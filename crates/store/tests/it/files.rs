@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::Value;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Key, Partition, Place, Scan, Scope, StoreError, Table},
+    backend::{Backend, Batch, Change, Partition, PartitionKind, RowKey, Scan, Scope, StoreError, Table},
     testing::contract,
 };
 use toolhub_store::{
@@ -60,7 +60,7 @@ async fn the_store_of_files_keeps_every_promise() {
 #[tokio::test(flavor = "multi_thread")]
 async fn from_one_life_to_the_next_the_store_of_files_keeps_every_promise() {
     let folder = TempFolder::in_memory();
-    contract::lives(async |name: &str| Arc::new(open(&folder.join(name)))).await;
+    contract::check_reopen(async |name: &str| Arc::new(open(&folder.join(name)))).await;
 }
 
 #[tokio::test]
@@ -69,7 +69,8 @@ async fn random_programs_find_no_difference_to_a_naive_model() {
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
     for options in [UNCOMPRESSED, COMPRESSED] {
-        contract::random_with(stores(&TempFolder::in_memory(), options), programs, seed, Table::History).await;
+        contract::check_against_model_with(stores(&TempFolder::in_memory(), options), programs, seed, Table::History)
+            .await;
     }
 }
 
@@ -95,7 +96,7 @@ async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or
             // Some files stay as they are.
             if (n + round) % 3 != 0 || round == 0 {
                 let version = commit(&store, "t", vec![put(&format!("s{n}/business"), value)]).await.unwrap();
-                assert_eq!(version, [before.get(n).cloned().flatten().map_or(1, |row| row.seen.version + 1)]);
+                assert_eq!(version, [before.get(n).cloned().flatten().map_or(1, |row| row.version.number + 1)]);
             }
         }
         before.clear();
@@ -111,7 +112,7 @@ async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or
     assert!(packed > 0 && packed < names.len(), "those that were not written since are as they were: {packed}");
 
     let store = open(&path);
-    let fence = |fence| Batch { fence: Some(fence), ..Batch::on(thread("t")) };
+    let fence = |fence| Batch { fence: Some(fence), ..Batch::new(thread("t")) };
     store.commit(fence(7), NOW).await.unwrap();
     drop(store);
     assert_eq!(open(&path).commit(fence(6), NOW).await, Err(StoreError::Fenced { given: 6, seen: 7 }));
@@ -127,9 +128,9 @@ async fn a_context_is_one_file_that_people_can_read() {
         put("cart/e", b"1"),
     ];
     (writes[1].table, writes[2].table) = (Table::Versions, Table::History);
-    let shared = Partition { tenant: Tenant::new("acme").unwrap(), place: Place::State("rates".into()) };
+    let shared = Partition { tenant: Tenant::new("acme").unwrap(), kind: PartitionKind::State("rates".into()) };
     commit(&store, "T1", writes).await.unwrap();
-    store.commit(Batch::on(shared).with(put("rates/business", b"{}")), NOW).await.unwrap();
+    store.commit(Batch::new(shared).with(put("rates/business", b"{}")), NOW).await.unwrap();
     drop(store);
     let mut files = files(&folder.join("state/contexts"));
     files.sort_by_key(|file| file.file_name().map(ToOwned::to_owned));
@@ -173,13 +174,13 @@ async fn what_files_do_not_keep_is_refused_and_says_where_to_keep_it() {
         matches!(&refused, StoreError::Refused(why) if why.contains("calls") && why.contains("SQLite")),
         "{refused}"
     );
-    let tool = Partition { tenant: Tenant::default(), place: Place::Grants };
-    let refused = store.commit(Batch::on(tool.clone()).with(put("a/b", b"1")), NOW).await.unwrap_err();
+    let tool = Partition { tenant: Tenant::default(), kind: PartitionKind::Grants };
+    let refused = store.commit(Batch::new(tool.clone()).with(put("a/b", b"1")), NOW).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Refused(why) if why.contains("main/g/")), "{refused}");
     assert_eq!(store.count(), 0, "nothing was written");
-    let key = Key { partition: tool, table: Table::Calls, id: "a".into() };
+    let key = RowKey { partition: tool, table: Table::Calls, id: "a".into() };
     assert_eq!(store.load(&[key], NOW).await, Ok(vec![None]));
-    for scan in [Scan::of(Table::Threads, Scope::All), Scan::of(Table::Calls, Scope::Partition(thread("t")))] {
+    for scan in [Scan::new(Table::Threads, Scope::All), Scan::new(Table::Calls, Scope::Partition(thread("t")))] {
         assert!(store.scan(scan, NOW).await.unwrap().rows.is_empty());
     }
 }
@@ -193,19 +194,19 @@ async fn ids_of_any_sort_have_files_inside_the_folder() {
     let store = open(&path);
     for id in ids {
         commit(&store, "t", vec![put(id, id.as_bytes())]).await.unwrap();
-        let shared = Partition { tenant: Tenant::default(), place: Place::State(id.into()) };
-        store.commit(Batch::on(shared).with(put(id, id.as_bytes())), NOW).await.unwrap();
+        let shared = Partition { tenant: Tenant::default(), kind: PartitionKind::State(id.into()) };
+        store.commit(Batch::new(shared).with(put(id, id.as_bytes())), NOW).await.unwrap();
     }
     drop(store);
     let store = open(&path);
     assert_eq!(store.quarantined_files(), []);
     for id in ids {
-        let shared = Partition { tenant: Tenant::default(), place: Place::State(id.into()) };
-        let keys = [thread("t"), shared].map(|partition| Key { partition, table: Table::State, id: id.into() });
+        let shared = Partition { tenant: Tenant::default(), kind: PartitionKind::State(id.into()) };
+        let keys = [thread("t"), shared].map(|partition| RowKey { partition, table: Table::State, id: id.into() });
         let rows = store.load(&keys, NOW).await.unwrap();
         assert!(rows.iter().all(|row| row.as_ref().unwrap().value.to_vec() == id.as_bytes()), "{id}");
     }
-    let page = store.scan(Scan::of(Table::State, Scope::All), NOW).await.unwrap();
+    let page = store.scan(Scan::new(Table::State, Scope::All), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 2 * ids.len());
     assert!(page.rows.is_sorted_by_key(|(key, _)| (key.id.clone(), key.partition.to_string())));
     let beside: Vec<_> = fs::read_dir(folder.join("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -26,7 +26,7 @@ pub(crate) fn open(folder: &Path) -> Files {
 /// The value and the version of a row.
 pub(crate) async fn row(store: &impl Backend, id: &str) -> Option<(String, u64)> {
     let row = get(store, "t", id).await.unwrap()?;
-    Some((String::from_utf8(row.value.to_vec()).unwrap(), row.seen.version))
+    Some((String::from_utf8(row.value.to_vec()).unwrap(), row.version.number))
 }
 
 /// Two files in one batch.

@@ -42,9 +42,12 @@ type Contents = BTreeMap<(String, Table, String), (Vec<u8>, u64)>;
 async fn read_contents(store: &impl Backend) -> Contents {
     let mut all = Contents::new();
     for table in [Table::State, Table::Versions, Table::History] {
-        let page = store.scan(Scan::of(table, Scope::All).limit(10_000), NOW).await.unwrap();
+        let page = store.scan(Scan::new(table, Scope::All).limit(10_000), NOW).await.unwrap();
         for (key, row) in page.rows {
-            all.insert((key.partition.to_string(), table, key.id.to_string()), (row.value.to_vec(), row.seen.version));
+            all.insert(
+                (key.partition.to_string(), table, key.id.to_string()),
+                (row.value.to_vec(), row.version.number),
+            );
         }
     }
     all
@@ -77,14 +80,17 @@ async fn fill(store: &impl Backend) {
 
 /// What is done when the process stops: the batch; none for a sweep.
 fn operations() -> Vec<(&'static str, Option<Batch>)> {
-    let on = |writes| Some(Batch { writes, stamp: 5, ..Batch::on(thread("t")) });
+    let on = |writes| Some(Batch { writes, stamp: 5, ..Batch::new(thread("t")) });
     vec![
         ("a new file", on(vec![put("new/x", b"1")])),
         ("one replaced", on(vec![put("a/x", b"2"), in_table(Table::Versions, put("a/2", b"2"))])),
         ("one removed", on(vec![removal("a/x")])),
         ("several", on(vec![put("a/x", b"2"), put("new/x", b"2"), in_table(Table::History, put("b/2", b"2"))])),
         ("some come and some go", on(vec![removal("a/x"), put("new/x", b"2"), put("b/x", b"2")])),
-        ("a fence", Some(Batch { fence: Some(3), writes: vec![put("a/x", b"2")], stamp: 5, ..Batch::on(thread("t")) })),
+        (
+            "a fence",
+            Some(Batch { fence: Some(3), writes: vec![put("a/x", b"2")], stamp: 5, ..Batch::new(thread("t")) }),
+        ),
         ("one replaced, kill-safe", on(vec![kill_safe(put("a/x", b"2"))])),
         ("several, kill-safe", on(vec![kill_safe(put("a/x", b"2")), kill_safe(put("b/x", b"2"))])),
         ("a sweep", None),
@@ -182,7 +188,7 @@ fn random_batch(random: &mut Rng, number: u64, durability: Option<Durability>) -
         writes.push(Write { table, durability, ..write });
     }
     let fence = (random.u8(0..8) == 0).then_some(number);
-    Batch { writes, fence, stamp: number, ..Batch::on(thread(["t", "u"][random.usize(0..2)])) }
+    Batch { writes, fence, stamp: number, ..Batch::new(thread(["t", "u"][random.usize(0..2)])) }
 }
 
 /// Batches until the process stops or the power is cut, again and again, and after each what must be there is.
@@ -254,11 +260,11 @@ async fn a_note_that_comes_back_takes_nothing_that_was_written_in_a_later_life()
 /// The next number of a writer, in two contexts of one batch and alone in a third.
 async fn count(store: &Files, writer: usize, together: bool) -> Result<u64, StoreError> {
     let partition = format!("writer-{writer}");
-    let next = get(store, &partition, "one/n").await?.map_or(0, |row| row.seen.version) + 1;
+    let next = get(store, &partition, "one/n").await?.map_or(0, |row| row.version.number) + 1;
     let writes = if together {
         vec![put("one/n", next.to_string().as_bytes()), put("two/n", next.to_string().as_bytes())]
     } else {
-        let alone = get(store, &partition, "alone/n").await?.map_or(0, |row| row.seen.version) + 1;
+        let alone = get(store, &partition, "alone/n").await?.map_or(0, |row| row.version.number) + 1;
         return commit(store, &partition, vec![put("alone/n", b"1")]).await.map(|_| alone);
     };
     commit(store, &partition, writes).await.map(|_| next)
@@ -325,7 +331,7 @@ async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
                 let refused = commit(&store, "t", writes).await;
                 assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
             }
-            assert_eq!(get(&store, "t", "a/x").await.unwrap().unwrap().seen.version, version - 1, "reads go on");
+            assert_eq!(get(&store, "t", "a/x").await.unwrap().unwrap().version.number, version - 1, "reads go on");
             assert_eq!(get(&store, "t", "c/x").await, Ok(None));
         }
         drive.set_full(false);

@@ -122,7 +122,7 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
         expected.sort();
         assert_eq!(damaged, expected, "round {round}");
         for table in [Table::State, Table::History] {
-            let page = store.scan(Scan::of(table, Scope::All), NOW).await.unwrap();
+            let page = store.scan(Scan::new(table, Scope::All), NOW).await.unwrap();
             assert_eq!(page.rows.len(), CONTEXTS - damaged.len(), "round {round}: the rest is served");
         }
         assert_eq!(store.sweep(10, NOW).await, Ok(0));
@@ -223,7 +223,7 @@ async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
 async fn a_damaged_fence_lets_nobody_pass_who_has_one() {
     let folder = TempFolder::in_memory();
     let path = folder.join("state");
-    let fenced = |fence| Batch { fence: Some(fence), ..Batch::on(thread("t")) };
+    let fenced = |fence| Batch { fence: Some(fence), ..Batch::new(thread("t")) };
     let store = Files::open(&path, Options::default()).unwrap();
     store.commit(fenced(5), NOW).await.unwrap();
     drop(store);

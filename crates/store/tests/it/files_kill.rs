@@ -23,7 +23,7 @@ fn open(path: &Path) -> Files {
 async fn count(store: &Files, writer: u64) {
     let partition = format!("writer-{writer}");
     loop {
-        let next = get(store, &partition, "one/n").await.unwrap().map_or(0, |row| row.seen.version) + 1;
+        let next = get(store, &partition, "one/n").await.unwrap().map_or(0, |row| row.version.number) + 1;
         let mut entry = put(&format!("two/{next:08}"), b"{}");
         entry.table = Table::History;
         let writes = vec![put("one/n", next.to_string().as_bytes()), entry];

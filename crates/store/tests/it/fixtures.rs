@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Row, StoreError, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Partition, Row, RowKey, StoreError, Table, Write},
     clock::Timestamp,
 };
 use toolhub_store::{Sqlite, sqlite::Options};
@@ -16,7 +16,7 @@ pub(crate) fn open(path: &Path) -> Sqlite {
 }
 
 pub(crate) fn thread(name: &str) -> Partition {
-    Partition::of_thread(Tenant::default(), ThreadId::new(name).unwrap())
+    Partition::for_thread(Tenant::default(), ThreadId::new(name).unwrap())
 }
 
 pub(crate) fn put(id: &str, value: &[u8]) -> Write {
@@ -25,10 +25,10 @@ pub(crate) fn put(id: &str, value: &[u8]) -> Write {
 }
 
 pub(crate) async fn commit(store: &impl Backend, partition: &str, writes: Vec<Write>) -> Result<Vec<u64>, StoreError> {
-    store.commit(Batch { writes, ..Batch::on(thread(partition)) }, NOW).await
+    store.commit(Batch { writes, ..Batch::new(thread(partition)) }, NOW).await
 }
 
 pub(crate) async fn get(store: &impl Backend, partition: &str, id: &str) -> Result<Option<Row>, StoreError> {
-    let keys = [Key { partition: thread(partition), table: Table::State, id: id.into() }];
+    let keys = [RowKey { partition: thread(partition), table: Table::State, id: id.into() }];
     store.load(&keys, NOW).await.map(|mut rows| rows.pop().flatten())
 }

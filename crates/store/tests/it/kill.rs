@@ -16,10 +16,10 @@ pub(crate) async fn count(store: &impl Backend, writer: u64) {
     let partition = format!("writer-{writer}");
     loop {
         let row = get(store, &partition, "counter").await.unwrap();
-        let next = row.as_ref().map_or(0, |row| row.seen.version) + 1;
+        let next = row.as_ref().map_or(0, |row| row.version.number) + 1;
         let text = next.to_string();
         let mut counter = put("counter", text.as_bytes());
-        counter.expect = row.map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        counter.expect = row.map_or(Expect::Absent, |row| Expect::Same(row.version));
         let mut number = put(&format!("{next:08}"), text.as_bytes());
         (number.table, number.expect) = (Table::History, Expect::Absent);
         if writer.is_multiple_of(2) {
@@ -90,10 +90,10 @@ pub(crate) async fn assert_all_present(
     acknowledged: &HashMap<u64, u64>,
 ) {
     let partition = format!("writer-{writer}");
-    let version = get(store, &partition, counter).await.unwrap().map_or(0, |row| row.seen.version);
+    let version = get(store, &partition, counter).await.unwrap().map_or(0, |row| row.version.number);
     let last = acknowledged.get(&writer).copied().unwrap_or(0);
     assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
-    let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
+    let scan = Scan::new(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
     let rows = store.scan(scan, NOW).await.unwrap().rows;
     let numbers: Vec<u64> = rows.iter().map(|(key, _)| key.id.rsplit('/').next().unwrap().parse().unwrap()).collect();
     assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");

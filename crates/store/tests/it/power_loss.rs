@@ -27,7 +27,7 @@ fn faulty_folder() -> (TempFolder, Arc<FaultyDisk>) {
 /// The next number of a writer: a counter and a row of its own, in one batch.
 async fn count(store: &impl Backend, writer: u64, durability: Durability) -> Result<u64, StoreError> {
     let partition = format!("writer-{writer}");
-    let next = get(store, &partition, "counter").await?.map_or(0, |row| row.seen.version) + 1;
+    let next = get(store, &partition, "counter").await?.map_or(0, |row| row.version.number) + 1;
     let mut writes = vec![put("counter", b"1"), put(&format!("{next:08}"), &vec![b'x'; 700])];
     writes[1].table = Table::History;
     writes.iter_mut().for_each(|write| write.durability = durability);
@@ -42,10 +42,10 @@ async fn check_after_cut(disk: &FaultyDisk, random: &mut Rng, acknowledged: &Has
     let store = open(&after.join("store.db"));
     for writer in 0..WRITERS {
         let partition = format!("writer-{writer}");
-        let version = get(&store, &partition, "counter").await.unwrap().map_or(0, |row| row.seen.version);
+        let version = get(&store, &partition, "counter").await.unwrap().map_or(0, |row| row.version.number);
         let last = acknowledged.get(&writer).copied().unwrap_or(0);
         assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
-        let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
+        let scan = Scan::new(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
         let page = store.scan(scan, NOW).await.unwrap();
         let numbers: Vec<u64> = page.rows.iter().map(|(key, _)| key.id.parse().unwrap()).collect();
         assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
@@ -170,7 +170,7 @@ async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
         for _ in 0..3 {
             let refused = fill(&store).await;
             assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-            assert_eq!(get(&store, "t", "a").await.unwrap().unwrap().seen.version, version - 1, "reads go on");
+            assert_eq!(get(&store, "t", "a").await.unwrap().unwrap().version.number, version - 1, "reads go on");
         }
         disk.set_full(false);
         assert_eq!(fill(&store).await, Ok(vec![version]));

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use toolhub_core::{ContextFilter, ContextId, HistoryEvent, StateKind, StateManager, ToolHub};
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Memory, Partition, Place, Scan, Scope, Seen, Table,
-        Write,
+        Backend, Batch, Change, Cursor, Durability, Expect, Memory, Partition, PartitionKind, RowKey, RowVersion, Scan,
+        Scope, Table, Write,
     },
     clock::{Clock, Timestamp},
 };
@@ -85,8 +85,8 @@ impl Stores {
 fn partition(random: &mut Rng) -> Partition {
     let (tenant, thread) = (Tenant::new(["main", "m"][random.usize(0..2)]).unwrap(), ["t", "t2"][random.usize(0..2)]);
     match random.u8(0..3) {
-        0 => Partition { tenant, place: Place::State("cart".into()) },
-        _ => Partition::of_thread(tenant, ThreadId::new(thread).unwrap()),
+        0 => Partition { tenant, kind: PartitionKind::State("cart".into()) },
+        _ => Partition::for_thread(tenant, ThreadId::new(thread).unwrap()),
     }
 }
 
@@ -95,8 +95,8 @@ fn id(random: &mut Rng) -> &'static str {
         [random.usize(0..7)]
 }
 
-fn batch(random: &mut Rng, seen: &[Seen], now: Timestamp) -> Batch {
-    let mut batch = Batch { stamp: random.u64(..), ..Batch::on(partition(random)) };
+fn batch(random: &mut Rng, seen: &[RowVersion], now: Timestamp) -> Batch {
+    let mut batch = Batch { stamp: random.u64(..), ..Batch::new(partition(random)) };
     batch.fence = (random.u8(0..6) == 0).then(|| random.u64(1..4));
     for _ in 0..random.usize(0..5) {
         let expires = (random.u8(0..3) == 0).then(|| now + Duration::from_millis(random.u64(0..3_000)));
@@ -134,15 +134,15 @@ fn scan(random: &mut Rng) -> Scan {
     let table = TABLES[random.usize(0..3)];
     let after = random.bool().then(|| {
         let partition = if let Scope::Partition(only) = &scope { only.clone() } else { partition(random) };
-        Cursor(Key { partition, table, id: id(random).into() })
+        Cursor(RowKey { partition, table, id: id(random).into() })
     });
     let prefix = ["", "cart", "cart/", "cart/b", "z"][random.usize(0..5)];
-    Scan { newest: random.bool(), after, ..Scan::of(table, scope).prefix(prefix).limit(random.usize(1..6)) }
+    Scan { descending: random.bool(), after, ..Scan::new(table, scope).prefix(prefix).limit(random.usize(1..6)) }
 }
 
 async fn compare(stores: &mut Stores, seed: u64) {
     let (mut random, mut now) = (Rng::with_seed(seed), NOW);
-    let mut seen = vec![Seen { version: 1, stamp: 0 }];
+    let mut seen = vec![RowVersion { number: 1, stamp: 0 }];
     for step in 0..24 {
         let place = (seed, step);
         match random.u8(0..12) {
@@ -151,14 +151,14 @@ async fn compare(stores: &mut Stores, seed: u64) {
                 let _ = stores.ask_all(place, &batch, async |store| store.commit(batch.clone(), now).await).await;
             }
             6 | 7 => {
-                let key = |random: &mut Rng| Key {
+                let key = |random: &mut Rng| RowKey {
                     partition: partition(random),
                     table: TABLES[random.usize(0..3)],
                     id: id(random).into(),
                 };
-                let keys: Vec<Key> = (0..random.usize(1..5)).map(|_| key(&mut random)).collect();
+                let keys: Vec<RowKey> = (0..random.usize(1..5)).map(|_| key(&mut random)).collect();
                 let rows = stores.ask_all(place, &keys, async |store| store.load(&keys, now).await).await;
-                seen.extend(rows.unwrap().into_iter().flatten().map(|row| row.seen));
+                seen.extend(rows.unwrap().into_iter().flatten().map(|row| row.version));
             }
             8 | 9 => {
                 let scan = scan(&mut random);

@@ -12,7 +12,7 @@ use std::{
 
 use futures_core::future::BoxFuture;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Expect, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Change, Expect, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     testing::contract,
 };
@@ -33,7 +33,7 @@ async fn open_write_behind(inner: Arc<dyn Backend>) -> WriteBehind {
 
 /// The value and version of a row.
 async fn row(store: &impl Backend, id: &str) -> Option<(Vec<u8>, u64)> {
-    get(store, "t", id).await.unwrap().map(|row| (row.value.to_vec(), row.seen.version))
+    get(store, "t", id).await.unwrap().map(|row| (row.value.to_vec(), row.version.number))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,7 +52,7 @@ async fn random_programs_find_no_difference_whenever_it_is_written() {
     let programs = soak(300, 20_000);
     let often = Options { flush_interval: Duration::from_millis(1), ..Options::default() };
     let make = async || Arc::new(WriteBehind::open(Arc::new(Memory::new()), often.clone()).await.unwrap());
-    contract::random(make, programs, fastrand::u64(..)).await;
+    contract::check_against_model(make, programs, fastrand::u64(..)).await;
 }
 
 /// A store behind that can be told to make trouble.
@@ -71,7 +71,7 @@ const LOSE_REPLY: u8 = 2;
 const ONLY_STATE: u8 = 3;
 
 impl Backend for FaultyBackend {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.inner.load(keys, now)
     }
 
@@ -108,10 +108,10 @@ impl Backend for FaultyBackend {
 async fn what_is_acknowledged_is_seen_at_once_and_written_later_batch_by_batch() {
     let inner = Arc::new(FaultyBackend::default());
     let store = open_write_behind(inner.clone()).await;
-    assert!(store.is_behind() && !inner.is_behind());
+    assert!(store.is_write_behind() && !inner.is_write_behind());
     commit(&store, "t", vec![put("first", b"")]).await.unwrap();
     assert_eq!(commit(&store, "t", vec![put("a", b"1"), put("b", b"1")]).await, Ok(vec![1, 1]));
-    let seen = get(&store, "t", "a").await.unwrap().unwrap().seen;
+    let seen = get(&store, "t", "a").await.unwrap().unwrap().version;
     let mut careful = put("a", b"2");
     careful.expect = Expect::Same(seen);
     assert_eq!(commit(&store, "t", vec![careful.clone(), put("c", b"1")]).await, Ok(vec![2, 1]));
@@ -120,7 +120,7 @@ async fn what_is_acknowledged_is_seen_at_once_and_written_later_batch_by_batch()
     gone.change = Change::Remove;
     commit(&store, "t", vec![gone]).await.unwrap();
     let rows = async |store: &dyn Backend| {
-        let keys = ["a", "b", "c"].map(|id| Key { partition: thread("t"), table: Table::State, id: id.into() });
+        let keys = ["a", "b", "c"].map(|id| RowKey { partition: thread("t"), table: Table::State, id: id.into() });
         store.load(&keys, NOW).await.unwrap()
     };
     let all = rows(&store).await;
@@ -154,12 +154,12 @@ async fn a_store_that_is_away_is_waited_for_within_bounds_and_reads_go_on() {
     assert!(last > 5, "{last}");
     assert_eq!(row(&store, "a").await.unwrap().1, last, "reads go on");
     assert!(store.flush().await.is_err());
-    assert!(store.scan(Scan::of(Table::State, Scope::All), NOW).await.is_err(), "a scan would not see all");
+    assert!(store.scan(Scan::new(Table::State, Scope::All), NOW).await.is_err(), "a scan would not see all");
     inner.fault.store(NO_FAULT, Ordering::SeqCst);
     assert_eq!(commit(&store, "t", vec![put("a", b"1")]).await, Ok(vec![last + 1]), "it goes on unaided");
     store.close().await.unwrap();
     assert_eq!(row(&*inner, "a").await, Some((b"1".to_vec(), last + 1)));
-    let all = inner.scan(Scan::of(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
+    let all = inner.scan(Scan::new(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
     assert_eq!(all.rows.len() as u64, last - 1, "nothing that was acknowledged is missing");
 }
 

@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use futures_core::future::BoxFuture;
 use toolhub_storage::{
-    backend::{Backend, Batch, Key, Memory, Page, Partition, Place, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Partition, PartitionKind, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 use toolhub_store::{Compressed, Files, WriteBehind, files::Options, write_behind};
@@ -64,7 +64,7 @@ async fn write(store: &impl Backend) -> u64 {
 struct DynBackend(Arc<dyn Backend>);
 
 impl Backend for DynBackend {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
 
@@ -207,8 +207,8 @@ async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
     write(&store).await;
     write(&store).await;
     // Files keep states of threads, and of nobody else.
-    let elsewhere = Partition { tenant: Tenant::default(), place: Place::Call(CallId::mint(NOW)) };
-    let refused = store.commit(Batch { writes: vec![put("a", b"1")], ..Batch::on(elsewhere) }, NOW).await;
+    let elsewhere = Partition { tenant: Tenant::default(), kind: PartitionKind::Call(CallId::mint(NOW)) };
+    let refused = store.commit(Batch { writes: vec![put("a", b"1")], ..Batch::new(elsewhere) }, NOW).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     let mut call = put("a", b"1");
     call.table = Table::Calls;
@@ -219,7 +219,7 @@ async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
 struct PanickingBackend(Memory, std::sync::atomic::AtomicUsize);
 
 impl Backend for PanickingBackend {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
 

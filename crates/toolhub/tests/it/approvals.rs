@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use toolhub::{
     Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, GrantScope, Rule,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
-    events::News,
+    events::EventKind,
     ids::{ApprovalId, Caller, Tenant},
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, TestClock, scripted},
@@ -124,7 +124,7 @@ async fn nobody_answers_for_fifteen_minutes_which_is_a_no() {
     let late = shop.answer(all[0].id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
     assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::TimedOut))), "{late:?}");
     assert!(shop.executed_arguments().is_empty());
-    let told = events.events().iter().filter(|event| matches!(event.kind, News::ApprovalResolved { .. })).count();
+    let told = events.events().iter().filter(|event| matches!(event.kind, EventKind::ApprovalResolved { .. })).count();
     assert_eq!(told, 1);
 }
 
@@ -276,7 +276,7 @@ async fn identical_calls_made_at_once_each_have_their_own_question() {
 struct GrantFailingStore(Memory);
 
 impl Backend for GrantFailingStore {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
 
@@ -463,9 +463,9 @@ async fn rules_deny_first_then_ask_then_allow_and_no_grant_lifts_a_deny() {
         .clock(TestClock::new())
         .tool(pay)
         .rule(Rule::allow("*"))
-        .rule(Rule::ask("p*").when("/amount", r"^\d{3}$").because("large sums").within(MINUTE))
+        .rule(Rule::ask("p*").when("/amount", r"^\d{3}$").reason("large sums").approval_timeout(MINUTE))
         .rule(Rule::ask("p*").when("/amount", r"^\d{4}$"))
-        .rule(Rule::deny("pay").when("/amount", r"^\d{5,}").because("too much"))
+        .rule(Rule::deny("pay").when("/amount", r"^\d{5,}").reason("too much"))
         .build()
         .await
         .unwrap();

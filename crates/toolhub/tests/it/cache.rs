@@ -144,7 +144,8 @@ async fn a_cached_answer_needs_neither_a_token_nor_a_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_not_cached() {
-    let failures = [ToolError::new("no"), ToolError::refused("no"), ToolError::of(ErrorKind::UpstreamError, "500")];
+    let failures =
+        [ToolError::new("no"), ToolError::refused("no"), ToolError::with_kind(ErrorKind::UpstreamError, "500")];
     let steps = failures.map(ScriptStep::Fail).into_iter().chain([ScriptStep::Return(json!("well"))]).collect();
     let (hub, script) = scripted_hub(steps, |tool| tool).await;
     for _ in 0..3 {

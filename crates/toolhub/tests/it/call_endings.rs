@@ -573,7 +573,7 @@ fn a_runtime_that_stops_tells_listeners_what_it_tells_the_caller() {
     other.shutdown_timeout(SECOND);
     let outcome = futures_util::FutureExt::now_or_never(running.into_future()).unwrap();
     let told = recorder.events().iter().find_map(|event| match &event.kind {
-        toolhub::events::News::ExecutionFailed { status, effect, error, .. } => Some((*status, *effect, *error)),
+        toolhub::events::EventKind::ExecutionFailed { status, effect, error, .. } => Some((*status, *effect, *error)),
         _ => None,
     });
     assert_eq!(told, Some((outcome.status, outcome.effect, ErrorKind::Interrupted)));

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolhub::{
     HubBuilder, Retry,
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Memory, Partition, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, RowKey, Table, Write},
     ids::CallId,
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, TestClock, scripted},
@@ -101,7 +101,7 @@ async fn a_call_that_was_turned_away_may_be_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_says_how_often_a_call_is_tried_again() {
-    let down = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let down = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "503"));
     let check = async |change: fn(ToolBuilder) -> ToolBuilder, retries: Option<u32>, attempts: u32| {
         let (hub, script) =
             hub(vec![down(); 20], |tool| change(tool.retry(Retry { jitter: false, ..Retry::default() }))).await;
@@ -126,12 +126,12 @@ async fn a_caller_says_how_often_a_call_is_tried_again() {
 async fn other_crates_keep_their_records_in_the_store_of_the_hub() {
     let store: Arc<Memory> = Arc::default();
     let hub = builder(&store, scripted("it", []).0).build().await.unwrap();
-    let partition = Partition::of_thread(Tenant::default(), ThreadId::new("t1").unwrap());
+    let partition = Partition::for_thread(Tenant::default(), ThreadId::new("t1").unwrap());
     let change = Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: None };
     let (expect, durability) = (Expect::Absent, Durability::KillSafe);
     let write = Write { table: Table::Messages, id: "0001".into(), expect, change, durability };
-    hub.store().commit(Batch::on(partition.clone()).with(write), hub.now()).await.unwrap();
-    let key = [Key { partition, table: Table::Messages, id: "0001".into() }];
+    hub.store().commit(Batch::new(partition.clone()).with(write), hub.now()).await.unwrap();
+    let key = [RowKey { partition, table: Table::Messages, id: "0001".into() }];
     let row = store.load(&key, hub.now()).await.unwrap().pop().flatten().unwrap();
-    assert_eq!((row.seen.version, row.created), (1, hub.now()));
+    assert_eq!((row.version.number, row.created), (1, hub.now()));
 }

@@ -290,7 +290,7 @@ async fn a_model_is_never_told_more_than_it_can_bear_not_even_by_an_error() {
 async fn a_tool_cannot_pretend_that_its_call_was_never_made() {
     let lies = [ErrorKind::ToolNotFound, ErrorKind::Cancelled, ErrorKind::Forbidden];
     for kind in lies {
-        let (liar, _) = scripted("liar", [ScriptStep::Fail(ToolError::of(kind, "it was not me"))]);
+        let (liar, _) = scripted("liar", [ScriptStep::Fail(ToolError::with_kind(kind, "it was not me"))]);
         let hub = ToolHub::builder().tool(liar).build().await.unwrap();
         hub.call("liar", json!({})).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::ToolError);
     }

@@ -244,14 +244,14 @@ async fn verify_store(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: 
     drop(hub);
     let store = open_store(folder);
     let all = async |table| {
-        let scan = Scan::of(table, Scope::All).limit(usize::MAX);
+        let scan = Scan::new(table, Scope::All).limit(usize::MAX);
         store.scan(scan, SystemClock.now()).await.unwrap().rows
     };
-    assert_eq!(all(Table::Open).await.len(), 0, "every call that was opened has an end");
+    assert_eq!(all(Table::OpenCalls).await.len(), 0, "every call that was opened has an end");
     for (key, row) in all(Table::Calls).await {
         let record: Value = serde_json::from_slice(&row.value).unwrap();
         assert!(record["outcome"]["status"].is_string(), "{}: {record}", key.id);
-        assert_eq!(row.seen.version, 1, "{} was closed once", key.id);
+        assert_eq!(row.version.number, 1, "{} was closed once", key.id);
     }
     drop(store);
     let file = rusqlite::Connection::open(store_path(folder)).unwrap();

@@ -58,10 +58,10 @@ impl Subscriber for LogCapture {
 
 /// A row as it may never have been written by this version.
 async fn write_raw_row(store: &dyn Backend, table: Table, id: &str, text: &str, schema: u32) {
-    let partition = Partition::of_thread(Tenant::default(), ThreadId::new("t1").unwrap());
+    let partition = Partition::for_thread(Tenant::default(), ThreadId::new("t1").unwrap());
     let change = Change::Put { value: text.as_bytes().into(), schema, expires: None };
     let write = Write { table, id: id.into(), expect: Expect::Any, change, durability: Durability::KillSafe };
-    store.commit(Batch::on(partition).with(write), Timestamp::default()).await.unwrap();
+    store.commit(Batch::new(partition).with(write), Timestamp::default()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

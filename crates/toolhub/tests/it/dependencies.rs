@@ -6,7 +6,7 @@ use toolhub::{
     StatusScope,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::Timestamp,
-    events::News,
+    events::EventKind,
     ids::{Tenant, ThreadId},
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
@@ -35,7 +35,7 @@ async fn a_tool_waits_until_its_base_has_succeeded_in_this_thread() {
     let early = call(&hub, "cart", "t1").await;
     let text = early.assert_effect(Effect::None).assert_error(ErrorKind::DependencyNotMet);
     assert_eq!(text, "`cart` cannot be used yet. Call show successfully first.");
-    assert_eq!(early.error.unwrap().missing(), ["show"]);
+    assert_eq!(early.error.unwrap().missing_dependencies(), ["show"]);
 
     call(&hub, "show", "t1").await.assert_success();
     call(&hub, "cart", "t1").await.assert_success();
@@ -139,8 +139,8 @@ async fn only_successes_somebody_waits_for_are_written_and_only_once() {
         call(&hub, tool, "t1").await.assert_success();
     }
     hub.call("base", json!({})).await.assert_success();
-    let page = store.scan(Scan::of(Table::Evidence, Scope::All), Timestamp::default()).await.unwrap();
-    let versions: Vec<u64> = page.rows.iter().map(|(_, row)| row.seen.version).collect();
+    let page = store.scan(Scan::new(Table::Evidence, Scope::All), Timestamp::default()).await.unwrap();
+    let versions: Vec<u64> = page.rows.iter().map(|(_, row)| row.version.number).collect();
     assert_eq!(versions, [1]);
 }
 
@@ -186,7 +186,7 @@ async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_
         .events()
         .iter()
         .filter_map(|event| match &event.kind {
-            News::AvailabilityChanged { tool_name, available, reason } => {
+            EventKind::AvailabilityChanged { tool_name, available, reason } => {
                 Some((event.thread.clone(), tool_name.to_string(), *available, reason.clone()))
             }
             _ => None,

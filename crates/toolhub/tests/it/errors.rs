@@ -1,12 +1,12 @@
 //! The table of errors and its page in the documentation are one.
 
-use toolhub::{Counts, ErrorKind, ErrorRow, FailureScope};
+use toolhub::{CountsAsFailure, ErrorKind, ErrorRow, FailureScope};
 
 fn render_row(row: &ErrorRow) -> String {
     let counts = match row.counts {
-        Counts::Yes => "yes",
-        Counts::No => "no",
-        Counts::IfAsked => "if asked",
+        CountsAsFailure::Yes => "yes",
+        CountsAsFailure::No => "no",
+        CountsAsFailure::OptIn => "if asked",
     };
     let scope = match row.scope {
         FailureScope::Nobody => "–",
@@ -42,6 +42,6 @@ fn every_kind_finds_its_own_row_and_only_refusals_share_a_name() {
 #[test]
 fn a_kind_that_counts_says_where_and_one_that_does_not_says_nowhere() {
     for row in ErrorKind::TABLE {
-        assert_eq!(row.counts == Counts::No, row.scope == FailureScope::Nobody, "{}", row.name);
+        assert_eq!(row.counts == CountsAsFailure::No, row.scope == FailureScope::Nobody, "{}", row.name);
     }
 }

@@ -2,7 +2,7 @@
 
 use toolhub::{
     StatusScope,
-    events::News,
+    events::EventKind,
     prelude::*,
     status::ToolStatus,
     testing::{EventRecorder, ScriptStep, scripted},
@@ -117,7 +117,7 @@ async fn a_listener_that_falls_behind_is_told_and_goes_on() {
     }
     let reset = slow.next().await;
     let oldest = slow.next().await;
-    assert_eq!((&reset.kind, reset.id + 1), (&News::StreamReset, oldest.id), "it stands where the gap is");
+    assert_eq!((&reset.kind, reset.id + 1), (&EventKind::StreamReset, oldest.id), "it stands where the gap is");
     assert_eq!(oldest.name().split('.').next(), Some("tool"));
     let mut left = 0;
     while slow.try_next().is_some() {

@@ -11,7 +11,7 @@ impl Executor for Shouter {
             let times = job.arguments["times"].as_u64().unwrap_or(1);
             let word = job.tool.config["word"].as_str().unwrap_or_default();
             if times > 3 {
-                return Err(ToolError::of(ErrorKind::UpstreamUnreachable, "too loud for the line"));
+                return Err(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "too loud for the line"));
             }
             Ok(Reply { output: json!({"times": times}), content: vec![Content::text(word.repeat(times as usize))] })
         })

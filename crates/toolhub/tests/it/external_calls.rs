@@ -153,7 +153,7 @@ async fn an_external_call_passes_every_pipeline_stage_first() {
     let running = call("ask").start();
     let id = running.id();
     let question = loop {
-        if let toolhub::events::News::ApprovalRequested { approval_id, .. } = events.next().await.kind {
+        if let toolhub::events::EventKind::ApprovalRequested { approval_id, .. } = events.next().await.kind {
             break approval_id;
         }
     };

@@ -11,7 +11,7 @@ use std::{
 
 use toolhub::{
     BoxFuture,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -45,7 +45,7 @@ impl FaultyStore {
 }
 
 impl Backend for FaultyStore {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move {
             self.inject_fault().await?;
             if self.hangs_on_state_loads.load(Ordering::Acquire) && keys.iter().any(|key| key.table == Table::State) {

@@ -8,7 +8,7 @@ use std::{
 use toolhub::{
     AfterDecision, BeforeDecision, BoxFuture, ConflictResolution, Hook, HookedCall, HubBuilder, Rule,
     backend::Memory,
-    events::News,
+    events::EventKind,
     ids::{Caller, Tenant},
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, ScriptedTool, TestClock, scripted},
@@ -151,7 +151,7 @@ async fn a_hook_may_withhold_the_result_and_what_was_done_stays_done() {
     assert_eq!(record.outcome.as_ref().map(|outcome| &outcome.output), Some(&Value::Null));
     let shown = hub.call("show_cart", json!({})).thread("t1").await;
     assert_eq!(shown.assert_success(), &json!([["latte", 77]]), "what it remembers is committed");
-    let counted = events.events().iter().any(|event| matches!(event.kind, News::ToolFailed { counts: true, .. }));
+    let counted = events.events().iter().any(|event| matches!(event.kind, EventKind::ToolFailed { counts: true, .. }));
     assert!(!counted, "it does not speak against the tool");
 }
 

@@ -136,7 +136,7 @@ async fn of_many_callers_with_one_key_one_runs() {
     }
     assert_eq!((done, script.recorded_arguments().len()), (1, 1));
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
-    let calls = Scan::of(Table::Calls, Scope::All);
+    let calls = Scan::new(Table::Calls, Scope::All);
     let rows = store.scan(calls, Timestamp::default()).await.unwrap().rows;
     assert_eq!(rows.len(), 1, "whoever did not get the key leaves no record");
 }

@@ -10,7 +10,7 @@ use std::{
 
 use toolhub::{
     HubBuilder, SharedInstance,
-    events::News,
+    events::EventKind,
     prelude::*,
     shared_instance,
     testing::{AssertOutcome, EventRecorder, TestClock},
@@ -55,7 +55,7 @@ impl Instance for Page {
             tokio::time::sleep(visit.minutes * MINUTE).await;
         }
         if visit.crash {
-            return Err(ToolError::of(ErrorKind::Crashed, "the page is gone"));
+            return Err(ToolError::with_kind(ErrorKind::Crashed, "the page is gone"));
         }
         Ok(self.name.clone())
     }
@@ -86,7 +86,8 @@ fn tenant_and_thread(id: &str) -> (Tenant, ThreadId) {
 
 /// Why instances went, in order.
 fn cleanup_reasons(recorder: &mut EventRecorder) -> Vec<&'static str> {
-    let reason = |news: &News| if let News::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
+    let reason =
+        |news: &EventKind| if let EventKind::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
     recorder.events().iter().filter_map(|event| reason(&event.kind)).collect()
 }
 

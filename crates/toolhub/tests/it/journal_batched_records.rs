@@ -7,7 +7,7 @@ use std::{
 
 use toolhub::{
     BoxFuture, CallQuery, Status,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     prelude::*,
     testing::{AssertOutcome, ScriptStep, TestClock, scripted},
@@ -33,7 +33,7 @@ impl BatchCountingStore {
 }
 
 impl Backend for BatchCountingStore {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.memory.load(keys, now)
     }
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
@@ -62,7 +62,7 @@ async fn read_only_hub(steps: impl IntoIterator<Item = ScriptStep>) -> (ToolHub,
 }
 
 async fn count_call_rows(store: &dyn Backend) -> usize {
-    let scan = Scan::of(Table::Calls, Scope::All).limit(100_000);
+    let scan = Scan::new(Table::Calls, Scope::All).limit(100_000);
     store.scan(scan, Timestamp::default()).await.unwrap().rows.len()
 }
 

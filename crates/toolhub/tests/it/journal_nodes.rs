@@ -10,7 +10,7 @@ use std::{
 
 use toolhub::{
     BoxFuture, CallHandle,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     ids::CallId,
     prelude::*,
@@ -95,7 +95,7 @@ async fn a_hub_that_comes_after_the_dead_closes_their_calls_without_a_call_of_it
     let hub = hub_on_shared_store(&store, &clock, []).await;
     tokio::time::sleep(30 * SECOND).await;
     outcome(&hub, calls[0]).await.unwrap().assert_error(ErrorKind::Interrupted);
-    let open = Scan::of(Table::Open, Scope::All);
+    let open = Scan::new(Table::OpenCalls, Scope::All);
     assert!(store.scan(open, Timestamp::default()).await.unwrap().rows.is_empty());
 }
 
@@ -103,7 +103,8 @@ async fn a_hub_that_comes_after_the_dead_closes_their_calls_without_a_call_of_it
 async fn a_hub_that_goes_down_in_good_order_takes_its_name_away() {
     let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
     let hub = hub_on_shared_store(&store, &clock, []).await;
-    let nodes = async || store.scan(Scan::of(Table::Nodes, Scope::All), Timestamp::default()).await.unwrap().rows.len();
+    let nodes =
+        async || store.scan(Scan::new(Table::Nodes, Scope::All), Timestamp::default()).await.unwrap().rows.len();
     assert_eq!(nodes().await, 0, "it has nothing to be believed about yet");
     hub.call("pay", json!({})).await.assert_success();
     tokio::time::sleep(SECOND).await;
@@ -120,7 +121,7 @@ struct HeartbeatFailingStore {
 }
 
 impl Backend for HeartbeatFailingStore {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.memory.load(keys, now)
     }
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
@@ -170,7 +171,7 @@ async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
     ended.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
     assert_eq!(outcome(&other, id).await, Some(ended), "there is one end, and all know the same");
     assert_eq!(recorder.end_count(id), 1);
-    let states = Scan::of(Table::State, Scope::All).prefix("count/business");
+    let states = Scan::new(Table::State, Scope::All).prefix("count/business");
     assert!(memory.scan(states, Timestamp::default()).await.unwrap().rows.is_empty(), "its state was not committed");
 }
 

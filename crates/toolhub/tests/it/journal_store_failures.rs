@@ -99,7 +99,7 @@ async fn a_call_whose_takeover_was_not_acknowledged_is_closed_soon() {
     let id = leave_call_open(&store.memory);
     let unheard = AtomicUsize::new(0);
     store.before_commits(move |batch| {
-        let first = writes_table(batch, Table::Open) && unheard.fetch_add(1, Ordering::Relaxed) == 0;
+        let first = writes_table(batch, Table::OpenCalls) && unheard.fetch_add(1, Ordering::Relaxed) == 0;
         Box::pin(async move { if first { CommitAction::LoseAck } else { CommitAction::Apply } })
     });
     let (pay, paying) = scripted("pay", []);
@@ -117,7 +117,7 @@ async fn a_store_that_takes_nothing_is_not_asked_without_a_pause() {
     let (counter, is_full) = (asked.clone(), full.clone());
     store.before_commits(move |batch| {
         let refused = is_full.load(Ordering::Acquire);
-        let asked = counter.fetch_add(usize::from(refused && writes_table(batch, Table::Open)), Ordering::Relaxed);
+        let asked = counter.fetch_add(usize::from(refused && writes_table(batch, Table::OpenCalls)), Ordering::Relaxed);
         Box::pin(async move {
             if asked > 100 {
                 // Otherwise time would never move, and the test never end.
@@ -139,7 +139,7 @@ async fn a_store_that_takes_nothing_is_not_asked_without_a_pause() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_changed_nothing() {
     // Whose answer is lost: that of the opening, or that of the key and of the taking back.
-    for lost in [Table::Open, Table::Claims] {
+    for lost in [Table::OpenCalls, Table::Claims] {
         let store: Arc<InterceptedStore> = Arc::default();
         let lose = Arc::new(AtomicBool::new(true));
         let loses = lose.clone();
@@ -218,14 +218,14 @@ async fn a_store_that_never_takes_any_end_is_asked_now_and_then() {
 async fn an_open_call_that_nobody_can_read_holds_its_thread_for_as_long_as_records_are_kept() {
     let (store, clock) = (Arc::new(Memory::new()), TestClock::new());
     let thread = ThreadId::new("t").unwrap();
-    let partition = Partition::of_thread(Tenant::default(), thread.clone());
+    let partition = Partition::for_thread(Tenant::default(), thread.clone());
     let change = Change::Put { value: b"{ nonsense".as_slice().into(), schema: 1, expires: None };
     let (id, expect, durability) = ("call_x".into(), Expect::Any, Durability::KillSafe);
-    let odd = Write { table: Table::Open, id, expect, change, durability };
-    store.commit(Batch::on(partition).with(odd), clock.now()).await.unwrap();
+    let odd = Write { table: Table::OpenCalls, id, expect, change, durability };
+    store.commit(Batch::new(partition).with(odd), clock.now()).await.unwrap();
     let hub = ToolHub::builder().store(store.clone()).clock(clock.clone()).call_retention(48 * 3_600 * SECOND);
     let hub = hub.tool(scripted("look", []).0).build().await.unwrap();
-    let open = async || store.scan(Scan::of(Table::Open, Scope::All), clock.now()).await.unwrap().rows.len();
+    let open = async || store.scan(Scan::new(Table::OpenCalls, Scope::All), clock.now()).await.unwrap().rows.len();
     for (hours, left) in [(0, 1), (40, 1), (12, 0)] {
         tokio::time::sleep(hours * 3_600 * SECOND).await;
         assert_eq!(open().await, left, "after {hours} hours more");

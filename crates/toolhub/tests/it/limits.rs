@@ -403,7 +403,7 @@ async fn a_call_that_waits_for_its_rate_holds_no_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
-    let down = ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let down = ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "503"));
     let steps = [down.clone(), down.clone(), down, ScriptStep::Wait(SECOND), ScriptStep::Return(json!("well"))];
     let (ill, script) = scripted("ill", steps);
     let hub = builder().tools([ill.read_only().no_retry(), scripted("other", []).0]).max_concurrency(2);
@@ -425,7 +425,7 @@ async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_probe_in_vain_needs_no_slot_to_be_refused() {
-    let down = ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let down = ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "503"));
     let (ill, script) = scripted("ill", [down.clone(), down.clone(), down, ScriptStep::Hang]);
     let busy = GatedTool::new();
     let tools = [ill.read_only().no_retry(), busy.tool("other").timeout(60 * MINUTE)];

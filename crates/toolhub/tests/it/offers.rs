@@ -8,7 +8,7 @@ use std::{
 use toolhub::{
     StatusScope,
     backend::{Backend, Memory},
-    events::News,
+    events::EventKind,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
@@ -21,7 +21,7 @@ use crate::faulty_store::FaultyStore;
 fn rebind_events(recorder: &mut EventRecorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
     let told = recorder.events().iter().filter_map(|event| match &event.kind {
-        News::RebindRequired { added, removed, .. } => {
+        EventKind::RebindRequired { added, removed, .. } => {
             Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
         }
         _ => None,
@@ -43,7 +43,7 @@ async fn every_one_of_thousands_of_holders_hears_of_a_change() {
     hub.set_tool_status("a", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
     let mut told = 0;
     while told < HOLDERS {
-        told += usize::from(matches!(events.next().await.kind, News::RebindRequired { .. }));
+        told += usize::from(matches!(events.next().await.kind, EventKind::RebindRequired { .. }));
     }
     assert_eq!(told, HOLDERS);
 }

@@ -163,7 +163,7 @@ async fn a_tool_that_is_always_denied_is_not_offered_and_the_rule_is_named() {
     let hub = builder()
         .tools(names.map(|name| scripted(name, []).0))
         .rule(Rule::allow("*"))
-        .rule(Rule::deny("nev*").because("too dangerous"))
+        .rule(Rule::deny("nev*").reason("too dangerous"))
         .rule(Rule::deny("sometimes").when("/n", "^13$"))
         .rule(Rule::deny("not_for_guests").caller("guest*"))
         .build()
@@ -197,7 +197,7 @@ async fn a_tool_that_is_always_denied_is_not_offered_and_the_rule_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_errors_and_times_of_a_tool_are_counted_and_refusals_are_errors_but_not_calls() {
-    let down = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let down = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "503"));
     let wait = |millis| ScriptStep::Wait(Duration::from_millis(millis));
     let steps = vec![
         wait(100),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolhub::{
     Answer, ApprovalError, ApprovalOutcome, BuildError, HubChange, StatusScope, ToolName,
-    events::{News, Subscription},
+    events::{EventKind, Subscription},
     ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
@@ -158,7 +158,7 @@ async fn a_call_that_runs_goes_on_with_the_tool_it_began_with() {
 
 #[tokio::test]
 async fn status_settings_hold_for_what_tools_have_done_before_too() {
-    let fail = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
+    let fail = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500"));
     let hub = hub([scripted("sick", [fail(), fail(), fail(), fail()]).0]).await;
     for _ in 0..3 {
         hub.call("sick", json!({})).await.assert_error(ErrorKind::UpstreamError);
@@ -176,7 +176,7 @@ async fn status_settings_hold_for_what_tools_have_done_before_too() {
     hub.call("sick", json!({})).await.assert_success();
 }
 
-async fn next_event(news: &mut Subscription) -> News {
+async fn next_event(news: &mut Subscription) -> EventKind {
     news.next().await.kind.clone()
 }
 
@@ -193,9 +193,9 @@ async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
         .policy("stays", rate_limit_policy(9));
     let changed = hub.apply(change).await.unwrap();
     hub.emit_config_reloaded(&changed, vec!["server.port".into()]);
-    assert_eq!(next_event(&mut news).await, News::ToolUnregistered { tool_name: name("goes") });
-    assert_eq!(next_event(&mut news).await, News::ToolRegistered { tool_name: name("comes") });
-    let told = News::ConfigReloaded {
+    assert_eq!(next_event(&mut news).await, EventKind::ToolUnregistered { tool_name: name("goes") });
+    assert_eq!(next_event(&mut news).await, EventKind::ToolRegistered { tool_name: name("comes") });
+    let told = EventKind::ConfigReloaded {
         added: vec![name("comes")],
         replaced: vec![name("changes")],
         removed: vec![name("goes")],

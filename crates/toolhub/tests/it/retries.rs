@@ -34,7 +34,7 @@ fn retry_without_jitter() -> Retry {
 }
 
 fn upstream_error() -> ToolError {
-    ToolError::of(ErrorKind::UpstreamError, "503")
+    ToolError::with_kind(ErrorKind::UpstreamError, "503")
 }
 
 fn fail() -> ScriptStep {
@@ -75,7 +75,7 @@ async fn only_what_does_no_harm_twice_is_tried_again() {
     check(ToolBuilder::read_only, ToolError::refused("no"), 1).await;
     check(ToolBuilder::read_only, ToolError::new("429").retryable(None), 2).await;
     check(with_effect, ToolError::refused("429").retryable(None), 2).await;
-    check(ToolBuilder::read_only, ToolError::of(ErrorKind::Overloaded, "busy"), 2).await;
+    check(ToolBuilder::read_only, ToolError::with_kind(ErrorKind::Overloaded, "busy"), 2).await;
     check(|tool| tool.read_only().no_retry(), upstream_error(), 1).await;
 }
 
@@ -198,7 +198,8 @@ async fn one_deadline_is_for_all_attempts_and_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_time_for_each_attempt_a_timeout_is_final() {
-    for steps in [vec![ScriptStep::Hang], vec![ScriptStep::Fail(ToolError::of(ErrorKind::Timeout, "too slow"))]] {
+    for steps in [vec![ScriptStep::Hang], vec![ScriptStep::Fail(ToolError::with_kind(ErrorKind::Timeout, "too slow"))]]
+    {
         let (hub, script) = hub(steps, |tool| tool.read_only().timeout(5 * SECOND)).await;
         let outcome = call(&hub).await;
         outcome.assert_error(ErrorKind::Timeout);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toolhub::{
     backend::Memory,
-    events::{MessageCall, News},
+    events::{EventKind, MessageCall},
     ids::{CallId, RunId},
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
@@ -43,14 +43,14 @@ async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
         let told: Vec<_> = events.events().iter().filter(|event| event.name() == name).cloned().collect();
         assert!(!told.is_empty(), "{name}");
         for event in told {
-            assert_eq!(event.kind.run(), Some(run), "{name}");
+            assert_eq!(event.kind.run_id(), Some(run), "{name}");
             assert_eq!(serde_json::to_value(&*event).unwrap()["runId"], json!(run), "{name}");
         }
     }
     let mut events = EventRecorder::new(&hub);
     hub.call("it", json!({})).thread("t1").await.assert_success();
     for event in events.events() {
-        assert_eq!(event.kind.run(), None);
+        assert_eq!(event.kind.run_id(), None);
         assert_eq!(serde_json::to_value(&**event).unwrap().get("runId"), None);
     }
 }
@@ -59,7 +59,7 @@ async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
 async fn what_agents_say_is_told_in_their_thread_without_secrets_and_kept_nowhere() {
     let hub = hub().await;
     let (tenant, run_id, id) = (Tenant::default(), RunId::mint(hub.now()), CallId::mint(hub.now()));
-    let said = || News::MessageCompleted {
+    let said = || EventKind::MessageCompleted {
         run_id,
         role: "assistant".into(),
         content: "Let me see.".into(),
@@ -70,12 +70,12 @@ async fn what_agents_say_is_told_in_their_thread_without_secrets_and_kept_nowher
     let mut events = EventRecorder::new(&hub);
     assert!(hub.has_subscribers());
     hub.publish(&tenant, &t1(), said());
-    let delta = |again| News::MessageDelta { run_id, text: "Let".into(), again };
+    let delta = |again| EventKind::MessageDelta { run_id, text: "Let".into(), again };
     hub.publish(&tenant, &t1(), delta(false));
     hub.publish(&tenant, &t1(), delta(true));
     let told = events.events();
     assert_eq!(told.len(), 3, "what nobody heard was not told");
-    assert!(told.iter().all(|event| event.thread == Some(t1()) && event.kind.run() == Some(run_id)));
+    assert!(told.iter().all(|event| event.thread == Some(t1()) && event.kind.run_id() == Some(run_id)));
     let told: Vec<Value> = told.iter().map(|event| serde_json::to_value(&**event).unwrap()).collect();
     assert_eq!(told[0]["event"], "message.completed");
     let call = &told[0]["calls"][0];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolhub::{
-    backend::{Backend, Batch, Change, Changed, Durability, Expect, Key, Memory, Partition, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, RowKey, Table, WatchEvent, Write},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
     prelude::*,
@@ -70,7 +70,7 @@ async fn state_changed_meanwhile_is_a_conflict_that_keeps_the_result() {
 }
 
 async fn put_cart(store: &dyn Backend, thread: &str, json: &[u8]) {
-    let batch = Batch::on(Partition::of_thread(Tenant::default(), ThreadId::new(thread).unwrap()));
+    let batch = Batch::new(Partition::for_thread(Tenant::default(), ThreadId::new(thread).unwrap()));
     let write = Write {
         table: Table::State,
         id: "cart/business".into(),
@@ -89,8 +89,8 @@ async fn stored_state_that_cannot_be_read_is_refused_loudly_and_stays() {
         ToolHub::builder().shared_store(store.clone()).tool(tool("add_to_cart", add_to_cart)).build().await.unwrap();
     let outcome = hub.call("add_to_cart", item("tea")).thread("t1").await;
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::StateUnreadable);
-    let partition = Partition::of_thread(Tenant::default(), ThreadId::new("t1").unwrap());
-    let keys = [Key { partition, table: Table::State, id: "cart/business".into() }];
+    let partition = Partition::for_thread(Tenant::default(), ThreadId::new("t1").unwrap());
+    let keys = [RowKey { partition, table: Table::State, id: "cart/business".into() }];
     let row = store.load(&keys, Timestamp::from_millis(0)).await.unwrap().pop().flatten().unwrap();
     assert_eq!(&*row.value, br#"{"lines": 7}"#);
 }
@@ -113,7 +113,7 @@ async fn a_tool_that_only_looks_at_its_state_writes_nothing() {
     let mut written = async |name: &str| {
         hub.call(name, item("tea")).thread("t1").await.assert_success();
         let mut rows = Vec::new();
-        while let Some(Some(Changed::Row(key, version))) = changes.next().now_or_never() {
+        while let Some(Some(WatchEvent::Row(key, version))) = changes.next().now_or_never() {
             rows.push((key.id.to_string(), version));
         }
         rows

@@ -38,7 +38,7 @@ async fn after_a_restart_no_connection_claims_to_be_active() {
     assert!(state.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap().kinds.contains_key(&Connection));
     // Nothing of it is in the store, so another node and a later one know nothing.
     for table in Table::ALL {
-        let page = store.scan(Scan::of(table, Scope::All), Timestamp::from_millis(0)).await.unwrap();
+        let page = store.scan(Scan::new(table, Scope::All), Timestamp::from_millis(0)).await.unwrap();
         assert!(page.rows.is_empty(), "{table}");
     }
     let later = hub_on(store, BusinessStateConfig::default()).await.state();
@@ -202,7 +202,7 @@ async fn what_a_typed_tool_remembers_is_seen_and_changed_in_the_same_place() {
 async fn the_layout_of_a_typed_state_is_kept_and_what_is_no_object_is_not_patched() {
     let store = Arc::new(Memory::new());
     let put = async |id: &str, value: &str| {
-        let partition = Partition::of_thread(default_tenant(), ThreadId::new("t1").unwrap());
+        let partition = Partition::for_thread(default_tenant(), ThreadId::new("t1").unwrap());
         let write = Write {
             table: Table::State,
             id: id.into(),
@@ -210,7 +210,7 @@ async fn the_layout_of_a_typed_state_is_kept_and_what_is_no_object_is_not_patche
             change: Change::Put { value: value.as_bytes().into(), schema: 7, expires: None },
             durability: Durability::KillSafe,
         };
-        store.commit(Batch::on(partition).with(write), Timestamp::from_millis(0)).await.unwrap();
+        store.commit(Batch::new(partition).with(write), Timestamp::from_millis(0)).await.unwrap();
     };
     put("cart/business", r#"{"n":1}"#).await;
     put("count/business", "5").await;
@@ -218,7 +218,7 @@ async fn the_layout_of_a_typed_state_is_kept_and_what_is_no_object_is_not_patche
     let state = hub_on(store.clone(), BusinessStateConfig::default()).await.state();
     state.update_state(&default_tenant(), &cart(), Business, json!({"n": 2})).await.unwrap();
     state.set_state(&default_tenant(), &cart(), Business, json!({"n": 3}), None).await.unwrap();
-    let keys = store.scan(Scan::of(Table::State, Scope::All).prefix("cart/"), Timestamp::from_millis(0)).await;
+    let keys = store.scan(Scan::new(Table::State, Scope::All).prefix("cart/"), Timestamp::from_millis(0)).await;
     assert_eq!(keys.unwrap().rows[0].1.schema, 7);
     let context = |text: &str| text.parse::<ContextId>().unwrap();
     let count = state.get_state(&default_tenant(), &context("t1/count"), Business).await.unwrap().unwrap();

@@ -177,7 +177,7 @@ async fn the_retry_fields_of_a_connection_are_a_retry_policy() {
     let asked = json!({"retry_attempts": 4, "retry_delay": 40_000, "retry_backoff": 0.5, "retry_jitter": false});
     let config: ConnectionStateConfig = serde_json::from_value(asked).unwrap();
     let call = async |config: &ConnectionStateConfig| {
-        let down = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamUnreachable, "it is down"));
+        let down = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "it is down"));
         let (flaky, script) = scripted("flaky", std::iter::repeat_with(down).take(9));
         let tool = flaky.read_only().retry(config.retry()).timeout(Duration::from_secs(3600));
         let hub = ToolHub::builder().clock(TestClock::new()).tool(tool).build().await.unwrap();

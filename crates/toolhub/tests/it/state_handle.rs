@@ -126,9 +126,9 @@ async fn the_version_of_a_state_is_kept_in_one_place() {
     assert_eq!(state.versions(&default_tenant(), &cart()).await.unwrap().last().unwrap().version, 3);
     let last = state.history(&default_tenant(), &cart(), 1).await.unwrap().remove(0).event;
     assert!(matches!(last, HistoryEvent::Update { version: 3, .. }), "{last:?}");
-    let rows = store.scan(Scan::of(Table::State, Scope::All), Timestamp::from_millis(0)).await.unwrap().rows;
+    let rows = store.scan(Scan::new(Table::State, Scope::All), Timestamp::from_millis(0)).await.unwrap().rows;
     let [(_, row)] = rows.as_slice() else { panic!("one row: {rows:?}") };
-    assert_eq!((row.seen.version, &*row.value), (3, br#"{"version":99}"#.as_slice()));
+    assert_eq!((row.version.number, &*row.value), (3, br#"{"version":99}"#.as_slice()));
 }
 
 #[tokio::test]

@@ -280,7 +280,7 @@ async fn old_entries_and_snapshots_do_not_pile_up_in_the_store() {
         state.set_state(&default_tenant(), &cart(), Business, json!({"n": n}), None).await.unwrap();
     }
     let count = async |table| {
-        let scan = Scan::of(table, Scope::All).limit(10_000);
+        let scan = Scan::new(table, Scope::All).limit(10_000);
         store.scan(scan, Timestamp::from_millis(0)).await.unwrap().rows.len()
     };
     assert_eq!(count(Table::Versions).await, 10);
@@ -295,7 +295,7 @@ async fn deleting_takes_the_snapshots_along_and_cleaning_up_takes_everything() {
     let left = async || {
         let mut left = Vec::new();
         for table in Table::ALL {
-            let scan = Scan::of(table, Scope::All).limit(10_000);
+            let scan = Scan::new(table, Scope::All).limit(10_000);
             let rows = store.scan(scan, Timestamp::from_millis(0)).await.unwrap().rows;
             left.extend(rows.into_iter().map(|(key, _)| key));
         }

@@ -14,7 +14,7 @@ use toolhub::{
     StateManager, StateManagerConfig, StateStats,
     backend::{Backend, Memory, Partition, Scan, Scope, Table},
     clock::Clock,
-    events::News,
+    events::EventKind,
     legacy_stateful,
     prelude::*,
     testing::{AssertOutcome, EventRecorder, TestClock},
@@ -45,10 +45,10 @@ fn context(text: &str) -> ContextId {
 
 /// How many rows of states, snapshots and history the store holds of a thread, also those that nobody sees.
 async fn count_rows(store: &Memory, thread: &str, clock: &TestClock) -> usize {
-    let partition = Partition::of_thread(default_tenant(), ThreadId::new(thread).unwrap());
+    let partition = Partition::for_thread(default_tenant(), ThreadId::new(thread).unwrap());
     let mut found = 0;
     for table in [Table::State, Table::Versions, Table::History] {
-        let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(10_000);
+        let scan = Scan::new(table, Scope::Partition(partition.clone())).limit(10_000);
         found += store.scan(scan, clock.now()).await.unwrap().rows.len();
     }
     found
@@ -324,7 +324,8 @@ async fn the_instances_of_a_session_are_closed_when_it_is_over() {
     assert_eq!(closed.load(Ordering::SeqCst), 0);
     tokio::time::sleep(3 * MINUTE).await;
     assert_eq!(closed.load(Ordering::SeqCst), 1, "the thread without a session keeps its own");
-    let reason = |news: &News| if let News::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
+    let reason =
+        |news: &EventKind| if let EventKind::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
     let reasons: Vec<_> = recorder.events().iter().filter_map(|event| reason(&event.kind)).collect();
     assert_eq!(reasons, ["its session is over"]);
 

@@ -50,7 +50,7 @@ fn builder<B: Backend>(disk: &Arc<B>, own: &Arc<Memory>) -> HubBuilder {
 }
 
 async fn row_ids(store: &Memory, table: Table) -> Vec<String> {
-    let page = store.scan(Scan::of(table, Scope::All).limit(1_000), Timestamp::from_millis(0)).await.unwrap();
+    let page = store.scan(Scan::new(table, Scope::All).limit(1_000), Timestamp::from_millis(0)).await.unwrap();
     page.rows.into_iter().map(|(key, _)| key.id.into()).collect()
 }
 

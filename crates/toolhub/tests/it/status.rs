@@ -11,7 +11,7 @@ use std::{
 use toolhub::{
     StatusScope,
     backend::{Backend, Durability, Memory, Table},
-    events::News,
+    events::EventKind,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{FailureWindow, Language, StatusSettings, ToolStatus},
@@ -27,7 +27,7 @@ use crate::{
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn fail() -> ScriptStep {
-    ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500"))
+    ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500"))
 }
 
 async fn hub_on(store: Arc<dyn Backend>, clock: TestClock, steps: Vec<ScriptStep>) -> (ToolHub, ScriptedTool) {
@@ -82,10 +82,10 @@ async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time()
     while seen.len() < 4 {
         let event = events.next().await;
         match &event.kind {
-            News::StatusChanged { old_status, new_status, .. } => {
+            EventKind::StatusChanged { old_status, new_status, .. } => {
                 seen.push((event.timestamp.to_string(), format!("{old_status:?} {new_status:?}")));
             }
-            News::AvailabilityChanged { available, .. } => {
+            EventKind::AvailabilityChanged { available, .. } => {
                 seen.push((event.timestamp.to_string(), available.to_string()));
             }
             _ => {}
@@ -94,7 +94,9 @@ async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time()
             event.thread.is_none(),
             matches!(
                 event.kind,
-                News::StatusChanged { .. } | News::AvailabilityChanged { .. } | News::ToolRegistered { .. }
+                EventKind::StatusChanged { .. }
+                    | EventKind::AvailabilityChanged { .. }
+                    | EventKind::ToolRegistered { .. }
             ),
             "{event:?}"
         );
@@ -135,7 +137,7 @@ fn failing_tool(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilde
             crowded.fetch_or(busy.swap(true, Ordering::AcqRel), Ordering::AcqRel);
             tokio::task::yield_now().await;
             busy.store(false, Ordering::Release);
-            Err::<(), _>(ToolError::of(ErrorKind::UpstreamError, "500"))
+            Err::<(), _>(ToolError::with_kind(ErrorKind::UpstreamError, "500"))
         }
     };
     tool("patient", patient).read_only().no_retry()
@@ -191,7 +193,7 @@ async fn on_several_threads_a_probe_is_always_alone() {
 #[tokio::test(start_paused = true)]
 async fn refusals_of_any_sort_never_speak_against_a_tool() {
     let no = || ScriptStep::Fail(ToolError::refused("no"));
-    let uncounted = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "429").uncounted());
+    let uncounted = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "429").uncounted());
     let (hub, script) = flaky_hub(vec![no(), no(), no(), no(), uncounted(), uncounted(), uncounted()]).await;
     for _ in 0..7 {
         call(&hub, "t1").await;
@@ -227,7 +229,7 @@ async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
     let info = hub.tool_status("flaky", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(info.status, ToolStatus::Failed);
 
-    let slow = || ScriptStep::Fail(ToolError::of(ErrorKind::Timeout, "slow"));
+    let slow = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::Timeout, "slow"));
     let (hub, _) = flaky_hub((0..7).map(|_| slow()).collect()).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
@@ -289,7 +291,7 @@ async fn failures_reported_from_elsewhere_count_the_same() {
     let (hub, _) = flaky_hub(vec![]).await;
     let mut recorder = EventRecorder::new(&hub);
     for _ in 0..3 {
-        let failed = Err(ToolError::of(ErrorKind::UpstreamUnreachable, "no route"));
+        let failed = Err(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "no route"));
         hub.report_result("flaky", StatusScope::Shared, failed).await.unwrap();
     }
     assert_eq!(current_status(&hub).await, ToolStatus::Failed);
@@ -428,7 +430,7 @@ async fn one_line_tells_of_all_tools_in_two_languages() {
 fn rebind_events(recorder: &mut EventRecorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
     let told = recorder.events().iter().filter_map(|event| match &event.kind {
-        News::RebindRequired { added, removed, .. } => {
+        EventKind::RebindRequired { added, removed, .. } => {
             Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
         }
         _ => None,
@@ -630,7 +632,7 @@ async fn a_failure_reported_from_elsewhere_never_brings_a_tool_back() {
         }
         tokio::time::sleep(5 * MINUTE).await;
         let (tenant, thread) = (Tenant::default(), ThreadId::new("t9").unwrap());
-        hub.report_result("flaky", StatusScope::Thread(&tenant, &thread), Err(ToolError::of(kind, "no")))
+        hub.report_result("flaky", StatusScope::Thread(&tenant, &thread), Err(ToolError::with_kind(kind, "no")))
             .await
             .unwrap();
         assert_eq!(current_status(&hub).await, ToolStatus::Failed, "{kind}");
@@ -707,7 +709,7 @@ async fn a_timer_that_fires_early_by_the_clock_looks_again() {
     let mut events = hub.subscribe();
     let back = loop {
         let event = events.next().await;
-        if let News::StatusChanged { new_status: ToolStatus::Available, .. } = event.kind {
+        if let EventKind::StatusChanged { new_status: ToolStatus::Available, .. } = event.kind {
             break event.timestamp.to_string();
         }
     };
@@ -820,7 +822,7 @@ async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_while_connecting_is_everybodys_at_once() {
     let late = |connecting: bool| {
-        let error = ToolError::of(ErrorKind::Timeout, "it is slow");
+        let error = ToolError::with_kind(ErrorKind::Timeout, "it is slow");
         ScriptStep::Fail(if connecting { error.connecting() } else { error })
     };
     for (connecting, expected) in [(false, ToolStatus::Available), (true, ToolStatus::Failed)] {

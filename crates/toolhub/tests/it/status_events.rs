@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use toolhub::{
     StatusScope,
-    events::News,
+    events::EventKind,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
@@ -15,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A hub whose tool was withheld just now, for five minutes.
 async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
-    let (clock, fail) = (TestClock::new(), || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500")));
+    let (clock, fail) = (TestClock::new(), || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500")));
     let (tool, _) = scripted("flaky", [fail(), fail(), fail()]);
     let hub = ToolHub::builder().clock(clock.clone()).tool(tool.read_only().no_retry()).build().await.unwrap();
     for _ in 0..3 {
@@ -27,7 +27,7 @@ async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
 /// The words that listeners were told, in order.
 fn status_changes(recorder: &mut EventRecorder) -> Vec<ToolStatus> {
     let told = recorder.events().iter().filter_map(|event| match &event.kind {
-        News::StatusChanged { new_status, .. } => Some(*new_status),
+        EventKind::StatusChanged { new_status, .. } => Some(*new_status),
         _ => None,
     });
     told.collect()
@@ -128,7 +128,7 @@ async fn on_several_threads_each_status_follows_on_the_one_before() {
     }
     let (mut last, mut heard) = (HashMap::new(), 0);
     while let Some(event) = events.try_next() {
-        if let News::StatusChanged { tool_name, old_status, new_status, .. } = &event.kind {
+        if let EventKind::StatusChanged { tool_name, old_status, new_status, .. } = &event.kind {
             let before = last.insert(tool_name.clone(), *new_status).unwrap_or(ToolStatus::Available);
             assert_eq!(*old_status, Some(before), "after {heard} words, of {tool_name}");
             heard += 1;

@@ -41,7 +41,7 @@ impl Executor for Service {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
             match fails {
-                true => Err(ToolError::of(ErrorKind::UpstreamUnreachable, "it is down")),
+                true => Err(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "it is down")),
                 false => Ok(Reply::from(json!("well"))),
             }
         })

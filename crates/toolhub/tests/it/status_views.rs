@@ -259,7 +259,7 @@ async fn a_saved_success_is_restored_and_makes_no_record() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
-    let fail = || ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
+    let fail = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500"));
     let hub = hub([scripted("sick", [fail(), fail(), fail()]).0]).await;
     for _ in 0..3 {
         hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::UpstreamError);

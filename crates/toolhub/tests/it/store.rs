@@ -9,7 +9,9 @@ use std::{
 use futures_util::{FutureExt, StreamExt};
 use toolhub::{
     WriteBehind,
-    backend::{Backend, Batch, Change, Changed, Durability, Expect, Key, Memory, Partition, Scan, Scope, Table, Write},
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Memory, Partition, RowKey, Scan, Scope, Table, WatchEvent, Write,
+    },
     clock::Timestamp,
     ids::{Tenant, ThreadId},
     testing::contract,
@@ -34,7 +36,7 @@ async fn a_store_in_an_arc_says_of_itself_what_it_says_without() {
     let behind = WriteBehind::open(memory.clone(), toolhub::write_behind::Options::default()).await.unwrap();
     // Each as a backend of its own type, which is how a hub is handed one.
     fn backend_flags(store: &impl Backend) -> (bool, bool) {
-        (store.alone(), store.is_behind())
+        (store.is_exclusive(), store.is_write_behind())
     }
     assert_eq!(backend_flags(&memory), (true, false));
     assert_eq!(backend_flags(&Arc::new(behind)), (true, true));
@@ -51,25 +53,25 @@ async fn random_programs_find_no_difference_to_a_naive_model() {
     let programs = soak(1_000, 20_000);
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
-    contract::random(async || Arc::new(Memory::new()), programs, seed).await;
+    contract::check_against_model(async || Arc::new(Memory::new()), programs, seed).await;
 }
 
 #[tokio::test]
 async fn a_watcher_that_fell_behind_is_told_so() {
     let store = Memory::new();
     let mut watcher = store.watch(Table::State);
-    let partition = Partition::of_thread(Tenant::default(), ThreadId::new("t").unwrap());
+    let partition = Partition::for_thread(Tenant::default(), ThreadId::new("t").unwrap());
     for n in 0..2_000 {
         let change = Change::Put { value: n.to_string().into_bytes().into(), schema: 1, expires: None };
         let id = "a".into();
         let write = Write { table: Table::State, id, expect: Expect::Any, change, durability: Durability::KillSafe };
-        store.commit(Batch::on(partition.clone()).with(write), Timestamp::from_millis(1)).await.unwrap();
+        store.commit(Batch::new(partition.clone()).with(write), Timestamp::from_millis(1)).await.unwrap();
     }
-    assert_eq!(watcher.next().now_or_never(), Some(Some(Changed::Missed)));
+    assert_eq!(watcher.next().now_or_never(), Some(Some(WatchEvent::Lagged)));
 }
 
 fn thread(number: usize) -> Partition {
-    Partition::of_thread(Tenant::default(), ThreadId::new(format!("thread-{number:011}")).unwrap())
+    Partition::for_thread(Tenant::default(), ThreadId::new(format!("thread-{number:011}")).unwrap())
 }
 
 fn write(id: &str, change: Change) -> Write {
@@ -93,7 +95,7 @@ async fn thousands_of_threads_come_and_go_and_each_keeps_its_own() {
         let now = Timestamp::from_millis(step);
         let at = random(4_000) as usize;
         let id = ["cart/business", "cart/cache"][random(4) as usize / 3];
-        let key = Key { partition: thread(at), table: Table::State, id: id.into() };
+        let key = RowKey { partition: thread(at), table: Table::State, id: id.into() };
         let change = match random(8) {
             0..4 => {
                 let (text, expires) = (step.to_string(), (random(2) == 0).then(|| step + 1 + random(20_000) as i64));
@@ -116,12 +118,12 @@ async fn thousands_of_threads_come_and_go_and_each_keeps_its_own() {
                 continue;
             }
         };
-        store.commit(Batch::on(thread(at)).with(write(id, change)), now).await.unwrap();
+        store.commit(Batch::new(thread(at)).with(write(id, change)), now).await.unwrap();
     }
     let now = Timestamp::from_millis(40_000);
     while store.sweep(100, now).await.unwrap() == 100 {}
     model.retain(|_, (_, expires)| expires.is_none_or(|end| end > 40_000));
-    let mut scan = Scan::of(Table::State, Scope::All).limit(77);
+    let mut scan = Scan::new(Table::State, Scope::All).limit(77);
     let mut found = Vec::new();
     loop {
         // At an hour before everything ended, so that what a sweep has left behind would show.
@@ -140,7 +142,7 @@ async fn a_thread_with_one_small_state_takes_little_more_than_the_state() {
     for (entries, size, most) in [(15_000, 64, 240), (3_000, 1024, 1024 * 115 / 100)] {
         let (before, store, text) = (allocated_bytes(), Memory::new(), "x".repeat(size));
         for number in 0..entries {
-            let batch = Batch::on(thread(number)).with(write("cart/business", put(&text, None)));
+            let batch = Batch::new(thread(number)).with(write("cart/business", put(&text, None)));
             store.commit(batch, Timestamp::from_millis(1_704_110_400_000)).await.unwrap();
         }
         let each = (allocated_bytes() - before) / entries as isize;
@@ -156,7 +158,7 @@ async fn what_was_removed_gives_its_memory_back() {
     for round in 0..2 {
         for number in 0..3_000 {
             let ids = (0..5).map(|id| write(&id.to_string(), put("text", Some(5))));
-            let batch = Batch { writes: ids.collect(), ..Batch::on(thread(number)) };
+            let batch = Batch { writes: ids.collect(), ..Batch::new(thread(number)) };
             store.commit(batch, now).await.unwrap();
         }
         if round == 0 {
@@ -164,7 +166,7 @@ async fn what_was_removed_gives_its_memory_back() {
         } else {
             for number in 0..3_000 {
                 let ids = (0..5).map(|id| write(&id.to_string(), Change::Remove));
-                store.commit(Batch { writes: ids.collect(), ..Batch::on(thread(number)) }, now).await.unwrap();
+                store.commit(Batch { writes: ids.collect(), ..Batch::new(thread(number)) }, now).await.unwrap();
             }
         }
         let left = allocated_bytes() - before;

@@ -10,7 +10,7 @@ use std::{
 
 use toolhub::{
     BoxFuture, ContextId, StateKind, StateManagerConfig,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::{Clock, Timestamp},
     prelude::*,
     testing::TestClock,
@@ -34,14 +34,14 @@ impl SweepCountingStore {
     async fn count_rows(&self, long_ago: Timestamp) -> usize {
         let mut rows = 0;
         for table in Table::ALL {
-            rows += self.memory.scan(Scan::of(table, Scope::All), long_ago).await.unwrap().rows.len();
+            rows += self.memory.scan(Scan::new(table, Scope::All), long_ago).await.unwrap().rows.len();
         }
         rows
     }
 }
 
 impl Backend for SweepCountingStore {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.memory.load(keys, now)
     }
 

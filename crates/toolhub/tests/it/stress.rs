@@ -63,7 +63,7 @@ fn unreliable_tool(name: &str, begun: &Arc<AtomicUsize>) -> ToolBuilder {
         async move {
             match (turn + weather.n) % 4 {
                 0 => std::future::pending().await,
-                1 => return Err(ToolError::of(ErrorKind::UpstreamError, "503").effect(Effect::None)),
+                1 => return Err(ToolError::with_kind(ErrorKind::UpstreamError, "503").effect(Effect::None)),
                 2 => tokio::time::sleep(SECOND / 10).await,
                 _ => {}
             }

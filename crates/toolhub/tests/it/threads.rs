@@ -6,7 +6,7 @@ use toolhub::{
     HubBuilder, StatusScope, ThreadError,
     backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Scan, Scope, Table, Write},
     clock::{Clock, Timestamp},
-    events::News,
+    events::EventKind,
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
@@ -46,10 +46,10 @@ async fn buy(hub: &ToolHub, thread: &str) -> Value {
 
 /// How many rows the store has in a thread.
 async fn count_rows(store: &Memory, thread: &str) -> usize {
-    let partition = Partition::of_thread(default_tenant(), id(thread));
+    let partition = Partition::for_thread(default_tenant(), id(thread));
     let mut rows = 0;
     for table in Table::ALL {
-        let scan = Scan::of(table, Scope::Partition(partition.clone()));
+        let scan = Scan::new(table, Scope::Partition(partition.clone()));
         rows += store.scan(scan, Timestamp::default()).await.unwrap().rows.len();
     }
     rows
@@ -60,7 +60,7 @@ async fn put_row(store: &Memory, thread: &str, table: Table, row: &str) {
     let change = Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: None };
     let (expect, durability) = (Expect::Absent, Durability::KillSafe);
     let write = Write { table, id: row.into(), expect, change, durability };
-    let batch = Batch::on(Partition::of_thread(default_tenant(), id(thread))).with(write);
+    let batch = Batch::new(Partition::for_thread(default_tenant(), id(thread))).with(write);
     store.commit(batch, TestClock::new().now()).await.unwrap();
 }
 
@@ -162,7 +162,7 @@ async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
     let swept: Vec<_> = recorder.events().iter().filter(|event| event.name() == "thread.swept").cloned().collect();
     assert_eq!(swept.len(), 1);
     assert_eq!(swept[0].thread, Some(id("idle")));
-    assert!(matches!(swept[0].kind, News::ThreadSwept { reason: "it was idle", rows } if rows >= 2), "{swept:?}");
+    assert!(matches!(swept[0].kind, EventKind::ThreadSwept { reason: "it was idle", rows } if rows >= 2), "{swept:?}");
     assert_eq!(buy(&hub, "active").await, json!(3));
     assert_eq!(buy(&hub, "idle").await, json!(1), "it begins anew");
 }
@@ -185,7 +185,7 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
     buy(&hub, "ended").await;
     buy(&hub, "crashed").await;
     // A call that another node has opened, and not closed.
-    put_row(&store, "crashed", Table::Open, "call_open").await;
+    put_row(&store, "crashed", Table::OpenCalls, "call_open").await;
     // An agent's run that has not ended, and one that has, with what was said in it.
     for thread in ["agent", "answered"] {
         buy(&hub, thread).await;

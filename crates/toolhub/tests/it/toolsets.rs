@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use toolhub::{
     HubChange, Offer, Policy, StatusScope, Toolset,
-    events::News,
+    events::EventKind,
     prelude::*,
     status::{Language, StatusSettings, ToolStatus},
     testing::{AssertOutcome, EventRecorder, TestClock, scripted},
@@ -74,7 +74,7 @@ async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
     assert!(status("fs__read").await);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let told = recorder.events().iter().filter_map(|event| match &event.kind {
-        News::RebindRequired { added, removed, .. } => {
+        EventKind::RebindRequired { added, removed, .. } => {
             Some((added.len(), removed.iter().map(ToString::to_string).collect()))
         }
         _ => None,

@@ -9,7 +9,7 @@ use toolhub::{
     RateScope, RecentStats, Restored, StateEntry, StateStats, StateVersion, StatusScope, ThreadInfo, ToolStats,
     ToolStatusInfo,
     backend::Memory,
-    events::{Event, EventPage, MessageCall, News},
+    events::{Event, EventKind, EventPage, MessageCall},
     ids::{CallId, RunId},
     prelude::*,
     status::{FailureWindow, StatusSettings, ToolStatus},
@@ -82,7 +82,7 @@ impl Instance for NoopInstance {
 }
 
 async fn hub() -> ToolHub {
-    let sick = scripted("sick", vec![ScriptStep::Fail(ToolError::of(ErrorKind::UpstreamError, "500")); 3]).0;
+    let sick = scripted("sick", vec![ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500")); 3]).0;
     let rate = RateLimit {
         scope: RateScope::Thread,
         on_excess: OnExcess::Wait { at_most: Duration::from_secs(1) },
@@ -107,7 +107,7 @@ async fn hub() -> ToolHub {
     ]);
     let window = FailureWindow { failure_rate: 0.5, window: Duration::from_secs(60), minimum_calls: 10 };
     let status = StatusSettings { failure_window: Some(window), ..StatusSettings::default() };
-    builder.status(status).rule(Rule::deny("never_*").because("no")).build().await.unwrap()
+    builder.status(status).rule(Rule::deny("never_*").reason("no")).build().await.unwrap()
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn tools_and_what_is_known_of_them_are_as_their_schemas_say() {
         let hour = Duration::from_secs(3600);
         check::<RecentStats>(&hub.recent_stats(&tool.definition.name, hour).await.unwrap().unwrap());
     }
-    check(&Rule::ask("a*").when("/sum", "^9").because("much"));
+    check(&Rule::ask("a*").when("/sum", "^9").reason("much"));
     check(&StatusSettings::default());
     check::<Restored>(&hub.deserialize_tool_states(&tenant, &thread, "nonsense").await.unwrap());
     let changed: ChangeSummary = hub.apply(HubChange::replacing_policies().remove("sick")).await.unwrap();
@@ -220,18 +220,18 @@ async fn events_are_as_their_schema_says() {
     let t1 = ThreadId::new("t1").unwrap();
     let (run_id, id) = (RunId::mint(hub.now()), CallId::mint(hub.now()));
     for news in [
-        News::RunStarted { run_id, agent: "default".into() },
-        News::MessageDelta { run_id, text: "It is".into(), again: false },
-        News::MessageDelta { run_id, text: "Let me".into(), again: true },
-        News::MessageCompleted {
+        EventKind::RunStarted { run_id, agent: "default".into() },
+        EventKind::MessageDelta { run_id, text: "It is".into(), again: false },
+        EventKind::MessageDelta { run_id, text: "Let me".into(), again: true },
+        EventKind::MessageCompleted {
             run_id,
             role: "assistant".into(),
             content: "Let me see.".into(),
             calls: vec![MessageCall { id, tool: "count".into(), arguments: json!({"password": "x"}) }],
         },
-        News::RunCompleted { run_id, status: "completed".into(), steps: 2, stop: Some("length".into()) },
-        News::RunCompleted { run_id, status: "cancelled".into(), steps: 2, stop: None },
-        News::RunFailed { run_id, steps: 1, code: "model_unreachable".into(), message: "no answer".into() },
+        EventKind::RunCompleted { run_id, status: "completed".into(), steps: 2, stop: Some("length".into()) },
+        EventKind::RunCompleted { run_id, status: "cancelled".into(), steps: 2, stop: None },
+        EventKind::RunFailed { run_id, steps: 1, code: "model_unreachable".into(), message: "no answer".into() },
     ] {
         hub.publish(&tenant, &t1, news);
     }
@@ -243,7 +243,7 @@ async fn events_are_as_their_schema_says() {
     let names: BTreeSet<_> = told.iter().map(|event| event.name()).collect();
     assert!(names.len() >= 18, "{names:?}");
     told.iter().for_each(|event| check::<Event>(event));
-    let reset = serde_json::to_value(News::StreamReset).unwrap();
+    let reset = serde_json::to_value(EventKind::StreamReset).unwrap();
     assert_eq!(reset, Value::Null);
     let page: EventPage = hub.events_since(&tenant, 0).await.unwrap();
     assert!(!page.events.is_empty());

@@ -12,7 +12,7 @@ use crate::{ids::ApprovalId, problem::Problem};
 
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", from = "Written")]
+#[serde(rename_all = "camelCase", from = "RawCallError")]
 #[non_exhaustive]
 pub struct CallError {
     /// What went wrong.
@@ -33,7 +33,7 @@ pub struct CallError {
     #[schemars(with = "Option<u64>")]
     pub retry_after: Option<Duration>,
     /// What the kind has to say beyond its text.
-    #[serde(skip_serializing_if = "Detail::is_nothing", default)]
+    #[serde(skip_serializing_if = "Detail::is_empty", default)]
     pub detail: Detail,
 }
 
@@ -41,7 +41,7 @@ pub struct CallError {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "CallError")]
-struct Written {
+struct RawCallError {
     kind: ErrorKind,
     #[serde(default)]
     refused: bool,
@@ -56,9 +56,9 @@ struct Written {
     detail: Detail,
 }
 
-impl From<Written> for CallError {
-    fn from(written: Written) -> Self {
-        let Written { kind, refused, operator, model, retryable, counts, retry_after, detail } = written;
+impl From<RawCallError> for CallError {
+    fn from(written: RawCallError) -> Self {
+        let RawCallError { kind, refused, operator, model, retryable, counts, retry_after, detail } = written;
         let kind = if refused { ErrorKind::ToolRefused } else { kind };
         Self { kind, refused, operator, model, retryable, counts, retry_after, detail }
     }
@@ -84,7 +84,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         matches!(self, Self::Nothing)
     }
 }
@@ -100,14 +100,14 @@ impl CallError {
             operator: row.operator.into(),
             model: row.model.into(),
             retryable: row.retryable,
-            counts: row.counts == super::Counts::Yes,
+            counts: row.counts == super::CountsAsFailure::Yes,
             retry_after: None,
             detail: Detail::Nothing,
         }
     }
 
     /// Cuts the line for the model to what a model can bear.
-    pub fn shortened(mut self, characters: usize) -> Self {
+    pub fn truncate_model_text(mut self, characters: usize) -> Self {
         if let Some((at, _)) = self.model.char_indices().nth(characters) {
             self.model.truncate(at);
             self.model.push('…');
@@ -144,7 +144,7 @@ impl CallError {
 
     /// The tools that must succeed first; empty where nothing is waited for.
     #[must_use]
-    pub fn missing(&self) -> &[String] {
+    pub fn missing_dependencies(&self) -> &[String] {
         if let Detail::Missing(names) = &self.detail { names } else { &[] }
     }
 

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 /// Whether a failure speaks against the tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counts {
+pub enum CountsAsFailure {
     /// It counts.
     Yes,
     /// It never counts.
     No,
     /// It counts only for a tool that asks for it (`count_tool_errors`).
-    IfAsked,
+    OptIn,
 }
 
 /// Whose record a counted failure is kept in.
@@ -38,7 +38,7 @@ pub struct ErrorRow {
     /// The stable name in records, answers and metrics.
     pub name: &'static str,
     /// Whether it speaks against the tool.
-    pub counts: Counts,
+    pub counts: CountsAsFailure,
     /// Whose record it counts in.
     pub scope: FailureScope,
     /// Whether trying the same call again may help.
@@ -61,7 +61,7 @@ macro_rules! table {
         impl ErrorKind {
             /// The whole table, in the order of the documentation.
             pub const TABLE: &'static [ErrorRow] = &[$(ErrorRow {
-                kind: Self::$kind, name: $name, counts: Counts::$counts, scope: FailureScope::$scope,
+                kind: Self::$kind, name: $name, counts: CountsAsFailure::$counts, scope: FailureScope::$scope,
                 retryable: table!(@ $retry), http: $http, operator: $operator, model: $model,
             },)*];
         }
@@ -116,7 +116,7 @@ table! {
     ToolError "tool_error" Yes Thread final 200
         "the tool ran and failed"
         "The tool failed.";
-    ToolRefused "tool_error" IfAsked Thread final 200
+    ToolRefused "tool_error" OptIn Thread final 200
         "the tool ran and said no"
         "The tool refused this call.";
     Crashed "crashed" Yes Thread final 200
@@ -163,10 +163,10 @@ table! {
         "Something went wrong inside the tool system.";
 }
 
-crate::text_schema! { ErrorKind "the stable name of what went wrong" { "enum": names() } }
+crate::text_schema! { ErrorKind "the stable name of what went wrong" { "enum": unique_names() } }
 
 /// Every name, once.
-fn names() -> Vec<&'static str> {
+fn unique_names() -> Vec<&'static str> {
     let mut names: Vec<_> = ErrorKind::TABLE.iter().map(|row| row.name).collect();
     names.dedup();
     names
@@ -174,7 +174,7 @@ fn names() -> Vec<&'static str> {
 
 impl ErrorKind {
     /// Whether a tool or an executor may raise it. The others say something about the call that only the hub knows.
-    pub fn is_a_tools(self) -> bool {
+    pub fn is_raised_by_tools(self) -> bool {
         use ErrorKind::{Crashed, Overloaded, Timeout, ToolError, ToolRefused, UpstreamError, UpstreamUnreachable};
         matches!(self, ToolError | ToolRefused | Crashed | Timeout | UpstreamUnreachable | UpstreamError | Overloaded)
     }

@@ -5,7 +5,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{ErrorKind, kind::Counts};
+use super::{ErrorKind, kind::CountsAsFailure};
 use crate::{effect::Effect, problem::Problem};
 
 /// The failure of one execution.
@@ -48,32 +48,32 @@ pub struct ToolError {
 impl ToolError {
     /// The tool tried and failed. The text is for operators and model alike.
     pub fn new(text: impl Into<String>) -> Self {
-        Self::of(ErrorKind::ToolError, text)
+        Self::with_kind(ErrorKind::ToolError, text)
     }
 
     /// The tool works, but says no to this request (not found, not allowed, nonsense). It does not speak against the
     /// tool, and nothing was changed.
     pub fn refused(text: impl Into<String>) -> Self {
-        Self::of(ErrorKind::ToolRefused, text).effect(Effect::None)
+        Self::with_kind(ErrorKind::ToolRefused, text).effect(Effect::None)
     }
 
     /// A failure of another kind, for executors: `upstream_unreachable`, `upstream_error`, `timeout`, `crashed`,
     /// `overloaded`. A kind that only the hub can know, such as `forbidden`, becomes `tool_error`.
-    pub fn of(kind: ErrorKind, text: impl Into<String>) -> Self {
+    pub fn with_kind(kind: ErrorKind, text: impl Into<String>) -> Self {
         let text = text.into();
-        let kind = if kind.is_a_tools() { kind } else { ErrorKind::ToolError };
-        Self { model: Some(text.clone()), ..Self::hidden(kind, text) }
+        let kind = if kind.is_raised_by_tools() { kind } else { ErrorKind::ToolError };
+        Self { model: Some(text.clone()), ..Self::operator_only(kind, text) }
     }
 
     /// The text is for operators only; the model reads the kind's own.
     #[must_use]
-    pub fn hide(mut self) -> Self {
+    pub fn hide_from_model(mut self) -> Self {
         self.model = None;
         self
     }
 
     /// A failure of any kind whose details are for operators only.
-    pub fn hidden(kind: ErrorKind, operator: impl Into<String>) -> Self {
+    pub fn operator_only(kind: ErrorKind, operator: impl Into<String>) -> Self {
         let operator = operator.into();
         Self {
             kind,
@@ -89,8 +89,11 @@ impl ToolError {
     }
 
     /// The arguments fit the schema, but not the tool's own type.
-    pub fn invalid(problems: Vec<Problem>) -> Self {
-        Self { problems, ..Self::hidden(ErrorKind::ArgumentsInvalid, ErrorKind::ArgumentsInvalid.row().operator) }
+    pub fn invalid_arguments(problems: Vec<Problem>) -> Self {
+        Self {
+            problems,
+            ..Self::operator_only(ErrorKind::ArgumentsInvalid, ErrorKind::ArgumentsInvalid.row().operator)
+        }
     }
 
     /// What the failed execution did to the world, when the author knows.
@@ -125,7 +128,7 @@ impl ToolError {
 
     /// A second text, with details for operators only.
     #[must_use]
-    pub fn because(mut self, cause: impl fmt::Display) -> Self {
+    pub fn with_cause(mut self, cause: impl fmt::Display) -> Self {
         self.operator = format!("{}: {cause}", self.operator);
         self
     }
@@ -139,7 +142,7 @@ impl ToolError {
     /// Whether it speaks against a tool that does not ask for refusals to be counted.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.counts.unwrap_or(self.kind.row().counts == Counts::Yes)
+        self.counts.unwrap_or(self.kind.row().counts == CountsAsFailure::Yes)
     }
 }
 
@@ -158,6 +161,6 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
             text = format!("{text}: {deeper}");
             cause = deeper.source();
         }
-        Self::hidden(ErrorKind::ToolError, text)
+        Self::operator_only(ErrorKind::ToolError, text)
     }
 }

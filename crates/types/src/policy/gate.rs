@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Decision, Limits, Rule, confirm::Rules};
+use super::{Decision, Limits, Rule, rules::Rules};
 use crate::{ids::Caller, language::Language, tool::Definition};
 
 /// The rules about one tool.
@@ -15,15 +15,15 @@ use crate::{ids::Caller, language::Language, tool::Definition};
 pub struct Gate {
     rules: Rules,
     /// Where no rule speaks.
-    otherwise: Decision,
+    default_decision: Decision,
     /// How long a person has to answer, where the rule does not say.
-    patience: Duration,
+    approval_timeout: Duration,
 }
 
 impl Default for Gate {
     /// That of a tool about which nothing was said yet. Until something is, nobody passes.
     fn default() -> Self {
-        Self { rules: Rules::default(), otherwise: Decision::Deny, patience: Duration::ZERO }
+        Self { rules: Rules::default(), default_decision: Decision::Deny, approval_timeout: Duration::ZERO }
     }
 }
 
@@ -35,24 +35,24 @@ pub enum Verdict {
     /// It may not, because of this.
     Deny(String),
     /// A person is asked.
-    Ask(Asks),
+    Ask(ApprovalRequirement),
 }
 
 /// What a person is asked, and for how long.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asks {
+pub struct ApprovalRequirement {
     /// The rule that asks.
     pub rule: String,
     /// Why, in its owner's words.
     pub reason: Option<String>,
     /// How long there is to answer.
-    pub within: Duration,
+    pub timeout: Duration,
 }
 
 /// The name of the question that the tool's own settings ask.
-const OWN_RULE: &str = "the tool asks before every call";
+const TOOL_CONFIRM_LABEL: &str = "the tool asks before every call";
 /// The name of the question about a tool that came from elsewhere.
-const IMPORTED_RULE: &str = "an imported tool asks unless it is read-only or trusted";
+const IMPORTED_TOOL_LABEL: &str = "an imported tool asks unless it is read-only or trusted";
 
 impl Gate {
     /// The rules that may concern this tool, and what holds where none of them matches.
@@ -62,49 +62,57 @@ impl Gate {
         let imported = definition.origin.is_some() && !definition.annotations.read_only;
         let asks = limits.confirm.unwrap_or(imported);
         let otherwise = if asks { Decision::Ask } else { Decision::Allow };
-        Self { rules: rules.concerning(definition), otherwise, patience: limits.approval_timeout }
+        Self {
+            rules: rules.for_tool(definition),
+            default_decision: otherwise,
+            approval_timeout: limits.approval_timeout,
+        }
     }
 
     /// Whether a call of the tool may have to wait for a person.
-    pub fn may_ask(&self) -> bool {
-        self.otherwise == Decision::Ask || self.rules.iter().any(|rule| rule.decision == Decision::Ask)
+    pub fn may_require_approval(&self) -> bool {
+        self.default_decision == Decision::Ask || self.rules.iter().any(|rule| rule.decision == Decision::Ask)
     }
 
     /// What becomes of a call.
     pub fn decide(&self, definition: &Definition, arguments: &Value, caller: &Caller) -> Verdict {
-        if self.rules.is_empty() && self.otherwise == Decision::Allow {
+        if self.rules.is_empty() && self.default_decision == Decision::Allow {
             return Verdict::Allow;
         }
         let Some(rule) = self.rules.decide(arguments, caller) else {
-            return match self.otherwise {
+            return match self.default_decision {
                 Decision::Allow => Verdict::Allow,
-                Decision::Deny => Verdict::Deny(OWN_RULE.into()),
+                Decision::Deny => Verdict::Deny(TOOL_CONFIRM_LABEL.into()),
                 Decision::Ask => {
                     let imported = definition.origin.is_some();
-                    let rule = if imported { IMPORTED_RULE } else { OWN_RULE };
-                    Verdict::Ask(Asks { rule: rule.into(), reason: None, within: self.patience })
+                    let rule = if imported { IMPORTED_TOOL_LABEL } else { TOOL_CONFIRM_LABEL };
+                    Verdict::Ask(ApprovalRequirement {
+                        rule: rule.into(),
+                        reason: None,
+                        timeout: self.approval_timeout,
+                    })
                 }
             };
         };
         match rule.decision {
             Decision::Allow => Verdict::Allow,
             Decision::Deny => Verdict::Deny(rule.reason.clone().unwrap_or_else(|| rule.label())),
-            Decision::Ask => Verdict::Ask(Asks {
+            Decision::Ask => Verdict::Ask(ApprovalRequirement {
                 rule: rule.label(),
                 reason: rule.reason.clone(),
-                within: rule.approval_timeout.unwrap_or(self.patience),
+                timeout: rule.approval_timeout.unwrap_or(self.approval_timeout),
             }),
         }
     }
 
     /// The rule that denies every call of the tool, whatever its arguments; such a tool is not offered.
-    pub fn denies_all(&self, definition: &Definition) -> Option<&Rule> {
-        self.rules.denied_outright(definition, None)
+    pub fn deny_all_rule(&self, definition: &Definition) -> Option<&Rule> {
+        self.rules.deny_all_rule(definition, None)
     }
 
     /// The rules that may concern the tool, in words, and what holds where none of them speaks.
-    pub fn in_words(&self, language: Language) -> Vec<String> {
-        let otherwise = match (self.otherwise, language) {
+    pub fn describe(&self, language: Language) -> Vec<String> {
+        let otherwise = match (self.default_decision, language) {
             (Decision::Allow, Language::English) => "otherwise allow",
             (Decision::Ask, Language::English) => "otherwise ask",
             (Decision::Deny, Language::English) => "otherwise deny",

@@ -134,13 +134,15 @@ mod tests {
     }
 
     /// The plain meaning of a pattern, for comparison.
-    fn naive(pattern: &[char], name: &[char]) -> bool {
+    fn naive_matches(pattern: &[char], name: &[char]) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, _) => name.is_empty(),
             (Some(('*', behind)), _) => {
-                naive(behind, name) || name.split_first().is_some_and(|(_, rest)| naive(pattern, rest))
+                naive_matches(behind, name) || name.split_first().is_some_and(|(_, rest)| naive_matches(pattern, rest))
             }
-            (Some((wanted, behind)), Some((found, rest))) => (*wanted == '?' || wanted == found) && naive(behind, rest),
+            (Some((wanted, behind)), Some((found, rest))) => {
+                (*wanted == '?' || wanted == found) && naive_matches(behind, rest)
+            }
             (Some(_), None) => false,
         }
     }
@@ -149,7 +151,7 @@ mod tests {
         #[test]
         fn a_pattern_means_what_its_plain_definition_says(pattern in "[abü*?]{1,8}", name in "[abü*]{0,10}") {
             let (wanted, found): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-            prop_assert_eq!(Glob::new(pattern).unwrap().matches(&name), naive(&wanted, &found));
+            prop_assert_eq!(Glob::new(pattern).unwrap().matches(&name), naive_matches(&wanted, &found));
         }
     }
 }

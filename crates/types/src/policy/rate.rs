@@ -138,12 +138,12 @@ impl RateLimit {
     }
 
     /// How many may come at once.
-    pub fn at_once(&self) -> u32 {
+    pub fn burst_size(&self) -> u32 {
         self.burst.unwrap_or(self.requests).max(1)
     }
 
     /// How long a call may wait for its turn.
-    pub fn patience(&self) -> Duration {
+    pub fn max_wait(&self) -> Duration {
         match self.on_excess {
             OnExcess::Reject => Duration::ZERO,
             OnExcess::Wait { at_most } => at_most.min(YEAR),
@@ -174,7 +174,7 @@ mod tests {
             RateLimit::new(1, Duration::MAX),
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
-            assert!(bad.interval() > Duration::ZERO && bad.at_once() > 0, "{bad:?}");
+            assert!(bad.interval() > Duration::ZERO && bad.burst_size() > 0, "{bad:?}");
         }
     }
 

@@ -37,7 +37,7 @@ impl Default for Retry {
 
 /// How an attempt failed, as far as trying again is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failed {
+pub struct AttemptFailure {
     /// Whether the same call may succeed later.
     pub retryable: bool,
     /// Whether it certainly failed before it changed anything.
@@ -47,15 +47,15 @@ pub struct Failed {
 }
 
 /// A service that asks for more than this is not taken at its word.
-const LONGEST_ASKED: Duration = Duration::from_secs(5 * 60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// How long to wait before the next attempt; `None` to give up.
 ///
 /// `may_repeat`: doing it twice does no harm. `random`: from 0 to 1.
-pub fn next(
+pub fn next_retry_delay(
     retry: &Retry,
     attempts_made: u32,
-    failure: &Failed,
+    failure: &AttemptFailure,
     may_repeat: bool,
     time_left: Duration,
     random: f64,
@@ -66,13 +66,13 @@ pub fn next(
         return None;
     }
     let full = backoff(retry, attempts_made);
-    let own = if retry.jitter { part(full, random) } else { full };
-    let delay = own.max(failure.retry_after.unwrap_or_default().min(LONGEST_ASKED));
+    let own = if retry.jitter { apply_jitter(full, random) } else { full };
+    let delay = own.max(failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
     (delay < time_left).then_some(delay)
 }
 
 /// A part of a wait; all of it where the numbers make no sense.
-fn part(full: Duration, random: f64) -> Duration {
+fn apply_jitter(full: Duration, random: f64) -> Duration {
     Duration::try_from_secs_f64(full.as_secs_f64() * random.clamp(0.0, 1.0)).unwrap_or(full)
 }
 
@@ -92,40 +92,44 @@ fn backoff(retry: &Retry, attempts_made: u32) -> Duration {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(3600);
-    const HEALS: Failed = Failed { retryable: true, before_effect: false, retry_after: None };
+    const AMPLE_TIME: Duration = Duration::from_secs(3600);
+    const RETRYABLE: AttemptFailure = AttemptFailure { retryable: true, before_effect: false, retry_after: None };
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
-    fn plain() -> Retry {
+    fn without_jitter() -> Retry {
         Retry { attempts: 100, jitter: false, ..Retry::default() }
     }
 
     #[track_caller]
-    fn check(retry: &Retry, attempts_made: u32, failure: Failed, expected_ms: Option<u64>) {
-        assert_eq!(next(retry, attempts_made, &failure, true, LONG, 1.0), expected_ms.map(ms), "{retry:?} {failure:?}");
+    fn check(retry: &Retry, attempts_made: u32, failure: AttemptFailure, expected_ms: Option<u64>) {
+        assert_eq!(
+            next_retry_delay(retry, attempts_made, &failure, true, AMPLE_TIME, 1.0),
+            expected_ms.map(ms),
+            "{retry:?} {failure:?}"
+        );
     }
 
-    fn asks(millis: u64) -> Failed {
-        Failed { retry_after: Some(ms(millis)), ..HEALS }
+    fn with_retry_after(millis: u64) -> AttemptFailure {
+        AttemptFailure { retry_after: Some(ms(millis)), ..RETRYABLE }
     }
 
     #[test]
     fn waits_double_up_to_the_longest() {
         for (made, expected) in [(1, 1_000), (2, 2_000), (3, 4_000), (5, 16_000), (6, 30_000), (99, 30_000)] {
-            check(&plain(), made, HEALS, Some(expected));
+            check(&without_jitter(), made, RETRYABLE, Some(expected));
         }
     }
 
     #[test]
     fn three_attempts_are_made_unless_said_otherwise() {
-        check(&Retry::default(), 1, HEALS, Some(1_000));
-        check(&Retry::default(), 2, HEALS, Some(2_000));
-        check(&Retry::default(), 3, HEALS, None);
+        check(&Retry::default(), 1, RETRYABLE, Some(1_000));
+        check(&Retry::default(), 2, RETRYABLE, Some(2_000));
+        check(&Retry::default(), 3, RETRYABLE, None);
         for attempts in [0, 1] {
-            check(&Retry { attempts, ..plain() }, 1, HEALS, None);
+            check(&Retry { attempts, ..without_jitter() }, 1, RETRYABLE, None);
         }
     }
 
@@ -140,8 +144,8 @@ mod tests {
             (false, true, true, false),
             (false, false, true, false),
         ] {
-            let failure = Failed { retryable, before_effect, retry_after: None };
-            let delay = next(&Retry::default(), 1, &failure, may_repeat, LONG, 0.5);
+            let failure = AttemptFailure { retryable, before_effect, retry_after: None };
+            let delay = next_retry_delay(&Retry::default(), 1, &failure, may_repeat, AMPLE_TIME, 0.5);
             assert_eq!(delay.is_some(), expected, "{failure:?} {may_repeat}");
         }
     }
@@ -149,26 +153,34 @@ mod tests {
     #[test]
     fn chance_takes_any_part_of_a_wait() {
         for (random, expected) in [(0.0, 0), (0.25, 500), (1.0, 2_000), (-3.0, 0), (7.0, 2_000), (f64::NAN, 2_000)] {
-            assert_eq!(next(&Retry::default(), 2, &HEALS, true, LONG, random), Some(ms(expected)), "{random}");
+            assert_eq!(
+                next_retry_delay(&Retry::default(), 2, &RETRYABLE, true, AMPLE_TIME, random),
+                Some(ms(expected)),
+                "{random}"
+            );
         }
     }
 
     #[test]
     fn a_service_that_asks_for_time_gets_it_within_reason() {
-        check(&plain(), 1, asks(200), Some(1_000));
-        check(&plain(), 1, asks(7_000), Some(7_000));
-        check(&plain(), 1, asks(60_000), Some(60_000));
-        check(&plain(), 1, asks(3_000_000), Some(300_000));
-        check(&plain(), 1, asks(3_600_000), None);
-        check(&plain(), 1, Failed { retry_after: Some(Duration::MAX), ..HEALS }, None);
+        check(&without_jitter(), 1, with_retry_after(200), Some(1_000));
+        check(&without_jitter(), 1, with_retry_after(7_000), Some(7_000));
+        check(&without_jitter(), 1, with_retry_after(60_000), Some(60_000));
+        check(&without_jitter(), 1, with_retry_after(3_000_000), Some(300_000));
+        check(&without_jitter(), 1, with_retry_after(3_600_000), None);
+        check(&without_jitter(), 1, AttemptFailure { retry_after: Some(Duration::MAX), ..RETRYABLE }, None);
     }
 
     #[test]
     fn a_wait_that_does_not_fit_into_the_time_left_is_not_begun() {
         for (left, expected) in [(1_001, Some(1_000)), (1_000, None), (0, None)] {
-            assert_eq!(next(&plain(), 1, &HEALS, true, ms(left), 1.0), expected.map(ms), "{left}");
+            assert_eq!(
+                next_retry_delay(&without_jitter(), 1, &RETRYABLE, true, ms(left), 1.0),
+                expected.map(ms),
+                "{left}"
+            );
         }
-        assert_eq!(next(&plain(), 1, &asks(400_000), true, ms(350_000), 1.0), None);
+        assert_eq!(next_retry_delay(&without_jitter(), 1, &with_retry_after(400_000), true, ms(350_000), 1.0), None);
     }
 
     #[test]
@@ -177,18 +189,18 @@ mod tests {
         for factor in odd {
             for first in [Duration::ZERO, ms(1_000), Duration::MAX] {
                 for made in [0, 1, 2, 3, 1_000, u32::MAX - 1] {
-                    let retry = Retry { factor, first, attempts: u32::MAX, ..plain() };
-                    let delay = next(&retry, made, &HEALS, true, LONG, 1.0).unwrap();
+                    let retry = Retry { factor, first, attempts: u32::MAX, ..without_jitter() };
+                    let delay = next_retry_delay(&retry, made, &RETRYABLE, true, AMPLE_TIME, 1.0).unwrap();
                     assert!(delay <= retry.longest, "{retry:?} after {made}: {delay:?}");
                 }
             }
         }
-        let endless = Retry { first: Duration::MAX, longest: Duration::MAX, ..plain() };
-        assert_eq!(next(&endless, 2, &HEALS, true, LONG, 1.0), None);
+        let endless = Retry { first: Duration::MAX, longest: Duration::MAX, ..without_jitter() };
+        assert_eq!(next_retry_delay(&endless, 2, &RETRYABLE, true, AMPLE_TIME, 1.0), None);
         let endless = Retry { jitter: true, ..endless };
-        assert_eq!(next(&endless, 2, &HEALS, true, LONG, 1.0), None);
-        check(&Retry { factor: f64::NAN, ..plain() }, 2, HEALS, Some(1_000));
-        check(&Retry { factor: f64::INFINITY, ..plain() }, 2, HEALS, Some(30_000));
+        assert_eq!(next_retry_delay(&endless, 2, &RETRYABLE, true, AMPLE_TIME, 1.0), None);
+        check(&Retry { factor: f64::NAN, ..without_jitter() }, 2, RETRYABLE, Some(1_000));
+        check(&Retry { factor: f64::INFINITY, ..without_jitter() }, 2, RETRYABLE, Some(30_000));
     }
 
     #[test]

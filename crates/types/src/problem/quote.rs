@@ -6,12 +6,12 @@ use std::{fmt::Write as _, io};
 
 use serde_json::Value;
 
-const LONGEST: usize = 60;
+const MAX_CHARS: usize = 60;
 
 /// A value as JSON, cut.
 pub fn value(value: &Value) -> String {
     // Written into a full cup, so that a large value costs no more than a small one.
-    let mut cup = Cup(Vec::new());
+    let mut cup = LimitedWriter(Vec::new());
     let whole = serde_json::to_writer(&mut cup, value).is_ok();
     let shown = String::from_utf8_lossy(&cup.0);
     if whole { text(&shown) } else { text(&format!("{shown}…")) }
@@ -19,16 +19,16 @@ pub fn value(value: &Value) -> String {
 
 /// A text, cut, its control characters escaped.
 pub fn text(text: &str) -> String {
-    within(text, LONGEST)
+    truncate(text, MAX_CHARS)
 }
 
 /// A text, cut to so many characters, its control characters escaped.
-pub fn within(text: &str, most: usize) -> String {
+pub fn truncate(text: &str, most: usize) -> String {
     let mut shown = String::new();
     let mut length = 0;
     for c in text.chars() {
         let before = shown.len();
-        if hidden(c) {
+        if needs_escape(c) {
             let _ = write!(shown, "{}", c.escape_unicode());
         } else {
             shown.push(c);
@@ -45,9 +45,9 @@ pub fn within(text: &str, most: usize) -> String {
 
 /// Several values, the first ones named: `"s", "m", "l"`.
 pub fn list<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> String {
-    const SHOWN: usize = 10;
-    let left = values.len().saturating_sub(SHOWN);
-    let mut shown: Vec<String> = values.take(SHOWN).map(value).collect();
+    const MAX_LISTED: usize = 10;
+    let left = values.len().saturating_sub(MAX_LISTED);
+    let mut shown: Vec<String> = values.take(MAX_LISTED).map(value).collect();
     if left > 0 {
         shown.push(format!("and {left} more"));
     }
@@ -55,7 +55,7 @@ pub fn list<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> String {
 }
 
 /// What came, with its kind: `the string "two"`, `an array of 3 items`.
-pub fn what(value: &Value) -> String {
+pub fn describe(value: &Value) -> String {
     match value {
         Value::String(_) => format!("the string {}", self::value(value)),
         Value::Number(number) => format!("the number {number}"),
@@ -68,17 +68,17 @@ pub fn what(value: &Value) -> String {
 }
 
 /// Control characters, and those that reorder or hide the text around them.
-fn hidden(c: char) -> bool {
+fn needs_escape(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-struct Cup(Vec<u8>);
+struct LimitedWriter(Vec<u8>);
 
-impl io::Write for Cup {
+impl io::Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Four bytes hold any character, so the cut never comes before the sixtieth.
-        let room = (LONGEST * 4).saturating_sub(self.0.len());
+        let room = (MAX_CHARS * 4).saturating_sub(self.0.len());
         if room == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -99,7 +99,7 @@ mod tests {
 
     #[track_caller]
     fn check(value: &Value, expected: &str) {
-        let shown = what(value);
+        let shown = describe(value);
         assert_eq!(shown, expected);
     }
 
@@ -116,7 +116,7 @@ mod tests {
     fn long_and_odd_texts_stay_short_and_on_one_line() {
         check(&json!("x".repeat(5_000_000)), &format!("the string \"{}…", "x".repeat(58)));
         check(&json!("a\nb\u{7f}\u{202e}c"), "the string \"a\\nb\\u{7f}\\u{202e}c\"");
-        assert_eq!(value(&json!(vec!["ü".repeat(50); 50])).chars().count(), LONGEST);
+        assert_eq!(value(&json!(vec!["ü".repeat(50); 50])).chars().count(), MAX_CHARS);
         assert_eq!(text("\u{1}").as_str(), "\\u{1}");
     }
 

@@ -61,7 +61,7 @@ pub enum ConflictResolution {
 
 impl BusinessStateConfig {
     /// The settings that only a persistent manager heeds.
-    pub fn for_disk(&self) -> Vec<&'static str> {
+    pub fn disk_only_settings(&self) -> Vec<&'static str> {
         let usual = Self::default();
         let asked = [
             (self.state_compression, "state_compression = true"),
@@ -75,7 +75,7 @@ impl BusinessStateConfig {
     }
 
     /// What makes no sense: the field, and why.
-    pub fn nonsense(&self) -> Vec<(&'static str, &'static str)> {
+    pub fn invalid_settings(&self) -> Vec<(&'static str, &'static str)> {
         let checks = [
             (
                 !self.sync_on_change && self.sync_interval.as_millis() == 0,

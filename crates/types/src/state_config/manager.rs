@@ -45,7 +45,7 @@ pub struct StateManagerConfig {
 
 impl StateManagerConfig {
     /// The settings that ask for what nothing here can do yet. Taken silently, they would promise what does not happen.
-    pub fn unheeded(&self) -> Vec<&'static str> {
+    pub fn unsupported_settings(&self) -> Vec<&'static str> {
         let usual = Self::default();
         let asked = [
             (self.manager_type == Some(ManagerType::Distributed), "manager_type = distributed"),
@@ -57,7 +57,7 @@ impl StateManagerConfig {
     }
 
     /// The settings that only a persistent manager heeds.
-    pub fn for_disk(&self) -> Vec<&'static str> {
+    pub fn disk_only_settings(&self) -> Vec<&'static str> {
         let usual = Self::default();
         let asked = [
             (self.persistence_path != usual.persistence_path, "persistence_path"),
@@ -68,7 +68,7 @@ impl StateManagerConfig {
     }
 
     /// What makes no sense: the field, and why.
-    pub fn nonsense(&self) -> Vec<(&'static str, &'static str)> {
+    pub fn invalid_settings(&self) -> Vec<(&'static str, &'static str)> {
         let sessions = self.manager_type == Some(ManagerType::Session);
         let checks = [
             (

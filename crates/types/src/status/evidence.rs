@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     timestamp::Timestamp,
-    tool::{DependsOn, Group, ToolName},
+    tool::{DependencyGroup, DependsOn, ToolName},
 };
 
 /// The tools that succeeded in a thread.
@@ -33,9 +33,9 @@ pub struct Success {
 
 /// Something that a tool still waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingDependency {
     /// This tool has not succeeded yet.
-    Never {
+    NeverSucceeded {
         /// Which.
         tool: ToolName,
     },
@@ -62,23 +62,24 @@ pub enum Missing {
 
 /// What a tool with these dependencies still waits for; nothing when its time has come.
 #[must_use]
-pub fn missing(depends_on: &DependsOn, evidence: &Evidence, now: Timestamp) -> Vec<Missing> {
+pub fn missing_dependencies(depends_on: &DependsOn, evidence: &Evidence, now: Timestamp) -> Vec<MissingDependency> {
     let mut found = Vec::new();
     for group in &depends_on.0 {
         match group {
-            Group::All { tools, within } => {
-                found.extend(tools.iter().filter_map(|tool| evidence.lacks(tool, *within, now)));
+            DependencyGroup::All { tools, within } => {
+                found.extend(tools.iter().filter_map(|tool| evidence.find_missing(tool, *within, now)));
             }
-            Group::Any { tools, within } => {
+            DependencyGroup::Any { tools, within } => {
                 // A group of no tools asks for nothing; otherwise nobody could ever satisfy it.
-                let met = tools.is_empty() || tools.iter().any(|tool| evidence.lacks(tool, *within, now).is_none());
-                found.extend((!met).then(|| Missing::NoneOf { tools: tools.clone() }));
+                let met =
+                    tools.is_empty() || tools.iter().any(|tool| evidence.find_missing(tool, *within, now).is_none());
+                found.extend((!met).then(|| MissingDependency::NoneOf { tools: tools.clone() }));
             }
-            Group::Sequence { tools, within } => {
-                let disorder = evidence.disorder(tools);
+            DependencyGroup::Sequence { tools, within } => {
+                let disorder = evidence.find_order_violation(tools);
                 // Nothing helps any more against a wrong order, so nothing else is asked for.
                 let lacking = tools.iter().filter(|_| disorder.is_none());
-                found.extend(lacking.filter_map(|tool| evidence.lacks(tool, *within, now)));
+                found.extend(lacking.filter_map(|tool| evidence.find_missing(tool, *within, now)));
                 found.extend(disorder);
             }
         }
@@ -88,13 +89,13 @@ pub fn missing(depends_on: &DependsOn, evidence: &Evidence, now: Timestamp) -> V
 
 /// When a tool whose dependencies are met begins to wait again because evidence has grown old; absent where it never does.
 #[must_use]
-pub fn grows_old(depends_on: &DependsOn, evidence: &Evidence) -> Option<Timestamp> {
+pub fn next_expiry(depends_on: &DependsOn, evidence: &Evidence) -> Option<Timestamp> {
     let groups = depends_on.0.iter().filter_map(|group| {
         let within = group.within()?;
-        let ends = group.tools().iter().filter_map(|tool| evidence.of(tool)).map(|success| success.last + within);
+        let ends = group.tools().iter().filter_map(|tool| evidence.get(tool)).map(|success| success.last + within);
         match group {
-            Group::Any { .. } => ends.max(),
-            Group::All { .. } | Group::Sequence { .. } => ends.min(),
+            DependencyGroup::Any { .. } => ends.max(),
+            DependencyGroup::All { .. } | DependencyGroup::Sequence { .. } => ends.min(),
         }
     });
     // At its very end the time is not over yet.
@@ -119,7 +120,7 @@ impl Evidence {
 
     /// Takes in what was saved of tools that have not succeeded here. Each side keeps its own order; only how the two lie
     /// to each other is decided by the clock, because nothing else can tell.
-    pub fn take_in(&mut self, saved: &Self) {
+    pub fn merge(&mut self, saved: &Self) {
         let in_order = |one: &Self| {
             let mut list: Vec<_> = one.0.iter().map(|(tool, success)| (tool.clone(), *success)).collect();
             list.sort_by_key(|(_, success)| success.order);
@@ -143,7 +144,7 @@ impl Evidence {
 
     /// When a tool succeeded, if it did.
     #[must_use]
-    pub fn of(&self, tool: &ToolName) -> Option<Success> {
+    pub fn get(&self, tool: &ToolName) -> Option<Success> {
         self.0.get(tool).copied()
     }
 
@@ -152,21 +153,21 @@ impl Evidence {
         self.0.iter()
     }
 
-    fn lacks(&self, tool: &ToolName, within: Option<Duration>, now: Timestamp) -> Option<Missing> {
+    fn find_missing(&self, tool: &ToolName, within: Option<Duration>, now: Timestamp) -> Option<MissingDependency> {
         let Some(success) = self.0.get(tool) else {
-            return Some(Missing::Never { tool: tool.clone() });
+            return Some(MissingDependency::NeverSucceeded { tool: tool.clone() });
         };
         // A success that seems to lie ahead, after a clock was set back, is fresh: it did happen.
         let limit = within.filter(|within| now.since(success.last) > *within)?;
-        Some(Missing::Stale { tool: tool.clone(), within: limit })
+        Some(MissingDependency::Stale { tool: tool.clone(), within: limit })
     }
 
     /// The first two of the list whose order is wrong for good: the later one succeeded, the earlier one had not.
-    fn disorder(&self, tools: &[ToolName]) -> Option<Missing> {
+    fn find_order_violation(&self, tools: &[ToolName]) -> Option<MissingDependency> {
         let order = |tool: &ToolName| self.0.get(tool).map_or(u32::MAX, |success| success.order);
         let mut pairs = (0..tools.len()).flat_map(|at| tools[at + 1..].iter().map(move |later| (&tools[at], later)));
         let (earlier, later) = pairs.find(|(earlier, later)| order(earlier) > order(later))?;
-        Some(Missing::OutOfOrder { earlier: earlier.clone(), later: later.clone() })
+        Some(MissingDependency::OutOfOrder { earlier: earlier.clone(), later: later.clone() })
     }
 }
 

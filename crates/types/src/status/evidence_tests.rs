@@ -6,21 +6,21 @@ fn names(text: &str) -> Vec<ToolName> {
     text.split_whitespace().map(|name| ToolName::new(name).unwrap()).collect()
 }
 
-fn all(tools: &str, within: Option<u64>) -> Group {
-    Group::All { tools: names(tools), within: within.map(Duration::from_secs) }
+fn all(tools: &str, within: Option<u64>) -> DependencyGroup {
+    DependencyGroup::All { tools: names(tools), within: within.map(Duration::from_secs) }
 }
 
-fn any(tools: &str, within: Option<u64>) -> Group {
-    Group::Any { tools: names(tools), within: within.map(Duration::from_secs) }
+fn any(tools: &str, within: Option<u64>) -> DependencyGroup {
+    DependencyGroup::Any { tools: names(tools), within: within.map(Duration::from_secs) }
 }
 
-fn sequence(tools: &str) -> Group {
-    Group::Sequence { tools: names(tools), within: None }
+fn sequence(tools: &str) -> DependencyGroup {
+    DependencyGroup::Sequence { tools: names(tools), within: None }
 }
 
 /// Successes as "tool@second", then what is missing at second 100, one word each.
 #[track_caller]
-fn check(successes: &str, groups: &[Group], expected: &str) {
+fn check(successes: &str, groups: &[DependencyGroup], expected: &str) {
     let mut evidence = Evidence::default();
     for success in successes.split_whitespace() {
         let (tool, second) = success.split_once('@').unwrap();
@@ -29,12 +29,12 @@ fn check(successes: &str, groups: &[Group], expected: &str) {
     }
     let text = serde_json::to_string(&evidence).unwrap();
     assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), evidence);
-    let found = missing(&DependsOn(groups.to_vec()), &evidence, Timestamp::from_millis(100_000));
+    let found = missing_dependencies(&DependsOn(groups.to_vec()), &evidence, Timestamp::from_millis(100_000));
     let words = found.iter().map(|one| match one {
-        Missing::Never { tool } => tool.to_string(),
-        Missing::Stale { tool, .. } => format!("{tool}:old"),
-        Missing::NoneOf { tools } => names_joined(tools, "|"),
-        Missing::OutOfOrder { earlier, later } => format!("{earlier}>{later}"),
+        MissingDependency::NeverSucceeded { tool } => tool.to_string(),
+        MissingDependency::Stale { tool, .. } => format!("{tool}:old"),
+        MissingDependency::NoneOf { tools } => names_joined(tools, "|"),
+        MissingDependency::OutOfOrder { earlier, later } => format!("{earlier}>{later}"),
     });
     assert_eq!(words.collect::<Vec<_>>().join(" "), expected, "after {successes:?}");
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Facts, Presence, Reason, StatusSettings, ToolStatus, read, worse};
+use super::{Readiness, Reason, StatusRecord, StatusSettings, ToolStatus, evaluate, worst};
 use crate::{error::ErrorKind, timestamp::Timestamp};
 
 /// What becomes of a call.
@@ -37,36 +37,36 @@ pub enum Admission {
 /// Whether a call may pass. A call without a thread meets only the shared record.
 #[must_use]
 pub fn admit(
-    thread: Option<&Facts>,
-    shared: &Facts,
-    presence: &Presence,
+    thread: Option<&StatusRecord>,
+    shared: &StatusRecord,
+    presence: &Readiness,
     settings: &StatusSettings,
     now: Timestamp,
 ) -> Admission {
-    let everybody = read(shared, presence, settings, now);
+    let everybody = evaluate(shared, presence, settings, now);
     let reading = match thread {
-        Some(own) => worse(read(own, presence, settings, now), everybody),
+        Some(own) => worst(evaluate(own, presence, settings, now), everybody),
         None => everybody,
     };
     if reading.status != ToolStatus::Available {
-        let kind = kind_of(reading.status, &reading.reason);
+        let kind = refusal_kind(reading.status, &reading.reason);
         let retry_after = reading.next_change.map(|change| change.since(now));
         return Admission::Refuse { kind, reason: reading.reason, retry_after };
     }
     if !reading.probation {
         return Admission::Pass;
     }
-    let probed = |facts: &Facts| facts.breaker.on_probation(now) && facts.breaker.is_probed(now);
+    let probed = |facts: &StatusRecord| facts.breaker.is_on_probation(now) && facts.breaker.has_active_probe(now);
     if probed(shared) || thread.is_some_and(probed) {
         return Admission::WaitForProbe;
     }
     Admission::Probe {
-        thread: thread.is_some_and(|own| own.breaker.on_probation(now)),
-        shared: shared.breaker.on_probation(now),
+        thread: thread.is_some_and(|own| own.breaker.is_on_probation(now)),
+        shared: shared.breaker.is_on_probation(now),
     }
 }
 
-fn kind_of(status: ToolStatus, reason: &Reason) -> ErrorKind {
+fn refusal_kind(status: ToolStatus, reason: &Reason) -> ErrorKind {
     match (status, reason) {
         (ToolStatus::Maintenance, _) => ErrorKind::ToolMaintenance,
         (ToolStatus::Failed, _) => ErrorKind::ToolFailedStatus,

@@ -3,55 +3,68 @@
 use super::*;
 use crate::{
     language::Language,
-    status::{FailureWindow, Presence, read},
+    status::{FailureWindow, Readiness, evaluate},
 };
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_millis(second * 1000)
 }
 
-fn answered(answer: Answer) -> Event {
-    Event::Answered { answer, epoch: None }
+fn call_ended(answer: HealthSignal) -> StatusEvent {
+    StatusEvent::CallEnded { signal: answer, epoch: None }
 }
 
-fn ok() -> Event {
-    answered(Answer::Success)
+fn success() -> StatusEvent {
+    call_ended(HealthSignal::Success)
 }
 
-fn bad() -> Event {
-    answered(Answer::Failure { kind: ErrorKind::UpstreamError, text: "503".into() })
+fn failure() -> StatusEvent {
+    call_ended(HealthSignal::Failure { kind: ErrorKind::UpstreamError, text: "503".into() })
 }
 
-fn run(settings: &StatusSettings, events: &[(i64, Event)]) -> Facts {
-    events.iter().fold(Facts::default(), |facts, (second, event)| apply(&facts, event, settings, at(*second), 0.0))
+fn apply_all(settings: &StatusSettings, events: &[(i64, StatusEvent)]) -> StatusRecord {
+    events
+        .iter()
+        .fold(StatusRecord::default(), |facts, (second, event)| apply(&facts, event, settings, at(*second), 0.0))
 }
 
-fn told(facts: &Facts, settings: &StatusSettings, second: i64) -> String {
-    let reading = read(facts, &Presence::Ready, settings, at(second));
+fn describe_status(facts: &StatusRecord, settings: &StatusSettings, second: i64) -> String {
+    let reading = evaluate(facts, &Readiness::Ready, settings, at(second));
     format!("{:?}: {}", reading.status, reading.reason.text(Language::English))
 }
 
 #[track_caller]
-fn check(events: &[(i64, Event)], second: i64, expected: &str) {
+fn check(events: &[(i64, StatusEvent)], second: i64, expected: &str) {
     let settings = StatusSettings::default();
-    assert_eq!(told(&run(&settings, events), &settings, second), expected, "at {second} after {events:?}");
+    assert_eq!(
+        describe_status(&apply_all(&settings, events), &settings, second),
+        expected,
+        "at {second} after {events:?}"
+    );
 }
 
-fn failed_at(second: i64) -> Vec<(i64, Event)> {
-    vec![(second, bad()); 3]
+fn three_failures_at(second: i64) -> Vec<(i64, StatusEvent)> {
+    vec![(second, failure()); 3]
 }
 
-fn then(mut events: Vec<(i64, Event)>, more: impl IntoIterator<Item = (i64, Event)>) -> Vec<(i64, Event)> {
+fn append_events(
+    mut events: Vec<(i64, StatusEvent)>,
+    more: impl IntoIterator<Item = (i64, StatusEvent)>,
+) -> Vec<(i64, StatusEvent)> {
     events.extend(more);
     events
 }
 
 #[test]
 fn failures_in_a_row_open_the_breaker_and_a_success_between_them_does_not() {
-    check(&[(0, bad()), (1, bad())], 2, "Available: the last 2 calls failed");
-    check(&[(0, bad()), (1, bad()), (2, ok()), (3, bad()), (4, bad())], 5, "Available: the last 2 calls failed");
+    check(&[(0, failure()), (1, failure())], 2, "Available: the last 2 calls failed");
     check(
-        &[(0, bad()), (1, bad()), (2, answered(Answer::Uncounted)), (3, bad())],
+        &[(0, failure()), (1, failure()), (2, success()), (3, failure()), (4, failure())],
+        5,
+        "Available: the last 2 calls failed",
+    );
+    check(
+        &[(0, failure()), (1, failure()), (2, call_ended(HealthSignal::Uncounted)), (3, failure())],
         5,
         "Failed: failed 3 times in a row",
     );
@@ -59,30 +72,30 @@ fn failures_in_a_row_open_the_breaker_and_a_success_between_them_does_not() {
 
 #[test]
 fn the_first_wait_is_exact_and_ends_in_probation_without_any_event() {
-    check(&failed_at(0), 299, "Failed: failed 3 times in a row");
-    check(&failed_at(0), 300, "Available: on probation");
+    check(&three_failures_at(0), 299, "Failed: failed 3 times in a row");
+    check(&three_failures_at(0), 300, "Available: on probation");
 }
 
 #[test]
 fn a_success_or_an_uncounted_answer_on_probation_closes_the_breaker() {
-    check(&then(failed_at(0), [(300, ok())]), 301, "Available: executed successfully");
-    let closed = then(failed_at(0), [(300, answered(Answer::Uncounted))]);
+    check(&append_events(three_failures_at(0), [(300, success())]), 301, "Available: executed successfully");
+    let closed = append_events(three_failures_at(0), [(300, call_ended(HealthSignal::Uncounted))]);
     check(&closed, 301, "Available: available again");
-    check(&then(closed, [(302, bad()), (303, bad())]), 304, "Available: the last 2 calls failed");
+    check(&append_events(closed, [(302, failure()), (303, failure())]), 304, "Available: the last 2 calls failed");
 }
 
 #[test]
 fn each_failed_probe_doubles_the_wait_up_to_the_cap() {
     let settings = StatusSettings::default();
-    let mut facts = run(&settings, &failed_at(0));
+    let mut facts = apply_all(&settings, &three_failures_at(0));
     let mut now = at(0);
     for minutes in [5, 10, 20, 40, 60, 60] {
         let Breaker::Open { since, until, .. } = facts.breaker else { panic!("closed") };
         assert_eq!(until.since(since), Duration::from_secs(minutes * 60));
         now = now + Duration::from_secs(minutes * 60);
-        facts = apply(&facts, &bad(), &settings, now, 0.0);
+        facts = apply(&facts, &failure(), &settings, now, 0.0);
     }
-    facts = apply(&facts, &bad(), &settings, now + Duration::from_secs(3600), 1.0);
+    facts = apply(&facts, &failure(), &settings, now + Duration::from_secs(3600), 1.0);
     let Breaker::Open { since, until, .. } = facts.breaker else { panic!("closed") };
     assert_eq!(until.since(since), Duration::from_secs(48 * 60), "jitter shortens");
 }
@@ -90,43 +103,43 @@ fn each_failed_probe_doubles_the_wait_up_to_the_cap() {
 #[test]
 fn a_first_wait_above_the_cap_is_kept_and_odd_jitter_does_no_harm() {
     let settings = StatusSettings { failure_duration: Duration::from_secs(7200), ..StatusSettings::default() };
-    assert_eq!(repeated_wait(2, &settings, f64::NAN), Duration::from_secs(7200));
-    assert_eq!(repeated_wait(u32::MAX, &settings, 9.0), Duration::from_secs(5760));
+    assert_eq!(backoff(2, &settings, f64::NAN), Duration::from_secs(7200));
+    assert_eq!(backoff(u32::MAX, &settings, 9.0), Duration::from_secs(5760));
     let forever = StatusSettings { failure_duration: Duration::MAX, ..StatusSettings::default() };
-    let facts = run(&forever, &failed_at(0));
+    let facts = apply_all(&forever, &three_failures_at(0));
     let text = serde_json::to_string(&facts).unwrap();
-    assert_eq!(serde_json::from_str::<Facts>(&text).unwrap(), facts);
+    assert_eq!(serde_json::from_str::<StatusRecord>(&text).unwrap(), facts);
 }
 
 #[test]
 fn one_call_at_a_time_holds_the_permit() {
     let settings = StatusSettings::default();
     let [one, two] = [1, 2].map(|second| CallId::mint(at(second)));
-    let take = |facts: &Facts, id, second| {
-        apply(facts, &Event::ProbeTaken { id, lease: Duration::from_secs(30) }, &settings, at(second), 0.0)
+    let take = |facts: &StatusRecord, id, second| {
+        apply(facts, &StatusEvent::ProbeTaken { id, lease: Duration::from_secs(30) }, &settings, at(second), 0.0)
     };
-    let failed = run(&settings, &failed_at(0));
+    let failed = apply_all(&settings, &three_failures_at(0));
     assert_eq!(take(&failed, one, 299), failed, "not before its time");
     let probed = take(&failed, one, 300);
-    assert!(probed.is_probed_by(one) && probed.epoch > failed.epoch);
+    assert!(probed.is_probe_held_by(one) && probed.epoch > failed.epoch);
     assert_eq!(take(&probed, two, 329), probed, "the first one has it");
-    assert!(take(&probed, two, 330).is_probed_by(two), "the lease ran out");
-    let returned = apply(&probed, &Event::ProbeReturned { id: one }, &settings, at(301), 0.0);
-    assert!(take(&returned, two, 301).is_probed_by(two));
-    assert_eq!(apply(&probed, &Event::ProbeReturned { id: two }, &settings, at(301), 0.0), probed);
+    assert!(take(&probed, two, 330).is_probe_held_by(two), "the lease ran out");
+    let returned = apply(&probed, &StatusEvent::ProbeReleased { id: one }, &settings, at(301), 0.0);
+    assert!(take(&returned, two, 301).is_probe_held_by(two));
+    assert_eq!(apply(&probed, &StatusEvent::ProbeReleased { id: two }, &settings, at(301), 0.0), probed);
 }
 
 #[test]
 fn results_of_an_old_epoch_move_nothing_but_are_remembered() {
     let settings = StatusSettings::default();
-    let failed = run(&settings, &failed_at(0));
-    let late = |answer| Event::Answered { answer, epoch: Some(failed.epoch - 1) };
+    let failed = apply_all(&settings, &three_failures_at(0));
+    let late = |answer| StatusEvent::CallEnded { signal: answer, epoch: Some(failed.epoch - 1) };
     for second in [100, 400] {
-        let after = apply(&failed, &late(Answer::Success), &settings, at(second), 0.0);
+        let after = apply(&failed, &late(HealthSignal::Success), &settings, at(second), 0.0);
         assert_eq!((&after.breaker, after.last_success), (&failed.breaker, Some(at(second))));
         assert_eq!(after.last_failure, failed.last_failure, "both are kept");
     }
-    let failure = Answer::Failure { kind: ErrorKind::Crashed, text: String::new() };
+    let failure = HealthSignal::Failure { kind: ErrorKind::Crashed, text: String::new() };
     let after = apply(&failed, &late(failure), &settings, at(400), 0.0);
     assert_eq!(after.breaker, failed.breaker);
 }
@@ -134,32 +147,32 @@ fn results_of_an_old_epoch_move_nothing_but_are_remembered() {
 #[test]
 fn a_probe_that_outlived_its_lease_no_longer_decides() {
     let settings = StatusSettings::default();
-    let take = |facts: &Facts, second| {
-        let event = Event::ProbeTaken { id: CallId::mint(at(second)), lease: Duration::from_secs(30) };
+    let take = |facts: &StatusRecord, second| {
+        let event = StatusEvent::ProbeTaken { id: CallId::mint(at(second)), lease: Duration::from_secs(30) };
         apply(facts, &event, &settings, at(second), 0.0)
     };
-    let first = take(&run(&settings, &failed_at(0)), 300);
+    let first = take(&apply_all(&settings, &three_failures_at(0)), 300);
     let second = take(&first, 330);
-    let answer = |epoch| Event::Answered { answer: Answer::Success, epoch: Some(epoch) };
+    let answer = |epoch| StatusEvent::CallEnded { signal: HealthSignal::Success, epoch: Some(epoch) };
     assert_eq!(apply(&second, &answer(first.epoch), &settings, at(331), 0.0).breaker, second.breaker);
     assert_eq!(apply(&second, &answer(second.epoch), &settings, at(331), 0.0).breaker, Breaker::Closed);
 }
 
 #[test]
 fn success_lifts_no_override_and_an_override_ends_on_time() {
-    let word = |until| Event::by_hand(ToolStatus::Maintenance, Some("disk".into()), until);
-    check(&[(0, word(None)), (1, ok())], 2, "Maintenance: under maintenance: disk");
-    check(&[(0, word(Some(at(10)))), (1, ok())], 9, "Maintenance: under maintenance: disk");
-    check(&[(0, word(Some(at(10)))), (1, ok())], 10, "Available: executed successfully");
-    check(&[(0, word(None)), (1, Event::MadeAvailable)], 2, "Available: never run");
+    let word = |until| StatusEvent::from_operator(ToolStatus::Maintenance, Some("disk".into()), until);
+    check(&[(0, word(None)), (1, success())], 2, "Maintenance: under maintenance: disk");
+    check(&[(0, word(Some(at(10)))), (1, success())], 9, "Maintenance: under maintenance: disk");
+    check(&[(0, word(Some(at(10)))), (1, success())], 10, "Available: executed successfully");
+    check(&[(0, word(None)), (1, StatusEvent::ForcedAvailable)], 2, "Available: never run");
 }
 
 #[test]
 fn a_tool_that_never_ran_can_be_set_to_every_word() {
-    let by_hand = |status| [(0, Event::by_hand(status, None, None))];
+    let by_hand = |status| [(0, StatusEvent::from_operator(status, None, None))];
     check(&by_hand(ToolStatus::Failed), 299, "Failed: set to failed by an operator");
     check(&by_hand(ToolStatus::Failed), 300, "Available: on probation");
-    check(&[(0, Event::by_hand(ToolStatus::Failed, None, Some(at(9))))], 9, "Available: on probation");
+    check(&[(0, StatusEvent::from_operator(ToolStatus::Failed, None, Some(at(9))))], 9, "Available: on probation");
     check(&by_hand(ToolStatus::Maintenance), 1, "Maintenance: under maintenance");
     check(&by_hand(ToolStatus::Unavailable), 1, "Unavailable: switched off by an operator");
     check(&by_hand(ToolStatus::Available), 1, "Available: never run");
@@ -167,76 +180,83 @@ fn a_tool_that_never_ran_can_be_set_to_every_word() {
 
 #[test]
 fn clearing_by_hand_keeps_what_is_known_and_a_reset_forgets_it() {
-    check(&then(failed_at(0), [(1, Event::MadeAvailable)]), 2, "Available: available again");
-    check(&then(failed_at(0), [(1, Event::Reset)]), 2, "Available: never run");
-    check(&then(failed_at(0), [(1, Event::MadeAvailable), (2, bad())]), 2, "Available: the last call failed");
+    check(&append_events(three_failures_at(0), [(1, StatusEvent::ForcedAvailable)]), 2, "Available: available again");
+    check(&append_events(three_failures_at(0), [(1, StatusEvent::Reset)]), 2, "Available: never run");
+    check(
+        &append_events(three_failures_at(0), [(1, StatusEvent::ForcedAvailable), (2, failure())]),
+        2,
+        "Available: the last call failed",
+    );
     let settings = StatusSettings::default();
-    let before = run(&settings, &[(0, bad()), (1, bad())]);
-    let running = Event::Answered {
-        answer: Answer::Failure { kind: ErrorKind::Crashed, text: String::new() },
+    let before = apply_all(&settings, &[(0, failure()), (1, failure())]);
+    let running = StatusEvent::CallEnded {
+        signal: HealthSignal::Failure { kind: ErrorKind::Crashed, text: String::new() },
         epoch: Some(before.epoch),
     };
-    let after = apply(&apply(&before, &Event::Reset, &settings, at(2), 0.0), &running, &settings, at(3), 0.0);
+    let after = apply(&apply(&before, &StatusEvent::Reset, &settings, at(2), 0.0), &running, &settings, at(3), 0.0);
     assert_eq!(after.consecutive_failures, 0, "a call from before the reset does not count after it");
 }
 
 #[test]
 fn a_cool_down_ended_by_hand_does_not_come_back_with_the_clock() {
-    let ended = then(failed_at(0), [(100, Event::CoolDownEnded)]);
+    let ended = append_events(three_failures_at(0), [(100, StatusEvent::CoolDownEnded)]);
     for second in [-1000, 50, 99, 100, 101] {
         check(&ended, second, "Available: on probation");
     }
-    check(&[(0, Event::CoolDownEnded)], 1, "Available: never run");
+    check(&[(0, StatusEvent::CoolDownEnded)], 1, "Available: never run");
 }
 
 #[test]
 fn a_health_check_brings_a_tool_back_unless_an_operator_failed_it() {
-    check(&then(failed_at(0), [(10, Event::Healthy)]), 10, "Available: available again");
-    let by_hand = Event::by_hand(ToolStatus::Failed, None, None);
-    check(&[(0, by_hand), (10, Event::Healthy)], 10, "Failed: set to failed by an operator");
+    check(&append_events(three_failures_at(0), [(10, StatusEvent::Healthy)]), 10, "Available: available again");
+    let by_hand = StatusEvent::from_operator(ToolStatus::Failed, None, None);
+    check(&[(0, by_hand), (10, StatusEvent::Healthy)], 10, "Failed: set to failed by an operator");
 }
 
 #[test]
 fn with_counting_off_nothing_counts_and_a_success_still_ends_a_row() {
     let off = StatusSettings { enabled: false, ..StatusSettings::default() };
-    let facts = run(&off, &[(0, bad()), (1, bad()), (2, bad()), (3, bad())]);
+    let facts = apply_all(&off, &[(0, failure()), (1, failure()), (2, failure()), (3, failure())]);
     assert_eq!((facts.consecutive_failures, &facts.breaker), (0, &Breaker::Closed));
     assert_eq!(facts.last_failure.as_ref().map(|failure| failure.at), Some(at(3)));
     let on = StatusSettings::default();
-    let two = run(&on, &[(0, bad()), (1, bad())]);
-    assert_eq!(apply(&two, &ok(), &off, at(2), 0.0).consecutive_failures, 0);
-    let open = run(&on, &failed_at(0));
-    assert_eq!(apply(&open, &ok(), &off, at(400), 0.0).breaker, open.breaker);
+    let two = apply_all(&on, &[(0, failure()), (1, failure())]);
+    assert_eq!(apply(&two, &success(), &off, at(2), 0.0).consecutive_failures, 0);
+    let open = apply_all(&on, &three_failures_at(0));
+    assert_eq!(apply(&open, &success(), &off, at(400), 0.0).breaker, open.breaker);
 }
 
 #[test]
 fn too_many_failures_in_the_window_open_the_breaker() {
     let window = FailureWindow { failure_rate: 0.5, window: Duration::from_secs(100), minimum_calls: 4 };
     let settings = StatusSettings { failure_window: Some(window), ..StatusSettings::default() };
-    let events = [(0, ok()), (1, bad()), (2, ok()), (3, bad())];
-    let facts = run(&settings, &events);
-    assert_eq!(told(&facts, &settings, 4), "Failed: 2 of the last 4 calls failed");
-    let cleared = [(0, ok()), (1, bad()), (2, ok()), (3, Event::MadeAvailable), (4, bad())];
-    assert_eq!(told(&run(&settings, &cleared), &settings, 5), "Available: the last call failed");
-    let spread = [(0, ok()), (1, bad()), (200, ok()), (201, bad())];
-    assert_eq!(told(&run(&settings, &spread), &settings, 202), "Available: the last call failed");
+    let events = [(0, success()), (1, failure()), (2, success()), (3, failure())];
+    let facts = apply_all(&settings, &events);
+    assert_eq!(describe_status(&facts, &settings, 4), "Failed: 2 of the last 4 calls failed");
+    let cleared = [(0, success()), (1, failure()), (2, success()), (3, StatusEvent::ForcedAvailable), (4, failure())];
+    assert_eq!(describe_status(&apply_all(&settings, &cleared), &settings, 5), "Available: the last call failed");
+    let spread = [(0, success()), (1, failure()), (200, success()), (201, failure())];
+    assert_eq!(describe_status(&apply_all(&settings, &spread), &settings, 202), "Available: the last call failed");
 }
 
 #[test]
 fn a_clock_that_jumps_never_wedges_a_failed_tool() {
-    check(&failed_at(3600), 0, "Available: on probation");
-    check(&failed_at(0), 31_536_000, "Available: on probation");
+    check(&three_failures_at(3600), 0, "Available: on probation");
+    check(&three_failures_at(0), 31_536_000, "Available: on probation");
     let settings = StatusSettings::default();
     let id = CallId::mint(at(0));
-    let probed = run(&settings, &then(failed_at(0), [(300, Event::ProbeTaken { id, lease: Duration::from_secs(30) })]));
-    let answer = Event::Answered { answer: Answer::Success, epoch: Some(probed.epoch) };
+    let probed = apply_all(
+        &settings,
+        &append_events(three_failures_at(0), [(300, StatusEvent::ProbeTaken { id, lease: Duration::from_secs(30) })]),
+    );
+    let answer = StatusEvent::CallEnded { signal: HealthSignal::Success, epoch: Some(probed.epoch) };
     assert_eq!(apply(&probed, &answer, &settings, at(100), 0.0).breaker, Breaker::Closed, "the probe's answer holds");
 }
 
 #[test]
 fn a_long_operators_line_is_cut_and_no_change_is_no_update() {
-    let long = answered(Answer::Failure { kind: ErrorKind::Crashed, text: "ü".repeat(9_999) });
-    let facts = run(&StatusSettings::default(), &[(5, long), (9, answered(Answer::Uncounted))]);
+    let long = call_ended(HealthSignal::Failure { kind: ErrorKind::Crashed, text: "ü".repeat(9_999) });
+    let facts = apply_all(&StatusSettings::default(), &[(5, long), (9, call_ended(HealthSignal::Uncounted))]);
     assert_eq!(facts.last_failure.map(|failure| failure.text.chars().count()), Some(500));
     assert_eq!(facts.updated, Some(at(5)));
 }
@@ -249,15 +269,15 @@ fn a_restored_record_counts_from_here_and_holds_no_permit_of_another_life() {
         since: now,
         until: now,
         openings: 2,
-        cause: Cause::InARow,
-        probe: Some(Permit { id, taken: now, lease_until: now }),
+        cause: BreakerCause::InARow,
+        probe: Some(ProbeLease { id, taken: now, lease_until: now }),
     };
-    let saved = Facts { breaker, epoch: 7, consecutive_failures: 3, ..Facts::default() };
-    let before = Facts { epoch: 40, consecutive_failures: 1, ..Facts::default() };
-    let after = apply(&before, &Event::Restored(Box::new(saved)), &settings, now, 0.0);
+    let saved = StatusRecord { breaker, epoch: 7, consecutive_failures: 3, ..StatusRecord::default() };
+    let before = StatusRecord { epoch: 40, consecutive_failures: 1, ..StatusRecord::default() };
+    let after = apply(&before, &StatusEvent::Restored(Box::new(saved)), &settings, now, 0.0);
     assert_eq!((after.epoch, after.consecutive_failures), (41, 3));
-    assert!(!after.is_probed_by(id) && after.breaker.on_probation(now));
-    let hostile = Facts { epoch: u64::MAX, ..Facts::default() };
-    let after = apply(&before, &Event::Restored(Box::new(hostile)), &settings, now, 0.0);
+    assert!(!after.is_probe_held_by(id) && after.breaker.is_on_probation(now));
+    let hostile = StatusRecord { epoch: u64::MAX, ..StatusRecord::default() };
+    let after = apply(&before, &StatusEvent::Restored(Box::new(hostile)), &settings, now, 0.0);
     assert_eq!(after.epoch, 41, "a call of epoch 0 that still runs must not count");
 }

@@ -15,7 +15,7 @@ pub enum Reason {
     /// Available: its last call went well.
     Succeeded,
     /// Available: it failed lately, but not often enough to be withheld.
-    FailedLately {
+    FailedRecently {
         /// How often in a row.
         times: u32,
     },
@@ -36,24 +36,24 @@ pub enum Reason {
         total: u64,
     },
     /// Failed: an operator said so.
-    FailedByHand {
+    ForcedFailed {
         /// In whose words.
-        words: Option<String>,
+        message: Option<String>,
     },
     /// Maintenance: an operator said so.
     Maintenance {
         /// In whose words.
-        words: Option<String>,
+        message: Option<String>,
     },
     /// Unavailable: an operator said so.
     SwitchedOff {
         /// In whose words.
-        words: Option<String>,
+        message: Option<String>,
     },
     /// Unavailable: it was disabled.
     Disabled {
         /// In whose words.
-        words: Option<String>,
+        message: Option<String>,
     },
     /// Unavailable: the service behind it is not connected.
     Disconnected,
@@ -81,21 +81,25 @@ impl Reason {
             Self::NeverRun => "never run".into(),
             Self::DependenciesMet => "dependencies met".into(),
             Self::Succeeded => "executed successfully".into(),
-            Self::FailedLately { times: 1 } => "the last call failed".into(),
-            Self::FailedLately { times } => format!("the last {times} calls failed"),
+            Self::FailedRecently { times: 1 } => "the last call failed".into(),
+            Self::FailedRecently { times } => format!("the last {times} calls failed"),
             Self::Recovered => "available again".into(),
             Self::OnProbation => "on probation".into(),
             Self::FailedInARow { times: 1 } => "failed once".into(),
             Self::FailedInARow { times } => format!("failed {times} times in a row"),
             Self::FailedTooOften { failed, total } => format!("{failed} of the last {total} calls failed"),
-            Self::FailedByHand { words } => with_words("set to failed by an operator", ": ", words.as_deref()),
-            Self::Maintenance { words } => with_words("under maintenance", ": ", words.as_deref()),
-            Self::SwitchedOff { words } => with_words("switched off by an operator", ": ", words.as_deref()),
-            Self::Disabled { words } => with_words("disabled", ": ", words.as_deref()),
+            Self::ForcedFailed { message: words } => {
+                append_message("set to failed by an operator", ": ", words.as_deref())
+            }
+            Self::Maintenance { message: words } => append_message("under maintenance", ": ", words.as_deref()),
+            Self::SwitchedOff { message: words } => {
+                append_message("switched off by an operator", ": ", words.as_deref())
+            }
+            Self::Disabled { message: words } => append_message("disabled", ": ", words.as_deref()),
             Self::Disconnected => "not connected".into(),
             Self::NoImplementation => "no implementation".into(),
             Self::WaitingFor { tools } if tools.is_empty() => "others succeeded in the wrong order".into(),
-            Self::WaitingFor { tools } => format!("waiting for {}", list(tools, ", ")),
+            Self::WaitingFor { tools } => format!("waiting for {}", join_names(tools, ", ")),
         }
     }
 
@@ -104,33 +108,33 @@ impl Reason {
             Self::NeverRun => "尚未执行".into(),
             Self::DependenciesMet => "依赖已满足".into(),
             Self::Succeeded => "执行成功".into(),
-            Self::FailedLately { times: 1 } => "最近一次调用失败".into(),
-            Self::FailedLately { times } => format!("最近 {times} 次调用均失败"),
+            Self::FailedRecently { times: 1 } => "最近一次调用失败".into(),
+            Self::FailedRecently { times } => format!("最近 {times} 次调用均失败"),
             Self::Recovered => "已恢复可用".into(),
             Self::OnProbation => "试用恢复中".into(),
             Self::FailedInARow { times: 1 } => "失败 1 次".into(),
             Self::FailedInARow { times } => format!("连续失败 {times} 次"),
             Self::FailedTooOften { failed, total } => format!("最近 {total} 次调用中有 {failed} 次失败"),
-            Self::FailedByHand { words } => with_words("已被管理员标记为失败", "：", words.as_deref()),
-            Self::Maintenance { words } => with_words("维护中", "：", words.as_deref()),
-            Self::SwitchedOff { words } => with_words("已被管理员停用", "：", words.as_deref()),
-            Self::Disabled { words } => with_words("已禁用", "：", words.as_deref()),
+            Self::ForcedFailed { message: words } => append_message("已被管理员标记为失败", "：", words.as_deref()),
+            Self::Maintenance { message: words } => append_message("维护中", "：", words.as_deref()),
+            Self::SwitchedOff { message: words } => append_message("已被管理员停用", "：", words.as_deref()),
+            Self::Disabled { message: words } => append_message("已禁用", "：", words.as_deref()),
             Self::Disconnected => "未连接".into(),
             Self::NoImplementation => "没有可用的实现".into(),
             Self::WaitingFor { tools } if tools.is_empty() => "依赖的执行顺序有误，已无法满足".into(),
-            Self::WaitingFor { tools } => format!("等待 {} 执行成功", list(tools, "、")),
+            Self::WaitingFor { tools } => format!("等待 {} 执行成功", join_names(tools, "、")),
         }
     }
 }
 
-fn with_words(what: &str, colon: &str, words: Option<&str>) -> String {
+fn append_message(what: &str, colon: &str, words: Option<&str>) -> String {
     match words.map(str::trim).filter(|words| !words.is_empty()) {
         Some(words) => format!("{what}{colon}{words}"),
         None => what.into(),
     }
 }
 
-pub(super) fn list(tools: &[ToolName], comma: &str) -> String {
+pub(super) fn join_names(tools: &[ToolName], comma: &str) -> String {
     tools.iter().map(ToolName::as_str).collect::<Vec<_>>().join(comma)
 }
 
@@ -149,7 +153,7 @@ mod tests {
         check(&Reason::Succeeded, "executed successfully", "执行成功");
         check(&Reason::FailedInARow { times: 3 }, "failed 3 times in a row", "连续失败 3 次");
         check(&Reason::FailedInARow { times: 1 }, "failed once", "失败 1 次");
-        check(&Reason::FailedLately { times: 1 }, "the last call failed", "最近一次调用失败");
+        check(&Reason::FailedRecently { times: 1 }, "the last call failed", "最近一次调用失败");
         check(&Reason::DependenciesMet, "dependencies met", "依赖已满足");
         check(&Reason::NeverRun, "never run", "尚未执行");
         check(&Reason::OnProbation, "on probation", "试用恢复中");
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_operators_words_are_added_where_there_are_any() {
-        let maintenance = |words: Option<&str>| Reason::Maintenance { words: words.map(Into::into) };
+        let maintenance = |words: Option<&str>| Reason::Maintenance { message: words.map(Into::into) };
         check(&maintenance(Some("new disk")), "under maintenance: new disk", "维护中：new disk");
         check(&maintenance(Some("  ")), "under maintenance", "维护中");
         check(&maintenance(None), "under maintenance", "维护中");

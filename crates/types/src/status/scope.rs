@@ -8,23 +8,23 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::{Facts, StatusSettings};
+use super::{StatusRecord, StatusSettings};
 use crate::{
     digest,
-    error::{Counts, ErrorKind, FailureScope},
+    error::{CountsAsFailure, ErrorKind, FailureScope},
     ids::{Tenant, ThreadId},
 };
 
 /// A thread that timed out, as a fingerprint: the shared record is read by everybody, a thread's name is not theirs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Sufferer(SmolStr);
+pub struct ThreadFingerprint(SmolStr);
 
 /// What else is known about a failed call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Circumstances {
+pub struct FailureContext {
     /// The thread it ran in. Without one there is no other record than everybody's.
-    pub thread: Option<Sufferer>,
+    pub thread: Option<ThreadFingerprint>,
     /// It failed while connecting, before any thread's own data could matter.
     pub connecting: bool,
     /// It was the probe of the thread's record.
@@ -35,7 +35,7 @@ pub struct Circumstances {
 
 /// The records in which a failure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counting {
+pub struct FailureTargets {
     /// The thread's own.
     pub thread: bool,
     /// Everybody's.
@@ -44,22 +44,27 @@ pub struct Counting {
 
 /// Whether a failure of this kind speaks against the tool.
 #[must_use]
-pub fn counts(kind: ErrorKind, settings: &StatusSettings) -> bool {
+pub fn counts_as_failure(kind: ErrorKind, settings: &StatusSettings) -> bool {
     match kind.row().counts {
-        Counts::Yes => true,
-        Counts::No => false,
-        Counts::IfAsked => settings.count_tool_errors,
+        CountsAsFailure::Yes => true,
+        CountsAsFailure::No => false,
+        CountsAsFailure::OptIn => settings.count_tool_errors,
     }
 }
 
 /// Where a failure counts.
 #[must_use]
-pub fn count_in(kind: ErrorKind, circumstances: &Circumstances, shared: &Facts, settings: &StatusSettings) -> Counting {
-    if !counts(kind, settings) {
-        return Counting { thread: false, shared: false };
+pub fn failure_targets(
+    kind: ErrorKind,
+    circumstances: &FailureContext,
+    shared: &StatusRecord,
+    settings: &StatusSettings,
+) -> FailureTargets {
+    if !counts_as_failure(kind, settings) {
+        return FailureTargets { thread: false, shared: false };
     }
     let Some(own) = &circumstances.thread else {
-        return Counting { thread: false, shared: true };
+        return FailureTargets { thread: false, shared: true };
     };
     let (thread, everybody) = match kind.row().scope {
         FailureScope::Nobody => (false, false),
@@ -70,19 +75,19 @@ pub fn count_in(kind: ErrorKind, circumstances: &Circumstances, shared: &Facts, 
         }
     };
     // The record that is probed hears of the failure whatever its scope: a probe that failed cannot close a breaker.
-    Counting { thread: thread || circumstances.probes_thread, shared: everybody || circumstances.probes_shared }
+    FailureTargets { thread: thread || circumstances.probes_thread, shared: everybody || circumstances.probes_shared }
 }
 
-impl Sufferer {
+impl ThreadFingerprint {
     /// The fingerprint of a thread.
     #[must_use]
     pub fn new(tenant: &Tenant, thread: &ThreadId) -> Self {
-        let hash = digest::hex([tenant.as_str().as_bytes(), thread.as_str().as_bytes()]);
+        let hash = digest::sha256_hex([tenant.as_str().as_bytes(), thread.as_str().as_bytes()]);
         Self(SmolStr::new(&hash[..16]))
     }
 
     /// Adds this thread to those that timed out. Two are enough to know that it is not one thread's own slowness.
-    pub(super) fn join(&self, timed_out: &mut Vec<Self>) {
+    pub(super) fn add_to(&self, timed_out: &mut Vec<Self>) {
         if timed_out.len() < 2 && !timed_out.contains(self) {
             timed_out.push(self.clone());
         }
@@ -93,23 +98,23 @@ impl Sufferer {
 mod tests {
     use super::*;
     use crate::{
-        status::{Event, apply},
+        status::{StatusEvent, apply},
         timestamp::Timestamp,
     };
 
-    fn thread(name: &str) -> Sufferer {
-        Sufferer::new(&Tenant::default(), &ThreadId::new(name).unwrap())
+    fn thread(name: &str) -> ThreadFingerprint {
+        ThreadFingerprint::new(&Tenant::default(), &ThreadId::new(name).unwrap())
     }
 
     /// A failure in thread `own` after timeouts in the threads of `timed_out`, as (thread, shared).
     #[track_caller]
     fn check(kind: ErrorKind, own: Option<&str>, timed_out: &[&str], expected: (bool, bool)) {
         let settings = StatusSettings::default();
-        let shared = timed_out.iter().fold(Facts::default(), |facts, name| {
-            apply(&facts, &Event::TimedOut { by: thread(name) }, &settings, Timestamp::default(), 0.0)
+        let shared = timed_out.iter().fold(StatusRecord::default(), |facts, name| {
+            apply(&facts, &StatusEvent::TimedOut { by: thread(name) }, &settings, Timestamp::default(), 0.0)
         });
-        let circumstances = Circumstances { thread: own.map(thread), ..Circumstances::default() };
-        let counting = count_in(kind, &circumstances, &shared, &settings);
+        let circumstances = FailureContext { thread: own.map(thread), ..FailureContext::default() };
+        let counting = failure_targets(kind, &circumstances, &shared, &settings);
         assert_eq!((counting.thread, counting.shared), expected, "{kind}");
     }
 
@@ -141,17 +146,17 @@ mod tests {
 
     #[test]
     fn connecting_and_probing_widen_the_scope_and_refusals_count_only_when_asked() {
-        let of = |kind, circumstances: &Circumstances, settings: &StatusSettings| {
-            let counting = count_in(kind, circumstances, &Facts::default(), settings);
+        let of = |kind, circumstances: &FailureContext, settings: &StatusSettings| {
+            let counting = failure_targets(kind, circumstances, &StatusRecord::default(), settings);
             (counting.thread, counting.shared)
         };
-        let plain = Circumstances { thread: Some(thread("a")), ..Circumstances::default() };
+        let plain = FailureContext { thread: Some(thread("a")), ..FailureContext::default() };
         let usual = StatusSettings::default();
-        let connecting = Circumstances { connecting: true, ..plain.clone() };
+        let connecting = FailureContext { connecting: true, ..plain.clone() };
         assert_eq!(of(ErrorKind::Timeout, &connecting, &usual), (true, true));
-        let probes = Circumstances { probes_shared: true, ..plain.clone() };
+        let probes = FailureContext { probes_shared: true, ..plain.clone() };
         assert_eq!(of(ErrorKind::ToolError, &probes, &usual), (true, true));
-        let probes = Circumstances { probes_thread: true, ..plain.clone() };
+        let probes = FailureContext { probes_thread: true, ..plain.clone() };
         assert_eq!(of(ErrorKind::UpstreamError, &probes, &usual), (true, true));
         assert_eq!(of(ErrorKind::Cancelled, &probes, &usual), (false, false));
         let asked = StatusSettings { count_tool_errors: true, ..StatusSettings::default() };
@@ -161,6 +166,6 @@ mod tests {
     #[test]
     fn the_same_thread_id_of_two_tenants_is_two_threads() {
         let (id, other) = (ThreadId::new("t").unwrap(), Tenant::new("other").unwrap());
-        assert_ne!(Sufferer::new(&Tenant::default(), &id), Sufferer::new(&other, &id));
+        assert_ne!(ThreadFingerprint::new(&Tenant::default(), &id), ThreadFingerprint::new(&other, &id));
     }
 }

@@ -53,7 +53,7 @@ pub struct FailureWindow {
 
 impl StatusSettings {
     /// Whether successes are weighed against failures.
-    pub fn weighs_successes(&self) -> bool {
+    pub fn tracks_failure_rate(&self) -> bool {
         self.enabled && self.failure_window.is_some()
     }
 }

@@ -13,20 +13,20 @@ use std::time::Duration;
 
 use crate::timestamp::Timestamp;
 
-const SKEW: Duration = Duration::from_secs(5);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 
 /// Beyond this the calendar ends and a stored moment could not be read back.
-const THIRTY_YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+const MAX_LENGTH: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// Whether `now` lies in the stretch from `from` until `until`.
-pub(super) fn covers(from: Timestamp, until: Timestamp, now: Timestamp) -> bool {
-    let slack = until.since(from).min(SKEW);
+pub(super) fn contains(from: Timestamp, until: Timestamp, now: Timestamp) -> bool {
+    let slack = until.since(from).min(MAX_CLOCK_SKEW);
     from - slack <= now && now < until
 }
 
 /// The end of a stretch of this length; "for ever" means thirty years.
-pub(super) fn end(from: Timestamp, length: Duration) -> Timestamp {
-    from + length.min(THIRTY_YEARS)
+pub(super) fn end_after(from: Timestamp, length: Duration) -> Timestamp {
+    from + length.min(MAX_LENGTH)
 }
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests {
     #[track_caller]
     fn check(from: i64, until: i64, now: i64, expected: bool) {
         let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
-        assert_eq!(covers(at(from), at(until), at(now)), expected, "{from}..{until} at {now}");
+        assert_eq!(contains(at(from), at(until), at(now)), expected, "{from}..{until} at {now}");
     }
 
     #[test]
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn for_ever_is_a_moment_that_can_be_written_and_read() {
-        let end = end(Timestamp::from_millis(1_800_000_000_000), Duration::MAX);
+        let end = end_after(Timestamp::from_millis(1_800_000_000_000), Duration::MAX);
         assert_eq!(end.to_string().parse::<Timestamp>().unwrap(), end);
     }
 }

@@ -5,7 +5,7 @@
 
 mod compare;
 mod reference;
-mod story;
+mod scenario;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -14,7 +14,7 @@ use proptest::{
     sample::select,
     test_runner::{Config, TestRunner},
 };
-use story::Story;
+use scenario::Scenario;
 use toolhub_testkit::soak;
 
 use super::ToolStatus;
@@ -30,21 +30,21 @@ enum Step {
     Sleep { by: i64, settle: bool },
     Call { thread: Option<usize> },
     End { which: usize, how: Option<ErrorKind>, connecting: bool },
-    GiveBack { which: usize },
-    Lose { which: usize },
+    ReleaseProbe { which: usize },
+    DropCall { which: usize },
     Report { thread: Option<usize>, how: Option<ErrorKind>, times: usize },
-    Hand { record: usize, word: ToolStatus, after: Option<i64> },
+    OperatorSet { record: usize, word: ToolStatus, after: Option<i64> },
     ResetThread { thread: usize },
     ResetAll { record: usize },
     Healthy { record: usize },
-    Set { on: bool, threshold: u32, windowed: bool, refusals: bool, present: bool },
+    Configure { on: bool, threshold: u32, windowed: bool, refusals: bool, present: bool },
     Restart,
     Save { record: usize },
     Restore { record: usize, which: usize, epoch: Option<u64>, permit: bool },
-    Alien { record: usize, began: i64, lasts: i64, openings: u32, row: u32 },
+    RestoreForeign { record: usize, began: i64, lasts: i64, openings: u32, row: u32 },
 }
 
-fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
+fn any_steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
     let kinds: Vec<ErrorKind> = ErrorKind::TABLE.iter().map(|row| row.kind).collect();
     let hard = vec![ErrorKind::UpstreamError, ErrorKind::Timeout, ErrorKind::Crashed, ErrorKind::ToolRefused];
     let kind = prop_oneof![select(kinds), select(hard.clone()), select(hard)];
@@ -64,15 +64,15 @@ fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
         2 => (select(jumps), any::<bool>()).prop_map(|(by, settle)| Step::Sleep { by, settle }),
         8 => thread().prop_map(|thread| Step::Call { thread }),
         7 => (0..4_usize, how.clone(), any::<bool>()).prop_map(|(which, how, connecting)| Step::End { which, how, connecting }),
-        1 => (0..4_usize).prop_map(|which| Step::GiveBack { which }),
-        1 => (0..4_usize).prop_map(|which| Step::Lose { which }),
+        1 => (0..4_usize).prop_map(|which| Step::ReleaseProbe { which }),
+        1 => (0..4_usize).prop_map(|which| Step::DropCall { which }),
         4 => (thread(), how, 1..4_usize).prop_map(|(thread, how, times)| Step::Report { thread, how, times }),
-        1 => (0..3_usize, select(words), after).prop_map(|(record, word, after)| Step::Hand { record, word, after }),
+        1 => (0..3_usize, select(words), after).prop_map(|(record, word, after)| Step::OperatorSet { record, word, after }),
         1 => (0..2_usize).prop_map(|thread| Step::ResetThread { thread }),
         1 => (0..3_usize).prop_map(|record| Step::ResetAll { record }),
         1 => (0..3_usize).prop_map(|record| Step::Healthy { record }),
         2 => (prop::bool::weighted(0.8), select(vec![0, 1, 3, 3, 5, 8]), prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.8)).prop_map(
-            |(on, threshold, windowed, refusals, present)| Step::Set { on, threshold, windowed, refusals, present }
+            |(on, threshold, windowed, refusals, present)| Step::Configure { on, threshold, windowed, refusals, present }
         ),
         1 => Just(Step::Restart),
         2 => (0..3_usize).prop_map(|record| Step::Save { record }),
@@ -80,7 +80,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
             |(record, which, epoch, permit)| Step::Restore { record, which, epoch, permit }
         ),
         1 => (0..3_usize, select(began), select(lasts), select(odd.clone()), select(odd)).prop_map(
-            |(record, began, lasts, openings, row)| Step::Alien { record, began, lasts, openings, row }
+            |(record, began, lasts, openings, row)| Step::RestoreForeign { record, began, lasts, openings, row }
         ),
     ];
     proptest::collection::vec((step, select(vec![0, 250, 500, 1_000])), 1..80)
@@ -91,14 +91,14 @@ fn the_machine_agrees_with_the_reference_on_every_story() {
     let cases = soak(1_000, 10_000);
     let config = Config { failure_persistence: None, ..Config::with_cases(cases) };
     let met = RefCell::new(BTreeMap::<&str, usize>::new());
-    let result = TestRunner::new(config).run(&steps(), |steps| {
-        let mut story = Story::new();
+    let result = TestRunner::new(config).run(&any_steps(), |steps| {
+        let mut story = Scenario::new();
         for (step, jitter) in &steps {
             story.jitter = *jitter;
-            story.take(step);
+            story.run_step(step);
             story.compare();
         }
-        for (what, times) in story.met {
+        for (what, times) in story.coverage {
             *met.borrow_mut().entry(what).or_default() += times;
         }
         Ok(())

@@ -55,7 +55,7 @@ pub struct Metadata {
     pub version: Option<String>,
     /// Anything else the owner wants to keep with it.
     #[serde(flatten)]
-    pub more: Map<String, Value>,
+    pub extra: Map<String, Value>,
 }
 
 /// Where an imported tool comes from.
@@ -71,9 +71,9 @@ pub struct Origin {
 impl Definition {
     /// The stable id of a tool of this kind: imported tools are known by where they come from, others by name.
     #[must_use]
-    pub fn id_of(kind: &Kind, name: &ToolName, origin: Option<&Origin>) -> String {
+    pub fn derive_id(kind: &Kind, name: &ToolName, origin: Option<&Origin>) -> String {
         let (source, name) = origin.map_or(("", name.as_str()), |from| (&from.source, &from.name));
-        let hash = digest::hex([kind.as_str().as_bytes(), source.as_bytes(), name.as_bytes()]);
+        let hash = digest::sha256_hex([kind.as_str().as_bytes(), source.as_bytes(), name.as_bytes()]);
         format!("tool_{}", &hash[..32])
     }
 
@@ -81,6 +81,6 @@ impl Definition {
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let whole = serde_json::to_value(self).unwrap_or_default();
-        digest::of_json(&whole)
+        digest::hash_json(&whole)
     }
 }

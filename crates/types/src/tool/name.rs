@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 use crate::digest;
 
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// The name of a tool: `^[A-Za-z0-9_-]{1,64}$`, the strictest rule among model providers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,10 +26,10 @@ pub enum NameError {
     Empty,
     /// More than 64 characters.
     #[error("the tool name `{0}` is longer than 64 characters")]
-    Long(SmolStr),
+    TooLong(SmolStr),
     /// A character outside the allowed set.
     #[error("the tool name `{name}` contains {found:?}; use only letters, digits, `_` and `-`")]
-    Character {
+    InvalidCharacter {
         /// The refused name.
         name: SmolStr,
         /// The first character that is not allowed.
@@ -47,11 +47,11 @@ impl ToolName {
         if text.is_empty() {
             return Err(NameError::Empty);
         }
-        if let Some(found) = text.chars().find(|c| !allowed(*c)) {
-            return Err(NameError::Character { name: text, found });
+        if let Some(found) = text.chars().find(|c| !is_allowed_char(*c)) {
+            return Err(NameError::InvalidCharacter { name: text, found });
         }
-        if text.len() > LONGEST {
-            return Err(NameError::Long(text));
+        if text.len() > MAX_LENGTH {
+            return Err(NameError::TooLong(text));
         }
         Ok(Self(text))
     }
@@ -66,9 +66,9 @@ impl ToolName {
         if let Ok(name) = Self::new(joined.as_str()) {
             return name;
         }
-        let suffix = format!("_{}", &digest::hex([joined.as_bytes()])[..6]);
-        let mut clean: String = joined.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
-        clean.truncate(LONGEST - suffix.len());
+        let suffix = format!("_{}", &digest::sha256_hex([joined.as_bytes()])[..6]);
+        let mut clean: String = joined.chars().map(|c| if is_allowed_char(c) { c } else { '_' }).collect();
+        clean.truncate(MAX_LENGTH - suffix.len());
         Self(SmolStr::from(clean + &suffix))
     }
 
@@ -79,7 +79,7 @@ impl ToolName {
     }
 }
 
-fn allowed(c: char) -> bool {
+fn is_allowed_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
@@ -145,7 +145,7 @@ mod tests {
             ToolName::new("get weather").unwrap_err().to_string(),
             "the tool name `get weather` contains ' '; use only letters, digits, `_` and `-`"
         );
-        assert!(matches!(ToolName::new("x".repeat(65)), Err(NameError::Long(_))));
+        assert!(matches!(ToolName::new("x".repeat(65)), Err(NameError::TooLong(_))));
         assert!(ToolName::new("x".repeat(64)).is_ok());
     }
 }

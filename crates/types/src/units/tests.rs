@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check(text: &str, expected: Result<u64, &str>) {
-    let read = time(text).map(|time| time.as_millis() as u64).map_err(|wrong| wrong.help);
+    let read = parse_duration(text).map(|time| time.as_millis() as u64).map_err(|wrong| wrong.help);
     assert_eq!(read, expected.map_err(String::from), "{text}");
 }
 
@@ -36,23 +36,23 @@ fn a_time_that_was_nearly_right_is_said_right() {
 #[test]
 fn sizes_have_units() {
     for (text, expected) in [("1B", 1), ("2MiB", 2 << 20), ("10KB", 10_000), ("3GiB", 3 << 30)] {
-        assert_eq!(size(text), Ok(expected), "{text}");
+        assert_eq!(parse_size(text), Ok(expected), "{text}");
     }
     for (text, help) in [("2mb", "write \"2MB\""), ("1.5 GiB", "write \"1536MiB\""), ("64k", "write \"64KiB\"")] {
-        assert_eq!(size(text).unwrap_err().help, help, "{text}");
+        assert_eq!(parse_size(text).unwrap_err().help, help, "{text}");
     }
     for text in ["0B", "1234567890B", "2", "MiB", "1MiB1KiB", ""] {
-        assert!(size(text).is_err(), "{text}");
+        assert!(parse_size(text).is_err(), "{text}");
     }
 }
 
 #[test]
 fn what_is_written_is_read_back() {
     for millis in [1, 999, 1_000, 61_000, 86_400_000, 90_061_001, 30 * 86_400_000] {
-        assert_eq!(time(&write_time(millis)).unwrap().as_millis() as u64, millis);
+        assert_eq!(parse_duration(&format_duration(millis)).unwrap().as_millis() as u64, millis);
     }
     for bytes in [1, 1_000, 1_024, 1_536, 1 << 20, 25_000, 3 << 30, 999_999] {
-        assert_eq!(size(&write_size(bytes)).unwrap(), bytes);
+        assert_eq!(parse_size(&format_size(bytes)).unwrap(), bytes);
     }
-    assert_eq!((write_size(2 << 20), write_size(25_000)), ("2MiB".into(), "25KB".into()));
+    assert_eq!((format_size(2 << 20), format_size(25_000)), ("2MiB".into(), "25KB".into()));
 }

@@ -80,8 +80,8 @@ pub(super) fn wrong_type_help(node: &Node, shape: &Shape, path: &Path) -> String
             let value = if fits { text.as_str() } else { example_value(shape) };
             format!("write it without quotes: {key} = {value}")
         }
-        (Value::Integer(number), Shape::Text(TextShape::Unit(unit))) => unit.instead_of(*number as f64),
-        (Value::Float(number), Shape::Text(TextShape::Unit(unit))) => unit.instead_of(*number),
+        (Value::Integer(number), Shape::Text(TextShape::Unit(unit))) => unit.suggest_with_unit(*number as f64),
+        (Value::Float(number), Shape::Text(TextShape::Unit(unit))) => unit.suggest_with_unit(*number),
         (Value::Integer(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
         (Value::Float(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
         (Value::Float(number), Shape::Integer { .. }) => format!("write {key} = {}", number.round()),

@@ -125,7 +125,7 @@ fn resolve_credential(
     let mut fetched = |key: &str, given: &SecretSource, desk: &mut Diagnostics<'_>| {
         let found = given.fetch(&at.key(key), desk)?;
         found.hash(hasher);
-        Some(rest::Secret::plain(found.reveal()))
+        Some(rest::Secret::literal(found.reveal()))
     };
     match said {
         Credential { token: Some(token), username: None, password: None, client_id: None, client_secret: None } => {

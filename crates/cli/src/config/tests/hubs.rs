@@ -49,7 +49,7 @@ async fn a_tool_is_what_its_section_says() {
         (definition.description.as_str(), &definition.metadata.tags[..]),
         ("The hour.", &["a".into(), "b".into()][..])
     );
-    assert_eq!(definition.metadata.more["since"], "2026-01-31");
+    assert_eq!(definition.metadata.extra["since"], "2026-01-31");
     let annotations = &definition.annotations;
     assert_eq!(
         (annotations.title.as_deref(), annotations.read_only, annotations.idempotent),

@@ -83,7 +83,7 @@ fn report_missing<T>(key: &str, way: AuthWay, at: &KeyPath, desk: &mut Diagnosti
 }
 
 pub(super) fn to_secret(hidden: &SecretString) -> rest::Secret {
-    rest::Secret::plain(hidden.reveal())
+    rest::Secret::literal(hidden.reveal())
 }
 
 impl ResolvedAuth {

@@ -239,16 +239,16 @@ fn secured_document() -> Value {
 #[tokio::test]
 async fn requests_are_signed_as_their_operation_asks() {
     let recorder = Recorder::start().await;
-    let token = |text: &str| Credential::Token(Secret::plain(text));
+    let token = |text: &str| Credential::Token(Secret::literal(text));
     let credentials = [
         ("key", token("in-header")),
         ("query", token("in query")),
         ("cookie", token("in-cookie")),
-        ("basic", Credential::Password { user: "ann".into(), password: Secret::plain("pw") }),
+        ("basic", Credential::Password { user: "ann".into(), password: Secret::literal("pw") }),
         ("bearer", token("in-bearer")),
     ];
     let credentials = credentials.map(|(name, given)| (name.to_owned(), given)).into();
-    let options = Options { credentials, auth: Some(Auth::bearer(Secret::plain("otherwise"))), ..options(&recorder) };
+    let options = Options { credentials, auth: Some(Auth::bearer(Secret::literal("otherwise"))), ..options(&recorder) };
     let imported = import(&secured_document(), &options);
     let hub = hub(&imported).await;
     for (tool, line, header, expected) in [
@@ -277,9 +277,9 @@ async fn a_key_that_a_document_describes_as_a_parameter_too_is_sent_once() {
         let said = |name: &str| json!({"name": name, "in": place, "required": true, "schema": {"type": "string"}});
         document["paths"][path]["get"]["parameters"] = json!([said(name), said("word")]);
     }
-    let token = |text: &str| Credential::Token(Secret::plain(text));
+    let token = |text: &str| Credential::Token(Secret::literal(text));
     let credentials = [("query".to_owned(), token("q")), ("key".to_owned(), token("h"))].into();
-    let otherwise = Some(Auth::query_key("o", Secret::plain("x")));
+    let otherwise = Some(Auth::query_key("o", Secret::literal("x")));
     let imported = import(&document, &Options { credentials, auth: otherwise, ..options(&recorder) });
     let told: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(told.iter().filter(|text| text.contains("is the key")).count(), 3, "{told:?}");
@@ -325,8 +325,8 @@ fn a_credential_for_nothing_or_of_the_wrong_kind_is_refused() {
         let error = toolhub_connect::openapi::import_value(&secured_document(), &options).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
-    check("kee", Credential::Token(Secret::plain("x")), "no security scheme `kee`; it has `basic`, `bearer`");
-    check("basic", Credential::Token(Secret::plain("x")), "`basic` does not fit: it wants a user and a password");
+    check("kee", Credential::Token(Secret::literal("x")), "no security scheme `kee`; it has `basic`, `bearer`");
+    check("basic", Credential::Token(Secret::literal("x")), "`basic` does not fit: it wants a user and a password");
 }
 
 #[tokio::test]
@@ -344,7 +344,7 @@ async fn imported_tools_ask_before_they_change_anything_unless_trusted() {
 
 #[tokio::test]
 async fn an_address_for_tokens_may_be_relative_and_a_bad_one_costs_only_its_operations() {
-    let given = Credential::Client { id: "me".into(), secret: Secret::plain("s3cr3t") };
+    let given = Credential::Client { id: "me".into(), secret: Secret::literal("s3cr3t") };
     for (token_url, from, expected) in [
         ("/oauth/token", Some("https://a.example/docs/openapi.json"), Ok("https://a.example/oauth/token")),
         ("https://auth.example/token", None, Ok("https://auth.example/token")),

@@ -23,17 +23,17 @@ async fn request_with(change: impl FnOnce(Rest) -> Rest) -> RecordedRequest {
 
 #[tokio::test]
 async fn each_sort_of_credentials_goes_to_its_place() {
-    let secret = || Secret::plain("s3cr3t&?");
+    let secret = || Secret::literal("s3cr3t&?");
     let request = request_with(|rest| rest.auth(Auth::bearer(secret()))).await;
     assert_eq!(request.header("authorization"), "Bearer s3cr3t&?");
-    let request = request_with(|rest| rest.auth(Auth::basic("Aladdin", Secret::plain("open sesame")))).await;
+    let request = request_with(|rest| rest.auth(Auth::basic("Aladdin", Secret::literal("open sesame")))).await;
     assert_eq!(request.header("authorization"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     let request = request_with(|rest| rest.auth(Auth::header_key("X-Api-Key", secret()))).await;
     assert_eq!(request.header("x-api-key"), "s3cr3t&?");
     let request = request_with(|rest| rest.auth(Auth::query_key("key", secret()))).await;
     assert_eq!(request.target, "/x?a=1&key=s3cr3t%26%3F");
     let request =
-        request_with(|rest| rest.secret_header("X-One", secret()).secret_header("X-Two", Secret::plain("2"))).await;
+        request_with(|rest| rest.secret_header("X-One", secret()).secret_header("X-Two", Secret::literal("2"))).await;
     assert_eq!((request.header("x-one"), request.header("x-two")), ("s3cr3t&?", "2"));
     // A variable that every process of these tests has.
     let request = request_with(|rest| rest.auth(Auth::bearer(Secret::env("PATH")))).await;
@@ -94,7 +94,7 @@ impl TokenService {
         let auth = Auth::ClientCredentials {
             token_url: self.tokens.url("/token"),
             client_id: "me:x".into(),
-            client_secret: Secret::plain("my secret"),
+            client_secret: Secret::literal("my secret"),
             scopes: vec!["read".into(), "write".into()],
             extra_fields: vec![("audience".into(), "api&1".into())],
         };
@@ -154,7 +154,7 @@ async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
         ..Default::default()
     };
     let rest = || Rest::post(api.url("/")).allow_host("127.0.0.1").upstreams(&upstreams).connection(one.clone());
-    let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::plain("my secret"));
+    let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::literal("my secret"));
     let (signed, open) =
         (rest().auth(auth).tool_with("signed", any_object_schema()), rest().tool_with("open", any_object_schema()));
     let hub = ToolHub::builder().tool(signed).tool(open).build().await.unwrap();
@@ -172,7 +172,7 @@ async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
 async fn the_time_of_a_request_includes_that_for_its_token() {
     let tokens = Server::with_async_handler(|_| Box::pin(std::future::pending())).await;
     let api = Server::echo().await;
-    let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::plain("my secret"));
+    let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::literal("my secret"));
     let short = std::time::Duration::from_millis(100);
     let config = ConnectionStateConfig { timeout: short, retry_attempts: 1, ..Default::default() };
     let hub = hub(allow_local(Rest::post(api.url("/"))).auth(auth).connection(config)).await;
@@ -202,7 +202,7 @@ async fn without_a_token_nothing_is_sent() {
     for (code, body) in [(500, "{}"), (400, "{\"error\": \"invalid_client\"}"), (200, "{}"), (200, "nonsense")] {
         let tokens = Server::new(move |_| http_response(code, "application/json", body)).await;
         let api = Server::echo().await;
-        let auth = Auth::client_credentials(tokens.url("/token?k=v"), "me", Secret::plain("my secret"));
+        let auth = Auth::client_credentials(tokens.url("/token?k=v"), "me", Secret::literal("my secret"));
         let hub = hub(allow_local(Rest::post(api.url("/"))).auth(auth)).await;
         let outcome = call(&hub, json!({})).await;
         outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamError);
@@ -219,7 +219,7 @@ async fn a_token_whose_end_is_told_as_a_text_is_a_token() {
         _ => json_ok(json!(seen.header("authorization"))),
     })
     .await;
-    let auth = Auth::client_credentials(server.url("/token"), "me", Secret::plain("s3cr3t"));
+    let auth = Auth::client_credentials(server.url("/token"), "me", Secret::literal("s3cr3t"));
     let hub = hub(allow_local(Rest::get(server.url("/x"))).auth(auth)).await;
     for _ in 0..2 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("Bearer t1"));
@@ -238,7 +238,7 @@ async fn a_service_that_wants_to_be_told_in_the_body_who_asks_is_told_there() {
         _ => json_ok(json!(seen.header("authorization"))),
     })
     .await;
-    let auth = Auth::client_credentials(server.url("/token"), "me:x", Secret::plain("my secret"));
+    let auth = Auth::client_credentials(server.url("/token"), "me:x", Secret::literal("my secret"));
     let hub = hub(allow_local(Rest::get(server.url("/x"))).auth(auth)).await;
     for _ in 0..2 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("Bearer t1"));

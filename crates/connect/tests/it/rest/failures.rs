@@ -187,7 +187,7 @@ async fn secrets_are_in_no_error_and_in_no_description() {
             http_response(code, "application/json", json!({"error": heard, "access_token": SECRET}).to_string())
         })
         .await;
-        let secret = || Secret::plain(SECRET);
+        let secret = || Secret::literal(SECRET);
         for auth in [Auth::bearer(secret()), Auth::query_key("key", secret()), Auth::basic("u", secret())] {
             let rest = allow_local(Rest::get(server.url("/")))
                 .auth(auth)
@@ -238,9 +238,9 @@ async fn arguments_too_long_for_an_address_say_nothing_against_the_service() {
 #[tokio::test]
 async fn a_secret_is_hidden_however_a_service_writes_it() {
     for (auth, said) in [
-        (Auth::bearer(Secret::plain(r#"back\slash"quote"#)), json!({"error": r#"no such key: back\slash"quote"#})),
-        (Auth::basic("me", Secret::plain("hunter2")), json!({"error": "wrong word hunter2 of me"})),
-        (Auth::query_key("k", Secret::plain("a b+c/d")), json!({"error": "bad query k=a+b%2Bc%2Fd"})),
+        (Auth::bearer(Secret::literal(r#"back\slash"quote"#)), json!({"error": r#"no such key: back\slash"quote"#})),
+        (Auth::basic("me", Secret::literal("hunter2")), json!({"error": "wrong word hunter2 of me"})),
+        (Auth::query_key("k", Secret::literal("a b+c/d")), json!({"error": "bad query k=a+b%2Bc%2Fd"})),
     ] {
         let server = Server::new(move |_| http_response(400, "application/json", said.to_string())).await;
         let hub = hub(allow_local(Rest::get(server.url("/"))).auth(auth)).await;

@@ -111,7 +111,7 @@ async fn the_question_for_health_shows_who_asks_to_its_own_service_only() {
     for (server, keys) in [(&home, ("mine", "Bearer mine")), (&elsewhere, ("", ""))] {
         let rest =
             allow_local(Rest::post(home.url("/work"))).health_url(server.url("/health")).connection(no_retry_config());
-        let rest = rest.secret_header("X-Key", Secret::plain("mine")).auth(Auth::bearer(Secret::plain("mine")));
+        let rest = rest.secret_header("X-Key", Secret::literal("mine")).auth(Auth::bearer(Secret::literal("mine")));
         let hub = ToolHub::builder().tool(rest.tool_with("it", any_object_schema())).build().await.unwrap();
         for _ in 0..3 {
             hub.call("it", json!({})).await.assert_error(ErrorKind::UpstreamError);

@@ -166,7 +166,7 @@ async fn what_has_no_place_or_would_take_anothers_is_refused() {
         let text = call(&hub, arguments).await.assert_error(ErrorKind::ToolRefused);
         assert!(text.contains(word), "{text}");
     };
-    let key = toolhub_connect::rest::Auth::query_key("appid", toolhub_connect::rest::Secret::plain("k3y"));
+    let key = toolhub_connect::rest::Auth::query_key("appid", toolhub_connect::rest::Secret::literal("k3y"));
     refused(Rest::get(server.url("/?units=metric")), json!({"units": "x"}), "`units`").await;
     refused(Rest::get(server.url("/")).auth(key.clone()), json!({"appid": "mine"}), "`appid`").await;
     let spread = Rest::get(server.url("/")).auth(key).parameter(Parameter::query("more"));
@@ -187,8 +187,9 @@ async fn what_has_no_place_or_would_take_anothers_is_refused() {
 #[tokio::test]
 async fn no_argument_takes_the_place_of_what_the_request_says_itself() {
     let server = Server::echo().await;
-    let auth =
-        |rest: Rest, place| rest.auth(Auth::ApiKey { location: place, name: "key".into(), key: Secret::plain("ours") });
+    let auth = |rest: Rest, place| {
+        rest.auth(Auth::ApiKey { location: place, name: "key".into(), key: Secret::literal("ours") })
+    };
     let form = Body::Form(vec![("kind".into(), "small".into()), ("n".into(), "{n}".into())]);
     let exploded = |parameter: Parameter, style| parameter.style(style).explode(true);
     let url = || server.url("/x?fixed=1");

@@ -21,7 +21,7 @@ async fn redirecting_server(status: u16) -> Server {
 async fn redirects_on_the_same_host_are_followed() {
     for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
         let server = redirecting_server(status).await;
-        let hub = hub(allow_local(Rest::post(server.url("/a"))).auth(Auth::bearer(Secret::plain("mine")))).await;
+        let hub = hub(allow_local(Rest::post(server.url("/a"))).auth(Auth::bearer(Secret::literal("mine")))).await;
         assert_eq!(call(&hub, json!({"n": 1})).await.assert_success(), &json!("there"), "{status}");
         let last = server.requests().pop().unwrap();
         assert_eq!((last.method.as_str(), last.body.is_empty()), (method, method == "GET"), "{status}");
@@ -49,8 +49,8 @@ async fn elsewhere_nobody_learns_who_we_are() {
     let server = Server::new(move |_| redirect_to(307, &there)).await;
     // Another port of the same host is another origin.
     let rest = allow_local(Rest::post(server.url("/")))
-        .auth(Auth::header_key("X-Key", Secret::plain("mine")))
-        .secret_header("X-More", Secret::plain("mine"))
+        .auth(Auth::header_key("X-Key", Secret::literal("mine")))
+        .secret_header("X-More", Secret::literal("mine"))
         .header("Authorization", "mine")
         .cookie("c", "mine")
         .header("X-Said", "mine");
@@ -71,8 +71,8 @@ async fn a_secret_stays_behind_whatever_its_header_is_called() {
         let server = Server::new(move |_| redirect_to(307, &there)).await;
         let rest = || allow_local(Rest::post(server.url("/")));
         for rest in [
-            rest().secret_header(name, Secret::plain("mine")),
-            rest().auth(Auth::header_key(name, Secret::plain("mine"))),
+            rest().secret_header(name, Secret::literal("mine")),
+            rest().auth(Auth::header_key(name, Secret::literal("mine"))),
         ] {
             call(&hub(rest).await, json!({"n": 1})).await.assert_success();
             assert_eq!(server.requests().pop().unwrap().header(name), "mine");

@@ -52,18 +52,18 @@ fn each_problem_names_its_setting_and_what_to_do() {
         "NO_SUCH_VARIABLE_1 is not set",
     );
     check(Rest::get(URL).auth(Auth::bearer(Secret::file("/no/such/token"))), "auth", "/no/such/token");
-    check(Rest::get(URL).auth(Auth::bearer(Secret::plain(""))), "auth", "empty");
-    check(Rest::get(URL).auth(Auth::bearer(Secret::plain("a\nb"))), "auth", "line break");
-    check(Rest::get(URL).auth(Auth::basic("a:b", Secret::plain("x"))), "auth", "`:`");
-    check(Rest::get(URL).auth(Auth::header_key("a b", Secret::plain("x"))), "auth", "no name of a header");
+    check(Rest::get(URL).auth(Auth::bearer(Secret::literal(""))), "auth", "empty");
+    check(Rest::get(URL).auth(Auth::bearer(Secret::literal("a\nb"))), "auth", "line break");
+    check(Rest::get(URL).auth(Auth::basic("a:b", Secret::literal("x"))), "auth", "`:`");
+    check(Rest::get(URL).auth(Auth::header_key("a b", Secret::literal("x"))), "auth", "no name of a header");
     // The service would get two values under one name, and nobody knows which it takes.
-    let key = || Auth::query_key("key", Secret::plain("x"));
+    let key = || Auth::query_key("key", Secret::literal("x"));
     check(Rest::get("https://api.example/x?key=1").auth(key()), "auth", "`key` stands in the query already");
     check(Rest::get("https://api.example/x?k%65y=1").auth(key()), "auth", "`key` stands in the query already");
     check(Rest::get(URL).query("key", "{k}").auth(key()), "auth", "`key` stands in the query already");
     let parameter = Parameter::query("key").argument("k");
     check(Rest::get(URL).parameter(parameter).auth(key()), "auth", "`key` stands in the query already");
-    let key = || Auth::ApiKey { location: KeyLocation::Cookie, name: "key".into(), key: Secret::plain("x") };
+    let key = || Auth::ApiKey { location: KeyLocation::Cookie, name: "key".into(), key: Secret::literal("x") };
     check(Rest::get(URL).cookie("key", "1").auth(key()), "auth", "`key` stands in the cookies already");
     check(
         Rest::get(URL).parameter(Parameter::cookie("key")).auth(key()),
@@ -71,7 +71,7 @@ fn each_problem_names_its_setting_and_what_to_do() {
         "`key` stands in the cookies already",
     );
     assert!(Rest::get(URL).query("key", "1").auth(key()).problems().is_empty());
-    check(Rest::get(URL).auth(Auth::client_credentials("token", "", Secret::plain("x"))), "auth", "`token_url`");
+    check(Rest::get(URL).auth(Auth::client_credentials("token", "", Secret::literal("x"))), "auth", "`token_url`");
     let none = ConnectionStateConfig { pool_size: 0, max_overflow: 0, timeout: Duration::ZERO, ..Default::default() };
     check(Rest::get(URL).connection(none.clone()), "connection.pool_size", "no request");
     check(Rest::get(URL).connection(none), "connection.timeout", "is 0");

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use super::{BuildError, HubBuilder};
 use crate::{hooks::Hook, redact::Redactor};
 use toolhub_types::{
-    policy::{Glob, PolicyBook, PolicyError},
+    policy::{Glob, PolicyError, PolicySet},
     state_config::ManagerType,
 };
 
 /// What was said about tools, the code around their calls, and what is not told.
-pub(super) type ValidatedParts = (PolicyBook, Vec<(Glob, Arc<dyn Hook>)>, Arc<Redactor>);
+pub(super) type ValidatedParts = (PolicySet, Vec<(Glob, Arc<dyn Hook>)>, Arc<Redactor>);
 
 impl HubBuilder {
     /// What was said about tools, and the code around their calls.
@@ -23,11 +23,11 @@ impl HubBuilder {
             return Err(BuildError::DuplicateExecutor(kind));
         }
         let (defaults, policies) = (std::mem::take(&mut self.default_policy), std::mem::take(&mut self.policies));
-        let book = PolicyBook::new(defaults, policies, std::mem::take(&mut self.rules));
+        let book = PolicySet::new(defaults, policies, std::mem::take(&mut self.rules));
         let mut problems = Vec::new();
         let book = book.unwrap_or_else(|found| {
             problems.extend(found);
-            PolicyBook::default()
+            PolicySet::default()
         });
         let mut hooks = Vec::with_capacity(self.hooks.len());
         for (tools, hook) in std::mem::take(&mut self.hooks) {
@@ -56,16 +56,17 @@ impl HubBuilder {
     }
 
     fn check_state_config(&self) -> Vec<PolicyError> {
-        let nonsense = self.state_manager.nonsense().into_iter().chain(self.business_state.nonsense());
+        let nonsense = self.state_manager.invalid_settings().into_iter().chain(self.business_state.invalid_settings());
         let nonsense = nonsense.map(|(field, reason)| policy_error(format!("the `{field}` of states"), reason.into()));
-        let unheeded = self.state_manager.unheeded().into_iter();
+        let unheeded = self.state_manager.unsupported_settings().into_iter();
         let unheeded = unheeded
             .map(|field| policy_error(format!("`{field}`"), "nothing here can do that yet; leave it out".into()));
         let mut problems: Vec<PolicyError> = nonsense.chain(unheeded).collect();
         let disk = Some(ManagerType::Persistent);
         if self.state_manager.manager_type != disk && self.tools.iter().all(|tool| tool.manager() != disk) {
             // Taken silently, they would promise what does not happen.
-            let idle = self.business_state.for_disk().into_iter().chain(self.state_manager.for_disk());
+            let idle =
+                self.business_state.disk_only_settings().into_iter().chain(self.state_manager.disk_only_settings());
             let reason = "only the persistent manager heeds it; say `manager_type = persistent` for the hub or a tool";
             problems.extend(idle.map(|field| policy_error(format!("`{field}`"), reason.into())));
         }

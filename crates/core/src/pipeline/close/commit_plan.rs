@@ -15,7 +15,7 @@ use crate::{
     pipeline::{attempts::panic_text, dependencies, ticket::Ticket},
     state::{ConflictOutcome, Draft, Drafts, ExecutionHistory, HistoryEvent},
 };
-use toolhub_storage::backend::{Backend, Batch, Partition, Seen, StoreError, Table, Write};
+use toolhub_storage::backend::{Backend, Batch, Partition, RowVersion, StoreError, Table, Write};
 use toolhub_types::{
     content::Content,
     effect::Effect,
@@ -29,7 +29,7 @@ pub(super) struct CommitPlan<'a> {
     envelope: &'a CallEnvelope,
     record: CallRecord,
     /// The writing that opened it, if it was opened.
-    opening_version: Option<Seen>,
+    opening_version: Option<RowVersion>,
 }
 
 /// Why nothing was committed.
@@ -104,7 +104,7 @@ impl<'a> CommitPlan<'a> {
         for draft in elsewhere {
             loop {
                 let now = self.engine.services.clock.now();
-                let mut batch = Batch::on(draft.context.partition(tenant));
+                let mut batch = Batch::new(draft.context.partition(tenant));
                 batch.writes = state.draft_writes(tenant, draft, &self.envelope.tool.state, told, now).await?;
                 match state.store_router().commit(batch, now).await {
                     Ok(_) => break,
@@ -189,13 +189,13 @@ impl<'a> CommitPlan<'a> {
 
     fn partition(&self) -> Partition {
         let call = &self.envelope.call;
-        Partition::of_call(call.tenant.clone(), call.thread.as_ref(), call.id)
+        Partition::for_call(call.tenant.clone(), call.thread.as_ref(), call.id)
     }
 
     async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {
         let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
         let record = self.record.clone().closed(outcome.clone(), &self.engine.services.redactor);
-        let mut batch = Batch::on(self.partition());
+        let mut batch = Batch::new(self.partition());
         batch.writes = journal.close(&record, self.opening_version, now)?;
         batch.writes.extend(writes);
         journal.store.commit(batch, now).await.map(|_| ())

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::Subject;
-use toolhub_storage::clock::{Instant, after};
+use toolhub_storage::clock::{Instant, deadline_after};
 use toolhub_types::{
     ids::{Caller, Tenant, ThreadId},
     policy::{RateLimit, RateScope},
@@ -104,7 +104,7 @@ impl GcraState {
         let Some(moment) = tat_of(&mut self.tats, &mut self.global_tat, party) else { return Duration::ZERO };
         // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
         // longer than it says itself.
-        let furthest = after(now, self.params.max_ahead);
+        let furthest = deadline_after(now, self.params.max_ahead);
         if *moment > furthest {
             *moment = furthest;
             self.refunds.remove(party);
@@ -122,7 +122,7 @@ impl GcraState {
             None => self.tats.entry(party.clone()).or_insert(now),
         };
         let interval = self.params.interval;
-        *moment = after((*moment).max(now), interval);
+        *moment = deadline_after((*moment).max(now), interval);
         let used = Charge { state_id: self.id, interval, tat: *moment };
         KeyedCharge { key: party, charge: used }
     }
@@ -170,13 +170,13 @@ impl GcraState {
     /// after a period in which each could have paid back all: whoever is looked at in vain has been here since.
     fn prune(&mut self, now: Instant) {
         let most = self.params.max_ahead;
-        let stale = *self.prune_at.get_or_insert_with(|| after(now, most));
+        let stale = *self.prune_at.get_or_insert_with(|| deadline_after(now, most));
         if self.tats.len() >= self.prune_len || (now >= stale && self.tats.len() > 1) {
             self.tats.retain(|_, moment| *moment > now);
             self.refunds.retain(|party, _| *party == RateKey::Global || self.tats.contains_key(party));
             self.prune_len = MIN_PRUNE_LEN.max(self.tats.len() * 2);
             self.tats.shrink_to(self.prune_len);
-            self.prune_at = Some(after(now, most));
+            self.prune_at = Some(deadline_after(now, most));
         }
     }
 
@@ -212,8 +212,8 @@ pub(super) struct GcraParams {
 
 impl GcraParams {
     fn from_limit(limit: &RateLimit) -> Self {
-        let (interval, patience) = (limit.interval(), limit.patience());
-        let tolerance = interval.saturating_mul(limit.at_once() - 1);
+        let (interval, patience) = (limit.interval(), limit.max_wait());
+        let tolerance = interval.saturating_mul(limit.burst_size() - 1);
         Self {
             interval,
             tolerance,

@@ -61,7 +61,7 @@ fn a_refusal_says_to_the_nanosecond_when_to_come_again() {
             assert_eq!(early.unwrap_err(), RateExceeded { retry_after: NANO, ..excess }, "{limits:?}");
             now += excess.retry_after;
             let token = limiter.reserve(&limits, any_subject(), now).unwrap();
-            assert!(token.wait <= limits.iter().map(RateLimit::patience).max().unwrap());
+            assert!(token.wait <= limits.iter().map(RateLimit::max_wait).max().unwrap());
         }
     }
 }
@@ -261,7 +261,7 @@ proptest! {
     ) {
         let mut limit = RateLimit::per_second(requests).wait(ms(at_most));
         limit.burst = burst;
-        let (burst, interval) = (limit.at_once(), limit.interval());
+        let (burst, interval) = (limit.burst_size(), limit.interval());
         let (limiter, limits, mut now) = (Limiter::default(), [limit], Instant::now());
         let mut past: Vec<Instant> = Vec::new();
         for (pause, fate) in arrivals {

@@ -34,10 +34,10 @@ impl StateCondition {
         }
         let holds = match (self, row) {
             (Self::Any, _) | (Self::Absent, None) | (Self::Present, Some(_)) => true,
-            (Self::Version(version), Some(row)) => row.seen.version == version,
+            (Self::Version(version), Some(row)) => row.version.number == version,
             (Self::Absent, Some(_)) | (Self::Present | Self::Version(_), None) => false,
         };
-        let found = row.map_or(0, |row| row.seen.version);
+        let found = row.map_or(0, |row| row.version.number);
         if holds { Ok(()) } else { Err(StateError::Conflict { state: state_id(context, kind), found }) }
     }
 }

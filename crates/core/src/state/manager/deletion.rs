@@ -48,12 +48,12 @@ impl StateManager {
         let was_live = self.delete_connection(tenant, context, |_| Ok(())).await?;
         let was_there = self.delete_kinds(tenant, context, &StateKind::STORED, |_| Ok(())).await?;
         let scope = Scope::Partition(context.partition(tenant));
-        let scan = Scan::of(Table::History, scope).prefix(context.prefix()).limit(BATCH_SIZE);
+        let scan = Scan::new(Table::History, scope).prefix(context.prefix()).limit(BATCH_SIZE);
         loop {
             let now = self.now();
             let page = self.0.store.scan(scan.clone(), now).await?;
             let last = page.next.is_none();
-            let mut batch = Batch::on(context.partition(tenant));
+            let mut batch = Batch::new(context.partition(tenant));
             batch.writes.extend(page.rows.into_iter().map(|(key, _)| unconditional_removal(Table::History, key.id)));
             if !batch.writes.is_empty() {
                 self.0.store.commit(batch, now).await?;
@@ -94,7 +94,7 @@ impl StateManager {
             }
             let was_there = rows.iter().any(Option::is_some);
             check(rows.first().and_then(Option::as_ref))?;
-            let mut batch = Batch::on(partition.clone());
+            let mut batch = Batch::new(partition.clone());
             batch.writes.extend(self.session_writes(&partition, session, &[], now).await?);
             batch
                 .writes
@@ -119,7 +119,7 @@ fn expected_removal(context: &ContextId, kind: StateKind, row: Option<&Row>) -> 
     Write {
         table: Table::State,
         id: context.row_id(kind),
-        expect: row.map_or(Expect::Absent, |row| Expect::Same(row.seen)),
+        expect: row.map_or(Expect::Absent, |row| Expect::Same(row.version)),
         change: if row.is_some() { Change::Remove } else { Change::Keep },
         durability: Durability::PowerSafe,
     }

@@ -10,7 +10,7 @@ use crate::state::{
     ContextId, Draft, HistoryEvent, LoadedContext, SessionState, StateCleanup, StateError, StateKind, StateRules,
     entry::state_id,
 };
-use toolhub_storage::backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write, decode, encode};
+use toolhub_storage::backend::{Change, Durability, Expect, Row, RowVersion, StoreError, Table, Write, decode, encode};
 use toolhub_types::{
     error::{CallError, ErrorKind},
     ids::Tenant,
@@ -108,7 +108,7 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Vec<Write>, StateError> {
         let Draft { context, loaded: found, text, pending: parked } = draft;
-        let seen = found.business.as_ref().map(|row| row.seen);
+        let seen = found.business.as_ref().map(|row| row.version);
         if rules.cleanup == StateCleanup::AfterCall {
             return Ok(seen.map(|seen| removal(context, seen)).into_iter().collect());
         }
@@ -149,7 +149,7 @@ impl StateManager {
         (session.last_activity, session.calls) = (now, session.calls.saturating_add(1));
         let value = encode(Table::State, &id, &session)?;
         let change = Change::Put { value, schema: LAYOUT, expires };
-        let expect = found.map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        let expect = found.map_or(Expect::Absent, |row| Expect::Same(row.version));
         Ok(Write { table: Table::State, id, expect, change, durability: Durability::KillSafe })
     }
 
@@ -161,7 +161,7 @@ impl StateManager {
         rules: &StateRules,
     ) -> Result<ConflictOutcome, StoreError> {
         let theirs = self.check_out(tenant, &draft.context).await?;
-        let seen = |found: &LoadedContext| found.business.as_ref().map(|row| row.seen);
+        let seen = |found: &LoadedContext| found.business.as_ref().map(|row| row.version);
         let same = seen(&theirs) == seen(&draft.loaded);
         let Some(mine) = draft.text.as_ref().filter(|_| !same) else {
             draft.loaded = theirs;
@@ -208,7 +208,7 @@ impl StateManager {
     }
 }
 
-fn removal(context: &ContextId, seen: Seen) -> Write {
+fn removal(context: &ContextId, seen: RowVersion) -> Write {
     Write {
         table: Table::State,
         id: context.row_id(StateKind::Business),
@@ -223,7 +223,7 @@ fn conflict(draft: &Draft, theirs: &LoadedContext, why: &str) -> CallError {
     let text = match &theirs.business {
         None => format!("the state `{state}` is gone: it was deleted or has expired during the call{why}"),
         Some(row) => {
-            let version = row.seen.version;
+            let version = row.version.number;
             format!("the state `{state}` has version {version} now: somebody else wrote it during the call{why}")
         }
     };

@@ -26,12 +26,12 @@ impl StateManager {
     /// When the store does not answer, or holds a state that is no JSON.
     pub async fn export(&self, tenant: &Tenant, thread: Option<&ThreadId>) -> Result<String, StateError> {
         let scope = match thread {
-            Some(thread) => Scope::Partition(Partition::of_thread(tenant.clone(), thread.clone())),
+            Some(thread) => Scope::Partition(Partition::for_thread(tenant.clone(), thread.clone())),
             None => Scope::Tenant(tenant.clone()),
         };
         let mut contexts = BTreeSet::new();
         for table in [Table::State, Table::History] {
-            let mut scan = Scan::of(table, scope.clone()).limit(10_000);
+            let mut scan = Scan::new(table, scope.clone()).limit(10_000);
             loop {
                 let page = self.0.store.scan(scan.clone(), self.now()).await?;
                 contexts.extend(page.rows.iter().filter_map(|(key, _)| Some(ContextId::from_row_key(key)?.0)));
@@ -69,7 +69,7 @@ impl StateManager {
             let saved = self.read_context_once(tenant, context, &before, now).await?;
             let after = self.0.store.load(&keys, now).await?;
             let seen =
-                |rows: &[Option<Row>]| rows.iter().map(|row| row.as_ref().map(|row| row.seen)).collect::<Vec<_>>();
+                |rows: &[Option<Row>]| rows.iter().map(|row| row.as_ref().map(|row| row.version)).collect::<Vec<_>>();
             if seen(&before) == seen(&after) {
                 return Ok(saved);
             }
@@ -91,7 +91,7 @@ impl StateManager {
             Ok::<_, StateError>(ExportedState { version, schema: row.schema, expires: row.expires, data })
         };
         if let Some(Some(row)) = rows.first() {
-            let version = row.seen.version;
+            let version = row.version.number;
             saved.business = Some(state(StateKind::Business, row, version)?);
             for (key, row) in self.all_rows(tenant, context, Table::Versions, now).await? {
                 let number = key.rsplit('/').next().and_then(|digits| digits.parse().ok());
@@ -101,7 +101,7 @@ impl StateManager {
             }
         }
         if let Some(Some(row)) = rows.get(1) {
-            saved.session = Some(state(StateKind::Session, row, row.seen.version)?);
+            saved.session = Some(state(StateKind::Session, row, row.version.number)?);
         }
         if self.0.business.max_history_size > 0 {
             let scan = newest_first_scan(tenant, context, Table::History, self.0.business.max_history_size);
@@ -111,7 +111,7 @@ impl StateManager {
                         let id = key.id.rsplit('/').next().unwrap_or_default().to_owned();
                         saved.history.push(ExportedEntry { id, expires: row.expires, entry });
                     }
-                    Err(error) => error.passed_over(),
+                    Err(error) => error.log_skipped(),
                 }
             }
         }

@@ -30,7 +30,7 @@ impl StateManager {
             let (session, _) = self.load_in_session(&partition, &[], now).await?;
             let joined = self.session_writes(&partition, session, &[], now).await?;
             let note = self.0.sequence.note(context, what.clone(), now, None)?;
-            let mut batch = Batch::on(partition.clone()).with(note);
+            let mut batch = Batch::new(partition.clone()).with(note);
             batch.writes.extend(joined);
             match self.0.store.commit(batch, now).await {
                 Err(error) if sessions::is_conflict(&error) => tokio::task::yield_now().await,
@@ -65,8 +65,8 @@ impl StateManager {
         }
         self.touch_session(&partition, session, now).await?;
         let page = self.0.store.scan(newest_first_scan(tenant, context, Table::History, limit), now).await?;
-        let read = |(key, row): &(toolhub_storage::backend::Key, _)| {
-            history::read(&key.id, row).inspect_err(StoreError::passed_over).ok()
+        let read = |(key, row): &(toolhub_storage::backend::RowKey, _)| {
+            history::read(&key.id, row).inspect_err(StoreError::log_skipped).ok()
         };
         Ok(page.rows.iter().rev().filter_map(read).collect())
     }
@@ -89,7 +89,7 @@ impl StateManager {
             for (key, snapshot) in page.rows {
                 let version = key.id.rsplit('/').next().and_then(|digits| digits.parse().ok());
                 let Some(version) = version else { continue };
-                if versions::is_retained(version, row.seen.version, most) {
+                if versions::is_retained(version, row.version.number, most) {
                     let data = entry::read_data(context, StateKind::Business, &snapshot)?;
                     found.push(StateVersion { version, data, created: snapshot.updated });
                 }
@@ -120,7 +120,7 @@ impl StateManager {
         while next.is_some() {
             scan.after = next;
             let page = self.0.store.scan(scan.clone(), now).await?;
-            let mut batch = Batch::on(context.partition(tenant));
+            let mut batch = Batch::new(context.partition(tenant));
             batch.writes.extend(page.rows.into_iter().map(|(key, _)| unconditional_removal(Table::History, key.id)));
             if !batch.writes.is_empty() {
                 self.0.store.commit(batch, now).await?;
@@ -133,6 +133,6 @@ impl StateManager {
 
 /// A scan over a context's rows, the last first.
 pub(super) fn newest_first_scan(tenant: &Tenant, context: &ContextId, table: Table, limit: usize) -> Scan {
-    let scan = Scan::of(table, Scope::Partition(context.partition(tenant))).prefix(context.prefix()).limit(limit);
-    Scan { newest: true, ..scan }
+    let scan = Scan::new(table, Scope::Partition(context.partition(tenant))).prefix(context.prefix()).limit(limit);
+    Scan { descending: true, ..scan }
 }

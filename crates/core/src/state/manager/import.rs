@@ -77,7 +77,7 @@ impl StateManager {
             }
             let unseen = [context.state().as_str()];
             let unseen = if rows.iter().any(Option::is_some) { &[] } else { &unseen[..] };
-            let mut batch = Batch { writes: writes.0.into_values().collect(), ..Batch::on(partition.clone()) };
+            let mut batch = Batch { writes: writes.0.into_values().collect(), ..Batch::new(partition.clone()) };
             batch.writes.extend(self.session_writes(&partition, session, unseen, now).await?);
             match self.0.store.commit(batch, now).await {
                 Ok(_) => return Ok(true),
@@ -105,7 +105,7 @@ impl StateManager {
             None if row.is_some() => Change::Remove,
             None => Change::Keep,
         };
-        let expect = row.map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        let expect = row.map_or(Expect::Absent, |row| Expect::Same(row.version));
         let durability = Durability::PowerSafe;
         writes.add(Write { table: Table::State, id: context.row_id(kind), expect, change, durability });
         Ok(())
@@ -120,7 +120,7 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<(), StateError> {
         // The version the state is about to have.
-        let version = state.version.max(row.map_or(0, |row| row.seen.version) + 1);
+        let version = state.version.max(row.map_or(0, |row| row.version.number) + 1);
         let most = self.max_snapshots();
         let snapshots = saved.versions.iter().filter(|old| old.is_live(now)).map(|old| (old.version, old));
         // The present version comes last, and stands for itself.

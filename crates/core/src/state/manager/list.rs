@@ -11,7 +11,9 @@ use crate::state::{
     entry::KindInfo,
     sessions::{SESSION_ROW, Session},
 };
-use toolhub_storage::backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Seen, StoreError, Table};
+use toolhub_storage::backend::{
+    Cursor, Partition, PartitionKind, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table,
+};
 use toolhub_types::{
     ids::{StateName, Tenant, ThreadId},
     timestamp::Timestamp,
@@ -42,14 +44,14 @@ impl StateManager {
         tenant: &Tenant,
         thread: &ThreadId,
         names: &[StateName],
-    ) -> Result<Vec<(StateName, Option<Seen>)>, StoreError> {
+    ) -> Result<Vec<(StateName, Option<RowVersion>)>, StoreError> {
         let key = |name| self.context(name, thread).key(tenant, StateKind::Business);
-        let keys: Vec<Key> = names.iter().map(key).collect();
+        let keys: Vec<RowKey> = names.iter().map(key).collect();
         let mut all = Vec::with_capacity(names.len());
         // Those of one thread are read together: they are of the same moment.
         for group in keys.chunk_by(|a, b| a.partition == b.partition) {
             let (_, rows) = self.load_in_session(&group[0].partition, group, self.now()).await?;
-            all.extend(rows.into_iter().map(|row| row.map(|row| row.seen)));
+            all.extend(rows.into_iter().map(|row| row.map(|row| row.version)));
         }
         Ok(names.iter().cloned().zip(all).collect())
     }
@@ -66,10 +68,10 @@ impl StateManager {
     ) -> Result<ContextPage, StateError> {
         let now = self.now();
         let scope = match &filter.thread {
-            Some(thread) => Scope::Partition(Partition::of_thread(tenant.clone(), thread.clone())),
+            Some(thread) => Scope::Partition(Partition::for_thread(tenant.clone(), thread.clone())),
             None => Scope::Tenant(tenant.clone()),
         };
-        let mut scan = Scan::of(Table::State, scope).limit(filter.limit.max(1));
+        let mut scan = Scan::new(Table::State, scope).limit(filter.limit.max(1));
         if let Some(state) = &filter.tool_type {
             scan = scan.prefix(format!("{state}/"));
         }
@@ -175,7 +177,7 @@ impl StateManager {
         held.retain(|context, _| !session_of(&sessions, context).is_ended());
         let wanted: Vec<(ContextId, StateKind)> =
             held.keys().flat_map(|context| StateKind::STORED.map(|kind| (context.clone(), kind))).collect();
-        let keys: Vec<Key> = wanted.iter().map(|(context, kind)| context.key(tenant, *kind)).collect();
+        let keys: Vec<RowKey> = wanted.iter().map(|(context, kind)| context.key(tenant, *kind)).collect();
         let rows = self.0.store.load(&keys, now).await?;
         let mut note = |context: &ContextId, kind, row: Option<&Row>| {
             if let (Some(kinds), Some(row)) = (held.get_mut(context), row) {
@@ -199,7 +201,7 @@ fn session_of(sessions: &HashMap<ThreadId, Session>, context: &ContextId) -> Ses
 }
 
 /// A place in the list as text: where the row lies, and its id. Whose list it is, is not in it.
-fn encode_cursor(key: &Key) -> String {
+fn encode_cursor(key: &RowKey) -> String {
     format!("{}/{}", key.partition.thread().map_or("~", ThreadId::as_str), key.id)
 }
 
@@ -216,6 +218,10 @@ fn decode_cursor(tenant: &Tenant, filter: &ContextFilter, text: &str) -> Result<
     if !(of_state && of_thread) || state.starts_with(char::MAX) {
         return Err(wrong());
     }
-    let place = thread.map_or_else(|| Place::State(state.into()), Place::Thread);
-    Ok(Cursor(Key { partition: Partition { tenant: tenant.clone(), place }, table: Table::State, id: id.into() }))
+    let place = thread.map_or_else(|| PartitionKind::State(state.into()), PartitionKind::Thread);
+    Ok(Cursor(RowKey {
+        partition: Partition { tenant: tenant.clone(), kind: place },
+        table: Table::State,
+        id: id.into(),
+    }))
 }

@@ -14,7 +14,7 @@ use crate::state::{
     sessions::{self, Session, Sessions},
 };
 use toolhub_storage::backend::{
-    Batch, Change, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write,
+    Batch, Change, Expect, Partition, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table, Write,
 };
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
@@ -30,14 +30,14 @@ impl StateManager {
     pub(crate) async fn load_in_session(
         &self,
         partition: &Partition,
-        keys: &[Key],
+        keys: &[RowKey],
         now: Timestamp,
     ) -> Result<(Session, Vec<Option<Row>>), StoreError> {
         if self.sessions_for(partition).is_none() {
             let rows = if keys.is_empty() { Vec::new() } else { self.0.store.load(keys, now).await? };
             return Ok((Session::Disabled, rows));
         }
-        let own = Key { partition: partition.clone(), table: Table::State, id: sessions::SESSION_ROW.into() };
+        let own = RowKey { partition: partition.clone(), table: Table::State, id: sessions::SESSION_ROW.into() };
         let mut rows = self.0.store.load(&[keys, &[own]].concat(), now).await?;
         let session = Session::from_row(rows.pop().flatten().as_ref(), now);
         if session.is_ended() {
@@ -93,7 +93,7 @@ impl StateManager {
             return Ok(());
         };
         let touch = sessions.extend(&owner, (seen, began, end), false, now);
-        match self.0.store.commit(Batch::on(partition.clone()).with(touch), now).await {
+        match self.0.store.commit(Batch::new(partition.clone()).with(touch), now).await {
             // Somebody has written to it at this moment, so it goes on without us; or it is over.
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -112,12 +112,12 @@ impl StateManager {
         }
         let threads: HashSet<&ThreadId> = contexts.filter_map(ContextId::thread).collect();
         let threads: Vec<ThreadId> = threads.into_iter().cloned().collect();
-        let key = |thread: &ThreadId| Key {
-            partition: Partition::of_thread(tenant.clone(), thread.clone()),
+        let key = |thread: &ThreadId| RowKey {
+            partition: Partition::for_thread(tenant.clone(), thread.clone()),
             table: Table::State,
             id: sessions::SESSION_ROW.into(),
         };
-        let keys: Vec<Key> = threads.iter().map(key).collect();
+        let keys: Vec<RowKey> = threads.iter().map(key).collect();
         let rows = self.0.store.load(&keys, now).await?;
         Ok(threads.into_iter().zip(rows.iter().map(|row| Session::from_row(row.as_ref(), now))).collect())
     }
@@ -140,7 +140,7 @@ impl StateManager {
         let Some(sessions) = &self.0.sessions else { return Ok(HashSet::new()) };
         let now = self.now();
         let mut over = sessions.due(now);
-        let scan = Scan::of(Table::State, Scope::All).prefix(sessions::SESSION_ROW).limit(SCAN_PAGE_SIZE);
+        let scan = Scan::new(Table::State, Scope::All).prefix(sessions::SESSION_ROW).limit(SCAN_PAGE_SIZE);
         for (key, row) in self.0.store.read_all(scan, now).await? {
             if Session::from_row(Some(&row), now).is_ended() {
                 over.extend(thread_key_of(&key.partition));
@@ -179,7 +179,7 @@ impl StateManager {
     async fn purge_session(
         &self,
         partition: &Partition,
-        left: Option<Seen>,
+        left: Option<RowVersion>,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let commit = async |batch| match self.0.store.commit(batch, now).await {
@@ -189,13 +189,13 @@ impl StateManager {
         // Its row first: whoever still has the session in hand finds that it is over, and nothing new gets among the old.
         if let Some(seen) = left {
             let gone = sessions::write(Expect::Same(seen), Change::Remove);
-            if !commit(Batch::on(partition.clone()).with(gone)).await? {
+            if !commit(Batch::new(partition.clone()).with(gone)).await? {
                 return Ok(false);
             }
         }
         for table in [Table::History, Table::Versions, Table::State] {
             loop {
-                let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
+                let scan = Scan::new(table, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
                 let rows = self.0.store.scan(scan, now).await?.rows;
                 if rows.is_empty() {
                     break;
@@ -203,7 +203,7 @@ impl StateManager {
                 if rows.iter().any(|(key, _)| key.id == sessions::SESSION_ROW) {
                     return Ok(false);
                 }
-                let mut batch = Batch::on(partition.clone()).with(sessions::write(Expect::Absent, Change::Keep));
+                let mut batch = Batch::new(partition.clone()).with(sessions::write(Expect::Absent, Change::Keep));
                 batch.writes.extend(rows.into_iter().map(|(key, _)| unconditional_removal(table, key.id)));
                 if !commit(batch).await? {
                     return Ok(false);
@@ -215,7 +215,7 @@ impl StateManager {
 
     /// The names of the states a thread has.
     async fn state_names(&self, partition: &Partition, now: Timestamp) -> Result<HashSet<String>, StoreError> {
-        let scan = Scan::of(Table::State, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
+        let scan = Scan::new(Table::State, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
         let rows = self.0.store.read_all(scan, now).await?;
         let states = rows.iter().filter(|(key, _)| key.id != sessions::SESSION_ROW);
         Ok(states.filter_map(|(key, _)| Some(key.id.rsplit_once('/')?.0.to_owned())).collect())

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 
 use super::StateManager;
 use crate::state::{ContextId, StateKind, entry};
-use toolhub_storage::backend::{Changed, Table};
+use toolhub_storage::backend::{Table, WatchEvent};
 use toolhub_types::ids::Tenant;
 
 /// A change to one kind of a context's state.
@@ -42,15 +42,15 @@ impl StateManager {
     pub fn watch(&self, tenant: &Tenant, context: &ContextId) -> StateChanges {
         let (partition, prefix) = (context.partition(tenant), context.prefix());
         let concerns = move |change| match change {
-            Changed::Missed => Some(StateChange::Lagged),
-            Changed::Row(key, version) if key.partition == partition => {
+            WatchEvent::Lagged => Some(StateChange::Lagged),
+            WatchEvent::Row(key, version) if key.partition == partition => {
                 let kind = key.id.strip_prefix(&prefix)?.parse().ok()?;
                 Some(match version {
                     Some(version) => StateChange::Written { kind, version: entry::reported_version(kind, version) },
                     None => StateChange::Deleted { kind },
                 })
             }
-            Changed::Row(..) => None,
+            WatchEvent::Row(..) => None,
         };
         let store = self.0.store.store_for(context.state().as_str());
         Box::pin(store.watch(Table::State).filter_map(move |change| ready(concerns(change))))

@@ -14,7 +14,7 @@ use crate::state::{
     history::Updates,
     patch, sessions, versions,
 };
-use toolhub_storage::backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write};
+use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, RowKey, RowVersion, StoreError, Table, Write};
 use toolhub_types::{ids::Tenant, state_config::ConflictResolution, timestamp::Timestamp};
 
 /// What a write finds.
@@ -152,7 +152,7 @@ impl StateManager {
             };
             self.replacement(kind, found.row, &data, expires)
         });
-        write.await.map(|wrote| wrote.row.seen.version)
+        write.await.map(|wrote| wrote.row.version.number)
     }
 
     /// Makes a new version of the business state with the data of an old one. How long it lives stays as it is. Answers
@@ -161,7 +161,7 @@ impl StateManager {
     /// # Errors
     /// When there is no state, or no such snapshot of it any more; when versioning is off, or the store does not answer.
     pub async fn rollback(&self, tenant: &Tenant, context: &ContextId, version: u64) -> Result<u64, StateError> {
-        self.restore_snapshot(tenant, context, version, StateCondition::Any).await.map(|wrote| wrote.row.seen.version)
+        self.restore_snapshot(tenant, context, version, StateCondition::Any).await.map(|wrote| wrote.row.version.number)
     }
 
     pub(super) async fn restore_snapshot(
@@ -179,7 +179,7 @@ impl StateManager {
             Target { tenant, context, kind, snapshot: Some(version), condition, reject: self.rejects_conflicts() };
         self.write(target, |found| {
             let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
-            let is_kept = versions::is_retained(version, row.seen.version, self.max_snapshots());
+            let is_kept = versions::is_retained(version, row.version.number, self.max_snapshots());
             let snapshot = found.snapshot.filter(|_| is_kept);
             let none = || StateError::NoVersion { state: state_id(context, kind), version };
             let snapshot = snapshot.ok_or_else(none)?;
@@ -224,7 +224,7 @@ impl StateManager {
         let mut keys = vec![context.key(tenant, kind)];
         if let Some(version) = snapshot {
             let id = versions::row_id(context, version);
-            keys.push(Key { partition: partition.clone(), table: Table::Versions, id });
+            keys.push(RowKey { partition: partition.clone(), table: Table::Versions, id });
         }
         let mut found = 0;
         for _ in 0..MAX_ATTEMPTS {
@@ -237,17 +237,17 @@ impl StateManager {
             let joined = self.session_writes(&partition, session, unseen, now).await?;
             let (value, schema, expires) = (next.text.clone(), next.schema, next.expires);
             let mut batch =
-                self.build_batch(tenant, context, kind, row.as_ref().map(|row| row.seen), next, now).await?;
+                self.build_batch(tenant, context, kind, row.as_ref().map(|row| row.version), next, now).await?;
             batch.writes.extend(joined);
             match self.0.store.commit(batch, now).await {
                 Ok(done) => {
                     if kind == StateKind::Business {
                         self.maybe_trim_history(tenant, context).await;
                     }
-                    let seen = Seen { version: done.first().copied().unwrap_or(0), stamp: 0 };
+                    let seen = RowVersion { number: done.first().copied().unwrap_or(0), stamp: 0 };
                     let (new, created) = row.map_or((true, now), |row| (false, row.created));
                     return Ok(WrittenRow {
-                        row: Row { seen, schema, value, expires, created, updated: now },
+                        row: Row { version: seen, schema, value, expires, created, updated: now },
                         is_new: new,
                     });
                 }
@@ -273,12 +273,12 @@ impl StateManager {
         tenant: &Tenant,
         context: &ContextId,
         kind: StateKind,
-        seen: Option<Seen>,
+        seen: Option<RowVersion>,
         next: NewState<'_>,
         now: Timestamp,
     ) -> Result<Batch, StateError> {
         let put = Change::Put { value: next.text.clone(), schema: next.schema, expires: next.expires };
-        let mut batch = Batch::on(context.partition(tenant)).with(Write {
+        let mut batch = Batch::new(context.partition(tenant)).with(Write {
             table: Table::State,
             id: context.row_id(kind),
             expect: seen.map_or(Expect::Absent, Expect::Same),
@@ -288,7 +288,7 @@ impl StateManager {
         if kind != StateKind::Business {
             return Ok(batch);
         }
-        let version = seen.map_or(1, |seen| seen.version + 1);
+        let version = seen.map_or(1, |seen| seen.number + 1);
         batch.writes.extend(versions::writes(context, version, &put, self.max_snapshots()));
         if seen.is_none() {
             // A state that expired has left its snapshots behind. They are not those of the new one.
@@ -322,7 +322,7 @@ impl StateManager {
             if row.is_none() {
                 self.0.connections.remove(tenant, context);
             }
-            let mut batch = Batch::on(partition.clone());
+            let mut batch = Batch::new(partition.clone());
             batch.writes = self.session_writes(&partition, session, &[], now).await?;
             if !batch.writes.is_empty() {
                 match self.0.store.commit(batch, now).await {
@@ -335,10 +335,10 @@ impl StateManager {
             }
             let row = self.0.connections.put(tenant, context, now, |row| {
                 let NewState { text, schema, expires, .. } = make(WriteInput { row, snapshot: None, now })?;
-                let seen = Seen { version: 0, stamp: 0 };
-                Ok::<_, StateError>(Row { seen, schema, value: text, expires, created: now, updated: now })
+                let seen = RowVersion { number: 0, stamp: 0 };
+                Ok::<_, StateError>(Row { version: seen, schema, value: text, expires, created: now, updated: now })
             })?;
-            let new = row.seen.version == 1;
+            let new = row.version.number == 1;
             return Ok(WrittenRow { row, is_new: new });
         }
         Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
@@ -347,5 +347,5 @@ impl StateManager {
 
 /// The version of what was written, as it is told.
 fn written_version(kind: StateKind, wrote: &WrittenRow) -> u64 {
-    entry::reported_version(kind, wrote.row.seen.version)
+    entry::reported_version(kind, wrote.row.version.number)
 }

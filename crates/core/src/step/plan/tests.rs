@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use toolhub_types::tool::{Group, ToolName};
+use toolhub_types::tool::{DependencyGroup, ToolName};
 
 /// `s` is a safe call, `l` a lone one.
 fn plan(calls: &str) -> Plan {
@@ -131,8 +131,8 @@ fn a_call_builds_on_the_earlier_calls_its_tool_waits_for() {
     let names = |names: &[&str]| names.iter().map(|name| ToolName::new(*name).unwrap()).collect::<Vec<_>>();
     let free = DependsOn::default();
     let pay = DependsOn(vec![
-        Group::All { tools: names(&["login", "cart"]), within: None },
-        Group::Any { tools: names(&["cart", "gift"]), within: None },
+        DependencyGroup::All { tools: names(&["login", "cart"]), within: None },
+        DependencyGroup::Any { tools: names(&["cart", "gift"]), within: None },
     ]);
     let calls = [("pay", &pay), ("cart", &free), ("login", &free), ("cart", &free), ("pay", &pay), ("login", &free)];
     assert_eq!(earlier_dependencies(&calls), [vec![], vec![], vec![], vec![], vec![1, 2, 3], vec![]]);

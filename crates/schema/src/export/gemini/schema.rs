@@ -6,11 +6,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{facts, unions};
-use crate::export::add_line;
+use super::{constraints, unions};
+use crate::export::append_description;
 
 /// The keywords that count for each type, where Gemini's have the same name and meaning.
-const FIELDS: [(&str, &[&str]); 6] = [
+const FIELDS_BY_TYPE: [(&str, &[&str]); 6] = [
     ("string", &["pattern", "minLength", "maxLength"]),
     ("integer", &["minimum", "maximum"]),
     ("number", &["minimum", "maximum"]),
@@ -20,48 +20,48 @@ const FIELDS: [(&str, &[&str]); 6] = [
 ];
 
 /// The schema of all arguments. Has no `properties` when there are none to list.
-pub(super) fn object(schema: &Map<String, Value>) -> Map<String, Value> {
-    of_type("object", schema)
+pub(super) fn convert_object(schema: &Map<String, Value>) -> Map<String, Value> {
+    convert_typed("object", schema)
 }
 
 /// Any schema below it.
-pub(super) fn schema(value: &Value) -> Value {
-    let Some(keywords) = value.as_object() else { return anything(&Map::new(), false) };
-    let (keywords, mut nullable) = unions::without_null(keywords.clone());
+pub(super) fn convert(value: &Value) -> Value {
+    let Some(keywords) = value.as_object() else { return any_type(&Map::new(), false) };
+    let (keywords, mut nullable) = unions::split_off_null(keywords.clone());
     if let Some(branches) = unions::branches(&keywords) {
-        return one_of(&keywords, branches.iter().map(schema).collect(), nullable);
+        return any_of(&keywords, branches.iter().map(convert).collect(), nullable);
     }
     nullable |= keywords.get("type").is_some_and(|kind| kind == "null");
-    let kinds = kinds(&keywords);
+    let kinds = type_names(&keywords);
     match kinds[..] {
-        [] => anything(&keywords, nullable),
-        [kind] => with_null(of_type(kind, &keywords), nullable),
+        [] => any_type(&keywords, nullable),
+        [kind] => set_nullable(convert_typed(kind, &keywords), nullable),
         _ => {
             let mut bare = keywords.clone();
             bare.remove("description");
-            one_of(&keywords, kinds.iter().map(|kind| of_type(kind, &bare).into()).collect(), nullable)
+            any_of(&keywords, kinds.iter().map(|kind| convert_typed(kind, &bare).into()).collect(), nullable)
         }
     }
 }
 
-fn of_type(kind: &str, keywords: &Map<String, Value>) -> Map<String, Value> {
+fn convert_typed(kind: &str, keywords: &Map<String, Value>) -> Map<String, Value> {
     let mut written = Map::new();
     written.insert("type".into(), kind.to_uppercase().into());
-    let fields = FIELDS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, fields)| fields);
+    let fields = FIELDS_BY_TYPE.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, fields)| fields);
     for field in ["title", "description", "default"].iter().chain(fields) {
-        if let Some(value) = keywords.get(*field).filter(|value| !value.is_null() && facts::exact(value)) {
+        if let Some(value) = keywords.get(*field).filter(|value| !value.is_null() && constraints::is_exact(value)) {
             written.insert((*field).into(), value.clone());
         }
     }
     match kind {
         "array" => {
-            written.insert("items".into(), items(keywords));
+            written.insert("items".into(), convert_items(keywords));
         }
         "object" => list_properties(&mut written, keywords),
-        _ => facts::about_value(&mut written, kind, keywords),
+        _ => constraints::write_value_constraints(&mut written, kind, keywords),
     }
-    for fact in facts::without_field(kind, keywords) {
-        add_line(&mut written, &fact);
+    for fact in constraints::describe_unsupported(kind, keywords) {
+        append_description(&mut written, &fact);
     }
     written
 }
@@ -79,35 +79,35 @@ fn list_properties(written: &mut Map<String, Value>, keywords: &Map<String, Valu
     if !required.is_empty() {
         written.insert("required".into(), json!(required));
     }
-    let properties: Map<_, _> = properties.iter().map(|(name, inner)| (name.clone(), schema(inner))).collect();
+    let properties: Map<_, _> = properties.iter().map(|(name, inner)| (name.clone(), convert(inner))).collect();
     written.insert("properties".into(), properties.into());
 }
 
 /// The one schema for all items; there are no tuples, so a tuple's places become alternatives.
-fn items(keywords: &Map<String, Value>) -> Value {
+fn convert_items(keywords: &Map<String, Value>) -> Value {
     let mut each: Vec<Value> = Vec::new();
-    for place in keywords.get("prefixItems").and_then(Value::as_array).into_iter().flatten().map(schema) {
+    for place in keywords.get("prefixItems").and_then(Value::as_array).into_iter().flatten().map(convert) {
         if !each.contains(&place) {
             each.push(place);
         }
     }
     match (each.len(), keywords.get("items")) {
-        (0, Some(items)) => schema(items),
-        (0, None) => anything(&Map::new(), false),
-        _ => one_of(&Map::new(), each, false),
+        (0, Some(items)) => convert(items),
+        (0, None) => any_type(&Map::new(), false),
+        _ => any_of(&Map::new(), each, false),
     }
 }
 
 /// Gemini refuses a schema without a type, so "anything" is every type in turn.
-fn anything(keywords: &Map<String, Value>, nullable: bool) -> Value {
+fn any_type(keywords: &Map<String, Value>, nullable: bool) -> Value {
     let plain = |kind: &str| json!({"type": kind});
     let list = json!({"type": "ARRAY", "items": {"type": "STRING"}});
     let all = vec![plain("STRING"), plain("NUMBER"), plain("BOOLEAN"), plain("OBJECT"), list];
-    one_of(keywords, all, nullable)
+    any_of(keywords, all, nullable)
 }
 
 /// An `anyOf` must stand alone: what was beside it is repeated in each branch.
-fn one_of(beside: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> Value {
+fn any_of(beside: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> Value {
     let outer = beside.get("description").and_then(Value::as_str);
     let mut each: Vec<Value> = Vec::new();
     for branch in branches {
@@ -124,7 +124,7 @@ fn one_of(beside: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> 
                 let own = branch.get("description").and_then(Value::as_str).map(|own| format!("{outer}\n{own}"));
                 branch.insert("description".into(), own.unwrap_or_else(|| outer.to_owned()).into());
             }
-            let branch = with_null(branch, nullable);
+            let branch = set_nullable(branch, nullable);
             if !each.contains(&branch) {
                 each.push(branch);
             }
@@ -133,7 +133,7 @@ fn one_of(beside: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> 
     if each.len() == 1 { each.remove(0) } else { json!({ "anyOf": each }) }
 }
 
-fn with_null(mut written: Map<String, Value>, nullable: bool) -> Value {
+fn set_nullable(mut written: Map<String, Value>, nullable: bool) -> Value {
     if nullable {
         written.insert("nullable".into(), true.into());
     }
@@ -141,13 +141,13 @@ fn with_null(mut written: Map<String, Value>, nullable: bool) -> Value {
 }
 
 /// The types a schema names, or those its other keywords speak of.
-fn kinds(keywords: &Map<String, Value>) -> Vec<&str> {
+fn type_names(keywords: &Map<String, Value>) -> Vec<&str> {
     let mut kinds = match keywords.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
-        _ => facts::spoken_of(keywords),
+        _ => constraints::implied_types(keywords),
     };
-    kinds.retain(|kind| FIELDS.iter().any(|(known, _)| known == kind));
+    kinds.retain(|kind| FIELDS_BY_TYPE.iter().any(|(known, _)| known == kind));
     kinds
 }
 
@@ -158,7 +158,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
     fn check(from: Value, expected: Value) {
-        assert_eq!(schema(&from), expected);
+        assert_eq!(convert(&from), expected);
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
             json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}, {"type": "string"}], "minItems": 3}),
             json!({"type": "ARRAY", "minItems": 3, "items": {"anyOf": [{"type": "STRING"}, {"type": "NUMBER"}]}}),
         );
-        let any = schema(&json!(true));
+        let any = convert(&json!(true));
         assert_eq!(any["anyOf"].as_array().map(Vec::len), Some(5));
         check(json!({}), any.clone());
         check(json!({"type": "array"}), json!({"type": "ARRAY", "items": any}));

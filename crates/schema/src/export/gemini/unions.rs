@@ -6,15 +6,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::export::{
-    add_line,
+    append_description,
     flatten::{self, fixed_values},
-    merge::both,
+    merge::intersect,
     walk,
 };
 
 /// The keywords without the alternative `null`, and whether there was one.
-pub(super) fn without_null(keywords: Map<String, Value>) -> (Map<String, Value>, bool) {
-    let mut keywords = joined(keywords);
+pub(super) fn split_off_null(keywords: Map<String, Value>) -> (Map<String, Value>, bool) {
+    let mut keywords = merge_all_of(keywords);
     let mut nullable = keywords.remove("nullable") == Some(Value::Bool(true));
     if let Some(Value::Array(kinds)) = keywords.get_mut("type") {
         let before = kinds.len();
@@ -31,19 +31,19 @@ pub(super) fn without_null(keywords: Map<String, Value>) -> (Map<String, Value>,
         let before = branches.len();
         branches.retain(|branch| !is_null(branch));
         nullable |= branches.len() < before;
-        match (branches.len(), strings(&branches)) {
+        match (branches.len(), merge_string_enums(&branches)) {
             (0, _) => {}
             (1, _) => {
                 if let Some(Value::Object(only)) = branches.pop() {
-                    let (only, inner) = without_null(only);
+                    let (only, inner) = split_off_null(only);
                     nullable |= inner;
-                    keywords = both(keywords, only);
+                    keywords = intersect(keywords, only);
                 }
             }
             (_, Some((listed, words))) => {
-                keywords = both(keywords, listed);
+                keywords = intersect(keywords, listed);
                 if !words.is_empty() {
-                    add_line(&mut keywords, &words.join("\n"));
+                    append_description(&mut keywords, &words.join("\n"));
                 }
             }
             _ => {
@@ -76,20 +76,20 @@ pub(super) fn branches(keywords: &Map<String, Value>) -> Option<Vec<Value>> {
         .map(|(keyword, value)| (keyword.clone(), value.clone()))
         .collect();
     let each = branches.iter().map(|branch| match branch {
-        Value::Object(branch) => Value::Object(both(branch.clone(), shared.clone())),
+        Value::Object(branch) => Value::Object(intersect(branch.clone(), shared.clone())),
         other => other.clone(),
     });
     Some(each.collect())
 }
 
 /// The keywords with everything under `allOf` joined in.
-fn joined(mut keywords: Map<String, Value>) -> Map<String, Value> {
+fn merge_all_of(mut keywords: Map<String, Value>) -> Map<String, Value> {
     let Some(Value::Array(parts)) = keywords.remove("allOf") else { return keywords };
     let parts = parts.into_iter().filter_map(|part| match part {
-        Value::Object(part) => Some(joined(part)),
+        Value::Object(part) => Some(merge_all_of(part)),
         _ => None,
     });
-    parts.fold(keywords, both)
+    parts.fold(keywords, intersect)
 }
 
 fn is_null(branch: &Value) -> bool {
@@ -97,7 +97,7 @@ fn is_null(branch: &Value) -> bool {
 }
 
 /// Alternatives that each list strings, as one list, and what is said of each value.
-fn strings(branches: &[Value]) -> Option<(Map<String, Value>, Vec<String>)> {
+fn merge_string_enums(branches: &[Value]) -> Option<(Map<String, Value>, Vec<String>)> {
     let mut values: Vec<Value> = Vec::new();
     let mut words = Vec::new();
     for branch in branches {

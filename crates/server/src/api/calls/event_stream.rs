@@ -13,7 +13,7 @@ use futures_util::stream;
 use tokio::time::Instant;
 use toolhub_core::{
     ToolHub,
-    events::{Event, News, Subscription},
+    events::{Event, EventKind, Subscription},
     ids::{CallId, Tenant},
 };
 
@@ -63,10 +63,11 @@ async fn next_event(following: Option<CallFollower>) -> Option<(sse::Event, Opti
         }
         match tokio::time::timeout_at(it.next_poll, it.events.next()).await {
             Ok(event) if event_call_id(&event) == Some(it.id) => {
-                it.ended = matches!(event.kind, News::ExecutionCompleted { .. } | News::ExecutionFailed { .. });
+                it.ended =
+                    matches!(event.kind, EventKind::ExecutionCompleted { .. } | EventKind::ExecutionFailed { .. });
                 return Some((wire::event(Some(event.id), event.name(), &*event), Some(it)));
             }
-            Ok(event) if event.kind == News::StreamReset => it.ended = it.has_ended().await,
+            Ok(event) if event.kind == EventKind::StreamReset => it.ended = it.has_ended().await,
             Ok(_) if Instant::now() < it.next_poll => {}
             // It may run on another node, whose events are not heard here.
             Ok(_) | Err(_) => {
@@ -97,12 +98,12 @@ impl CallFollower {
 /// The call an event is about.
 fn event_call_id(event: &Arc<Event>) -> Option<CallId> {
     match &event.kind {
-        News::ExecutionStarted { call_id, .. }
-        | News::ExecutionCompleted { call_id, .. }
-        | News::ExecutionFailed { call_id, .. }
-        | News::ApprovalRequested { call_id, .. }
-        | News::ApprovalResolved { call_id, .. }
-        | News::CallProgress { call_id, .. } => Some(*call_id),
+        EventKind::ExecutionStarted { call_id, .. }
+        | EventKind::ExecutionCompleted { call_id, .. }
+        | EventKind::ExecutionFailed { call_id, .. }
+        | EventKind::ApprovalRequested { call_id, .. }
+        | EventKind::ApprovalResolved { call_id, .. }
+        | EventKind::CallProgress { call_id, .. } => Some(*call_id),
         _ => None,
     }
 }

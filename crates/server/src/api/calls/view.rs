@@ -136,7 +136,7 @@ impl From<&CallError> for Failure {
             retry_after_ms: error.retry_after.map(whole_millis),
             errors: error.problems().iter().filter_map(|problem| serde_json::to_value(problem).ok()).collect(),
             suggestions: error.suggestions().to_vec(),
-            missing: error.missing().to_vec(),
+            missing: error.missing_dependencies().to_vec(),
         }
     }
 }

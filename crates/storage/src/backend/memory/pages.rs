@@ -8,68 +8,68 @@ use std::{cmp::Ordering, collections::BinaryHeap};
 use smol_str::SmolStr;
 
 use super::{
-    address::{Address, partition},
-    drawer::Drawer,
-    slip::Slip,
+    packed_row::PackedRow,
+    partition_key::{PartitionKey, parse_partition},
+    partition_rows::PartitionRows,
 };
-use crate::backend::{Cursor, Key, Page, Partition, Row, Scan, Table};
+use crate::backend::{Cursor, Page, Partition, Row, RowKey, Scan, Table};
 use toolhub_types::timestamp::Timestamp;
 
 /// The part of the order that a scan is about: rows go by table, id and the text of their partition.
-pub(super) struct Window<'a> {
+pub(super) struct ScanWindow<'a> {
     table: u8,
     prefix: &'a [u8],
-    newest: bool,
+    descending: bool,
     /// The id and the address of the last row of the page before.
-    after: Option<(&'a [u8], Address)>,
+    after: Option<(&'a [u8], PartitionKey)>,
 }
 
-impl<'a> Window<'a> {
-    pub(super) fn of(scan: &'a Scan) -> Self {
+impl<'a> ScanWindow<'a> {
+    pub(super) fn new(scan: &'a Scan) -> Self {
         let last = scan.after.as_ref();
-        let after = last.map(|Cursor(key)| (key.id.as_bytes(), Address::of(&key.partition)));
-        Self { table: scan.table as u8, prefix: scan.prefix.as_bytes(), newest: scan.newest, after }
+        let after = last.map(|Cursor(key)| (key.id.as_bytes(), PartitionKey::new(&key.partition)));
+        Self { table: scan.table as u8, prefix: scan.prefix.as_bytes(), descending: scan.descending, after }
     }
 
     /// Whether a row lies ahead of everything that is asked for.
-    pub(super) fn is_ahead(&self, slip: &Slip, address: &[u8]) -> bool {
-        let name = slip.name();
+    pub(super) fn is_before(&self, slip: &PackedRow, address: &[u8]) -> bool {
+        let name = slip.sort_key();
         name < (self.table, self.prefix)
-            || (!self.newest && self.beside_cursor(name, address).is_some_and(Ordering::is_le))
+            || (!self.descending && self.cmp_cursor(name, address).is_some_and(Ordering::is_le))
     }
 
     /// Whether a row is asked for, or lies ahead of what is.
-    pub(super) fn is_not_past(&self, slip: &Slip, address: &[u8]) -> bool {
-        let name = slip.name();
+    pub(super) fn is_not_after(&self, slip: &PackedRow, address: &[u8]) -> bool {
+        let name = slip.sort_key();
         let within = name < (self.table, self.prefix) || (name.0 == self.table && name.1.starts_with(self.prefix));
-        within && (!self.newest || self.beside_cursor(name, address).is_none_or(Ordering::is_lt))
+        within && (!self.descending || self.cmp_cursor(name, address).is_none_or(Ordering::is_lt))
     }
 
-    fn beside_cursor(&self, (table, id): (u8, &[u8]), address: &[u8]) -> Option<Ordering> {
+    fn cmp_cursor(&self, (table, id): (u8, &[u8]), address: &[u8]) -> Option<Ordering> {
         let (last, at) = self.after.as_ref()?;
         Some((table, id, address).cmp(&(self.table, last, at.as_bytes())))
     }
 }
 
 /// The rows of one partition: those of a page, and one more if there is another page.
-pub(super) fn page_of(
-    drawer: &Drawer,
+pub(super) fn page_of_partition(
+    drawer: &PartitionRows,
     partition: &Partition,
     scan: &Scan,
-    window: &Window<'_>,
+    window: &ScanWindow<'_>,
     now: Timestamp,
-) -> Vec<(Key, Row)> {
-    let read = |slip: &Slip| {
+) -> Vec<(RowKey, Row)> {
+    let read = |slip: &PackedRow| {
         let row = slip.row_at(now)?;
-        Some((Key { partition: partition.clone(), table: scan.table, id: slip.id() }, row))
+        Some((RowKey { partition: partition.clone(), table: scan.table, id: slip.id() }, row))
     };
     let rows = drawer.window(window).filter_map(read);
     let most = scan.limit.saturating_add(1);
-    if scan.newest { rows.rev().take(most).collect() } else { rows.take(most).collect() }
+    if scan.descending { rows.rev().take(most).collect() } else { rows.take(most).collect() }
 }
 
 /// Cuts the rows to a page. There is one more of them if there is another page.
-pub(super) fn cut(mut rows: Vec<(Key, Row)>, limit: usize) -> Page {
+pub(super) fn into_page(mut rows: Vec<(RowKey, Row)>, limit: usize) -> Page {
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|(key, _)| Cursor(key.clone()));
@@ -77,76 +77,77 @@ pub(super) fn cut(mut rows: Vec<(Key, Row)>, limit: usize) -> Page {
 }
 
 /// The first rows of all that were offered, at most so many.
-pub(super) struct First {
+pub(super) struct TopRows {
     /// The last of them on top.
-    rows: BinaryHeap<Found>,
-    most: usize,
-    newest: bool,
+    rows: BinaryHeap<Candidate>,
+    limit: usize,
+    descending: bool,
 }
 
-impl First {
-    pub(super) fn of(scan: &Scan) -> Self {
-        Self { rows: BinaryHeap::new(), most: scan.limit.saturating_add(1), newest: scan.newest }
+impl TopRows {
+    pub(super) fn new(scan: &Scan) -> Self {
+        Self { rows: BinaryHeap::new(), limit: scan.limit.saturating_add(1), descending: scan.descending }
     }
 
     /// Takes what is among the first of a drawer's rows.
-    pub(super) fn offer(&mut self, drawer: &Drawer, window: &Window<'_>, now: Timestamp) {
-        let (address, rows) = (drawer.address(), drawer.window(window));
-        if self.newest { self.take(address, rows.rev(), now) } else { self.take(address, rows, now) }
+    pub(super) fn offer(&mut self, drawer: &PartitionRows, window: &ScanWindow<'_>, now: Timestamp) {
+        let (address, rows) = (drawer.key(), drawer.window(window));
+        if self.descending { self.take(address, rows.rev(), now) } else { self.take(address, rows, now) }
     }
 
-    fn take<'a>(&mut self, address: &[u8], slips: impl Iterator<Item = &'a Slip>, now: Timestamp) {
+    fn take<'a>(&mut self, address: &[u8], slips: impl Iterator<Item = &'a PackedRow>, now: Timestamp) {
         for slip in slips.filter(|slip| !slip.is_expired(now)) {
-            if self.rows.len() >= self.most {
-                let is_sooner = |last: &Found| last.beside(slip.name().1, address).is_gt();
+            if self.rows.len() >= self.limit {
+                let is_sooner = |last: &Candidate| last.cmp_row(slip.sort_key().1, address).is_gt();
                 // What follows in this drawer comes later still.
                 if !self.rows.peek().is_some_and(is_sooner) {
                     return;
                 }
                 self.rows.pop();
             }
-            let (address, newest) = (address.into(), self.newest);
-            self.rows.push(Found { id: slip.id(), address, row: slip.row(), newest });
+            let (address, newest) = (address.into(), self.descending);
+            self.rows.push(Candidate { id: slip.id(), address, row: slip.row(), descending: newest });
         }
     }
 
-    pub(super) fn into_rows(self, table: Table) -> Vec<(Key, Row)> {
-        let key = |found: &Found| Key { partition: partition(&found.address), table, id: found.id.clone() };
+    pub(super) fn into_rows(self, table: Table) -> Vec<(RowKey, Row)> {
+        let key =
+            |found: &Candidate| RowKey { partition: parse_partition(&found.address), table, id: found.id.clone() };
         self.rows.into_sorted_vec().into_iter().map(|found| (key(&found), found.row)).collect()
     }
 }
 
 /// A row that may be on the page, in the order of the page.
-struct Found {
+struct Candidate {
     id: SmolStr,
     address: Box<[u8]>,
     row: Row,
-    newest: bool,
+    descending: bool,
 }
 
-impl Found {
-    fn beside(&self, id: &[u8], address: &[u8]) -> Ordering {
+impl Candidate {
+    fn cmp_row(&self, id: &[u8], address: &[u8]) -> Ordering {
         let order = (self.id.as_bytes(), &*self.address).cmp(&(id, address));
-        if self.newest { order.reverse() } else { order }
+        if self.descending { order.reverse() } else { order }
     }
 }
 
-impl Ord for Found {
+impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.beside(other.id.as_bytes(), &other.address)
+        self.cmp_row(other.id.as_bytes(), &other.address)
     }
 }
 
-impl PartialOrd for Found {
+impl PartialOrd for Candidate {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Found {
+impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Found {}
+impl Eq for Candidate {}

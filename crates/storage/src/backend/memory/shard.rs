@@ -8,81 +8,88 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 
 use super::{
-    dense::Dense,
-    drawer::{Drawer, NEVER},
-    slip::{Name, Slip},
+    chunked_vec::ChunkedVec,
+    packed_row::{PackedRow, RowId},
+    partition_rows::{NEVER, PartitionRows},
 };
-use crate::backend::{Action, Applied, Before, Change, Expect, Row, StoreError, Table, Write, Writing};
+use crate::backend::{Action, Applied, Change, Expect, PriorRow, Row, StoreError, Table, Write, WriteContext};
 use toolhub_types::timestamp::Timestamp;
 
 /// How many drawers a sweep looks at before it lets others have the lock.
-const STEP: usize = 256;
+const SWEEP_STEP: usize = 256;
 
 pub(super) struct Shard {
     /// The same in all shards of a store.
     hasher: RandomState,
     /// Where in the list an address lies.
     index: HashTable<u32>,
-    drawers: Dense<Drawer>,
+    partitions: ChunkedVec<PartitionRows>,
     /// How many rows each table has here, so that a scan passes over what holds none of its own.
     counts: [usize; Table::ALL.len()],
     /// No row here ends before this.
-    soonest: Timestamp,
+    next_expiry: Timestamp,
     /// How far a sweep has come. It goes from the end to the beginning: what takes the place of a drawer that went was
     /// seen already, and what is added meanwhile is noted when it is added.
-    sweep: Option<Pass>,
+    sweep: Option<SweepPass>,
 }
 
-struct Pass {
+struct SweepPass {
     /// All drawers from here on have been looked at.
     at: usize,
     /// None of their rows ends before this.
-    soonest: Timestamp,
+    next_expiry: Timestamp,
 }
 
 impl Shard {
     pub(super) fn new(hasher: RandomState) -> Self {
         let counts = Table::ALL.map(|_| 0);
-        Self { hasher, index: HashTable::new(), drawers: Dense::default(), counts, soonest: NEVER, sweep: None }
+        Self {
+            hasher,
+            index: HashTable::new(),
+            partitions: ChunkedVec::default(),
+            counts,
+            next_expiry: NEVER,
+            sweep: None,
+        }
     }
 
     pub(super) fn find(&self, hash: u64, address: &[u8]) -> Option<usize> {
-        let at = self.index.find(hash, |at| self.drawers[*at as usize].address() == address);
+        let at = self.index.find(hash, |at| self.partitions[*at as usize].key() == address);
         at.map(|at| *at as usize)
     }
 
-    pub(super) fn drawer(&self, at: usize) -> &Drawer {
-        &self.drawers[at]
+    pub(super) fn partition(&self, at: usize) -> &PartitionRows {
+        &self.partitions[at]
     }
 
     /// The drawers that may hold rows of a table; all or none.
-    pub(super) fn drawers_with(&self, table: Table) -> impl Iterator<Item = &Drawer> {
-        self.drawers.iter().take(if self.counts[table as usize] > 0 { usize::MAX } else { 0 })
+    pub(super) fn partitions_with(&self, table: Table) -> impl Iterator<Item = &PartitionRows> {
+        self.partitions.iter().take(if self.counts[table as usize] > 0 { usize::MAX } else { 0 })
     }
 
     /// Whether a write finds its row as it expects it.
-    pub(super) fn expect(&self, at: Option<usize>, write: &Write, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn check_expectation(&self, at: Option<usize>, write: &Write, now: Timestamp) -> Result<(), StoreError> {
         if write.expect == Expect::Any {
             return Ok(());
         }
-        write.check(&self.before(at, Name { table: write.table, id: &write.id }, now))
+        write.check(&self.prior_row(at, RowId { table: write.table, id: &write.id }, now))
     }
 
     /// The row of this name before a write.
-    fn before(&self, at: Option<usize>, name: Name<'_>, now: Timestamp) -> Before {
-        let facts = self.get(at, name).and_then(|slip| slip.facts_at(now));
-        Before::of(facts.map(|facts| (facts.seen, facts.created)))
+    fn prior_row(&self, at: Option<usize>, name: RowId<'_>, now: Timestamp) -> PriorRow {
+        let facts = self.get(at, name).and_then(|slip| slip.meta_at(now));
+        PriorRow::from_found(facts.map(|facts| (facts.version, facts.created)))
     }
 
     /// The row of this name, expired or not.
-    pub(super) fn get(&self, at: Option<usize>, name: Name<'_>) -> Option<&Slip> {
-        self.drawers[at?].get(name)
+    pub(super) fn get(&self, at: Option<usize>, name: RowId<'_>) -> Option<&PackedRow> {
+        self.partitions[at?].get(name)
     }
 
     /// The drawer of an address has seen this fence; it is made where there is none.
     pub(super) fn raise_fence(&mut self, at: &mut Option<usize>, address: &[u8], fence: u64) {
-        let at = *at.get_or_insert_with(|| self.add(Drawer::empty(address)));
-        self.drawers[at].raise_fence(fence);
+        let at = *at.get_or_insert_with(|| self.add(PartitionRows::empty(address)));
+        self.partitions[at].raise_fence(fence);
     }
 
     /// Makes a change in the drawer `at`, which is made where there is none and one is needed. Answers the row's version
@@ -91,40 +98,42 @@ impl Shard {
         &mut self,
         at: &mut Option<usize>,
         address: &[u8],
-        name: Name<'_>,
+        name: RowId<'_>,
         change: &Change,
-        writing: Writing,
+        writing: WriteContext,
     ) -> (u64, bool) {
         match change {
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
                 let (mut version, schema, expires) = (0, *schema, *expires);
                 // The row is looked up once, where its place is found.
                 self.put(at, address, name, expires, |found| {
-                    let found = found.and_then(|slip| slip.facts_at(writing.now));
-                    let before = Before::of(found.map(|facts| (facts.seen, facts.created)));
+                    let found = found.and_then(|slip| slip.meta_at(writing.now));
+                    let before = PriorRow::from_found(found.map(|facts| (facts.version, facts.created)));
                     let applied = change.apply(&before, writing);
                     version = applied.version;
-                    let Action::Put { seen, created } = applied.action else { unreachable!("a put stores a value") };
-                    Row { seen, schema, value: value.clone(), expires, created, updated: writing.now }
+                    let Action::Put { row_version: seen, created } = applied.action else {
+                        unreachable!("a put stores a value")
+                    };
+                    Row { version: seen, schema, value: value.clone(), expires, created, updated: writing.now }
                 });
                 (version, true)
             }
             Change::Touch { .. } | Change::Keep | Change::Remove => {
-                self.apply_other(at, address, name, change, writing)
+                self.apply_without_value(at, address, name, change, writing)
             }
         }
     }
 
     /// A change that stores no value.
-    fn apply_other(
+    fn apply_without_value(
         &mut self,
         at: &mut Option<usize>,
         address: &[u8],
-        name: Name<'_>,
+        name: RowId<'_>,
         change: &Change,
-        writing: Writing,
+        writing: WriteContext,
     ) -> (u64, bool) {
-        let Applied { version, changed, action } = change.apply(&self.before(*at, name, writing.now), writing);
+        let Applied { version, changed, action } = change.apply(&self.prior_row(*at, name, writing.now), writing);
         match (action, change) {
             (Action::Touch, Change::Touch { expires }) => {
                 if let Some(row) = self.get(*at, name).and_then(|slip| slip.row_at(writing.now)) {
@@ -132,7 +141,7 @@ impl Shard {
                 }
             }
             (Action::Remove, _) => {
-                let removed = at.and_then(|at| self.drawers[at].remove(name));
+                let removed = at.and_then(|at| self.partitions[at].remove(name));
                 self.counts[name.table as usize] -= usize::from(removed.is_some());
             }
             (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
@@ -144,51 +153,51 @@ impl Shard {
         &mut self,
         at: &mut Option<usize>,
         address: &[u8],
-        name: Name<'_>,
+        name: RowId<'_>,
         ends: Option<Timestamp>,
-        make: impl FnOnce(Option<&Slip>) -> Row,
+        make: impl FnOnce(Option<&PackedRow>) -> Row,
     ) {
         let ends = ends.unwrap_or(NEVER);
-        self.soonest = self.soonest.min(ends);
+        self.next_expiry = self.next_expiry.min(ends);
         if let Some(sweep) = &mut self.sweep {
-            sweep.soonest = sweep.soonest.min(ends);
+            sweep.next_expiry = sweep.next_expiry.min(ends);
         }
         let is_new = match *at {
-            Some(at) => self.drawers[at].put(name, make),
+            Some(at) => self.partitions[at].put(name, make),
             None => {
-                *at = Some(self.add(Drawer::one(address, name, make(None))));
+                *at = Some(self.add(PartitionRows::single(address, name, make(None))));
                 true
             }
         };
         self.counts[name.table as usize] += usize::from(is_new);
     }
 
-    fn add(&mut self, drawer: Drawer) -> usize {
-        let at = self.drawers.len();
+    fn add(&mut self, drawer: PartitionRows) -> usize {
+        let at = self.partitions.len();
         let number = u32::try_from(at).expect("four thousand million partitions do not fit into memory");
-        self.drawers.push(drawer);
-        let hash = |at: usize| self.hasher.hash_one(self.drawers[at].address());
+        self.partitions.push(drawer);
+        let hash = |at: usize| self.hasher.hash_one(self.partitions[at].key());
         self.index.insert_unique(hash(at), number, |at| hash(*at as usize));
         at
     }
 
     /// Takes the drawer away if nothing is in it.
-    pub(super) fn close(&mut self, at: usize) {
-        if !self.drawers[at].is_empty() {
+    pub(super) fn remove_if_empty(&mut self, at: usize) {
+        if !self.partitions[at].is_empty() {
             return;
         }
-        let last = self.drawers.len() - 1;
-        let hash = |drawers: &Dense<Drawer>, at: usize| self.hasher.hash_one(drawers[at].address());
-        if let Ok(entry) = self.index.find_entry(hash(&self.drawers, at), |number| *number as usize == at) {
+        let last = self.partitions.len() - 1;
+        let hash = |drawers: &ChunkedVec<PartitionRows>, at: usize| self.hasher.hash_one(drawers[at].key());
+        if let Ok(entry) = self.index.find_entry(hash(&self.partitions, at), |number| *number as usize == at) {
             entry.remove();
         }
-        if let Some(number) = self.index.find_mut(hash(&self.drawers, last), |number| *number as usize == last) {
+        if let Some(number) = self.index.find_mut(hash(&self.partitions, last), |number| *number as usize == last) {
             *number = at as u32;
         }
-        self.drawers.swap_remove(at);
+        self.partitions.swap_remove(at);
         // Room that a rush has taken is given back.
         if self.index.capacity() > 4 * self.index.len() {
-            self.index.shrink_to_fit(|at| hash(&self.drawers, *at as usize));
+            self.index.shrink_to_fit(|at| hash(&self.partitions, *at as usize));
         }
     }
 
@@ -196,33 +205,33 @@ impl Shard {
     /// walk has come to its end.
     pub(super) fn sweep(&mut self, most: usize, now: Timestamp) -> (usize, bool) {
         let mut pass = match self.sweep.take() {
-            Some(pass) => Pass { at: pass.at.min(self.drawers.len()), ..pass },
-            None if self.soonest > now => return (0, true),
-            None => Pass { at: self.drawers.len(), soonest: NEVER },
+            Some(pass) => SweepPass { at: pass.at.min(self.partitions.len()), ..pass },
+            None if self.next_expiry > now => return (0, true),
+            None => SweepPass { at: self.partitions.len(), next_expiry: NEVER },
         };
         let mut swept = 0;
-        for _ in 0..STEP {
+        for _ in 0..SWEEP_STEP {
             let Some(at) = pass.at.checked_sub(1).filter(|_| swept < most) else { break };
-            let (drawer, counts) = (&mut self.drawers[at], &mut self.counts);
+            let (drawer, counts) = (&mut self.partitions[at], &mut self.counts);
             drawer.sweep(most - swept, now, |table| {
                 counts[table as usize] -= 1;
                 swept += 1;
             });
-            let soonest = drawer.soonest();
+            let soonest = drawer.next_expiry();
             if soonest <= now {
                 // More has expired here than may go.
                 break;
             }
-            pass = Pass { at, soonest: pass.soonest.min(soonest) };
-            self.close(at);
+            pass = SweepPass { at, next_expiry: pass.next_expiry.min(soonest) };
+            self.remove_if_empty(at);
         }
         if pass.at > 0 {
             self.sweep = Some(pass);
             return (swept, false);
         }
         // What has come meanwhile was noted in the pass as well.
-        self.soonest = pass.soonest;
-        (swept, self.soonest > now)
+        self.next_expiry = pass.next_expiry;
+        (swept, self.next_expiry > now)
     }
 }
 
@@ -235,11 +244,11 @@ mod tests {
     /// Four steps of drawers, each with one row that ends then.
     fn shard(ends: impl Fn(usize) -> Option<i64>) -> Shard {
         let mut shard = Shard::new(RandomState::new());
-        for number in 0..4 * STEP {
+        for number in 0..4 * SWEEP_STEP {
             let expires = ends(number).map(Timestamp::from_millis);
             let change = Change::Put { value: [].into(), schema: 1, expires };
-            let (address, name) = (format!("main/t/{number}"), Name { table: Table::State, id: "a" });
-            shard.apply(&mut None, address.as_bytes(), name, &change, Writing { stamp: 1, floor: 0, now: NOW });
+            let (address, name) = (format!("main/t/{number}"), RowId { table: Table::State, id: "a" });
+            shard.apply(&mut None, address.as_bytes(), name, &change, WriteContext { stamp: 1, floor: 0, now: NOW });
         }
         shard
     }
@@ -270,7 +279,7 @@ mod tests {
         let mut shard = shard(|number| Some(if number % 256 == 255 { 200 } else { 900 }));
         assert_eq!(shard.sweep(1, Timestamp::from_millis(300)), (1, false));
         assert_eq!(steps(&mut shard, 1, 300), [1, 1, 1, 0]);
-        assert_eq!(shard.drawers.len(), 4 * STEP - 4);
+        assert_eq!(shard.partitions.len(), 4 * SWEEP_STEP - 4);
     }
 
     #[test]
@@ -281,14 +290,14 @@ mod tests {
         shard.apply(
             &mut None,
             b"main/t/new",
-            Name { table: Table::State, id: "a" },
+            RowId { table: Table::State, id: "a" },
             &change,
-            Writing { stamp: 1, floor: 0, now: NOW },
+            WriteContext { stamp: 1, floor: 0, now: NOW },
         );
-        assert_eq!(steps(&mut shard, usize::MAX, 200).iter().sum::<usize>(), 4 * STEP - 5);
-        assert_eq!((shard.drawers.len(), shard.counts[Table::State as usize]), (1, 1));
+        assert_eq!(steps(&mut shard, usize::MAX, 200).iter().sum::<usize>(), 4 * SWEEP_STEP - 5);
+        assert_eq!((shard.partitions.len(), shard.counts[Table::State as usize]), (1, 1));
         assert_eq!(steps(&mut shard, 9, 249), [0]);
         assert_eq!(steps(&mut shard, 9, 250), [1]);
-        assert_eq!((shard.drawers.len(), shard.index.len(), shard.counts[Table::State as usize]), (0, 0, 0));
+        assert_eq!((shard.partitions.len(), shard.index.len(), shard.counts[Table::State as usize]), (0, 0, 0));
     }
 }

@@ -7,8 +7,8 @@ use smol_str::SmolStr;
 
 use super::{NOW, thread};
 use crate::backend::{
-    Backend, Batch, Change, Cursor, Durability, Expect, Key, Page, Partition, Row, Scan, Scope, Seen, StoreError,
-    Table, Write,
+    Backend, Batch, Change, Cursor, Durability, Expect, Page, Partition, Row, RowKey, RowVersion, Scan, Scope,
+    StoreError, Table, Write,
 };
 use toolhub_types::{
     ids::{Tenant, ThreadId},
@@ -20,14 +20,14 @@ const STEPS: usize = 60;
 /// Rows by partition, table and id; fences by partition.
 #[derive(Default)]
 struct Model {
-    rows: BTreeMap<(String, Table, SmolStr), (Key, Row)>,
+    rows: BTreeMap<(String, Table, SmolStr), (RowKey, Row)>,
     fences: BTreeMap<String, u64>,
 }
 
 /// One random program, the same for the same seed.
 pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2]) {
     let (mut random, mut model, mut now) = (Rng::with_seed(seed), Model::default(), NOW);
-    let mut seen = vec![Seen { version: 1, stamp: 0 }];
+    let mut seen = vec![RowVersion { number: 1, stamp: 0 }];
     for step in 0..STEPS {
         let place = format!("program {seed}, step {step}");
         match random.u8(0..10) {
@@ -37,10 +37,10 @@ pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2])
                 assert_eq!(theirs, ours, "{place}: {batch:?}");
             }
             5..7 => {
-                let keys: Vec<Key> = (0..random.usize(1..4)).map(|_| key(&mut random, tables)).collect();
+                let keys: Vec<RowKey> = (0..random.usize(1..4)).map(|_| key(&mut random, tables)).collect();
                 let ours: Vec<Option<Row>> = keys.iter().map(|key| model.load(key, now)).collect();
                 assert_eq!(store.load(&keys, now).await, Ok(ours.clone()), "{place}: {keys:?}");
-                seen.extend(ours.into_iter().flatten().map(|row| row.seen));
+                seen.extend(ours.into_iter().flatten().map(|row| row.version));
             }
             7 => {
                 let scan = scan(&mut random, tables);
@@ -51,7 +51,7 @@ pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2])
             8 => now = now + Duration::from_millis(random.u64(1..2_000)),
             _ => {
                 // Which rows go is the store's choice; that they are expired and how many go is not.
-                let (most, expired) = (random.usize(1..4), model.expired(now));
+                let (most, expired) = (random.usize(1..4), model.count_expired(now));
                 assert_eq!(store.sweep(most, now).await, Ok(most.min(expired)), "{place}: sweep {most}");
                 while store.sweep(100, now).await == Ok(100) {}
                 model.rows.retain(|_, (_, row)| !row.is_expired(now));
@@ -66,13 +66,13 @@ impl Model {
         row.map(|(_, row)| row).filter(|row| !row.is_expired(now))
     }
 
-    fn load(&self, key: &Key, now: Timestamp) -> Option<Row> {
+    fn load(&self, key: &RowKey, now: Timestamp) -> Option<Row> {
         self.find(&key.partition, key.table, &key.id, now).cloned()
     }
 
     fn commit(&mut self, batch: &Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         let Batch { partition, stamp, fence, writes } = batch;
-        if let Some(Write { table, id, .. }) = batch.written_twice() {
+        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
         let seen = self.fences.get(&partition.to_string()).copied().unwrap_or(0);
@@ -80,14 +80,14 @@ impl Model {
             return Err(StoreError::Fenced { given, seen });
         }
         for Write { table, id, expect, .. } in writes {
-            let found = self.find(partition, *table, id, now).map(|row| row.seen);
+            let found = self.find(partition, *table, id, now).map(|row| row.version);
             let holds = match expect {
                 Expect::Any => true,
                 Expect::Absent => found.is_none(),
                 Expect::Same(seen) => found == Some(*seen),
             };
             if !holds {
-                let found = found.map(|seen| seen.version);
+                let found = found.map(|seen| seen.number);
                 return Err(StoreError::Conflict { table: *table, id: id.clone(), found });
             }
         }
@@ -100,20 +100,27 @@ impl Model {
     fn write(&mut self, partition: &Partition, stamp: u64, write: &Write, now: Timestamp) -> u64 {
         let Write { table, id, change, .. } = write;
         let before = self.find(partition, *table, id, now).cloned();
-        let version = before.as_ref().map_or(0, |row| row.seen.version);
+        let version = before.as_ref().map_or(0, |row| row.version.number);
         let place = (partition.to_string(), *table, id.clone());
-        let key = Key { partition: partition.clone(), table: *table, id: id.clone() };
+        let key = RowKey { partition: partition.clone(), table: *table, id: id.clone() };
         match (change, before) {
             (
                 change @ (Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. }),
                 before,
             ) => {
                 let had = if let Change::Restore { version, .. } = change { *version } else { 0 };
-                let seen = Seen { version: had.max(version + 1), stamp };
+                let seen = RowVersion { number: had.max(version + 1), stamp };
                 let created = before.map_or(now, |row| row.created);
-                let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
+                let row = Row {
+                    version: seen,
+                    schema: *schema,
+                    value: value.clone(),
+                    expires: *expires,
+                    created,
+                    updated: now,
+                };
                 self.rows.insert(place, (key, row));
-                seen.version
+                seen.number
             }
             (Change::Touch { expires }, Some(row)) => {
                 self.rows.insert(place, (key, Row { expires: *expires, ..row }));
@@ -128,7 +135,7 @@ impl Model {
     }
 
     fn scan(&self, scan: &Scan, now: Timestamp) -> Page {
-        let wanted = |(key, row): &&(Key, Row)| {
+        let wanted = |(key, row): &&(RowKey, Row)| {
             key.table == scan.table
                 && key.id.starts_with(&scan.prefix)
                 && !row.is_expired(now)
@@ -138,15 +145,15 @@ impl Model {
                     Scope::Partition(partition) => key.partition == *partition,
                 }
         };
-        let mut rows: Vec<(Key, Row)> = self.rows.values().filter(wanted).cloned().collect();
+        let mut rows: Vec<(RowKey, Row)> = self.rows.values().filter(wanted).cloned().collect();
         rows.sort_by_cached_key(|(key, _)| (key.id.clone(), key.partition.to_string()));
-        if scan.newest {
+        if scan.descending {
             rows.reverse();
         }
         if let Some(Cursor(last)) = &scan.after {
-            let place = |key: &Key| (key.id.clone(), key.partition.to_string());
+            let place = |key: &RowKey| (key.id.clone(), key.partition.to_string());
             let last = place(last);
-            rows.retain(|(key, _)| if scan.newest { place(key) < last } else { place(key) > last });
+            rows.retain(|(key, _)| if scan.descending { place(key) < last } else { place(key) > last });
         }
         let more = rows.len() > scan.limit;
         rows.truncate(scan.limit);
@@ -154,28 +161,30 @@ impl Model {
         Page { rows, next }
     }
 
-    fn expired(&self, now: Timestamp) -> usize {
+    fn count_expired(&self, now: Timestamp) -> usize {
         self.rows.values().filter(|(_, row)| row.is_expired(now)).count()
     }
 }
 
 fn partition(random: &mut Rng) -> Partition {
     match random.u8(0..4) {
-        0 => Partition::of_thread(Tenant::new("other").expect("a good name"), ThreadId::new("t").expect("a good name")),
+        0 => {
+            Partition::for_thread(Tenant::new("other").expect("a good name"), ThreadId::new("t").expect("a good name"))
+        }
         1 => thread("u"),
         _ => thread("t"),
     }
 }
 
-fn key(random: &mut Rng, tables: [Table; 2]) -> Key {
+fn key(random: &mut Rng, tables: [Table; 2]) -> RowKey {
     let (table, id) = (tables[random.usize(0..2)], SmolStr::new(["a", "ab", "b"][random.usize(0..3)]));
-    Key { partition: partition(random), table, id }
+    RowKey { partition: partition(random), table, id }
 }
 
-fn batch(random: &mut Rng, tables: [Table; 2], seen: &[Seen], now: Timestamp) -> Batch {
+fn batch(random: &mut Rng, tables: [Table; 2], seen: &[RowVersion], now: Timestamp) -> Batch {
     let soon = |random: &mut Rng| random.bool().then(|| now + Duration::from_millis(random.u64(0..3_000)));
     let writes = (0..random.usize(1..4)).map(|_| {
-        let Key { table, id, .. } = key(random, tables);
+        let RowKey { table, id, .. } = key(random, tables);
         let expect = match random.u8(0..4) {
             0 => Expect::Absent,
             1 => Expect::Same(seen[random.usize(0..seen.len())]),
@@ -201,7 +210,7 @@ fn batch(random: &mut Rng, tables: [Table; 2], seen: &[Seen], now: Timestamp) ->
     });
     let writes = writes.collect();
     let fence = (random.u8(0..5) == 0).then(|| random.u64(1..4));
-    Batch { writes, fence, stamp: random.u64(..), ..Batch::on(partition(random)) }
+    Batch { writes, fence, stamp: random.u64(..), ..Batch::new(partition(random)) }
 }
 
 fn scan(random: &mut Rng, tables: [Table; 2]) -> Scan {
@@ -214,8 +223,8 @@ fn scan(random: &mut Rng, tables: [Table; 2]) -> Scan {
     let last = random.bool().then(|| {
         let partition = if let Scope::Partition(only) = &scope { only.clone() } else { partition(random) };
         let id = ["", "a", "aa", "ab", "b", "c"][random.usize(0..6)].into();
-        Cursor(Key { partition, table, id })
+        Cursor(RowKey { partition, table, id })
     });
-    let scan = Scan::of(table, scope).prefix(["", "a"][random.usize(0..2)]);
-    Scan { newest: random.bool(), after: last, ..scan.limit(random.usize(1..5)) }
+    let scan = Scan::new(table, scope).prefix(["", "a"][random.usize(0..2)]);
+    Scan { descending: random.bool(), after: last, ..scan.limit(random.usize(1..5)) }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Row, Seen},
+    backend::{Row, RowVersion},
     clock::Timestamp,
 };
 use toolhub_types::ids::{Tenant, ThreadId};
@@ -194,7 +194,7 @@ impl RowText<'_> {
             _ => return None,
         };
         let row = Row {
-            seen: Seen { version: self.version, stamp: u64::from_str_radix(&self.stamp, 16).ok()? },
+            version: RowVersion { number: self.version, stamp: u64::from_str_radix(&self.stamp, 16).ok()? },
             schema: self.schema,
             value: value.into(),
             expires: self.expires.map(Timestamp::from),

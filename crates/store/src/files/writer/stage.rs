@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Action, Applied, Batch, Before, Change, Durability, Key, Row, StoreError, Write, Writing},
+    backend::{Action, Applied, Batch, Change, Durability, PriorRow, Row, RowKey, StoreError, Write, WriteContext},
     clock::Timestamp,
 };
 
@@ -23,7 +23,7 @@ use super::{
 /// What a batch did.
 pub(super) struct BatchOutput {
     pub(super) versions: Vec<u64>,
-    pub(super) changes: Vec<(Key, Option<u64>)>,
+    pub(super) changes: Vec<(RowKey, Option<u64>)>,
 }
 
 /// What is to become of a partition.
@@ -77,14 +77,14 @@ impl<'a> Stage<'a> {
                 staged.doc_mut().fence = given;
             }
         }
-        let writing = Writing { stamp: batch.stamp, floor: self.floor, now };
+        let writing = WriteContext { stamp: batch.stamp, floor: self.floor, now };
         let mut made = BatchOutput { versions: Vec::with_capacity(batch.writes.len()), changes: Vec::new() };
         for Write { table, id, change, .. } in &batch.writes {
             let staged = self.load(&Context::of_row(&self.partition_key, id))?;
             let (version, changed) = staged.apply(RowId { table: *table, id }, change, writing);
             made.versions.push(version);
             if changed {
-                let key = Key { partition: batch.partition.clone(), table: *table, id: id.clone() };
+                let key = RowKey { partition: batch.partition.clone(), table: *table, id: id.clone() };
                 made.changes.push((key, (version > 0).then_some(version)));
             }
         }
@@ -135,27 +135,27 @@ impl Staged {
     }
 
     /// The row before a write. Nobody knows what was in a file that was set aside.
-    fn before(&self, name: RowId<'_>, now: Timestamp) -> Before {
+    fn before(&self, name: RowId<'_>, now: Timestamp) -> PriorRow {
         match self.quarantined.clone() {
             Some(reason) => {
                 let error = StoreError::Damaged { table: name.table, id: name.id.clone(), reason };
-                Before::Damaged { version: 0, error }
+                PriorRow::Damaged { version: 0, error }
             }
-            None => Before::of(self.row(name, now).map(|row| (row.seen, row.created))),
+            None => PriorRow::from_found(self.row(name, now).map(|row| (row.version, row.created))),
         }
     }
 
     /// Makes one change; answers the row's version afterwards, and whether there is anything to tell.
-    fn apply(&mut self, name: RowId<'_>, change: &Change, writing: Writing) -> (u64, bool) {
+    fn apply(&mut self, name: RowId<'_>, change: &Change, writing: WriteContext) -> (u64, bool) {
         let Applied { version, changed, action } = change.apply(&self.before(name, writing.now), writing);
         match (action, change) {
             (
-                Action::Put { seen, created },
+                Action::Put { row_version: seen, created },
                 Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
             ) => {
                 let (schema, value, expires) = (*schema, value.clone(), *expires);
                 self.quarantined = None;
-                let row = Row { seen, schema, value, expires, created, updated: writing.now };
+                let row = Row { version: seen, schema, value, expires, created, updated: writing.now };
                 self.doc_mut().put(name.table, name.id.clone(), row);
             }
             (Action::Touch, Change::Touch { expires }) => {

@@ -8,7 +8,7 @@ mod sweep;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Action, Applied, Batch, Before, Change, Key, Partition, StoreError, Table, Write, Writing},
+    backend::{Action, Applied, Batch, Change, Partition, PriorRow, RowKey, StoreError, Table, Write, WriteContext},
     clock::Timestamp,
 };
 
@@ -61,7 +61,7 @@ impl<'c> TxWriter<'c> {
 /// What a job did.
 pub(super) struct TaskOutput {
     pub(super) versions: Vec<u64>,
-    pub(super) changes: Vec<(Key, Option<u64>)>,
+    pub(super) changes: Vec<(RowKey, Option<u64>)>,
     /// Keys of damaged rows that are free once this is committed.
     pub(super) released_keys: Vec<String>,
 }
@@ -78,10 +78,10 @@ struct ExistingRow {
 }
 
 impl ExistingRow {
-    fn before(&self) -> Before {
+    fn before(&self) -> PriorRow {
         match &self.damaged {
-            Some((version, error)) => Before::Damaged { version: *version, error: error.clone() },
-            None => Before::of(self.head.map(|head| (head.row_version(), head.created))),
+            Some((version, error)) => PriorRow::Damaged { version: *version, error: error.clone() },
+            None => PriorRow::from_found(self.head.map(|head| (head.row_version(), head.created))),
         }
     }
 }
@@ -126,7 +126,7 @@ fn commit(
         return Ok(Err(StoreError::Fenced { given, seen }));
     }
     // All are looked at before the first is written, so a refusal leaves nothing to undo.
-    let writing = Writing { stamp: batch.stamp, floor: hand.floor, now };
+    let writing = WriteContext { stamp: batch.stamp, floor: hand.floor, now };
     let mut found = Vec::with_capacity(batch.writes.len());
     for write in &batch.writes {
         let row = find_row(hand, row_name(&partition, write), now)?;
@@ -159,8 +159,8 @@ fn row_name<'a>(partition: &'a str, write: &'a Write) -> RowName<'a> {
     RowName { partition, table: write.table, id: &write.id }
 }
 
-fn row_key(partition: &Partition, table: Table, id: &SmolStr) -> Key {
-    Key { partition: partition.clone(), table, id: id.clone() }
+fn row_key(partition: &Partition, table: Table, id: &SmolStr) -> RowKey {
+    RowKey { partition: partition.clone(), table, id: id.clone() }
 }
 
 fn read_fence(connection: &Connection, partition: &str) -> Result<u64> {
@@ -210,10 +210,10 @@ fn apply_change(
 ) -> Result<()> {
     match (action, change) {
         (
-            Action::Put { seen, created },
+            Action::Put { row_version: seen, created },
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
         ) => {
-            let (version, stamp, layout, body) = (seen.version, seen.stamp, *schema, crc32_of_body(value));
+            let (version, stamp, layout, body) = (seen.number, seen.stamp, *schema, crc32_of_body(value));
             let new = RowHead { version, stamp, layout, expires: *expires, created, updated: now, body_checksum: body };
             // Where an end stays what it is, its index need not be touched.
             let same_end = found.head.is_some_and(|head| head.expires == *expires);

@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use toolhub::{
     Status,
-    events::News,
+    events::EventKind,
     ids::ThreadId,
     prelude::*,
     testing::{ScriptStep, scripted},
@@ -109,7 +109,7 @@ async fn an_answer_that_is_cut_off_or_refused_is_told_as_such() {
         answer.stop = stop;
         let agent = AgentBuilder::new(ScriptedModel::new([Ok(answer)])).build(&hub).await.unwrap();
         let told: Vec<_> = agent.stream("Go on").await.unwrap().collect().await;
-        let Some(News::RunCompleted { stop: told, .. }) = told.last().map(|event| &event.kind) else { panic!() };
+        let Some(EventKind::RunCompleted { stop: told, .. }) = told.last().map(|event| &event.kind) else { panic!() };
         assert_eq!(told.as_deref(), Some(word));
     }
 }
@@ -144,7 +144,7 @@ async fn a_run_is_heard_as_it_happens() {
     ];
     assert_eq!(names, expected);
     assert!(events.iter().all(|event| event.thread.as_ref() == Some(agent.thread())));
-    let News::MessageCompleted { calls, .. } = &events[1].kind else { panic!("{:?}", events[1]) };
+    let EventKind::MessageCompleted { calls, .. } = &events[1].kind else { panic!("{:?}", events[1]) };
     assert_eq!((calls[0].tool.as_str(), &calls[0].arguments), ("look", &json!({"at": "sea"})));
 }
 

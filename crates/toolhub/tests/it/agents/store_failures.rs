@@ -124,7 +124,7 @@ async fn no_call_begins_before_it_is_written_down_that_it_was_asked_for() {
             then = CommitAction::Unavailable;
         } else if asked {
             seen.lock().unwrap().push("asked for");
-        } else if batch.writes.iter().any(|write| write.table == Table::Open) {
+        } else if batch.writes.iter().any(|write| write.table == Table::OpenCalls) {
             seen.lock().unwrap().push("begun");
         }
         Box::pin(async move { then })
@@ -205,7 +205,7 @@ async fn a_conversation_with_a_message_that_cannot_be_read_does_not_hold_its_thr
     let service = service(&store, pay, &actor).await;
     service.send(&default_tenant(), &thread(), "Hi").await.unwrap().wait_ended().await;
     let change = Change::Put { value: b"{}".to_vec().into(), schema: 1, expires: None };
-    let mut batch = Batch::on(toolhub::backend::Partition::of_thread(default_tenant(), thread()));
+    let mut batch = Batch::new(toolhub::backend::Partition::for_thread(default_tenant(), thread()));
     batch.writes.push(Write {
         table: Table::Messages,
         id: "000000000001".into(),
@@ -233,7 +233,7 @@ async fn two_who_make_the_same_call_at_once_both_hear_what_came_of_it() {
     let second = service(&store, pay, &ScriptedModel::new([text_reply("Paid."), text_reply("Paid.")])).await;
     let (other, once) = (second.clone(), AtomicUsize::new(0));
     store.before_commits(move |batch| {
-        let opens = batch.writes.iter().any(|write| write.table == Table::Open);
+        let opens = batch.writes.iter().any(|write| write.table == Table::OpenCalls);
         let other = other.clone();
         let first_time = opens && once.fetch_add(1, Ordering::AcqRel) == 0;
         Box::pin(async move {

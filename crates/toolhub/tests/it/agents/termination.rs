@@ -192,7 +192,7 @@ async fn one_open_run_that_cannot_be_read_does_not_keep_the_others_from_going_on
     let run = first.send(&default_tenant(), &thread(), "Go").await.unwrap();
     first.stop().await;
     first.hub().shutdown(Duration::ZERO).await;
-    let mut batch = Batch::on(Partition::of_thread(default_tenant(), ThreadId::new("a").unwrap()));
+    let mut batch = Batch::new(Partition::for_thread(default_tenant(), ThreadId::new("a").unwrap()));
     let change = Change::Put { value: b"{}".to_vec().into(), schema: 1, expires: None };
     let (table, id) = (Table::Runs, Table::OPEN_RUN.into());
     batch.writes.push(Write { table, id, expect: Expect::Any, change, durability: Durability::KillSafe });

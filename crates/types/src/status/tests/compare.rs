@@ -1,52 +1,53 @@
 //! Asks both sides of a story the same questions: words, reasons, changes to come, admissions.
 
-use super::{HOUR, SHARED, reference::Seen, story::Story};
+use super::{HOUR, SHARED, reference::ExpectedStatus, scenario::Scenario};
 use crate::{
     error::ErrorKind,
     language::Language,
-    status::{Admission, Breaker, Cause, read, worse},
+    status::{Admission, Breaker, BreakerCause, evaluate, worst},
     timestamp::Timestamp,
 };
 
-impl Story {
+impl Scenario {
     pub(super) fn compare(&mut self) {
         for thread in [None, Some(0), Some(1)] {
             self.compare_readings(thread);
         }
         for facts in &self.facts {
             let (now, later) = (Timestamp::from_millis(self.now), |millis| Timestamp::from_millis(self.now + millis));
-            let withheld = facts.breaker.withholds(now) && facts.breaker.withholds(later(2 * HOUR + 5_000));
+            let withheld = facts.breaker.is_blocking(now) && facts.breaker.is_blocking(later(2 * HOUR + 5_000));
             assert!(!withheld, "every wait ends, whatever the clock did");
-            let probed = facts.breaker.is_probed(now) && facts.breaker.is_probed(later(35_000));
+            let probed = facts.breaker.has_active_probe(now) && facts.breaker.has_active_probe(later(35_000));
             assert!(!probed, "every lease ends, whatever the clock did");
         }
         for record in 0..3 {
             match &self.facts[record].breaker {
-                Breaker::Open { openings: 2.., .. } => self.meet("opened again"),
-                Breaker::Open { cause: Cause::TooOften { .. }, .. } => self.meet("opened by rate"),
-                Breaker::Open { cause: Cause::InARow, .. } => self.meet("opened in a row"),
+                Breaker::Open { openings: 2.., .. } => self.record_coverage("opened again"),
+                Breaker::Open { cause: BreakerCause::TooOften { .. }, .. } => self.record_coverage("opened by rate"),
+                Breaker::Open { cause: BreakerCause::InARow, .. } => self.record_coverage("opened in a row"),
                 _ => {}
             }
         }
     }
 
     fn compare_readings(&self, thread: Option<usize>) {
-        let (now, rules) = (Timestamp::from_millis(self.now), self.rules());
+        let (now, rules) = (Timestamp::from_millis(self.now), self.reference_settings());
         let which: Vec<usize> = thread.into_iter().chain([SHARED]).collect();
-        let at = |at: i64| which.iter().map(|it| self.records[*it].see(self.present, rules, at)).collect::<Vec<_>>();
+        let at =
+            |at: i64| which.iter().map(|it| self.records[*it].evaluate(self.is_ready, rules, at)).collect::<Vec<_>>();
         let rank = |word: &str| ["available", "unavailable", "failed", "maintenance"].iter().position(|it| *it == word);
-        let word_at = |moment| at(moment).into_iter().map(|seen| seen.word).max_by_key(|word| rank(word)).unwrap();
+        let word_at = |moment| at(moment).into_iter().map(|seen| seen.status).max_by_key(|word| rank(word)).unwrap();
 
-        let read = |it: &usize| read(&self.facts[*it], &self.presence(), &self.settings, now);
-        let got = which.iter().map(read).reduce(worse).unwrap();
-        let all: Vec<Seen> = at(self.now);
+        let read = |it: &usize| evaluate(&self.facts[*it], &self.readiness(), &self.settings, now);
+        let got = which.iter().map(read).reduce(worst).unwrap();
+        let all: Vec<ExpectedStatus> = at(self.now);
         let word = word_at(self.now);
-        let told: Vec<&Seen> = all.iter().filter(|seen| seen.word == word).collect();
+        let told: Vec<&ExpectedStatus> = all.iter().filter(|seen| seen.status == word).collect();
         let reason = told.iter().find(|seen| seen.probation).unwrap_or(&told[0]).reason.clone();
-        let mut moments: Vec<i64> = which.iter().flat_map(|it| self.records[*it].moments()).collect();
+        let mut moments: Vec<i64> = which.iter().flat_map(|it| self.records[*it].transition_times()).collect();
         moments.sort_unstable();
         // A wait that lies ahead and was not settled comes back when the clock gets there; no change is told for that.
-        let settled = !which.iter().any(|it| self.records[*it].lies_ahead(self.now));
+        let settled = !which.iter().any(|it| self.records[*it].is_in_future(self.now));
         let change = moments.into_iter().find(|moment| *moment > self.now && word_at(*moment) != word);
 
         assert_eq!(serde_json::to_value(got.status).unwrap(), word, "the word for {thread:?}");

@@ -10,71 +10,77 @@ use serde_json::Value;
 
 use super::{
     SchemaError,
-    refs::{Applies, Refs, parts, references},
+    refs::{AppliesTo, RefResolver, references, subschemas},
 };
 
 /// Different schemas that are referred to; the engine's recursion grows with them.
-const TARGETS: usize = 256;
+const MAX_REF_TARGETS: usize = 256;
 /// Subschemas, when each `$ref` is replaced by what it means.
-const UNFOLDED: usize = 50_000;
+const MAX_EXPANDED_SUBSCHEMAS: usize = 50_000;
 /// Subschemas that apply to one and the same value.
-const ON_ONE_VALUE: usize = 2_000;
+const MAX_SUBSCHEMAS_PER_VALUE: usize = 2_000;
 /// Subschemas inside each other that apply to one and the same value: the engine's recursion for
 /// arguments is this times their depth.
-const INSIDE_EACH_OTHER: usize = 16;
+const MAX_NESTED_COMBINATIONS: usize = 16;
 
-pub(super) fn refuse(root: &Value, refs: &Refs<'_>) -> Result<(), SchemaError> {
-    let graph = Graph::new(root, refs)?;
-    let mut same_value = SameValue { refs, known: HashMap::new() };
+pub(super) fn check_references(root: &Value, refs: &RefResolver<'_>) -> Result<(), SchemaError> {
+    let graph = RefGraph::new(root, refs)?;
+    let mut same_value = PerValueCost { refs, known: HashMap::new() };
     for target in &graph.targets {
-        for schema in body(target) {
+        for schema in reachable_subschemas(target) {
             same_value.measure(schema, 0)?;
         }
     }
-    if graph.unfolded() > UNFOLDED {
-        return Err(SchemaError::Tangled { what: "too many subschemas once each `$ref` is followed", most: UNFOLDED });
+    if graph.expanded_size() > MAX_EXPANDED_SUBSCHEMAS {
+        return Err(SchemaError::TooComplex {
+            what: "too many subschemas once each `$ref` is followed",
+            most: MAX_EXPANDED_SUBSCHEMAS,
+        });
     }
     Ok(())
 }
 
 /// A schema and everything inside it, without the definitions that only a reference reaches.
-fn body(schema: &Value) -> Vec<&Value> {
+fn reachable_subschemas(schema: &Value) -> Vec<&Value> {
     let mut found = vec![schema];
     let mut at = 0;
     while let Some(schema) = found.get(at).copied() {
-        let inside = parts(schema).into_iter();
-        found.extend(inside.filter(|part| part.applies != Applies::Nowhere).map(|part| part.schema));
+        let inside = subschemas(schema).into_iter();
+        found.extend(inside.filter(|part| part.applies != AppliesTo::Nothing).map(|part| part.schema));
         at += 1;
     }
     found
 }
 
 /// Who refers to whom. The root is the first target.
-struct Graph<'a> {
+struct RefGraph<'a> {
     targets: Vec<&'a Value>,
     sizes: Vec<usize>,
     /// For each target the targets referred to from its body, as often as they are.
     edges: Vec<Vec<usize>>,
 }
 
-impl<'a> Graph<'a> {
-    fn new(root: &'a Value, refs: &Refs<'a>) -> Result<Self, SchemaError> {
+impl<'a> RefGraph<'a> {
+    fn new(root: &'a Value, refs: &RefResolver<'a>) -> Result<Self, SchemaError> {
         let mut graph = Self { targets: vec![root], sizes: Vec::new(), edges: Vec::new() };
-        let mut places = HashMap::from([(address(root), 0)]);
+        let mut places = HashMap::from([(node_id(root), 0)]);
         while let Some(from) = graph.targets.get(graph.edges.len()).copied() {
-            let body = body(from);
+            let body = reachable_subschemas(from);
             let mut edges = Vec::new();
             for reference in body.iter().flat_map(|schema| references(schema)) {
-                let lost = || SchemaError::LostRef(reference.to_owned());
-                let target = refs.target(reference).ok_or_else(lost)?;
-                let place = *places.entry(address(target)).or_insert(graph.targets.len());
+                let lost = || SchemaError::UnresolvedRef(reference.to_owned());
+                let target = refs.resolve(reference).ok_or_else(lost)?;
+                let place = *places.entry(node_id(target)).or_insert(graph.targets.len());
                 if place == graph.targets.len() {
                     graph.targets.push(target);
                 }
                 edges.push(place);
             }
-            if graph.targets.len() > TARGETS {
-                return Err(SchemaError::Tangled { what: "too many different `$ref` targets", most: TARGETS });
+            if graph.targets.len() > MAX_REF_TARGETS {
+                return Err(SchemaError::TooComplex {
+                    what: "too many different `$ref` targets",
+                    most: MAX_REF_TARGETS,
+                });
             }
             graph.sizes.push(body.len());
             graph.edges.push(edges);
@@ -83,26 +89,26 @@ impl<'a> Graph<'a> {
     }
 
     /// How many subschemas there are from the root when each `$ref` outside a circle is unfolded.
-    fn unfolded(&self) -> usize {
-        let reach: Vec<Vec<bool>> = (0..self.targets.len()).map(|from| self.reach(from)).collect();
-        self.unfolded_from(0, &reach, &mut vec![None; self.targets.len()])
+    fn expanded_size(&self) -> usize {
+        let reach: Vec<Vec<bool>> = (0..self.targets.len()).map(|from| self.reachable_from(from)).collect();
+        self.expanded_size_from(0, &reach, &mut vec![None; self.targets.len()])
     }
 
-    fn unfolded_from(&self, at: usize, reach: &[Vec<bool>], known: &mut [Option<usize>]) -> usize {
+    fn expanded_size_from(&self, at: usize, reach: &[Vec<bool>], known: &mut [Option<usize>]) -> usize {
         if let Some(size) = known[at] {
             return size;
         }
         let mut size = self.sizes[at];
         for &next in &self.edges[at] {
             let circle = reach[next][at];
-            let more = if circle { 1 } else { self.unfolded_from(next, reach, known) };
+            let more = if circle { 1 } else { self.expanded_size_from(next, reach, known) };
             size = size.saturating_add(more);
         }
         known[at] = Some(size);
         size
     }
 
-    fn reach(&self, from: usize) -> Vec<bool> {
+    fn reachable_from(&self, from: usize) -> Vec<bool> {
         let mut seen = vec![false; self.targets.len()];
         seen[from] = true;
         let mut open = vec![from];
@@ -118,59 +124,62 @@ impl<'a> Graph<'a> {
 }
 
 /// How many subschemas apply to one value, and how deep they are inside each other.
-struct SameValue<'a> {
-    refs: &'a Refs<'a>,
+struct PerValueCost<'a> {
+    refs: &'a RefResolver<'a>,
     /// `None` while the schema is being measured: meeting it again then means a circle.
     known: HashMap<usize, Option<(usize, usize)>>,
 }
 
-impl SameValue<'_> {
+impl PerValueCost<'_> {
     fn measure(&mut self, schema: &Value, depth: usize) -> Result<(usize, usize), SchemaError> {
-        match self.known.get(&address(schema)) {
+        match self.known.get(&node_id(schema)) {
             Some(Some(measured)) => return Ok(*measured),
-            Some(None) => return Err(endless(schema)),
+            Some(None) => return Err(circular_ref(schema)),
             None => {}
         }
-        if depth > INSIDE_EACH_OTHER {
+        if depth > MAX_NESTED_COMBINATIONS {
             return Err(too_deep());
         }
-        self.known.insert(address(schema), None);
+        self.known.insert(node_id(schema), None);
         let (mut size, mut height) = (1_usize, 0);
-        let here = |applies| matches!(applies, Applies::Here | Applies::Choice);
-        let inside = parts(schema).into_iter().filter(|part| here(part.applies));
-        let referred = references(schema).filter_map(|reference| self.refs.target(reference));
+        let here = |applies| matches!(applies, AppliesTo::SameValue | AppliesTo::Branch);
+        let inside = subschemas(schema).into_iter().filter(|part| here(part.applies));
+        let referred = references(schema).filter_map(|reference| self.refs.resolve(reference));
         let next: Vec<&Value> = inside.map(|part| part.schema).chain(referred).collect();
         for schema_here in next {
             let measured = self.measure(schema_here, depth + 1);
             // The circle is best named by a reference in it, not by the schema that holds it.
             let (more, below) = measured.map_err(|error| match error {
-                SchemaError::EndlessRef(name) if name.is_empty() => endless(schema),
+                SchemaError::CircularRef(name) if name.is_empty() => circular_ref(schema),
                 other => other,
             })?;
             size = size.saturating_add(more);
             height = height.max(below + 1);
         }
-        if size > ON_ONE_VALUE {
-            return Err(SchemaError::Tangled { what: "too many subschemas for one value", most: ON_ONE_VALUE });
+        if size > MAX_SUBSCHEMAS_PER_VALUE {
+            return Err(SchemaError::TooComplex {
+                what: "too many subschemas for one value",
+                most: MAX_SUBSCHEMAS_PER_VALUE,
+            });
         }
-        if height > INSIDE_EACH_OTHER {
+        if height > MAX_NESTED_COMBINATIONS {
             return Err(too_deep());
         }
-        self.known.insert(address(schema), Some((size, height)));
+        self.known.insert(node_id(schema), Some((size, height)));
         Ok((size, height))
     }
 }
 
-fn endless(schema: &Value) -> SchemaError {
-    SchemaError::EndlessRef(references(schema).next().unwrap_or_default().to_owned())
+fn circular_ref(schema: &Value) -> SchemaError {
+    SchemaError::CircularRef(references(schema).next().unwrap_or_default().to_owned())
 }
 
 fn too_deep() -> SchemaError {
-    SchemaError::Tangled { what: "too many combinations inside each other", most: INSIDE_EACH_OTHER }
+    SchemaError::TooComplex { what: "too many combinations inside each other", most: MAX_NESTED_COMBINATIONS }
 }
 
 /// Values of one document that stay where they are, so the place is the identity.
-fn address(value: &Value) -> usize {
+fn node_id(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
@@ -181,7 +190,7 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &Value, expected: &str) {
-        let got = match refuse(schema, &Refs::new(schema)) {
+        let got = match check_references(schema, &RefResolver::new(schema)) {
             Ok(()) => "fine".to_owned(),
             Err(error) => format!("{error:?}"),
         };

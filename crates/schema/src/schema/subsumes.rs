@@ -5,20 +5,25 @@
 
 use serde_json::Value;
 
-use super::{refs::Refs, words};
+use super::{description, refs::RefResolver};
 use toolhub_types::problem::quote;
 
 /// What the type allows, when the keyword by hand allows more.
-pub(super) fn wider(inferred: &Value, refs: &Refs<'_>, keyword: &str, by_hand: &Value) -> Option<String> {
+pub(super) fn find_widening(
+    inferred: &Value,
+    refs: &RefResolver<'_>,
+    keyword: &str,
+    by_hand: &Value,
+) -> Option<String> {
     match keyword {
         "type" => {
-            let types = types(inferred, refs)?;
-            let fits = |name: &Value| name.as_str().is_some_and(|name| allows(&types, name));
+            let types = allowed_types(inferred, refs)?;
+            let fits = |name: &Value| name.as_str().is_some_and(|name| allows_type(&types, name));
             let names = by_hand.as_array().map_or(std::slice::from_ref(by_hand), Vec::as_slice);
             (!names.iter().all(fits)).then(|| types.join(" or "))
         }
-        "enum" => by_hand.as_array()?.iter().find_map(|value| wider_value(inferred, refs, value)),
-        "const" => wider_value(inferred, refs, by_hand),
+        "enum" => by_hand.as_array()?.iter().find_map(|value| find_widening_value(inferred, refs, value)),
+        "const" => find_widening_value(inferred, refs, by_hand),
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
             let limit = inferred.get(keyword)?;
             (by_hand.as_f64()? < limit.as_f64()?).then(|| format!("{limit} or more"))
@@ -37,8 +42,8 @@ pub(super) fn wider(inferred: &Value, refs: &Refs<'_>, keyword: &str, by_hand: &
 }
 
 /// The names of the types a schema allows; `None` when it does not say.
-pub(super) fn types<'a>(schema: &'a Value, refs: &Refs<'a>) -> Option<Vec<&'a str>> {
-    let schema = refs.resolved(schema);
+pub(super) fn allowed_types<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> Option<Vec<&'a str>> {
+    let schema = refs.resolve_chain(schema);
     match schema.get("type") {
         Some(Value::String(name)) => return Some(vec![name]),
         Some(Value::Array(names)) => return Some(names.iter().filter_map(Value::as_str).collect()),
@@ -48,30 +53,30 @@ pub(super) fn types<'a>(schema: &'a Value, refs: &Refs<'a>) -> Option<Vec<&'a st
         return Some(values.into_iter().map(type_of).collect());
     }
     let mut found = Vec::new();
-    for form in words::forms(schema)? {
+    for form in description::branches(schema)? {
         // A form that refers to a choice again is left unsaid rather than followed.
-        let form = refs.resolved(form);
-        if words::forms(form).is_some() {
+        let form = refs.resolve_chain(form);
+        if description::branches(form).is_some() {
             return None;
         }
-        found.extend(types(form, refs)?);
+        found.extend(allowed_types(form, refs)?);
     }
     found.sort_unstable();
     found.dedup();
     Some(found)
 }
 
-fn wider_value(inferred: &Value, refs: &Refs<'_>, value: &Value) -> Option<String> {
-    let schema = refs.resolved(inferred);
+fn find_widening_value(inferred: &Value, refs: &RefResolver<'_>, value: &Value) -> Option<String> {
+    let schema = refs.resolve_chain(inferred);
     let constants = constants(schema).or_else(|| {
-        let forms = words::forms(schema)?.iter().map(|form| constants(refs.resolved(form)));
+        let forms = description::branches(schema)?.iter().map(|form| constants(refs.resolve_chain(form)));
         Some(forms.collect::<Option<Vec<_>>>()?.concat())
     });
     if let Some(constants) = constants {
         return (!constants.contains(&value)).then(|| quote::list(constants.into_iter()));
     }
-    let types = types(schema, refs)?;
-    (!allows(&types, type_of(value))).then(|| types.join(" or "))
+    let types = allowed_types(schema, refs)?;
+    (!allows_type(&types, type_of(value))).then(|| types.join(" or "))
 }
 
 fn constants(schema: &Value) -> Option<Vec<&Value>> {
@@ -82,7 +87,7 @@ fn constants(schema: &Value) -> Option<Vec<&Value>> {
     }
 }
 
-fn allows(types: &[&str], name: &str) -> bool {
+fn allows_type(types: &[&str], name: &str) -> bool {
     types.contains(&name) || name == "integer" && types.contains(&"number")
 }
 

@@ -6,15 +6,16 @@
 use serde_json::{Map, Value, json};
 
 /// Adds the fields for listed values, formats and exclusive bounds of a plain value.
-pub(super) fn about_value(written: &mut Map<String, Value>, kind: &str, keywords: &Map<String, Value>) {
+pub(super) fn write_value_constraints(written: &mut Map<String, Value>, kind: &str, keywords: &Map<String, Value>) {
     if kind == "string" {
         // An empty text is refused as a value.
-        let values: Vec<&str> = listed(keywords).filter_map(Value::as_str).filter(|value| !value.is_empty()).collect();
+        let values: Vec<&str> =
+            listed_values(keywords).filter_map(Value::as_str).filter(|value| !value.is_empty()).collect();
         if !values.is_empty() {
             written.insert("enum".into(), json!(values));
         }
     }
-    if let Some(format) = keywords.get("format").filter(|format| known_format(kind, format)) {
+    if let Some(format) = keywords.get("format").filter(|format| is_known_format(kind, format)) {
         written.insert("format".into(), format.clone());
     }
     if kind == "integer" {
@@ -29,22 +30,26 @@ pub(super) fn about_value(written: &mut Map<String, Value>, kind: &str, keywords
 
 /// Whether a number survives in Gemini's bounds, which are floating point; the limit of a 64-bit type does not, and
 /// tells a model nothing.
-pub(super) fn exact(value: &Value) -> bool {
-    const WHOLE_UP_TO: f64 = 9_007_199_254_740_992.0;
-    value.as_f64().is_none_or(|number| number.abs() <= WHOLE_UP_TO)
+pub(super) fn is_exact(value: &Value) -> bool {
+    const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_992.0;
+    value.as_f64().is_none_or(|number| number.abs() <= MAX_SAFE_INTEGER)
 }
 
 /// The facts that no field can hold, as sentences.
-pub(super) fn without_field(kind: &str, keywords: &Map<String, Value>) -> Vec<String> {
+pub(super) fn describe_unsupported(kind: &str, keywords: &Map<String, Value>) -> Vec<String> {
     let mut facts = Vec::new();
     if kind != "string" {
-        match &listed(keywords).filter(|value| fits(kind, value)).map(Value::to_string).collect::<Vec<_>>()[..] {
+        match &listed_values(keywords)
+            .filter(|value| matches_type(kind, value))
+            .map(Value::to_string)
+            .collect::<Vec<_>>()[..]
+        {
             [] => {}
             [only] => facts.push(format!("Always {only}.")),
             several => facts.push(format!("One of {}.", several.join(", "))),
         }
     }
-    let format = keywords.get("format").filter(|format| !known_format(kind, format)).and_then(Value::as_str);
+    let format = keywords.get("format").filter(|format| !is_known_format(kind, format)).and_then(Value::as_str);
     // The formats that Rust types get tell the model nothing beyond their bounds.
     if let Some(format) = format.filter(|_| kind == "string") {
         facts.push(format!("Format: {format}."));
@@ -61,15 +66,15 @@ pub(super) fn without_field(kind: &str, keywords: &Map<String, Value>) -> Vec<St
         facts.push("No item twice.".to_owned());
     }
     if kind == "object" {
-        facts.extend(free_keys(keywords));
+        facts.extend(describe_map(keywords));
     }
     facts
 }
 
 /// The types that the other keywords of a schema without one speak of.
-pub(super) fn spoken_of(keywords: &Map<String, Value>) -> Vec<&'static str> {
+pub(super) fn implied_types(keywords: &Map<String, Value>) -> Vec<&'static str> {
     let mut kinds = Vec::new();
-    for kind in listed(keywords).filter_map(kind_of) {
+    for kind in listed_values(keywords).filter_map(type_of) {
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
@@ -90,7 +95,7 @@ pub(super) fn spoken_of(keywords: &Map<String, Value>) -> Vec<&'static str> {
     }
 }
 
-fn kind_of(value: &Value) -> Option<&'static str> {
+fn type_of(value: &Value) -> Option<&'static str> {
     match value {
         Value::Null => None,
         Value::Bool(_) => Some("boolean"),
@@ -102,17 +107,17 @@ fn kind_of(value: &Value) -> Option<&'static str> {
     }
 }
 
-fn fits(kind: &str, value: &Value) -> bool {
-    kind_of(value).is_some_and(|own| own == kind || (own == "integer" && kind == "number"))
+fn matches_type(kind: &str, value: &Value) -> bool {
+    type_of(value).is_some_and(|own| own == kind || (own == "integer" && kind == "number"))
 }
 
-fn listed(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+fn listed_values(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let several = keywords.get("enum").and_then(Value::as_array).into_iter().flatten();
     let only = keywords.get("const");
     several.filter(move |_| only.is_none()).chain(only)
 }
 
-fn known_format(kind: &str, format: &Value) -> bool {
+fn is_known_format(kind: &str, format: &Value) -> bool {
     let known: &[&str] = match kind {
         "string" => &["date-time"],
         "integer" => &["int32", "int64"],
@@ -123,7 +128,7 @@ fn known_format(kind: &str, format: &Value) -> bool {
 }
 
 /// A map has no field; without a word the model would send it empty.
-fn free_keys(keywords: &Map<String, Value>) -> Option<String> {
+fn describe_map(keywords: &Map<String, Value>) -> Option<String> {
     let Value::Object(values) = keywords.get("additionalProperties")? else { return None };
     let kind = match values.get("type") {
         Some(Value::String(kind)) => format!(" of type {kind}"),

@@ -4,15 +4,15 @@
 
 use serde_json::Value;
 
-use super::refs::{Applies, Refs, parts};
+use super::refs::{AppliesTo, RefResolver, subschemas};
 use toolhub_types::problem::quote;
 
 /// What the schema expects and what it is for; empty when it says neither.
-pub(super) fn expected<'a>(schema: &'a Value, refs: &Refs<'a>) -> String {
-    let resolved = refs.resolved(schema);
-    let kind = kind(schema, refs, 2);
+pub(super) fn describe_expected<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> String {
+    let resolved = refs.resolve_chain(schema);
+    let kind = describe_kind(schema, refs, 2);
     let purpose = [schema, resolved].into_iter().find_map(|one| one.get("description")?.as_str());
-    let purpose = purpose.and_then(|text| text.lines().next()).map(|line| quote::within(line, 100));
+    let purpose = purpose.and_then(|text| text.lines().next()).map(|line| quote::truncate(line, 100));
     match (kind.is_empty(), purpose) {
         (_, None) => kind,
         (true, Some(purpose)) => purpose,
@@ -21,8 +21,8 @@ pub(super) fn expected<'a>(schema: &'a Value, refs: &Refs<'a>) -> String {
 }
 
 /// The kind of value alone. `deep` bounds how far into items and forms it looks.
-fn kind<'a>(schema: &'a Value, refs: &Refs<'a>, deep: usize) -> String {
-    let schema = refs.resolved(schema);
+fn describe_kind<'a>(schema: &'a Value, refs: &RefResolver<'a>, deep: usize) -> String {
+    let schema = refs.resolve_chain(schema);
     if let Some(options) = schema.get("enum").and_then(Value::as_array) {
         let some = if options.len() == 1 { "" } else { "one of " };
         return format!("{some}{}", quote::list(options.iter()));
@@ -30,10 +30,10 @@ fn kind<'a>(schema: &'a Value, refs: &Refs<'a>, deep: usize) -> String {
     if let Some(only) = schema.get("const") {
         return quote::value(only);
     }
-    if let Some(forms) = forms(schema) {
+    if let Some(forms) = branches(schema) {
         let mut kinds: Vec<String> = Vec::new();
         if deep > 0 {
-            kinds.extend(forms.iter().take(4).map(|form| kind(form, refs, deep - 1)));
+            kinds.extend(forms.iter().take(4).map(|form| describe_kind(form, refs, deep - 1)));
             kinds.retain(|kind| !kind.is_empty() && kind != "null");
             kinds.dedup();
         }
@@ -49,15 +49,15 @@ fn kind<'a>(schema: &'a Value, refs: &Refs<'a>, deep: usize) -> String {
         names.retain(|name| *name != "null");
     }
     let items = schema.get("items").filter(|_| deep > 0 && names == ["array"]);
-    match items.map(|items| kind(items, refs, deep - 1)).filter(|kind| !kind.is_empty()) {
+    match items.map(|items| describe_kind(items, refs, deep - 1)).filter(|kind| !kind.is_empty()) {
         Some(kind) => format!("array of {kind}"),
         None => names.join(" or "),
     }
 }
 
 /// One form of a choice: its kind, or the properties that make it this form.
-pub(super) fn form<'a>(schema: &'a Value, refs: &Refs<'a>) -> String {
-    let schema = refs.resolved(schema);
+pub(super) fn describe_branch<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> String {
+    let schema = refs.resolve_chain(schema);
     let required = schema.get("required").and_then(Value::as_array);
     let named = required.into_iter().flatten().filter_map(Value::as_str).take(4).map(|name| {
         let only = schema.get("properties").and_then(|known| known.get(name)?.get("const"));
@@ -67,30 +67,30 @@ pub(super) fn form<'a>(schema: &'a Value, refs: &Refs<'a>) -> String {
         }
     });
     let named: Vec<String> = named.collect();
-    if named.is_empty() { kind(schema, refs, 2) } else { format!("an object with {}", named.join(", ")) }
+    if named.is_empty() { describe_kind(schema, refs, 2) } else { format!("an object with {}", named.join(", ")) }
 }
 
 /// The forms a value may choose from.
-pub(super) fn forms(schema: &Value) -> Option<&Vec<Value>> {
+pub(super) fn branches(schema: &Value) -> Option<&Vec<Value>> {
     schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()
 }
 
 /// The properties a schema knows for the value itself, also those of its forms and references.
-pub(super) fn properties<'a>(schema: &'a Value, refs: &Refs<'a>) -> Vec<(&'a str, &'a Value)> {
+pub(super) fn known_properties<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> Vec<(&'a str, &'a Value)> {
     // Endless references are refused, but a wide schema may repeat itself: enough is enough.
-    const MOST: usize = 500;
+    const MAX_PROPERTIES: usize = 500;
     let mut found: Vec<(&str, &Value)> = Vec::new();
     let mut open = vec![schema];
     while let Some(schema) = open.pop() {
-        if found.len() > MOST || open.len() > MOST {
+        if found.len() > MAX_PROPERTIES || open.len() > MAX_PROPERTIES {
             break;
         }
         let named = schema.get("properties").and_then(Value::as_object);
         found.extend(named.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema)));
-        let here = |applies| matches!(applies, Applies::Here | Applies::Choice);
-        let inside = parts(schema).into_iter().filter(|part| part.keyword != "not" && here(part.applies));
+        let here = |applies| matches!(applies, AppliesTo::SameValue | AppliesTo::Branch);
+        let inside = subschemas(schema).into_iter().filter(|part| part.keyword != "not" && here(part.applies));
         open.extend(inside.map(|part| part.schema));
-        open.extend(schema.get("$ref").and_then(Value::as_str).and_then(|to| refs.target(to)));
+        open.extend(schema.get("$ref").and_then(Value::as_str).and_then(|to| refs.resolve(to)));
     }
     found
 }
@@ -102,7 +102,7 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &Value, says: &str) {
-        assert_eq!(expected(schema, &Refs::new(schema)), says);
+        assert_eq!(describe_expected(schema, &RefResolver::new(schema)), says);
     }
 
     #[test]

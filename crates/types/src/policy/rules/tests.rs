@@ -10,7 +10,7 @@ use crate::tool::{Annotations, DependsOn, Kind, Metadata, ToolName};
 fn tool(name: &str, annotations: Annotations) -> Definition {
     let name = ToolName::new(name).unwrap();
     Definition {
-        id: Definition::id_of(&Kind::Stateless, &name, None),
+        id: Definition::derive_id(&Kind::Stateless, &name, None),
         name,
         kind: Kind::Stateless,
         description: String::new(),
@@ -24,7 +24,7 @@ fn tool(name: &str, annotations: Annotations) -> Definition {
     }
 }
 
-fn reader() -> Annotations {
+fn read_only_annotations() -> Annotations {
     Annotations { read_only: true, destructive: false, ..Annotations::default() }
 }
 
@@ -37,7 +37,7 @@ fn caller(name: &str) -> Caller {
 fn check(rules: &[Rule], arguments: &Value, expected: Option<(Decision, usize)>) {
     let ready = Rules::new(rules.to_vec()).unwrap();
     let pay = tool("pay", Annotations::default());
-    let ready = ready.concerning(&pay);
+    let ready = ready.for_tool(&pay);
     let got = ready.decide(arguments, &caller("bot-7"));
     let place = |found: &Rule| rules.iter().position(|rule| rule == found).unwrap();
     assert_eq!(got.map(|rule| (rule.decision, place(rule))), expected);
@@ -89,7 +89,7 @@ fn annotations_must_be_as_the_rule_wants_them_and_may_be_anything_otherwise() {
         for wanted in [true, false] {
             let rules = Rules::new(vec![make(Rule::ask("*"), wanted)]).unwrap();
             for (annotations, said) in [(&all, true), (&none, false)] {
-                let rules = rules.concerning(&tool("any", annotations.clone()));
+                let rules = rules.for_tool(&tool("any", annotations.clone()));
                 let found = rules.decide(&json!({}), &caller("me"));
                 assert_eq!(found.is_some(), wanted == said, "{wanted} {said}");
             }
@@ -102,7 +102,10 @@ fn annotations_must_be_as_the_rule_wants_them_and_may_be_anything_otherwise() {
 #[test]
 fn a_tool_is_denied_outright_only_where_no_argument_could_save_it() {
     let denied = |rule: Rule, caller: Option<&Caller>| {
-        Rules::new(vec![Rule::allow("*"), rule]).unwrap().denied_outright(&tool("pay", reader()), caller).is_some()
+        Rules::new(vec![Rule::allow("*"), rule])
+            .unwrap()
+            .deny_all_rule(&tool("pay", read_only_annotations()), caller)
+            .is_some()
     };
     let (bot, ann) = (caller("bot-7"), caller("ann"));
     assert!(denied(Rule::deny("pay"), None));
@@ -137,7 +140,7 @@ fn a_label_says_what_a_rule_matches_and_no_more() {
             Rule::allow("a").when("/x", "1").when("", "a b").caller("bot-*"),
             r#"allow a when /x ~ 1 and "" ~ "a b" by bot-*"#,
         ),
-        (Rule::ask("a by b").because("x").within(Duration::from_secs(9)), r#"ask "a by b""#),
+        (Rule::ask("a by b").reason("x").approval_timeout(Duration::from_secs(9)), r#"ask "a by b""#),
     ];
     for (rule, label) in cases {
         assert_eq!(rule.label(), label);
@@ -146,8 +149,11 @@ fn a_label_says_what_a_rule_matches_and_no_more() {
 
 #[test]
 fn a_rule_is_written_as_its_texts() {
-    let rule =
-        Rule::ask("pay").when("/amount", r"\d").destructive(true).within(Duration::from_secs(60)).because("money");
+    let rule = Rule::ask("pay")
+        .when("/amount", r"\d")
+        .destructive(true)
+        .approval_timeout(Duration::from_secs(60))
+        .reason("money");
     let written = json!({
         "tool": "pay", "decision": "ask", "annotations": {"destructive": true}, "reason": "money",
         "arguments": [{"pointer": "/amount", "pattern": r"\d"}], "approvalTimeoutMs": 60_000,

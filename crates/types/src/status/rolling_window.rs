@@ -14,12 +14,12 @@ const SLICES: u32 = 10;
 /// The results of late, by slices of time, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Recent(Vec<Slice>);
+pub struct RollingWindow(Vec<WindowSlice>);
 
 /// The results of one slice of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Slice {
+pub struct WindowSlice {
     /// When the slice began.
     pub start: Timestamp,
     /// How many results there were.
@@ -28,7 +28,7 @@ pub struct Slice {
     pub failed: u32,
 }
 
-impl Recent {
+impl RollingWindow {
     /// Adds a result and lets go of what is outside the window, in the past or, after a clock was set back, ahead.
     pub(super) fn add(&mut self, failed: bool, window: Duration, now: Timestamp) {
         let window = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
@@ -41,7 +41,7 @@ impl Recent {
                 slice.total = slice.total.saturating_add(1);
                 slice.failed = slice.failed.saturating_add(u32::from(failed));
             }
-            None => self.0.push(Slice { start, total: 1, failed: u32::from(failed) }),
+            None => self.0.push(WindowSlice { start, total: 1, failed: u32::from(failed) }),
         }
         // Slices of another width stay when an owner widens the window; without this they could pile up.
         let surplus = self.0.len().saturating_sub(2 * SLICES as usize);
@@ -49,7 +49,7 @@ impl Recent {
     }
 
     /// How many failed, and of how many.
-    pub(super) fn tally(&self) -> (u64, u64) {
+    pub(super) fn failed_and_total(&self) -> (u64, u64) {
         self.0
             .iter()
             .fold((0, 0), |(failed, total), slice| (failed + u64::from(slice.failed), total + u64::from(slice.total)))
@@ -62,7 +62,7 @@ impl Recent {
     }
 
     /// The slices, oldest first.
-    pub fn slices(&self) -> impl Iterator<Item = &Slice> {
+    pub fn slices(&self) -> impl Iterator<Item = &WindowSlice> {
         self.0.iter()
     }
 }
@@ -74,11 +74,11 @@ mod tests {
     /// Results as (second, failed) over a window of ten seconds.
     #[track_caller]
     fn check(results: &[(i64, bool)], expected: (u64, u64)) {
-        let mut recent = Recent::default();
+        let mut recent = RollingWindow::default();
         for (second, failed) in results {
             recent.add(*failed, Duration::from_secs(10), Timestamp::from_millis(second * 1000));
         }
-        assert_eq!(recent.tally(), expected);
+        assert_eq!(recent.failed_and_total(), expected);
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn any_number_of_results_takes_the_same_space() {
-        let mut recent = Recent::default();
+        let mut recent = RollingWindow::default();
         for millis in 0..100_000 {
             let window = if millis % 7 == 0 { 10_000 } else { 90_000 };
             recent.add(true, Duration::from_millis(window), Timestamp::from_millis(millis));
@@ -105,9 +105,9 @@ mod tests {
 
     #[test]
     fn windows_of_no_length_and_of_all_time_work() {
-        let mut recent = Recent::default();
+        let mut recent = RollingWindow::default();
         recent.add(true, Duration::ZERO, Timestamp::from_millis(5));
         recent.add(true, Duration::MAX, Timestamp::from_millis(i64::MAX));
-        assert!(recent.tally().1 >= 1);
+        assert!(recent.failed_and_total().1 >= 1);
     }
 }

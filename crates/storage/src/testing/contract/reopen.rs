@@ -8,33 +8,33 @@ use std::{
     time::Duration,
 };
 
-use super::{NOW, answered, get, put, thread, value, write};
+use super::{NOW, expect_ok, get, put, thread, value, write};
 use crate::backend::{Backend, Batch, Expect, Row, StoreError};
 
 /// A writer that loads, dies and comes back: its commit is made if the row is still the one it saw, and only then.
 pub(super) async fn loaded_before_and_committed_after<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
     let store = open().await;
-    let batch = Batch::on(thread("t")).with(put("mine", "1")).with(put("theirs", "1")).with(put("gone", "1"));
-    answered(store.commit(batch, NOW)).await;
-    let before = |row: Option<Row>| row.map(|row| row.seen).unwrap_or_else(|| panic!("the row is there"));
+    let batch = Batch::new(thread("t")).with(put("mine", "1")).with(put("theirs", "1")).with(put("gone", "1"));
+    expect_ok(store.commit(batch, NOW)).await;
+    let before = |row: Option<Row>| row.map(|row| row.version).unwrap_or_else(|| panic!("the row is there"));
     let mine = before(get(&*store, &thread("t"), "mine", NOW).await);
     let theirs = before(get(&*store, &thread("t"), "theirs", NOW).await);
     let gone = before(get(&*store, &thread("t"), "gone", NOW).await);
-    answered(store.commit(Batch::on(thread("t")).with(put("theirs", "2")), NOW)).await;
+    expect_ok(store.commit(Batch::new(thread("t")).with(put("theirs", "2")), NOW)).await;
     let removed = write("gone", Expect::Any, crate::backend::Change::Remove);
-    answered(store.commit(Batch::on(thread("t")).with(removed), NOW)).await;
+    expect_ok(store.commit(Batch::new(thread("t")).with(removed), NOW)).await;
     drop(store);
 
     let store = open().await;
-    answered(store.commit(Batch::on(thread("t")).with(put("gone", "again")), NOW)).await;
+    expect_ok(store.commit(Batch::new(thread("t")).with(put("gone", "again")), NOW)).await;
     for (id, seen) in [("theirs", theirs), ("gone", gone)] {
         let writes =
-            Batch::on(thread("t")).with(put("beside", "1")).with(write(id, Expect::Same(seen), value("late", None)));
+            Batch::new(thread("t")).with(put("beside", "1")).with(write(id, Expect::Same(seen), value("late", None)));
         let refused = store.commit(writes, NOW).await;
         assert!(matches!(refused, Err(StoreError::Conflict { .. })), "`{id}` is another one now, but: {refused:?}");
     }
     assert_eq!(get(&*store, &thread("t"), "beside", NOW).await, None, "nothing of a refused batch is written");
-    let next = Batch::on(thread("t")).with(write("mine", Expect::Same(mine), value("2", None)));
+    let next = Batch::new(thread("t")).with(write("mine", Expect::Same(mine), value("2", None)));
     assert_eq!(store.commit(next, NOW).await, Ok(vec![2]), "a row nobody touched is still the one that was seen");
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn cut_off_in_the_middle<B: Backend>(open: &impl AsyncFn() -> A
             tokio::spawn(async move {
                 for round in 0..20_u32 {
                     let (partition, text) = (thread(&format!("w{writer}")), (life * 100 + round).to_string());
-                    let batch = Batch::on(partition).with(put("a", &text)).with(put("b", &text));
+                    let batch = Batch::new(partition).with(put("a", &text)).with(put("b", &text));
                     match store.commit(batch, NOW).await {
                         Ok(_) => acknowledged[writer].store(life * 100 + round, Ordering::Release),
                         Err(error) => panic!("a sound commit was refused: {error}"),
@@ -86,9 +86,9 @@ pub(super) async fn cut_off_in_the_middle<B: Backend>(open: &impl AsyncFn() -> A
 pub(super) async fn counting_on<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
     for life in 1..=3 {
         let store = open().await;
-        let fenced = Batch { fence: Some(life + 6), ..Batch::on(thread("t")) };
-        assert_eq!(answered(store.commit(fenced.with(put("n", "1")), NOW)).await, [life]);
-        let late = Batch { fence: Some(life + 5), ..Batch::on(thread("t")) };
+        let fenced = Batch { fence: Some(life + 6), ..Batch::new(thread("t")) };
+        assert_eq!(expect_ok(store.commit(fenced.with(put("n", "1")), NOW)).await, [life]);
+        let late = Batch { fence: Some(life + 5), ..Batch::new(thread("t")) };
         let refused = store.commit(late.with(put("n", "late")), NOW).await;
         assert_eq!(refused, Err(StoreError::Fenced { given: life + 5, seen: life + 6 }), "fences are remembered");
     }

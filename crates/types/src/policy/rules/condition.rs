@@ -10,13 +10,13 @@ use super::ArgumentMatch;
 use crate::digest;
 
 /// How large a compiled pattern may be. `\d{4,}` needs 22 KiB; `\w{1,64}`, with every letter of Unicode, half of this.
-const LARGEST: usize = 8 * 1024 * 1024;
+const MAX_PATTERN_BYTES: usize = 8 * 1024 * 1024;
 
 /// A condition ready to be asked.
 #[derive(Debug, Clone)]
 pub(super) struct Condition {
     /// The steps of the pointer, without escapes.
-    steps: Vec<String>,
+    tokens: Vec<String>,
     pattern: Regex,
 }
 
@@ -24,10 +24,10 @@ impl Condition {
     /// Reads a condition, or says everything that is wrong with it.
     pub(super) fn new(raw: &ArgumentMatch) -> Result<Self, Vec<String>> {
         let ArgumentMatch { pointer, pattern } = raw;
-        let wrong_pointer = pointer_flaw(pointer).map(|flaw| format!("`{pointer}` is no JSON pointer: {flaw}"));
-        let compiled = RegexBuilder::new(pattern).size_limit(LARGEST).build();
+        let wrong_pointer = pointer_error(pointer).map(|flaw| format!("`{pointer}` is no JSON pointer: {flaw}"));
+        let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
         match (wrong_pointer, compiled) {
-            (None, Ok(pattern)) => Ok(Self { steps: steps(pointer), pattern }),
+            (None, Ok(pattern)) => Ok(Self { tokens: pointer_tokens(pointer), pattern }),
             (wrong_pointer, compiled) => {
                 let wrong_pattern = compiled.err().map(|flaw| format!("`{pattern}` is no usable pattern: {flaw}"));
                 Err(wrong_pointer.into_iter().chain(wrong_pattern).collect())
@@ -39,21 +39,21 @@ impl Condition {
     /// matched as it is, anything else as JSON. One value has one text, so that nobody slips past a rule by writing the
     /// same arguments in another way: members are sorted.
     pub(super) fn matches(&self, arguments: &Value) -> bool {
-        let value = self.steps.iter().try_fold(arguments, |value, step| match value {
+        let value = self.tokens.iter().try_fold(arguments, |value, step| match value {
             Value::Object(members) => members.get(step),
-            Value::Array(items) => place(step).and_then(|at| items.get(at)),
+            Value::Array(items) => parse_index(step).and_then(|at| items.get(at)),
             _ => None,
         });
         value.is_some_and(|value| match value {
             Value::String(text) => self.pattern.is_match(text),
-            Value::Number(number) => self.has_digits(number),
-            other => self.pattern.is_match(&digest::canonical(other)),
+            Value::Number(number) => self.matches_number(number),
+            other => self.pattern.is_match(&digest::canonical_json(other)),
         })
     }
 
     /// A number is read without an exponent and without an empty fraction: `1e4` and `10000.0` read `10000`, or a rule
     /// about the number of digits would let them through. Whole ones are common, and written without taking memory.
-    fn has_digits(&self, number: &Number) -> bool {
+    fn matches_number(&self, number: &Number) -> bool {
         let mut digits = itoa::Buffer::new();
         match (number.as_u64(), number.as_i64(), number.as_f64()) {
             (Some(whole), ..) => self.pattern.is_match(digits.format(whole)),
@@ -65,16 +65,16 @@ impl Condition {
 }
 
 /// The steps of a pointer, read once: a rule is asked about every call.
-fn steps(pointer: &str) -> Vec<String> {
+fn pointer_tokens(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
 }
 
 /// A place in a list: digits without a leading zero.
-fn place(step: &str) -> Option<usize> {
+fn parse_index(step: &str) -> Option<usize> {
     if step.starts_with('+') || (step.starts_with('0') && step.len() > 1) { None } else { step.parse().ok() }
 }
 
-fn pointer_flaw(pointer: &str) -> Option<&'static str> {
+fn pointer_error(pointer: &str) -> Option<&'static str> {
     if !pointer.is_empty() && !pointer.starts_with('/') {
         return Some("it begins with `/`, or is empty for the arguments as a whole");
     }

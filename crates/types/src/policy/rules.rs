@@ -5,19 +5,19 @@
 //! What happens then, and what holds where no rule matches, is the door's business; so is whether the annotations of
 //! a tool can be believed.
 
+mod compiled_rule;
 mod condition;
-mod ready;
 mod rule;
 
 use serde_json::Value;
 
 use crate::{ids::Caller, tool::Definition};
-use ready::Ready;
+use compiled_rule::CompiledRule;
 pub use rule::{AnnotationMatch, ArgumentMatch, Decision, Rule, RuleError};
 
 /// Rules in the order they are asked.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rules(Vec<Ready>);
+pub struct Rules(Vec<CompiledRule>);
 
 impl Rules {
     /// Makes rules ready to be asked.
@@ -27,13 +27,13 @@ impl Rules {
     pub fn new(rules: Vec<Rule>) -> Result<Self, Vec<RuleError>> {
         let (mut ready, mut errors) = (Vec::with_capacity(rules.len()), Vec::new());
         for rule in rules {
-            match Ready::new(rule) {
+            match CompiledRule::new(rule) {
                 Ok(rule) => ready.push(rule),
                 Err(error) => errors.push(error),
             }
         }
         // A stable sort keeps the owner's order among equal decisions.
-        ready.sort_by_key(|ready: &Ready| ready.rule.decision);
+        ready.sort_by_key(|ready: &CompiledRule| ready.rule.decision);
         if errors.is_empty() { Ok(Self(ready)) } else { Err(errors) }
     }
 
@@ -43,8 +43,8 @@ impl Rules {
     }
 
     /// The rules that may have something to say about calls of this tool, in the same order.
-    pub fn concerning(&self, tool: &Definition) -> Self {
-        Self(self.0.iter().filter(|ready| ready.fits(tool)).cloned().collect())
+    pub fn for_tool(&self, tool: &Definition) -> Self {
+        Self(self.0.iter().filter(|ready| ready.matches_tool(tool)).cloned().collect())
     }
 
     /// The rules, in the order they are asked.
@@ -59,9 +59,9 @@ impl Rules {
 
     /// The rule that denies every call of this tool, whatever its arguments; such a tool is not offered. A rule about
     /// callers counts only where the caller is known.
-    pub fn denied_outright(&self, tool: &Definition, caller: Option<&Caller>) -> Option<&Rule> {
+    pub fn deny_all_rule(&self, tool: &Definition, caller: Option<&Caller>) -> Option<&Rule> {
         let denying = self.0.iter().take_while(|ready| ready.rule.decision == Decision::Deny);
-        denying.filter(|ready| ready.matches_always(tool, caller)).map(|ready| &ready.rule).next()
+        denying.filter(|ready| ready.matches_every_call(tool, caller)).map(|ready| &ready.rule).next()
     }
 }
 

@@ -6,23 +6,23 @@
 use std::ops::{Index, IndexMut};
 
 /// How many values lie in one piece.
-const PIECE: usize = 512;
+const CHUNK_SIZE: usize = 512;
 
-pub(super) struct Dense<T>(Vec<Vec<T>>);
+pub(super) struct ChunkedVec<T>(Vec<Vec<T>>);
 
-impl<T> Default for Dense<T> {
+impl<T> Default for ChunkedVec<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> Dense<T> {
+impl<T> ChunkedVec<T> {
     pub(super) fn len(&self) -> usize {
-        self.0.last().map_or(0, |last| (self.0.len() - 1) * PIECE + last.len())
+        self.0.last().map_or(0, |last| (self.0.len() - 1) * CHUNK_SIZE + last.len())
     }
 
     pub(super) fn push(&mut self, value: T) {
-        match self.0.last_mut().filter(|last| last.len() < PIECE) {
+        match self.0.last_mut().filter(|last| last.len() < CHUNK_SIZE) {
             Some(last) => last.push(value),
             None => self.0.push(vec![value]),
         }
@@ -47,16 +47,16 @@ impl<T> Dense<T> {
     }
 }
 
-impl<T> Index<usize> for Dense<T> {
+impl<T> Index<usize> for ChunkedVec<T> {
     type Output = T;
     fn index(&self, at: usize) -> &T {
-        &self.0[at / PIECE][at % PIECE]
+        &self.0[at / CHUNK_SIZE][at % CHUNK_SIZE]
     }
 }
 
-impl<T> IndexMut<usize> for Dense<T> {
+impl<T> IndexMut<usize> for ChunkedVec<T> {
     fn index_mut(&mut self, at: usize) -> &mut T {
-        &mut self.0[at / PIECE][at % PIECE]
+        &mut self.0[at / CHUNK_SIZE][at % CHUNK_SIZE]
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn it_is_as_a_plain_list_would_be() {
-        let (mut random, mut dense, mut plain) = (fastrand::Rng::with_seed(3), Dense::default(), Vec::new());
+        let (mut random, mut dense, mut plain) = (fastrand::Rng::with_seed(3), ChunkedVec::default(), Vec::new());
         for step in 0..3_000 {
             if random.u32(0..3_000) > step || plain.is_empty() {
                 dense.push(step);

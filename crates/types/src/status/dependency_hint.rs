@@ -2,14 +2,14 @@
 //!
 //! In: what is missing. Out: whether the tool is there, and one short text that a model can act on. What is missing is found by `evidence.rs`.
 
-use super::{Language, Missing, Presence, reason::list};
+use super::{Language, MissingDependency, Readiness, reason::join_names};
 use crate::tool::{DependsOn, ToolName};
 
 /// What to do so that the waiting tool becomes available; empty where nothing is missing.
 #[must_use]
-pub fn next_step(missing: &[Missing], language: Language) -> String {
+pub fn next_step(missing: &[MissingDependency], language: Language) -> String {
     let mut told: Vec<String> = Vec::new();
-    for text in missing.iter().map(|one| sentence(one, language)) {
+    for text in missing.iter().map(|one| describe(one, language)) {
         // Two groups may name the same tool; saying it twice reads like two different steps.
         if !told.contains(&text) {
             told.push(text);
@@ -23,9 +23,9 @@ pub fn next_step(missing: &[Missing], language: Language) -> String {
 
 /// The tools that a call now would help with, each once, in the order of mention.
 #[must_use]
-pub fn helpful(missing: &[Missing]) -> Vec<ToolName> {
+pub fn tools_to_call(missing: &[MissingDependency]) -> Vec<ToolName> {
     let mut tools: Vec<ToolName> = Vec::new();
-    for tool in missing.iter().flat_map(Missing::tools) {
+    for tool in missing.iter().flat_map(MissingDependency::tools) {
         if !tools.contains(tool) {
             tools.push(tool.clone());
         }
@@ -35,50 +35,50 @@ pub fn helpful(missing: &[Missing]) -> Vec<ToolName> {
 
 /// What a thread's evidence says about a tool with these dependencies.
 #[must_use]
-pub fn presence(depends_on: &DependsOn, missing: &[Missing]) -> Presence {
+pub fn dependency_readiness(depends_on: &DependsOn, missing: &[MissingDependency]) -> Readiness {
     if depends_on.is_empty() {
-        Presence::Ready
+        Readiness::Ready
     } else if missing.is_empty() {
-        Presence::DependenciesMet
+        Readiness::DependenciesMet
     } else {
-        Presence::WaitingFor(helpful(missing))
+        Readiness::WaitingFor(tools_to_call(missing))
     }
 }
 
-impl Missing {
+impl MissingDependency {
     /// The tools that a call now would help with.
     #[must_use]
     pub fn tools(&self) -> &[ToolName] {
         match self {
-            Self::Never { tool } | Self::Stale { tool, .. } => std::slice::from_ref(tool),
+            Self::NeverSucceeded { tool } | Self::Stale { tool, .. } => std::slice::from_ref(tool),
             Self::NoneOf { tools } => tools,
             Self::OutOfOrder { .. } => &[],
         }
     }
 }
 
-fn sentence(missing: &Missing, language: Language) -> String {
+fn describe(missing: &MissingDependency, language: Language) -> String {
     match (missing, language) {
-        (Missing::Never { tool }, Language::English) => format!("Call {tool} successfully first."),
-        (Missing::Never { tool }, Language::Chinese) => format!("请先成功调用 {tool}。"),
-        (Missing::Stale { tool, within }, Language::English) => {
+        (MissingDependency::NeverSucceeded { tool }, Language::English) => format!("Call {tool} successfully first."),
+        (MissingDependency::NeverSucceeded { tool }, Language::Chinese) => format!("请先成功调用 {tool}。"),
+        (MissingDependency::Stale { tool, within }, Language::English) => {
             format!("Call {tool} again: its last success is more than {within:?} ago.")
         }
-        (Missing::Stale { tool, within }, Language::Chinese) => {
+        (MissingDependency::Stale { tool, within }, Language::Chinese) => {
             format!("请重新调用 {tool}：距其上次成功已超过 {within:?}。")
         }
-        (Missing::NoneOf { tools }, Language::English) => match tools.as_slice() {
+        (MissingDependency::NoneOf { tools }, Language::English) => match tools.as_slice() {
             [only] => format!("Call {only} successfully first."),
-            tools => format!("Call one of {} successfully first.", list(tools, ", ")),
+            tools => format!("Call one of {} successfully first.", join_names(tools, ", ")),
         },
-        (Missing::NoneOf { tools }, Language::Chinese) => match tools.as_slice() {
+        (MissingDependency::NoneOf { tools }, Language::Chinese) => match tools.as_slice() {
             [only] => format!("请先成功调用 {only}。"),
-            tools => format!("请先成功调用 {} 中的任意一个。", list(tools, "、")),
+            tools => format!("请先成功调用 {} 中的任意一个。", join_names(tools, "、")),
         },
-        (Missing::OutOfOrder { earlier, later }, Language::English) => {
+        (MissingDependency::OutOfOrder { earlier, later }, Language::English) => {
             format!("{earlier} had to succeed before {later}; in this conversation that can no longer be met.")
         }
-        (Missing::OutOfOrder { earlier, later }, Language::Chinese) => {
+        (MissingDependency::OutOfOrder { earlier, later }, Language::Chinese) => {
             format!("{earlier} 必须先于 {later} 成功执行；在当前会话中已无法满足这一顺序。")
         }
     }
@@ -95,23 +95,23 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(missing: &[Missing], english: &str, chinese: &str) {
+    fn check(missing: &[MissingDependency], english: &str, chinese: &str) {
         assert_eq!(next_step(missing, Language::English), english);
         assert_eq!(next_step(missing, Language::Chinese), chinese);
     }
 
     #[test]
     fn the_text_names_what_to_call_next() {
-        let never = Missing::Never { tool: name("cart") };
+        let never = MissingDependency::NeverSucceeded { tool: name("cart") };
         check(&[], "", "");
         check(&[never.clone(), never.clone()], "Call cart successfully first.", "请先成功调用 cart。");
         check(
-            &[Missing::NoneOf { tools: vec![name("show"), name("get")] }, never],
+            &[MissingDependency::NoneOf { tools: vec![name("show"), name("get")] }, never],
             "Call one of show, get successfully first. Call cart successfully first.",
             "请先成功调用 show、get 中的任意一个。请先成功调用 cart。",
         );
         check(
-            &[Missing::Stale { tool: name("price"), within: Duration::from_secs(60) }],
+            &[MissingDependency::Stale { tool: name("price"), within: Duration::from_secs(60) }],
             "Call price again: its last success is more than 60s ago.",
             "请重新调用 price：距其上次成功已超过 60s。",
         );
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn an_order_that_cannot_be_made_up_for_is_said_plainly() {
         check(
-            &[Missing::OutOfOrder { earlier: name("a"), later: name("b") }],
+            &[MissingDependency::OutOfOrder { earlier: name("a"), later: name("b") }],
             "a had to succeed before b; in this conversation that can no longer be met.",
             "a 必须先于 b 成功执行；在当前会话中已无法满足这一顺序。",
         );

@@ -3,12 +3,12 @@
 //! In: policies and rules in the order they were given. Out: what holds for one tool, and its gate. What is said about
 //! the tool itself weighs most, then what is said by name, the later over the earlier, then the default.
 
-use super::{Gate, Glob, Limits, Policy, Rule, RuleError, confirm::Rules};
+use super::{Gate, Glob, Limits, Policy, Rule, RuleError, rules::Rules};
 use crate::tool::Definition;
 
 /// What a hub's owner said about its tools.
 #[derive(Debug, Default)]
-pub struct PolicyBook {
+pub struct PolicySet {
     default: Policy,
     by_name: Vec<(Glob, Policy)>,
     rules: Rules,
@@ -31,7 +31,7 @@ pub enum PolicyError {
     Rule(#[from] RuleError),
 }
 
-impl PolicyBook {
+impl PolicySet {
     /// Reads what was said.
     ///
     /// # Errors
@@ -59,8 +59,9 @@ impl PolicyBook {
     /// What holds for a tool.
     pub fn limits(&self, definition: &Definition, own: &Policy) -> Limits {
         let named = self.by_name.iter().filter(|(glob, _)| glob.matches(&definition.name));
-        let layered = named.fold(Limits::default().with(&self.default), |limits, (_, said)| limits.with(said));
-        let mut limits = layered.with(own);
+        let layered =
+            named.fold(Limits::default().with_policy(&self.default), |limits, (_, said)| limits.with_policy(said));
+        let mut limits = layered.with_policy(own);
         // Said about many tools at once, it is meant for those that can: an answer of a tool with effects is not kept.
         limits.cache = limits.cache.filter(|_| definition.annotations.read_only);
         limits

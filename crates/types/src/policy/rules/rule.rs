@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ready::Ready;
+use super::compiled_rule::CompiledRule;
 use crate::tool::Annotations;
 
 /// What a rule says about a call. In the order of asking: a deny outweighs everything.
@@ -154,14 +154,14 @@ impl Rule {
 
     /// Why there is such a rule.
     #[must_use]
-    pub fn because(mut self, reason: impl Into<String>) -> Self {
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
     /// How long a person has to answer.
     #[must_use]
-    pub fn within(mut self, time: Duration) -> Self {
+    pub fn approval_timeout(mut self, time: Duration) -> Self {
         self.approval_timeout = Some(time);
         self
     }
@@ -171,31 +171,31 @@ impl Rule {
     /// # Errors
     /// When a glob, a pointer or a pattern cannot.
     pub fn check(&self) -> Result<(), RuleError> {
-        Ready::new(self.clone()).map(drop)
+        CompiledRule::new(self.clone()).map(drop)
     }
 
     /// The rule in one line: what it decides and about which calls. Two rules that match other calls or decide
     /// otherwise never share a label, so that a grant can be bound to it.
     #[must_use]
     pub fn label(&self) -> String {
-        let mut label = format!("{} {}", self.decision, shown(&self.tool));
-        let annotations = self.annotations.words();
+        let mut label = format!("{} {}", self.decision, quote_if_needed(&self.tool));
+        let annotations = self.annotations.describe();
         if !annotations.is_empty() {
             label += &format!(" if {}", annotations.join(" and "));
         }
         for (at, ArgumentMatch { pointer, pattern }) in self.arguments.iter().enumerate() {
             let word = if at == 0 { "when" } else { "and" };
-            label += &format!(" {word} {} ~ {}", shown(pointer), shown(pattern));
+            label += &format!(" {word} {} ~ {}", quote_if_needed(pointer), quote_if_needed(pattern));
         }
         if let Some(caller) = &self.caller {
-            label += &format!(" by {}", shown(caller));
+            label += &format!(" by {}", quote_if_needed(caller));
         }
         label
     }
 }
 
 /// A text inside a label. Quoted where it could be taken for the words around it, or break the line.
-fn shown(text: &str) -> String {
+fn quote_if_needed(text: &str) -> String {
     let plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"');
     if plain { text.to_owned() } else { format!("{text:?}") }
 }
@@ -206,7 +206,7 @@ impl AnnotationMatch {
     }
 
     /// Whether a tool says all of this about itself.
-    pub(super) fn fits(&self, said: &Annotations) -> bool {
+    pub(super) fn matches(&self, said: &Annotations) -> bool {
         let fits = |wanted: Option<bool>, said: bool| wanted.is_none_or(|wanted| wanted == said);
         fits(self.read_only, said.read_only)
             && fits(self.destructive, said.destructive)
@@ -214,7 +214,7 @@ impl AnnotationMatch {
             && fits(self.open_world, said.open_world)
     }
 
-    fn words(&self) -> Vec<String> {
+    fn describe(&self) -> Vec<String> {
         let all = [
             ("read_only", self.read_only),
             ("destructive", self.destructive),

@@ -11,13 +11,13 @@ use super::ToolName;
 
 /// The dependencies of a tool: every group must be satisfied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DependsOn(pub Vec<Group>);
+pub struct DependsOn(pub Vec<DependencyGroup>);
 
 /// Tools that must have succeeded, and how they are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "DependencyGroup")]
-pub enum Group {
+pub enum DependencyGroup {
     /// Each of them.
     All {
         /// The tools.
@@ -56,11 +56,11 @@ impl DependsOn {
 
     /// Every tool named, in order of mention.
     pub fn names(&self) -> impl Iterator<Item = &ToolName> {
-        self.0.iter().flat_map(Group::tools)
+        self.0.iter().flat_map(DependencyGroup::tools)
     }
 }
 
-impl Group {
+impl DependencyGroup {
     /// How old a success may be; any age where absent.
     #[must_use]
     pub fn within(&self) -> Option<Duration> {
@@ -71,7 +71,7 @@ impl Group {
 
     /// The same group, with successes no older than this.
     #[must_use]
-    pub fn fresh(mut self, limit: Duration) -> Self {
+    pub fn with_max_age(mut self, limit: Duration) -> Self {
         match &mut self {
             Self::All { within, .. } | Self::Any { within, .. } | Self::Sequence { within, .. } => {
                 *within = Some(limit);

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Breaker, Cause, Facts, Hold, Reason, StatusSettings};
+use super::{Breaker, BreakerCause, OverrideStatus, Reason, StatusRecord, StatusSettings};
 use crate::{timestamp::Timestamp, tool::ToolName};
 
 /// The status of a tool, the best word first.
@@ -26,7 +26,7 @@ pub enum ToolStatus {
 
 /// Whether there is anything to call, as far as the record cannot know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Presence {
+pub enum Readiness {
     /// There is.
     #[default]
     Ready,
@@ -37,7 +37,7 @@ pub enum Presence {
     /// Its owner switched it off.
     Disabled {
         /// Why, in the owner's words.
-        words: Option<String>,
+        message: Option<String>,
     },
     /// The service behind it is not connected.
     Disconnected,
@@ -47,7 +47,7 @@ pub enum Presence {
 
 /// What a record says at a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
+pub struct EffectiveStatus {
     /// The word.
     pub status: ToolStatus,
     /// Why.
@@ -60,22 +60,27 @@ pub struct Reading {
 
 /// What a record says at this moment.
 #[must_use]
-pub fn read(facts: &Facts, presence: &Presence, settings: &StatusSettings, now: Timestamp) -> Reading {
-    let operator = facts.operator_at(now);
-    let reading = |status, reason, next_change| Reading { status, reason, probation: false, next_change };
-    if let Some(word) = operator.filter(|word| word.status == Hold::Maintenance) {
-        let reason = Reason::Maintenance { words: word.reason.clone() };
+pub fn evaluate(
+    facts: &StatusRecord,
+    presence: &Readiness,
+    settings: &StatusSettings,
+    now: Timestamp,
+) -> EffectiveStatus {
+    let operator = facts.active_override(now);
+    let reading = |status, reason, next_change| EffectiveStatus { status, reason, probation: false, next_change };
+    if let Some(word) = operator.filter(|word| word.status == OverrideStatus::Maintenance) {
+        let reason = Reason::Maintenance { message: word.reason.clone() };
         return reading(ToolStatus::Maintenance, reason, word.until);
     }
     if let Breaker::Open { until, cause, .. } = &facts.breaker
         && settings.enabled
-        && facts.breaker.withholds(now)
+        && facts.breaker.is_blocking(now)
     {
-        return reading(ToolStatus::Failed, why_failed(facts, cause), Some(*until));
+        return reading(ToolStatus::Failed, failed_reason(facts, cause), Some(*until));
     }
-    let absent = why_absent(presence);
+    let absent = not_ready_reason(presence);
     if let Some(word) = operator {
-        let reason = Reason::SwitchedOff { words: word.reason.clone() };
+        let reason = Reason::SwitchedOff { message: word.reason.clone() };
         return reading(
             ToolStatus::Unavailable,
             reason,
@@ -83,19 +88,19 @@ pub fn read(facts: &Facts, presence: &Presence, settings: &StatusSettings, now: 
         );
     }
     if let Some(switch) = &facts.disabled {
-        return reading(ToolStatus::Unavailable, Reason::Disabled { words: switch.reason.clone() }, None);
+        return reading(ToolStatus::Unavailable, Reason::Disabled { message: switch.reason.clone() }, None);
     }
     if let Some(reason) = absent {
         return reading(ToolStatus::Unavailable, reason, None);
     }
-    let probation = settings.enabled && facts.breaker.on_probation(now);
-    let reason = if probation { Reason::OnProbation } else { why_available(facts, presence) };
-    Reading { probation, ..reading(ToolStatus::Available, reason, None) }
+    let probation = settings.enabled && facts.breaker.is_on_probation(now);
+    let reason = if probation { Reason::OnProbation } else { available_reason(facts, presence) };
+    EffectiveStatus { probation, ..reading(ToolStatus::Available, reason, None) }
 }
 
 /// What a thread sees: the worse of its own reading and everybody's.
 #[must_use]
-pub fn worse(thread: Reading, shared: Reading) -> Reading {
+pub fn worst(thread: EffectiveStatus, shared: EffectiveStatus) -> EffectiveStatus {
     if thread.status != shared.status {
         return if thread.status > shared.status { thread } else { shared };
     }
@@ -103,38 +108,38 @@ pub fn worse(thread: Reading, shared: Reading) -> Reading {
     let next_change = thread.next_change.zip(shared.next_change).map(|(one, other)| one.max(other));
     // The reason that explains more: a probation, and otherwise what happened in the thread itself.
     let told = if shared.probation && !thread.probation { shared } else { thread };
-    Reading { next_change, ..told }
+    EffectiveStatus { next_change, ..told }
 }
 
-fn why_failed(facts: &Facts, cause: &Cause) -> Reason {
+fn failed_reason(facts: &StatusRecord, cause: &BreakerCause) -> Reason {
     match cause {
-        Cause::InARow => Reason::FailedInARow { times: facts.consecutive_failures },
-        Cause::TooOften { failed, total } => Reason::FailedTooOften { failed: *failed, total: *total },
-        Cause::ByHand { reason } => Reason::FailedByHand { words: reason.clone() },
+        BreakerCause::InARow => Reason::FailedInARow { times: facts.consecutive_failures },
+        BreakerCause::TooOften { failed, total } => Reason::FailedTooOften { failed: *failed, total: *total },
+        BreakerCause::ByHand { reason } => Reason::ForcedFailed { message: reason.clone() },
     }
 }
 
-fn why_absent(presence: &Presence) -> Option<Reason> {
+fn not_ready_reason(presence: &Readiness) -> Option<Reason> {
     match presence {
-        Presence::Ready | Presence::DependenciesMet => None,
-        Presence::WaitingFor(tools) => Some(Reason::WaitingFor { tools: tools.clone() }),
-        Presence::Disabled { words } => Some(Reason::Disabled { words: words.clone() }),
-        Presence::Disconnected => Some(Reason::Disconnected),
-        Presence::NoImplementation => Some(Reason::NoImplementation),
+        Readiness::Ready | Readiness::DependenciesMet => None,
+        Readiness::WaitingFor(tools) => Some(Reason::WaitingFor { tools: tools.clone() }),
+        Readiness::Disabled { message: words } => Some(Reason::Disabled { message: words.clone() }),
+        Readiness::Disconnected => Some(Reason::Disconnected),
+        Readiness::NoImplementation => Some(Reason::NoImplementation),
     }
 }
 
-fn why_available(facts: &Facts, presence: &Presence) -> Reason {
+fn available_reason(facts: &StatusRecord, presence: &Readiness) -> Reason {
     let failed = facts.last_failure.as_ref().map(|failure| failure.at);
     match (facts.consecutive_failures, facts.last_success) {
-        (times @ 1.., _) => Reason::FailedLately { times },
+        (times @ 1.., _) => Reason::FailedRecently { times },
         (0, success) if success < failed => Reason::Recovered,
         (0, Some(_)) => Reason::Succeeded,
-        (0, None) if *presence == Presence::DependenciesMet => Reason::DependenciesMet,
+        (0, None) if *presence == Readiness::DependenciesMet => Reason::DependenciesMet,
         (0, None) => Reason::NeverRun,
     }
 }
 
 #[cfg(test)]
-#[path = "word_tests.rs"]
+#[path = "evaluation_tests.rs"]
 mod tests;

@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 
-use super::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher};
+use super::{Backend, Batch, Page, Row, RowKey, Scan, StoreError, Table, Watcher};
 use toolhub_types::timestamp::Timestamp;
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         (**self).load(keys, now)
     }
 
@@ -32,16 +32,16 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).watch(table)
     }
 
-    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
-        (**self).tally(table, now)
+    fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        (**self).count_by_id(table, now)
     }
 
-    fn alone(&self) -> bool {
-        (**self).alone()
+    fn is_exclusive(&self) -> bool {
+        (**self).is_exclusive()
     }
 
-    fn is_behind(&self) -> bool {
-        (**self).is_behind()
+    fn is_write_behind(&self) -> bool {
+        (**self).is_write_behind()
     }
 
     fn name(&self) -> &'static str {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::{NOW, answered, get, put, thread, value, write};
-use crate::backend::{Backend, Batch, Expect, Key, StoreError, Table};
+use super::{NOW, expect_ok, get, put, thread, value, write};
+use crate::backend::{Backend, Batch, Expect, RowKey, StoreError, Table};
 
 pub(super) async fn one_of_many_is_first<B: Backend>(store: &Arc<B>) {
-    answered(store.commit(Batch::on(thread("t")).with(put("n", "0")), NOW)).await;
+    expect_ok(store.commit(Batch::new(thread("t")).with(put("n", "0")), NOW)).await;
     let adding = (0..8).map(|_| {
         let store = store.clone();
         tokio::spawn(async move {
@@ -16,7 +16,8 @@ pub(super) async fn one_of_many_is_first<B: Backend>(store: &Arc<B>) {
                 let Some(row) = get(&*store, &thread("t"), "n", NOW).await else { panic!("the row is there") };
                 let n: u64 = String::from_utf8_lossy(&row.value).parse().expect("a number was written");
                 let next = value(&(n + 1).to_string(), None);
-                match store.commit(Batch::on(thread("t")).with(write("n", Expect::Same(row.seen), next)), NOW).await {
+                match store.commit(Batch::new(thread("t")).with(write("n", Expect::Same(row.version), next)), NOW).await
+                {
                     Ok(_) => added += 1,
                     Err(StoreError::Conflict { .. }) => {}
                     Err(error) => panic!("a sound commit was refused: {error}"),
@@ -28,13 +29,13 @@ pub(super) async fn one_of_many_is_first<B: Backend>(store: &Arc<B>) {
         task.await.expect("the task ends well");
     }
     let Some(row) = get(&**store, &thread("t"), "n", NOW).await else { panic!("the row is there") };
-    assert_eq!((&*row.value, row.seen.version), (&b"200"[..], 201), "no increment is lost and none is made twice");
+    assert_eq!((&*row.value, row.version.number), (&b"200"[..], 201), "no increment is lost and none is made twice");
 }
 
 pub(super) async fn dropped_commits_are_whole<B: Backend>(store: &Arc<B>) {
     for round in 0..50 {
         let text = round.to_string();
-        let batch = Batch::on(thread("t")).with(put("a", &text)).with(put("b", &text));
+        let batch = Batch::new(thread("t")).with(put("a", &text)).with(put("b", &text));
         let task = tokio::spawn({
             let store = store.clone();
             async move { store.commit(batch, NOW).await }
@@ -45,7 +46,7 @@ pub(super) async fn dropped_commits_are_whole<B: Backend>(store: &Arc<B>) {
         task.abort();
         let _ = task.await;
         // What a store was sent may arrive after the caller has gone, but not by halves: one load sees one moment.
-        let [a, b] = both(store).await;
+        let [a, b] = load_both(store).await;
         assert_eq!(a, b, "a commit whose caller went away is whole or not at all");
     }
 }
@@ -56,12 +57,12 @@ pub(super) async fn one_load_sees_one_moment<B: Backend>(store: &Arc<B>) {
         async move {
             for round in 0..200 {
                 let text = round.to_string();
-                answered(store.commit(Batch::on(thread("t")).with(put("a", &text)).with(put("b", &text)), NOW)).await;
+                expect_ok(store.commit(Batch::new(thread("t")).with(put("a", &text)).with(put("b", &text)), NOW)).await;
             }
         }
     });
     while !writing.is_finished() {
-        let [a, b] = both(store).await;
+        let [a, b] = load_both(store).await;
         assert_eq!(a, b, "a load sees the rows of one commit all as they were before it, or all as they are after it");
         tokio::task::yield_now().await;
     }
@@ -69,8 +70,8 @@ pub(super) async fn one_load_sees_one_moment<B: Backend>(store: &Arc<B>) {
 }
 
 /// Two rows, in one load.
-async fn both<B: Backend>(store: &Arc<B>) -> [Option<Arc<[u8]>>; 2] {
-    let keys = ["a", "b"].map(|id| Key { partition: thread("t"), table: Table::State, id: id.into() });
-    let rows = answered(store.load(&keys, NOW)).await;
+async fn load_both<B: Backend>(store: &Arc<B>) -> [Option<Arc<[u8]>>; 2] {
+    let keys = ["a", "b"].map(|id| RowKey { partition: thread("t"), table: Table::State, id: id.into() });
+    let rows = expect_ok(store.load(&keys, NOW)).await;
     [0, 1].map(|at| rows[at].as_ref().map(|row| row.value.clone()))
 }

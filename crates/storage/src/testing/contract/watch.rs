@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use super::{NOW, answered, put, thread, write};
-use crate::backend::{Backend, Batch, Change, Changed, Durability, Expect, Table, Write};
+use super::{NOW, expect_ok, put, thread, write};
+use crate::backend::{Backend, Batch, Change, Durability, Expect, Table, WatchEvent, Write};
 
 pub(super) async fn in_order(store: &impl Backend, other: Table) {
     let mut watcher = store.watch(Table::State);
-    let batch = |writes| Batch { writes, ..Batch::on(thread("t")) };
-    answered(store.commit(batch(vec![put("a", "1")]), NOW)).await;
-    answered(store.commit(batch(vec![put("a", "2"), put("b", "1")]), NOW)).await;
+    let batch = |writes| Batch { writes, ..Batch::new(thread("t")) };
+    expect_ok(store.commit(batch(vec![put("a", "1")]), NOW)).await;
+    expect_ok(store.commit(batch(vec![put("a", "2"), put("b", "1")]), NOW)).await;
     let elsewhere = Write { table: other, durability: Durability::KillSafe, ..put("a", "1") };
-    answered(store.commit(batch(vec![elsewhere]), NOW)).await;
+    expect_ok(store.commit(batch(vec![elsewhere]), NOW)).await;
     let removals = vec![write("a", Expect::Any, Change::Remove), write("none", Expect::Any, Change::Remove)];
-    answered(store.commit(batch(removals), NOW)).await;
+    expect_ok(store.commit(batch(removals), NOW)).await;
     let mut told = Vec::new();
     while told.len() < 4 {
         // A store that tells nothing must not hang the suite.
         match tokio::time::timeout(Duration::from_secs(10), watcher.next()).await {
-            Ok(Some(Changed::Row(key, version))) => told.push((key.id.to_string(), version)),
+            Ok(Some(WatchEvent::Row(key, version))) => told.push((key.id.to_string(), version)),
             // A watcher that has only just begun may be told to read again.
-            Ok(Some(Changed::Missed)) => {}
+            Ok(Some(WatchEvent::Lagged)) => {}
             other => panic!("after {told:?} the watcher was told {other:?}"),
         }
     }

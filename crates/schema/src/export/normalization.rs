@@ -8,22 +8,22 @@ use serde_json::{Map, Value, json};
 use super::walk;
 
 /// The same schema in the spelling providers take.
-pub(super) fn tidy(schema: &Map<String, Value>) -> Map<String, Value> {
-    let mut tidied = walk::map(modern(schema).iter(), |keyword, inner| match inner {
-        Value::Object(inner) => Value::Object(tidy(inner)),
+pub(super) fn normalize(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut tidied = walk::map_subschemas(upgrade_draft(schema).iter(), |keyword, inner| match inner {
+        Value::Object(inner) => Value::Object(normalize(inner)),
         // Here the short form is the usual one, and every provider knows it.
         _ if keyword == "additionalProperties" || keyword.starts_with("unevaluated") => inner.clone(),
         Value::Bool(false) => json!({"not": {}}),
         _ => json!({}),
     });
-    if allows(&tidied, "array") {
+    if allows_type(&tidied, "array") {
         tidied.entry("items").or_insert_with(|| json!({}));
     }
     tidied
 }
 
 /// Whether the schema names this type, alone or among others.
-fn allows(schema: &Map<String, Value>, kind: &str) -> bool {
+fn allows_type(schema: &Map<String, Value>, kind: &str) -> bool {
     match schema.get("type") {
         Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
         Some(only) => only == kind,
@@ -32,7 +32,7 @@ fn allows(schema: &Map<String, Value>, kind: &str) -> bool {
 }
 
 /// Anthropic checks schemas against draft 2020-12, and imported tools are often older.
-fn modern(schema: &Map<String, Value>) -> Map<String, Value> {
+fn upgrade_draft(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut modern = schema.clone();
     if modern.get("items").is_some_and(Value::is_array) {
         let each = modern.remove("items").unwrap_or_default();
@@ -62,7 +62,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
     fn check(schema: Value, expected: Value) {
-        assert_eq!(Value::Object(tidy(schema.as_object().unwrap())), expected);
+        assert_eq!(Value::Object(normalize(schema.as_object().unwrap())), expected);
     }
 
     #[test]

@@ -14,47 +14,47 @@ use std::{
 
 use super::{
     Latency,
-    histogram::{Counts, Histogram},
+    histogram::{Histogram, HistogramSnapshot},
 };
 
 /// How long something took, each time.
 #[derive(Default)]
-pub struct Timed(OnceLock<Box<[OnceLock<Box<Histogram>>]>>);
+pub struct LatencyRecorder(OnceLock<Box<[OnceLock<Box<Histogram>>]>>);
 
-crate::brief_debug!("Timed" Timed);
+crate::brief_debug!("LatencyRecorder" LatencyRecorder);
 
-impl Timed {
+impl LatencyRecorder {
     /// It took so long this time.
-    pub fn add(&self, took: Duration) {
-        let parts = self.0.get_or_init(|| (0..shards()).map(|_| OnceLock::new()).collect());
+    pub fn record(&self, took: Duration) {
+        let parts = self.0.get_or_init(|| (0..shard_count()).map(|_| OnceLock::new()).collect());
         // The number of parts is a power of two.
-        parts[thread_number() & (parts.len() - 1)].get_or_init(|| Box::new(Histogram::new())).add(took);
+        parts[thread_index() & (parts.len() - 1)].get_or_init(|| Box::new(Histogram::new())).record(took);
     }
 
     /// Everything counted so far.
     pub fn latency(&self) -> Latency {
-        let mut counts = Counts::default();
+        let mut counts = HistogramSnapshot::default();
         for part in self.0.get().into_iter().flatten().filter_map(OnceLock::get) {
             part.add_to(&mut counts);
         }
-        Latency::of(counts)
+        Latency::from_counts(counts)
     }
 }
 
-static THREADS: AtomicUsize = AtomicUsize::new(0);
+static NEXT_THREAD_INDEX: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// Threads are numbered as they come, so that busy ones that began together have different parts.
-    static MINE: usize = THREADS.fetch_add(1, Relaxed);
+    static THREAD_INDEX: usize = NEXT_THREAD_INDEX.fetch_add(1, Relaxed);
 }
 
 /// The number of this thread, small and its own.
-pub fn thread_number() -> usize {
-    MINE.with(|mine| *mine)
+pub fn thread_index() -> usize {
+    THREAD_INDEX.with(|mine| *mine)
 }
 
 /// How many parts a meter has: one for each core, as far as that is worth its memory.
-pub fn shards() -> usize {
+pub fn shard_count() -> usize {
     static SHARDS: OnceLock<usize> = OnceLock::new();
     *SHARDS.get_or_init(|| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -9,7 +9,7 @@ use crate::{ids::Caller, policy::glob::Glob, tool::Definition};
 
 /// A rule ready to be asked.
 #[derive(Debug, Clone)]
-pub(super) struct Ready {
+pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     tool: Glob,
     conditions: Vec<Condition>,
@@ -17,13 +17,13 @@ pub(super) struct Ready {
 }
 
 /// A rule is what was written; the rest is made of it.
-impl PartialEq for Ready {
+impl PartialEq for CompiledRule {
     fn eq(&self, other: &Self) -> bool {
         self.rule == other.rule
     }
 }
 
-impl Ready {
+impl CompiledRule {
     pub(super) fn new(rule: Rule) -> Result<Self, RuleError> {
         let mut problems = Vec::new();
         let tool = Glob::new(rule.tool.as_str()).map_err(|flaw| problems.push(format!("tool: {flaw}"))).ok();
@@ -49,14 +49,14 @@ impl Ready {
     }
 
     /// Whether it has something to say about every call of this tool, as far as the caller is known.
-    pub(super) fn matches_always(&self, tool: &Definition, caller: Option<&Caller>) -> bool {
+    pub(super) fn matches_every_call(&self, tool: &Definition, caller: Option<&Caller>) -> bool {
         self.conditions.is_empty()
-            && self.fits(tool)
+            && self.matches_tool(tool)
             && self.caller.as_ref().is_none_or(|wanted| caller.is_some_and(|known| wanted.matches(known.as_str())))
     }
 
     /// Whether it speaks of tools like this one.
-    pub(super) fn fits(&self, tool: &Definition) -> bool {
-        self.tool.matches(&tool.name) && self.rule.annotations.fits(&tool.annotations)
+    pub(super) fn matches_tool(&self, tool: &Definition) -> bool {
+        self.tool.matches(&tool.name) && self.rule.annotations.matches(&tool.annotations)
     }
 }

@@ -1,0 +1,120 @@
+//! Words case by case: a record at a moment, the word, its reason and when it changes by itself.
+
+use super::*;
+use crate::status::{Failure, Override};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_millis(second * 1000)
+}
+
+fn open_record() -> StatusRecord {
+    let breaker = Breaker::Open { since: at(0), until: at(300), openings: 1, cause: BreakerCause::InARow, probe: None };
+    StatusRecord { breaker, consecutive_failures: 3, ..StatusRecord::default() }
+}
+
+fn with_override(facts: StatusRecord, status: OverrideStatus, until: Option<i64>) -> StatusRecord {
+    StatusRecord {
+        operator_override: Some(Override { status, reason: Some("disk".into()), until: until.map(at) }),
+        ..facts
+    }
+}
+
+#[track_caller]
+fn check(
+    facts: &StatusRecord,
+    presence: &Readiness,
+    second: i64,
+    status: ToolStatus,
+    reason: &str,
+    change: Option<i64>,
+) {
+    let reading = evaluate(facts, presence, &StatusSettings::default(), at(second));
+    assert_eq!(reading.status, status);
+    assert_eq!(reading.reason.text(crate::language::Language::English), reason);
+    assert_eq!(reading.next_change, change.map(at));
+}
+
+use Readiness::{DependenciesMet, Disabled, Disconnected, NoImplementation, Ready};
+use ToolStatus::{Available, Failed, Maintenance, Unavailable};
+
+#[test]
+fn the_worst_word_that_is_true_is_said() {
+    let maintenance = with_override(open_record(), OverrideStatus::Maintenance, Some(100));
+    check(&maintenance, &Disabled { message: None }, 50, Maintenance, "under maintenance: disk", Some(100));
+    check(&maintenance, &Disabled { message: None }, 100, Failed, "failed 3 times in a row", Some(300));
+    check(&maintenance, &Disabled { message: None }, 300, Unavailable, "disabled", None);
+    check(&maintenance, &Ready, 300, Available, "on probation", None);
+    let off = with_override(open_record(), OverrideStatus::Unavailable, Some(400));
+    check(&off, &Ready, 100, Failed, "failed 3 times in a row", Some(300));
+    check(&off, &Ready, 300, Unavailable, "switched off by an operator: disk", Some(400));
+    check(&off, &Disconnected, 300, Unavailable, "switched off by an operator: disk", None);
+}
+
+#[test]
+fn what_is_absent_is_unavailable() {
+    check(&StatusRecord::default(), &Disconnected, 0, Unavailable, "not connected", None);
+    check(&StatusRecord::default(), &NoImplementation, 0, Unavailable, "no implementation", None);
+}
+
+#[test]
+fn an_available_tool_says_what_happened_last() {
+    let failure = Failure { at: at(20), kind: crate::error::ErrorKind::Timeout, text: String::new() };
+    let success = StatusRecord { last_success: Some(at(10)), ..StatusRecord::default() };
+    let failed = StatusRecord { last_failure: Some(failure), ..success.clone() };
+    check(&StatusRecord::default(), &Ready, 0, Available, "never run", None);
+    check(&StatusRecord::default(), &DependenciesMet, 0, Available, "dependencies met", None);
+    check(&success, &DependenciesMet, 0, Available, "executed successfully", None);
+    check(
+        &StatusRecord { consecutive_failures: 2, ..failed.clone() },
+        &Ready,
+        30,
+        Available,
+        "the last 2 calls failed",
+        None,
+    );
+    check(&failed, &Ready, 30, Available, "available again", None);
+    check(&StatusRecord { last_success: Some(at(20)), ..failed }, &Ready, 30, Available, "executed successfully", None);
+}
+
+#[test]
+fn a_breaker_that_seems_to_open_in_the_future_withholds_nothing() {
+    check(&open_record(), &Ready, -5, Failed, "failed 3 times in a row", Some(300));
+    check(&open_record(), &Ready, -6, Available, "on probation", None);
+}
+
+#[test]
+fn with_counting_off_the_breaker_has_no_word() {
+    let off = StatusSettings { enabled: false, ..StatusSettings::default() };
+    for second in [100, 400] {
+        let reading = evaluate(&open_record(), &Ready, &off, at(second));
+        assert_eq!((reading.status, reading.probation), (Available, false));
+    }
+}
+
+#[test]
+fn a_thread_sees_the_worse_of_the_two_until_both_are_better() {
+    let at_100 = |facts: &StatusRecord| evaluate(facts, &Ready, &StatusSettings::default(), at(100));
+    let both = |thread: &StatusRecord, shared: &StatusRecord| worst(at_100(thread), at_100(shared));
+    let later = |until| with_override(StatusRecord::default(), OverrideStatus::Maintenance, until);
+    assert_eq!(both(&open_record(), &StatusRecord::default()), at_100(&open_record()));
+    assert_eq!(both(&StatusRecord::default(), &open_record()), at_100(&open_record()));
+    assert_eq!(both(&later(Some(200)), &open_record()).next_change, Some(at(200)));
+    assert_eq!(both(&later(Some(200)), &later(Some(500))).next_change, Some(at(500)));
+    assert_eq!(both(&later(None), &later(Some(500))).next_change, None);
+}
+
+#[test]
+fn probation_of_either_record_is_told() {
+    let now = |facts: &StatusRecord| evaluate(facts, &Ready, &StatusSettings::default(), at(300));
+    let fresh = StatusRecord::default();
+    for (thread, shared) in [(&fresh, &open_record()), (&open_record(), &fresh)] {
+        let reading = worst(now(thread), now(shared));
+        assert_eq!((reading.probation, reading.reason), (true, Reason::OnProbation));
+    }
+}
+
+#[test]
+fn the_words_are_written_in_lower_case() {
+    let written = serde_json::to_string(&[Available, Unavailable, Failed, Maintenance]).unwrap();
+    assert_eq!(written, r#"["available","unavailable","failed","maintenance"]"#);
+}
