@@ -119,7 +119,7 @@ fn report_turn(session: &Session, ended: Result<TurnEnd, Failure>) -> Result<(),
     match ended {
         Ok(TurnEnd::Completed) => {}
         Ok(TurnEnd::Cancelled | TurnEnd::Interrupted) => {
-            session.printer.note("it was stopped; the conversation goes on")
+            session.printer.note("it was stopped; the conversation goes on");
         }
         Err(failure) if matches!(failure.exit, Exit::Auth | Exit::Usage) || failure.code == "unreachable" => {
             return Err(failure);

@@ -50,12 +50,12 @@ impl Checker<'_> {
                 }
             }
             (Value::Integer(number), Shape::Number { min, max }) => {
-                self.check_number(node, path, *number as f64, *min, *max)
+                self.check_number(node, path, *number as f64, *min, *max);
             }
             (Value::Float(number), Shape::Number { min, max }) => self.check_number(node, path, *number, *min, *max),
             (Value::Text(text), Shape::Text(wanted)) => self.check_text(node, path, text, wanted),
             (Value::Datetime(text), Shape::Text(TextShape::Datetime)) => {
-                self.check_text(node, path, text, &TextShape::Datetime)
+                self.check_text(node, path, text, &TextShape::Datetime);
             }
             (Value::List(list), Shape::List { items, min_items: at_least }) => {
                 for (at, item) in list.iter().enumerate() {

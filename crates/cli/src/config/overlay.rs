@@ -48,7 +48,7 @@ pub(crate) fn apply_flag(tree: &mut Node, shape: &Shape, said: &str, origin: &Or
     let walk = KeyResolver { tree, root: shape, origin };
     match parse_key_path(key.trim()).map(|steps| walk.resolve_keys(&steps)) {
         Some(Ok((path, shape_there))) => {
-            set_value(tree, shape, &path, shape_there, value.trim(), origin, &mut problems)
+            set_value(tree, shape, &path, shape_there, value.trim(), origin, &mut problems);
         }
         Some(Err(problem)) => problems.push(problem),
         None => {

@@ -94,7 +94,7 @@ impl Cookie {
             let said = said.trim();
             match word.trim().to_ascii_lowercase().as_str() {
                 "path" if said.starts_with('/') && said.len() <= MAX_COOKIE_BYTES && sendable(said) => {
-                    cookie.path = said.into()
+                    cookie.path = said.into();
                 }
                 "secure" => cookie.secure = true,
                 "domain" if !domain_matches(host, said) => return None,

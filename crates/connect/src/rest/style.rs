@@ -41,7 +41,7 @@ pub(crate) fn pairs(name: &str, value: &Value, style: Style, explode: bool) -> V
 fn deep_object_pairs(name: &str, value: &Value, all: &mut Vec<Pair>) {
     match value {
         Value::Object(members) => {
-            members.iter().for_each(|(key, value)| deep_object_pairs(&format!("{name}[{key}]"), value, all))
+            members.iter().for_each(|(key, value)| deep_object_pairs(&format!("{name}[{key}]"), value, all));
         }
         // OpenAPI leaves lists open. With their numbers they can be told apart again, also where they hold objects.
         Value::Array(items) => {

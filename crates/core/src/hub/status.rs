@@ -210,7 +210,7 @@ impl ToolHub {
         match thread {
             None => self.emit(news),
             Some((tenant, thread)) => {
-                self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), news)
+                self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), news);
             }
         }
         Ok(self.snapshot_tool(known, view).await?.info())

@@ -91,7 +91,7 @@ impl<'a> ScanWindow<'a> {
         if let Some(after) = self.after.clone() {
             match (&from, &to) {
                 (Bound::Included(first), _) if !self.scan.descending && after >= *first => {
-                    from = Bound::Excluded(after)
+                    from = Bound::Excluded(after);
                 }
                 (_, Bound::Excluded(end)) if self.scan.descending && after > *end => {}
                 _ if self.scan.descending => to = Bound::Excluded(after),

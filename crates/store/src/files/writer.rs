@@ -85,7 +85,7 @@ impl Writer {
                 deferred: put_off,
                 is_poisoned: false,
             }
-            .run()
+            .run();
         };
         Queue::spawn("toolhub-files", work).map(Self)
     }

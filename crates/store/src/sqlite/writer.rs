@@ -79,7 +79,7 @@ impl Writer {
                 floor,
                 last_group_size: 1,
             }
-            .run()
+            .run();
         };
         Queue::spawn("toolhub-sqlite", work).map(Self)
     }

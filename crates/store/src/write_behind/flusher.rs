@@ -141,7 +141,7 @@ impl Worker {
                 }
                 Ok(Some(FlusherTask::Flush(only, reply))) => drop(reply.send(self.flush(only).await)),
                 Ok(Some(FlusherTask::WriteThrough(batch, now, reply))) => {
-                    drop(reply.send(self.write_through(batch, now).await))
+                    drop(reply.send(self.write_through(batch, now).await));
                 }
                 Ok(Some(FlusherTask::Sweep(most, now, reply))) => drop(reply.send(self.sweep(most, now).await)),
                 Ok(Some(FlusherTask::Close(reply))) => return drop(reply.send(self.close().await)),

@@ -87,7 +87,7 @@ fn print_notes(session: &Session, call: &Value) {
                 ));
             }
             Some(kind) => {
-                show.note(&format!("there is also {kind} ({}); --json shows it", pointer_text(piece, "/mimeType")))
+                show.note(&format!("there is also {kind} ({}); --json shows it", pointer_text(piece, "/mimeType")));
             }
         }
     }

@@ -106,7 +106,7 @@ impl Screen {
             }
             "run.completed" => match data["stop"].as_str() {
                 Some("length") => {
-                    self.print_status_line(ERROR_STYLE, "the answer is cut off: the model may not say more at once")
+                    self.print_status_line(ERROR_STYLE, "the answer is cut off: the model may not say more at once");
                 }
                 Some("refusal") => {
                     self.print_status_line(

@@ -135,7 +135,7 @@ pub(super) async fn run_turn(
         screen.print_event(&event);
         match event.name.as_str() {
             "approval.requested" if !stopped => {
-                keyboard.pending_approvals.push_back(pointer_text(&event.data, "/approvalId"))
+                keyboard.pending_approvals.push_back(pointer_text(&event.data, "/approvalId"));
             }
             "run.completed" => {
                 screen.flush();
