@@ -1,7 +1,7 @@
-//! Requests to one service whose address an operator wrote: a model's provider, a Toolhub server, a document.
+//! HTTP client for one operator-configured service: a model provider, a Toolhub server, a document.
 //!
-//! In: a URL, and requests for its origin. Out: responses. Takes the proxy of the environment, follows no redirect and limits neither
-//! addresses nor time beyond the connection: that is left to the callers.
+//! In: a URL, and requests for its origin. Out: responses. Uses the proxy of the environment and follows no redirects. It restricts
+//! no addresses and has no timeout beyond connecting: both are left to the callers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ use crate::{
     error::SendError, options::PoolOptions, origin::Origin, pool::Pool, pools::Pools, proxy::Proxy, send::Response,
 };
 
-/// What requests say in `User-Agent`.
+/// The `User-Agent` header of all requests.
 pub const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("toolhub/", env!("CARGO_PKG_VERSION")));
 
-/// Sends requests to one origin. Cheap to clone; clones share connections, and nobody else does: a program may have several runtimes, and a
-/// connection works only while its own one runs.
+/// Sends requests to one origin. Cheap to clone; only clones share connections, because a program may have several runtimes and a
+/// connection works only while its own runtime runs.
 #[derive(Debug, Clone)]
 pub struct Client {
     pool: Arc<Pool>,
@@ -31,7 +31,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the origin of this URL; `None` if that is not http or https, or names no host. Nothing is connected yet.
+    /// A client for the origin of this URL; `None` if the scheme is not http or https, or the host is missing. Does not connect yet.
     #[must_use]
     pub fn new(url: &Url, connect_timeout: Duration) -> Option<Self> {
         let origin = Origin::from_url(url)?;
@@ -45,11 +45,11 @@ impl Client {
         &self.pool.origin
     }
 
-    /// Sends a request whose URI is path and query. A request that came upon a closed connection is sent again where nothing can have
-    /// happened twice.
+    /// Sends a request whose URI is path and query. If an idle connection turns out to be closed, the request is sent again on a new one,
+    /// provided that cannot repeat an effect (see [`SendFailure::may_resend`](crate::SendFailure::may_resend)).
     ///
     /// # Errors
-    /// When no response came.
+    /// When no response arrived.
     pub async fn send(&self, mut request: Request<Bytes>) -> Result<Response, SendError> {
         let headers = request.headers_mut();
         headers.entry(USER_AGENT_NAME).or_insert(USER_AGENT);
@@ -68,7 +68,7 @@ impl Client {
     }
 }
 
-/// The header that user and password of a URL stand for.
+/// The `Authorization` header for the user and password of a URL.
 fn basic_auth(url: &Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;

@@ -1,7 +1,7 @@
 //! Opens a connection to a service: DNS, address guard, TCP, proxy, TLS, HTTP/1.1.
 //!
-//! In: an origin and the options of its pool. Out: a connection that speaks HTTP/1.1, or why there is none. The address the guard has
-//! checked is the address that is connected to: a name is resolved once, here.
+//! In: an origin and the options of its pool. Out: an HTTP/1.1 connection or a `DialError`. A name is resolved once, here, so
+//! the connection goes to exactly the address that the guard has checked (no DNS rebinding).
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -29,28 +29,28 @@ use crate::{
     origin::Origin,
 };
 
-/// How much of a response's head is read.
+/// Maximum size of a response head.
 const MAX_HEAD: usize = 64 * 1024;
-/// How long an address is tried alone before the next one is tried beside it (RFC 8305).
+/// How long to wait for one address before the next is tried concurrently (Happy Eyeballs, RFC 8305).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// The end of a connection that requests go into.
+/// The request side of a connection.
 pub(crate) type Sender = SendRequest<Full<Bytes>>;
 
-/// Any byte stream. One type for TCP, TLS and tunnels, so that hyper is compiled for one.
+/// Any byte stream. One type for TCP, TLS and tunnels, so that hyper is instantiated only once.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
-/// Connects.
+/// Opens a connection within `connect_timeout`.
 pub(crate) async fn dial(
     origin: &Origin,
     options: &PoolOptions,
     lookups: &Arc<Lookups>,
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<(Sender, Arc<IoWatch>), DialError> {
-    let time = options.connect_timeout;
-    let dialled = tokio::time::timeout(time, connect(origin, options, lookups, tls)).await;
-    dialled.unwrap_or(Err(DialError::Timeout(time)))
+    let timeout = options.connect_timeout;
+    let connected = tokio::time::timeout(timeout, connect(origin, options, lookups, tls)).await;
+    connected.unwrap_or(Err(DialError::Timeout(timeout)))
 }
 
 async fn connect(
@@ -59,9 +59,9 @@ async fn connect(
     lookups: &Arc<Lookups>,
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<(Sender, Arc<IoWatch>), DialError> {
-    let first = options.proxy.as_ref().map_or(origin, |proxy| &proxy.origin);
-    let addresses = allowed_addresses(first, options, lookups).await?;
-    let tcp = connect_any(first, &addresses, options).await?;
+    let first_hop = options.proxy.as_ref().map_or(origin, |proxy| &proxy.origin);
+    let addresses = allowed_addresses(first_hop, options, lookups).await?;
+    let tcp = connect_any(first_hop, &addresses, options).await?;
     let watch = IoWatch::new();
     let mut stream: Box<dyn ByteStream> = Box::new(WatchedStream::new(tcp, watch.clone(), options.write_timeout));
     if let Some(proxy) = &options.proxy {
@@ -76,24 +76,24 @@ async fn connect(
         stream = tls_handshake(origin, config, stream).await?;
     }
     let sender = http1_handshake(stream).await;
-    let sender =
-        sender.map_err(|error| DialError::unreachable(format!("{origin} does not speak HTTP"), error.to_string()))?;
+    let sender = sender
+        .map_err(|error| DialError::unreachable(format!("HTTP handshake failed with {origin}"), error.to_string()))?;
     Ok((sender, watch))
 }
 
-/// Speaks TLS.
+/// Performs the TLS handshake.
 async fn tls_handshake(
     origin: &Origin,
     config: Arc<ClientConfig>,
     stream: Box<dyn ByteStream>,
 ) -> Result<Box<dyn ByteStream>, DialError> {
-    let failed = |why: String| DialError::unreachable(format!("{origin} cannot be believed"), why);
+    let failed = |reason: String| DialError::unreachable(format!("TLS verification failed for {origin}"), reason);
     let name = ServerName::try_from(origin.host.clone()).map_err(|error| failed(error.to_string()))?;
-    let secured = TlsConnector::from(config).connect(name, stream).await;
-    Ok(Box::new(secured.map_err(|error| failed(error.to_string()))?))
+    let tls_stream = TlsConnector::from(config).connect(name, stream).await;
+    Ok(Box::new(tls_stream.map_err(|error| failed(error.to_string()))?))
 }
 
-/// The addresses that may be connected to.
+/// The host's addresses that the address policy allows.
 async fn allowed_addresses(
     origin: &Origin,
     options: &PoolOptions,
@@ -103,10 +103,10 @@ async fn allowed_addresses(
     let found = match origin.ip() {
         Some(ip) => vec![ip],
         None => {
-            let unknown = |why: &str| DialError::unreachable(format!("the host `{host}` cannot be found"), why);
-            let found = lookups.addresses(host).await.map_err(|why| unknown(&why))?;
+            let failed = |reason: &str| DialError::unreachable(format!("DNS lookup failed for `{host}`"), reason);
+            let found = lookups.addresses(host).await.map_err(|reason| failed(&reason))?;
             if found.is_empty() {
-                return Err(unknown("it has no address"));
+                return Err(failed("the host has no addresses"));
             }
             found.to_vec()
         }
@@ -126,16 +126,16 @@ async fn allowed_addresses(
     }
     match (public.is_empty(), refused) {
         (true, Some((address, range))) => Err(DialError::Forbidden(format!(
-            "`{host}` is {address}, {range}, which requests may not reach; if this one should, name `{host}` in `allow_hosts`"
+            "`{host}` resolves to {address}, {range}, which requests may not reach; to allow it, add `{host}` to `allow_hosts`"
         ))),
         _ => Ok(public),
     }
 }
 
-/// A connection to the first address that accepts one. An address that hangs does not keep the next one waiting: a host may have IPv6
-/// addresses on a network that has no route to them.
+/// Connects to the first address that accepts. An address that hangs does not delay the next one: a host may have IPv6 addresses
+/// while the local network has no IPv6 route.
 async fn connect_any(origin: &Origin, addresses: &[IpAddr], options: &PoolOptions) -> Result<TcpStream, DialError> {
-    let (mut rest, mut last) = (addresses.iter(), None);
+    let (mut rest, mut last_error) = (addresses.iter(), None);
     let mut attempts = FuturesUnordered::new();
     loop {
         if let Some(address) = rest.next() {
@@ -150,16 +150,17 @@ async fn connect_any(origin: &Origin, addresses: &[IpAddr], options: &PoolOption
                 set_options(&stream, options);
                 return Ok(stream);
             }
-            Some(Err(error)) => last = Some(error),
+            Some(Err(error)) => last_error = Some(error),
             None => {
-                let why = last.map_or_else(|| "it has no address".into(), |error: io::Error| error.to_string());
-                return Err(DialError::unreachable(format!("{origin} cannot be reached"), why));
+                let reason =
+                    last_error.map_or_else(|| "the host has no addresses".into(), |error: io::Error| error.to_string());
+                return Err(DialError::unreachable(format!("{origin} cannot be reached"), reason));
             }
         }
     }
 }
 
-/// A socket works without these options too, so a failure to set them is ignored.
+/// Failures are ignored: a socket works without these options too.
 fn set_options(stream: &TcpStream, options: &PoolOptions) {
     let _ = stream.set_nodelay(true);
     if options.idle_timeout.is_some() && !options.tcp_keepalive.is_zero() {
@@ -169,11 +170,11 @@ fn set_options(stream: &TcpStream, options: &PoolOptions) {
     }
 }
 
-/// Speaks HTTP/1.1. The task that moves the bytes ends when the sender is dropped.
+/// Performs the HTTP/1.1 handshake. The connection task ends when the sender is dropped.
 async fn http1_handshake(stream: Box<dyn ByteStream>) -> Result<Sender, hyper::Error> {
     let (sender, connection) = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
-        // Whoever waits for a response is told how the connection ended.
+        // The error is not lost: hyper also reports it to the pending request.
         let _ = connection.await;
     });
     Ok(sender)

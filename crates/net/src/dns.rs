@@ -1,8 +1,8 @@
-//! DNS lookups, shared by everyone who asks for the same host at the same time.
+//! DNS lookups, deduplicated: concurrent requests for the same host share one lookup.
 //!
-//! In: the name of a host. Out: its addresses, as the resolver returns them. A resolver that hangs is asked once per host, however many
-//! calls come and go meanwhile, and for a bounded number of hosts at once: the system resolver blocks a thread for as long as it hangs.
-//! Nothing is cached: an answer goes to those who wait for it.
+//! In: a host name. Out: its addresses, as the resolver returns them. A hanging resolver is called once per host, however many calls
+//! start and end meanwhile, and for a bounded number of hosts concurrently: the system resolver blocks a thread while it hangs.
+//! Nothing is cached: only requests that are already waiting get a result.
 
 use std::{
     collections::HashMap,
@@ -15,9 +15,9 @@ use std::{
 
 use tokio::sync::{Semaphore, watch};
 
-/// How many hosts are looked up at once.
+/// Maximum number of concurrent lookups.
 const MAX_CONCURRENT: usize = 32;
-/// After this time a lookup is given up, and the next call starts another. Longer than the system resolver tries.
+/// A lookup fails after this time, and the next call starts another. Longer than the system resolver's own timeout.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A boxed future, for traits that are used as `dyn`.
@@ -25,8 +25,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Finds the addresses of hosts. The default is the system resolver.
 ///
-/// An implementation need not check which addresses it finds: the guard looks at each before it is connected to. It is asked once for all
-/// calls that need a host at the same time, and should end by itself: it is not dropped when the time of those calls is up.
+/// An implementation need not filter addresses: the address guard checks each one before connecting. Concurrent calls for the same host
+/// share one lookup, which should time out by itself: it is not cancelled when those calls time out.
 pub trait Resolve: Send + Sync + 'static {
     /// The addresses of a host, best first.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
@@ -41,10 +41,10 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// What a resolver answered: addresses, or why there are none. `None` while it is asked.
+/// The result of a lookup: addresses or the reason of the failure. `None` while it is running.
 type LookupResult = Option<Result<Arc<[IpAddr]>, Arc<str>>>;
 
-/// The lookups that are under way.
+/// The lookups in progress.
 pub(crate) struct Lookups {
     resolver: Arc<dyn Resolve>,
     pending: Mutex<HashMap<String, watch::Receiver<LookupResult>>>,
@@ -57,32 +57,32 @@ impl Lookups {
         Arc::new(Self { resolver: Arc::new(resolver), pending, permits })
     }
 
-    /// The addresses of a host. Cancel-safe; the lookup goes on for others.
+    /// The addresses of a host. Cancel-safe; the lookup continues for other waiters.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why the lookup failed.
     pub(crate) async fn addresses(self: &Arc<Self>, host: &str) -> Result<Arc<[IpAddr]>, Arc<str>> {
-        let mut answer = self.join(host);
-        let told = answer.wait_for(Option::is_some).await;
-        told.ok().and_then(|told| told.clone()).unwrap_or_else(|| Err("the DNS lookup was aborted".into()))
+        let mut receiver = self.join(host);
+        let result = receiver.wait_for(Option::is_some).await;
+        result.ok().and_then(|result| result.clone()).unwrap_or_else(|| Err("the DNS lookup was aborted".into()))
     }
 
     /// Joins the lookup that runs for a host, or starts one.
     fn join(self: &Arc<Self>, host: &str) -> watch::Receiver<LookupResult> {
         let mut pending = self.pending();
-        if let Some(answer) = pending.get(host) {
-            return answer.clone();
+        if let Some(receiver) = pending.get(host) {
+            return receiver.clone();
         }
-        let (sender, answer) = watch::channel(None);
-        pending.insert(host.to_owned(), answer.clone());
+        let (sender, receiver) = watch::channel(None);
+        pending.insert(host.to_owned(), receiver.clone());
         let lookup = Lookup { lookups: self.clone(), host: host.to_owned() };
         tokio::spawn(async move {
-            let found = lookup.run().await;
-            // Later calls start a lookup of their own: names may move.
+            let result = lookup.run().await;
+            // Remove it from the map first, so that later calls start a new lookup: addresses may change.
             drop(lookup);
-            let _ = sender.send(Some(found));
+            let _ = sender.send(Some(result));
         });
-        answer
+        receiver
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<LookupResult>>> {
@@ -90,7 +90,7 @@ impl Lookups {
     }
 }
 
-/// A lookup that is pending until this is dropped: also where a resolver panics, or the runtime ends.
+/// Guard that removes the pending entry on drop, also if the resolver panics or the runtime shuts down.
 struct Lookup {
     lookups: Arc<Lookups>,
     host: String,

@@ -1,24 +1,24 @@
-//! Why there is no connection, or no response.
+//! Errors of connecting, sending and receiving.
 //!
-//! Plain data: which error of a call, a model or a command each becomes is decided by the callers.
+//! Plain data: the callers map them to errors of calls, models and commands.
 
 use std::time::Duration;
 
-/// Why there is no connection. Nothing was sent.
+/// Why a connection could not be opened. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DialError {
-    /// The guard refused the address.
+    /// The address guard refused the address.
     #[error("{0}")]
     Forbidden(String),
-    /// There was no connection in time.
+    /// DNS, TCP, proxy and TLS together exceeded the connect timeout.
     #[error("no connection within {0:?}")]
     Timeout(Duration),
-    /// The host is unknown, refuses the connection, or cannot be verified.
+    /// DNS, TCP, the proxy or TLS failed.
     #[error("{failure}: {reason}")]
     Unreachable {
-        /// What failed, and where.
+        /// What failed, with the host or origin.
         failure: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
@@ -29,22 +29,22 @@ impl DialError {
     }
 }
 
-/// Why there is no response, or not all of it.
+/// Why a response is missing or incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// There is no connection; nothing was sent.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// The request cannot be written as HTTP; nothing was sent.
-    #[error("no request can be made of this: {0}")]
+    /// The request cannot be represented in HTTP; nothing was sent.
+    #[error("invalid HTTP request: {0}")]
     Request(String),
     /// The service accepted no bytes for this long.
-    #[error("the service took no bytes for {0:?}")]
+    #[error("write timeout: the service accepted no bytes for {0:?}")]
     WriteTimeout(Duration),
     /// The service sent no bytes for this long.
-    #[error("the service said nothing for {0:?}")]
+    #[error("read timeout: the service sent no bytes for {0:?}")]
     ReadTimeout(Duration),
-    /// The connection ended early, or what came is no HTTP.
+    /// The connection closed early, or the response is not valid HTTP.
     #[error("{failure}: {reason}")]
     Broken {
         /// What failed, with its causes except for the last.

@@ -1,16 +1,15 @@
 //! Address guard against server-side request forgery: which IP addresses are public.
 //!
-//! In: an address, as it is about to be connected to. Out: nothing, or which special range it lies in. Only globally routable addresses
-//! pass; an IPv6 address that embeds an IPv4 address is judged by that one. Which hosts are exempt is decided in `dial`.
+//! In: the address to connect to. Out: `None`, or the special range it belongs to. Only globally routable addresses pass; an IPv6
+//! address that embeds an IPv4 address is checked as that IPv4 address. `dial` decides which hosts are exempt.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The special range an address lies in; `None` for a public one.
+/// The special range of an address; `None` for a public address.
 pub(crate) fn special_range(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(v4) => special_v4(v4),
         IpAddr::V6(v6) => match embedded_v4(v6) {
-            // An embedded IPv4 address must pass like a plain one.
             Some(v4) => special_v4(v4),
             None => special_v6(v6),
         },
@@ -21,15 +20,15 @@ fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
     let [a, b, c, d] = address.octets();
     Some(match (a, b, c, d) {
         (169, 254, 169, 254) | (169, 254, 170, 2) | (100, 100, 100, 200) | (168, 63, 129, 16) => {
-            "the address of a cloud's metadata"
+            "a cloud metadata address"
         }
-        (0, ..) => "an address of this network",
+        (0, ..) => "an unspecified address",
         (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => "a private address",
         (127, ..) => "a loopback address",
         (169, 254, ..) => "a link-local address",
-        (100, 64..=127, ..) => "an address behind a carrier's translation",
+        (100, 64..=127, ..) => "a carrier-grade NAT address",
         (192, 0, 0, _) | (192, 88, 99, _) | (198, 18..=19, ..) => "a reserved address",
-        (192, 0, 2, _) | (198, 51, 100, _) | (203, 0, 113, _) => "an address for documentation",
+        (192, 0, 2, _) | (198, 51, 100, _) | (203, 0, 113, _) => "a documentation address",
         (224..=239, ..) => "a multicast address",
         (240..=255, ..) => "a reserved address",
         _ => return None,
@@ -54,15 +53,15 @@ fn special_v6(address: Ipv6Addr) -> Option<&'static str> {
     let [a, b, ..] = address.segments();
     Some(match (a, b) {
         _ if address.is_loopback() => "a loopback address",
-        _ if address.is_unspecified() => "an address of this network",
-        (0xfd00, 0xec2) => "the address of a cloud's metadata",
+        _ if address.is_unspecified() => "an unspecified address",
+        (0xfd00, 0xec2) => "a cloud metadata address",
         (0xfc00..=0xfdff, _) => "a private address",
         (0xfe80..=0xfebf, _) => "a link-local address",
         (0xfec0..=0xfeff, _) => "a private address",
         (0xff00..=0xffff, _) => "a multicast address",
-        (0x64, 0xff9b) => "an address of a local translation",
-        (0x100, _) => "an address that leads nowhere",
-        (0x2001, 0xdb8) | (0x3fff, 0..=0xfff) => "an address for documentation",
+        (0x64, 0xff9b) => "a local NAT64 address",
+        (0x100, _) => "a discard-only address",
+        (0x2001, 0xdb8) | (0x3fff, 0..=0xfff) => "a documentation address",
         (0x2001, 0..=0x1ff) => "a reserved address",
         (0x2000..=0x3fff, _) => return None,
         _ => "a reserved address",

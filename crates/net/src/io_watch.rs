@@ -1,6 +1,6 @@
-//! Activity of a connection: when bytes last moved, and whether all that was written has left.
+//! Activity tracking of a connection: when bytes last moved, and whether all written bytes were flushed.
 //!
-//! In: a stream. Out: the same stream, and an [`IoWatch`] on it. A write that blocks for too long fails here, because hyper shows no
+//! In: a stream. Out: the same stream, and an [`IoWatch`] on it. The write timeout is enforced here, because hyper does not expose
 //! single writes to the code above it.
 
 use std::{
@@ -21,45 +21,46 @@ use tokio::{
 #[derive(Debug)]
 pub(crate) struct IoWatch {
     opened: Instant,
-    /// When bytes last moved, in milliseconds since it was opened.
+    /// When bytes last moved, in milliseconds since `opened`.
     last_active_millis: AtomicU64,
     write_timed_out: AtomicBool,
-    /// Whether something was written that was not flushed yet.
+    /// Whether written bytes are not flushed yet.
     unflushed: AtomicBool,
 }
 
 impl IoWatch {
     pub(crate) fn new() -> Arc<Self> {
-        let (active, write_timed_out, unflushed) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { opened: Instant::now(), last_active_millis: active, write_timed_out, unflushed })
+        let (last_active_millis, write_timed_out, unflushed) =
+            (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { opened: Instant::now(), last_active_millis, write_timed_out, unflushed })
     }
 
     pub(crate) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// Whether the connection ended because a write blocked for too long.
+    /// Whether the connection failed because of the write timeout.
     pub(crate) fn write_timed_out(&self) -> bool {
         self.write_timed_out.load(Ordering::Acquire)
     }
 
-    /// Whether a part of what is to be sent has not left yet. hyper flushes once all of a request is written, so a service that has read
-    /// everything before it answered has seen a flush.
+    /// Whether part of the request is not flushed yet. hyper flushes once the whole request is written, so after a flush the service can
+    /// have received all of it.
     pub(crate) fn is_unflushed(&self) -> bool {
         self.unflushed.load(Ordering::Acquire)
     }
 
-    /// Bytes move, or are about to.
+    /// Records activity now.
     pub(crate) fn touch(&self) {
-        let life = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_active_millis.store(life, Ordering::Release);
+        let elapsed = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_active_millis.store(elapsed, Ordering::Release);
     }
 
-    /// Waits until nothing has moved for this long.
-    pub(crate) async fn wait_inactive(&self, longest: Duration) {
+    /// Resolves once no byte has moved for this long.
+    pub(crate) async fn wait_inactive(&self, timeout: Duration) {
         loop {
             let last = self.opened + Duration::from_millis(self.last_active_millis.load(Ordering::Acquire));
-            let Some(end) = last.checked_add(longest) else { return std::future::pending().await };
+            let Some(end) = last.checked_add(timeout) else { return std::future::pending().await };
             if end <= Instant::now() {
                 return;
             }
@@ -68,7 +69,7 @@ impl IoWatch {
     }
 }
 
-/// A stream with a watch on it.
+/// A stream that records its activity and enforces the write timeout.
 pub(crate) struct WatchedStream<S> {
     stream: S,
     watch: Arc<IoWatch>,
@@ -82,7 +83,7 @@ impl<S> WatchedStream<S> {
         Self { stream, watch, write_timeout, deadline: None }
     }
 
-    /// Fails a write that blocks for too long.
+    /// Fails a write that blocks longer than the write timeout.
     fn enforce_write_timeout<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.deadline = None;

@@ -1,9 +1,9 @@
-//! Outgoing HTTP/1.1 connections: the one place that opens them for tools, models and the command line.
+//! Outgoing HTTP/1.1 connections of tools, models and the command line: no other crate opens them.
 //!
-//! Use the crate `toolhub`; this one is what it is made of. [`Pools`] hands out a [`Pool`] of connections per service; a [`Lease`] on a
+//! Internal crate of `toolhub`; depend on that one. [`Pools`] returns a [`Pool`] of connections per service; a [`Lease`] on a
 //! connection sends one request and becomes a [`Response`]. [`Client`] is the short form for one service without limits of its own.
-//! [`SseDecoder`], [`parse_retry_after`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
-//! what a failure is called is decided by the callers: this crate knows none of ours.
+//! [`SseDecoder`], [`parse_retry_after`] and [`Secret`] serve all callers. The callers decide what a request means, which status is a
+//! failure and how it is reported: this crate depends on no other Toolhub crate.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -8,44 +8,44 @@ use tokio::sync::Semaphore;
 
 use crate::{proxy::Proxy, tls};
 
-/// How connections to a service are made and kept. Whoever wants the same shares connections.
+/// How connections to a service are opened and pooled. Callers with equal options share connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PoolOptions {
-    /// How many idle connections are kept.
+    /// Maximum number of idle connections.
     pub max_idle: usize,
-    /// How many [permits](crate::Pool::permit) are out at once, over all pools of the origin.
+    /// Maximum number of concurrent [permits](crate::Pool::permit), over all pools of the origin.
     pub max_in_flight: usize,
     /// How long to wait for a permit.
     pub permit_timeout: Duration,
-    /// An older connection is not used again.
+    /// An older connection is not reused.
     pub max_age: Duration,
-    /// How long DNS, TCP, proxy and TLS may take together.
+    /// Timeout for DNS, TCP, proxy and TLS together.
     pub connect_timeout: Duration,
-    /// How long a service may accept no bytes.
+    /// How long a write may block.
     pub write_timeout: Duration,
-    /// How long an unused connection is kept; `None` where none is.
+    /// How long an idle connection stays open; `None` disables reuse.
     pub idle_timeout: Option<Duration>,
-    /// The interval of TCP keep-alive probes; none at zero.
+    /// The interval of TCP keep-alive probes; zero disables them.
     pub tcp_keepalive: Duration,
     /// Which addresses may be connected to.
     pub address_policy: AddressPolicy,
-    /// A PEM file with root certificates beside the system's.
+    /// A PEM file with root certificates in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// The proxy between.
+    /// The proxy to use.
     pub proxy: Option<Proxy>,
 }
 
 /// Which addresses may be connected to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AddressPolicy {
-    /// Any, also of this machine: an operator wrote the address.
+    /// Any address, including loopback: for URLs that an operator configured.
     Any,
-    /// Public ones, and those of the hosts that are named here, with or without a port.
+    /// Public addresses, and any address of these hosts, each with or without a port.
     PublicOrHosts(Vec<String>),
 }
 
 impl Default for PoolOptions {
-    /// For an address that an operator wrote: no limit of requests, connections to any address, kept for 90 seconds.
+    /// For a service that an operator configured: unlimited requests, any address, idle timeout 90 s.
     fn default() -> Self {
         Self {
             max_idle: 256,
@@ -64,10 +64,10 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Whether the file with certificates can be read.
+    /// Checks that the CA file can be read.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     pub fn check_ca_file(&self) -> Result<(), String> {
         self.ca_file.as_deref().map_or(Ok(()), |path| tls::read_certificates(path).map(|_| ()))
     }

@@ -1,25 +1,25 @@
 //! Origins of services: scheme, host and port.
 //!
-//! In: parsed URLs. Out: an [`Origin`], its `Host` header, and whether a list of hosts names it. Only http and https are known; what a
-//! URL may contain beside its origin is decided by the callers.
+//! In: parsed URLs. Out: an [`Origin`], its `Host` header, and whether a list of hosts names it. Supports only http and https; the
+//! callers check the other parts of a URL.
 
 use std::{fmt, net::IpAddr};
 
 use url::{Host, Url};
 
-/// Where requests go: what must never depend on an argument.
+/// Scheme, host and port of a service. Must never depend on a tool's arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether TLS is spoken.
+    /// Whether TLS is used.
     pub https: bool,
-    /// A name or an address; one of version 6 without brackets.
+    /// A name or an IP address; IPv6 without brackets.
     pub host: String,
-    /// The port, also where it is the default one.
+    /// The port, explicit even if it is the default.
     pub port: u16,
 }
 
 impl Origin {
-    /// The origin of a URL; `None` for other schemes than http and https, and without a host.
+    /// The origin of a URL; `None` for schemes other than http and https, or without a host.
     #[must_use]
     pub fn from_url(url: &Url) -> Option<Self> {
         let https = match url.scheme() {
@@ -35,20 +35,20 @@ impl Origin {
         (!host.is_empty()).then_some(Self { https, host, port: url.port_or_known_default()? })
     }
 
-    /// The host, where it is an address and no name.
+    /// The host as an IP address, if it is one.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// What stands in the `Host` header.
+    /// The value of the `Host` header.
     #[must_use]
     pub fn authority(&self) -> String {
-        let usual = if self.https { 443 } else { 80 };
-        if self.port == usual { self.bracketed() } else { self.host_and_port() }
+        let default_port = if self.https { 443 } else { 80 };
+        if self.port == default_port { self.bracketed() } else { self.host_and_port() }
     }
 
-    /// Host and port, also where the port is the default one: what `CONNECT` names.
+    /// Host and port, including a default port: the target of `CONNECT`.
     pub(crate) fn host_and_port(&self) -> String {
         format!("{}:{}", self.bracketed(), self.port)
     }
@@ -57,28 +57,28 @@ impl Origin {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 
-    /// Whether it is this machine, by name or by address.
+    /// Whether the host is `localhost` or a loopback address.
     pub(crate) fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
     }
 
-    /// Whether a list of hosts names this one, with or without its port.
+    /// Whether a list of hosts contains this one, with or without its port.
     #[must_use]
     pub fn matches_any(&self, hosts: &[String]) -> bool {
-        hosts.iter().any(|named| self.matches_host(named))
+        hosts.iter().any(|entry| self.matches_host(entry))
     }
 
-    fn matches_host(&self, named: &str) -> bool {
-        let bare = |text: &str| {
+    fn matches_host(&self, entry: &str) -> bool {
+        let is_host = |text: &str| {
             let text = text.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
-            // An address may be spelled in more than one way.
+            // An IP address has more than one notation.
             match text.parse::<IpAddr>() {
                 Ok(ip) => Some(ip) == self.ip(),
                 Err(_) => text.eq_ignore_ascii_case(&self.host),
             }
         };
-        let with_port = named.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
-        bare(named) || with_port.is_some_and(|(host, port)| port.parse() == Ok(self.port) && bare(host))
+        let with_port = entry.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+        is_host(entry) || with_port.is_some_and(|(host, port)| port.parse() == Ok(self.port) && is_host(host))
     }
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Path and query of a URL: the target of a request for it.
+/// The request target of a URL: path and query.
 #[must_use]
 pub fn request_target(url: &Url) -> String {
     match url.query() {

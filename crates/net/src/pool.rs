@@ -1,10 +1,10 @@
-//! The connections to one service: how many requests run at once, and which connections are idle.
+//! Connection pool of one service: a semaphore for concurrent requests, and the idle connections.
 //!
-//! In: a request to be sent. Out: a permit for it, and a [`Lease`] on a connection. Idle connections are handed out most recently used
-//! first; one that is too old, was unused for too long or was closed by the service is not handed out again. Sending is in `send`.
+//! In: a request to be sent. Out: a permit for it, and a [`Lease`] on a connection. Idle connections are reused most recently used
+//! first; one that is too old, was idle for too long or was closed by the service is not reused. Sending is in `send`.
 //!
 //! hyper-util's pooled client was tried and does not reuse connections reliably: it puts one back in a spawned task some time after the
-//! response was read, and meanwhile dials another. 2000 requests one after the other opened 204 connections to a service for which this
+//! response was read, and meanwhile dials another. 2000 sequential requests opened 204 connections to a service for which this
 //! pool opens one (`requests_one_after_the_other_use_one_connection`); a limit such as `pool_size = 1` would not hold. Nor does it have a
 //! maximum age for connections.
 
@@ -30,7 +30,7 @@ use crate::{
     tls,
 };
 
-/// The connections to one service.
+/// The connection pool of one service.
 pub struct Pool {
     pub(crate) origin: Origin,
     pub(crate) options: PoolOptions,
@@ -42,9 +42,9 @@ pub struct Pool {
 #[derive(Default)]
 struct IdleConns {
     conns: Vec<IdleConn>,
-    /// Whether a task runs that closes what is unused for too long.
+    /// Whether the task that closes expired idle connections is running.
     has_reaper: bool,
-    /// The TLS configuration, and since when.
+    /// The TLS configuration, and when it was loaded.
     tls: Option<(Instant, Arc<ClientConfig>)>,
 }
 
@@ -54,16 +54,16 @@ struct IdleConn {
     since: Instant,
 }
 
-/// No permit came in time: as many requests as are allowed are under way.
+/// No permit became available in time: the maximum number of requests is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no connection came free within {0:?}")]
+#[error("no connection became available within {0:?}")]
 pub struct PermitTimeout(pub Duration);
 
-/// The right to send one request; other requests wait until it is dropped.
+/// Permit to send one request; returned to the semaphore when dropped.
 #[derive(Debug)]
-pub struct Permit(#[expect(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
+pub struct Permit(#[expect(dead_code, reason = "held for its drop, which releases the permit")] OwnedSemaphorePermit);
 
-/// A connection that is in use.
+/// Exclusive use of a connection.
 pub struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) sender: Sender,
@@ -77,28 +77,28 @@ impl Pool {
         Self { origin, options, permits, lookups, idle: Mutex::default() }
     }
 
-    /// Waits for the right to send a request.
+    /// Waits for a permit to send a request.
     ///
     /// # Errors
-    /// When it does not come in time.
+    /// When none becomes available within `permit_timeout`.
     pub async fn permit(&self) -> Result<Permit, PermitTimeout> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(Permit(permit));
         }
-        let time = self.options.permit_timeout;
-        match tokio::time::timeout(time, self.permits.clone().acquire_owned()).await {
+        let timeout = self.options.permit_timeout;
+        match tokio::time::timeout(timeout, self.permits.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Permit(permit)),
-            _ => Err(PermitTimeout(time)),
+            _ => Err(PermitTimeout(timeout)),
         }
     }
 
-    /// A connection: an idle one, or a new one.
+    /// Returns an idle connection, or opens a new one.
     ///
     /// # Errors
-    /// When there is none and none can be made.
+    /// When none is idle and dialing fails.
     pub async fn lease(self: &Arc<Self>) -> Result<Lease, DialError> {
         while let Some(mut conn) = self.take_idle() {
-            // Its last response was read to the end, so it is ready at once, or closed.
+            // Its last response was read to the end, so it is either ready immediately or closed.
             if conn.sender.ready().await.is_ok() {
                 return Ok(Lease { pool: self.clone(), sender: conn.sender, watch: conn.watch, reused: true });
             }
@@ -106,24 +106,24 @@ impl Pool {
         self.dial().await
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// When none can be made.
+    /// When dialing fails.
     pub async fn dial(self: &Arc<Self>) -> Result<Lease, DialError> {
-        let proxied = self.options.proxy.as_ref().is_some_and(|proxy| proxy.origin.https);
-        let tls = if self.origin.https || proxied { Some(self.tls()?) } else { None };
+        let https_proxy = self.options.proxy.as_ref().is_some_and(|proxy| proxy.origin.https);
+        let tls = if self.origin.https || https_proxy { Some(self.tls()?) } else { None };
         let (sender, watch) = dial::dial(&self.origin, &self.options, &self.lookups, tls).await?;
         Ok(Lease { pool: self.clone(), sender, watch, reused: false })
     }
 
-    /// Closes what was unused for too long; returns when to look again, unless nothing is left.
+    /// Closes expired idle connections; returns when to run again, or `None` if no idle connection is left.
     fn reap(&self, idle_timeout: Duration) -> Option<Duration> {
         let mut idle = self.idle();
         idle.conns.retain(|conn| conn.since.elapsed() < idle_timeout && !conn.sender.is_closed());
         let next = idle.conns.iter().map(|conn| idle_timeout.saturating_sub(conn.since.elapsed())).min();
         idle.has_reaper = next.is_some();
-        // A little later, so that it is over by then.
+        // One millisecond later, so that the timeout has certainly passed by then.
         next.map(|next| next + Duration::from_millis(1))
     }
 
@@ -139,14 +139,14 @@ impl Pool {
         None
     }
 
-    /// The TLS configuration; certificates are read anew as often as connections are.
+    /// The TLS configuration; certificates are reloaded after `max_age`, like connections.
     fn tls(&self) -> Result<Arc<ClientConfig>, DialError> {
         let mut idle = self.idle();
         if let Some((_, config)) = idle.tls.as_ref().filter(|(since, _)| since.elapsed() < self.options.max_age) {
             return Ok(config.clone());
         }
         let config = tls::client_config(self.options.ca_file.as_deref())
-            .map_err(|why| DialError::unreachable(format!("{} cannot be reached", self.origin), why))?;
+            .map_err(|reason| DialError::unreachable(format!("{} cannot be reached", self.origin), reason))?;
         idle.tls = Some((Instant::now(), config.clone()));
         Ok(config)
     }
@@ -157,8 +157,8 @@ impl Pool {
 }
 
 impl Lease {
-    /// Gives a connection back whose response was read to its end. One whose service has answered before it took the whole request is
-    /// closed: the rest would stand before the next one.
+    /// Returns a connection to the pool after its response was read to the end. If the service responded before it received the whole
+    /// request, the connection is closed: the rest of the body would precede the next request.
     pub(crate) fn release(self) {
         let Self { pool, sender, watch, .. } = self;
         let reusable = !sender.is_closed() && !watch.is_unflushed() && watch.age() < pool.options.max_age;

@@ -1,7 +1,7 @@
-//! Connection pools by service, shared by everyone who wants the same options.
+//! Registry of connection pools, shared by callers with the same origin and options.
 //!
-//! In: an origin and the options for its connections. Out: its [`Pool`]. A pool lives for as long as somebody holds it; this registry
-//! only finds it again.
+//! In: an origin and the options for its connections. Out: its [`Pool`]. The registry holds weak references: a pool lives as long as a
+//! caller holds it.
 
 use std::{fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     weak_map::WeakMap,
 };
 
-/// The pools of all services. Cheap to clone; clones are the same. The default finds hosts with the system resolver.
+/// The pools of all services. Cheap to clone; clones share the pools. The default uses the system resolver.
 #[derive(Clone)]
 pub struct Pools(Arc<Inner>);
 
@@ -26,13 +26,13 @@ struct Inner {
 }
 
 impl Pools {
-    /// Pools of hosts that this resolver finds.
+    /// A registry whose pools use this resolver.
     pub fn with_resolver(resolver: impl Resolve) -> Self {
         let (pools, permits) = (WeakMap::default(), WeakMap::default());
         Self(Arc::new(Inner { lookups: Lookups::new(resolver), pools, permits }))
     }
 
-    /// The connections to a service.
+    /// The pool of a service; created on first use.
     #[must_use]
     pub fn pool(&self, origin: &Origin, options: &PoolOptions) -> Arc<Pool> {
         let limit = options.max_in_flight.min(Semaphore::MAX_PERMITS);

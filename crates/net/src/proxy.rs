@@ -1,7 +1,7 @@
-//! HTTP proxies, as the environment names them.
+//! HTTP proxies from the environment.
 //!
-//! In: an origin. Out: the proxy on the way to it, if there is one; a tunnel through it for TLS, or a request addressed to it for plain HTTP.
-//! Which variables count and how `NO_PROXY` is read is decided by hyper-util. REST tools use no proxy: the address guard could not see where
+//! In: an origin. Out: its proxy, if there is one; a `CONNECT` tunnel for TLS, or an absolute-form request for plain HTTP.
+//! hyper-util interprets the variables, including `NO_PROXY`. REST tools use no proxy: the address guard could not check where
 //! a proxy connects to.
 
 use hyper::{
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{error::DialError, origin::Origin};
 
-/// How much a proxy may answer to `CONNECT`.
+/// Maximum size of a proxy's response to `CONNECT`.
 const MAX_HEAD: usize = 8 * 1024;
 
 /// A proxy for HTTP and HTTPS.
@@ -25,26 +25,26 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// The proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name for an origin. This machine is reached without one.
+    /// The proxy for an origin according to `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`. Loopback origins bypass it.
     #[must_use]
     pub fn from_env(origin: &Origin) -> Option<Self> {
         if origin.is_loopback() {
             return None;
         }
-        let found = Matcher::from_env().intercept(&origin.to_string().parse::<Uri>().ok()?)?;
-        let proxy = Origin::from_url(&found.uri().to_string().parse().ok()?)?;
-        Some(Self { origin: proxy, authorization: found.basic_auth().cloned() })
+        let intercept = Matcher::from_env().intercept(&origin.to_string().parse::<Uri>().ok()?)?;
+        let proxy = Origin::from_url(&intercept.uri().to_string().parse().ok()?)?;
+        Some(Self { origin: proxy, authorization: intercept.basic_auth().cloned() })
     }
 
-    /// Asks the proxy for a tunnel to an origin.
+    /// Opens a `CONNECT` tunnel to an origin.
     pub(crate) async fn tunnel<S>(&self, stream: &mut S, origin: &Origin) -> Result<(), DialError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let failed = |why: &dyn ToString| {
+        let failed = |reason: &dyn ToString| {
             DialError::unreachable(
                 format!("{origin} cannot be reached through the proxy {}", self.origin),
-                why.to_string(),
+                reason.to_string(),
             )
         };
         let target = origin.host_and_port();
@@ -57,22 +57,23 @@ impl Proxy {
         head.extend_from_slice(b"\r\n");
         stream.write_all(&head).await.map_err(|error| failed(&error))?;
         stream.flush().await.map_err(|error| failed(&error))?;
-        let mut answer = Vec::new();
-        // The other side of the tunnel says nothing before it was spoken to, so nothing of it is read here.
-        while !answer.ends_with(b"\r\n\r\n") {
-            let read = stream.read_buf(&mut answer).await.map_err(|error| failed(&error))?;
-            if read == 0 || answer.len() > MAX_HEAD {
-                return Err(failed(&"it does not answer CONNECT in HTTP"));
+        let mut response = Vec::new();
+        // The origin sends nothing before the client does, so this loop cannot read bytes of the tunnel.
+        while !response.ends_with(b"\r\n\r\n") {
+            let read = stream.read_buf(&mut response).await.map_err(|error| failed(&error))?;
+            if read == 0 || response.len() > MAX_HEAD {
+                return Err(failed(&"invalid HTTP response to CONNECT"));
             }
         }
-        let line = String::from_utf8_lossy(answer.split(|byte| *byte == b'\r').next().unwrap_or_default()).into_owned();
-        match line.split(' ').nth(1) {
-            Some(status) if line.starts_with("HTTP/1.") && status.starts_with('2') => Ok(()),
-            _ => Err(failed(&format!("it answers `{line}`"))),
+        let status_line =
+            String::from_utf8_lossy(response.split(|byte| *byte == b'\r').next().unwrap_or_default()).into_owned();
+        match status_line.split(' ').nth(1) {
+            Some(status) if status_line.starts_with("HTTP/1.") && status.starts_with('2') => Ok(()),
+            _ => Err(failed(&format!("the proxy responded `{status_line}` to CONNECT"))),
         }
     }
 
-    /// Addresses a request of plain HTTP to the proxy.
+    /// Turns a plain HTTP request into the absolute form for the proxy.
     pub(crate) fn forward(&self, request: &mut Request<Bytes>, origin: &Origin) -> Result<(), String> {
         let absolute = format!("{origin}{}", request.uri());
         *request.uri_mut() = absolute.parse().map_err(|error| format!("{error}"))?;

@@ -1,21 +1,21 @@
-//! Reads `Retry-After`, and dates as HTTP writes them.
+//! Parses `Retry-After` and HTTP dates.
 //!
-//! In: the text of the header, and what time it is. Out: how long to wait. Whether anybody waits that long is left to the callers.
+//! In: the text of the header, and the current time. Out: the delay. The callers cap it.
 
 use std::time::{Duration, SystemTime};
 
-/// How long a service asks to wait: a number of seconds, or a date that is compared with `now`.
+/// The delay that a service requests: a number of seconds, or a date relative to `now`.
 #[must_use]
 pub fn parse_retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
-        let longest = Duration::from_secs(u64::MAX);
-        return seconds.is_finite().then(|| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(longest));
+        let max = Duration::from_secs(u64::MAX);
+        return seconds.is_finite().then(|| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(max));
     }
     Some(parse_http_date(text)?.duration_since(now).unwrap_or_default())
 }
 
-/// A date as HTTP writes it, also with dashes, as cookies do.
+/// Parses an HTTP date, also with dashes as in cookies.
 #[must_use]
 pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(text).or_else(|_| httpdate::parse_http_date(&text.replace('-', " "))).ok()

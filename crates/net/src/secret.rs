@@ -1,7 +1,7 @@
-//! Secrets: given by value or by where they are found, read when they are needed, never shown.
+//! Secrets: given literally or by source, resolved when needed, redacted in output.
 //!
-//! In: a text, the name of an environment variable or a file. Out: the text, or a header that is marked sensitive, at the moment a request
-//! is sent. Debug output shows where a secret is from, and nothing of it.
+//! In: a text, the name of an environment variable or a file. Out: the text, or a header that is marked sensitive, when a request
+//! is sent. Debug output shows the source of a secret, never its value.
 
 use std::{
     fmt, fs,
@@ -14,17 +14,17 @@ use std::{
 
 use hyper::header::HeaderValue;
 
-/// No secret is longer than this; a file that is was named by mistake.
+/// No secret is longer than this; a longer file was configured by mistake.
 const MAX_LENGTH: u64 = 64 * 1024;
 
-/// Something that is sent and never shown.
+/// A credential that is sent but never displayed.
 ///
 /// ```
 /// use toolhub_net::Secret;
 ///
 /// let token = Secret::env("WEATHER_TOKEN");
 /// assert_eq!(format!("{token:?}"), "Secret(env WEATHER_TOKEN)");
-/// assert_eq!(format!("{:?}", Secret::plain("hunter2")), "Secret(••••)");
+/// assert_eq!(format!("{:?}", Secret::literal("hunter2")), "Secret(••••)");
 /// ```
 #[derive(Clone)]
 pub struct Secret(Arc<Source>);
@@ -35,7 +35,7 @@ enum Source {
     File(PathBuf, Mutex<Option<CachedFile>>),
 }
 
-/// What a file held, and its metadata then.
+/// The content of a file, and its metadata when it was read.
 struct CachedFile {
     stamp: FileStamp,
     text: Arc<str>,
@@ -49,54 +49,54 @@ struct FileStamp {
     inode: u64,
 }
 
-/// Why there is no secret. It says where one was looked for, and nothing of what was found.
+/// Why a secret cannot be used. Names the source, never the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// The variable is not set.
-    #[error("the environment variable {0} is not set, or is no text")]
+    /// The variable is not set or not valid UTF-8.
+    #[error("the environment variable {0} is not set or is not valid UTF-8")]
     NotSet(String),
     /// The file cannot be read.
     #[error("the file {path} cannot be read: {reason}")]
     File {
-        /// Which file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The I/O error.
         reason: String,
     },
-    /// There is nothing in it.
+    /// The secret is empty.
     #[error("{0} is empty")]
     Empty(String),
-    /// It cannot stand in a request.
-    #[error("{0} holds a line break or another character that cannot be sent")]
+    /// The secret cannot be sent in a header.
+    #[error("{0} contains a line break or another character that is not allowed in a header")]
     Unsendable(String),
 }
 
 impl Secret {
-    /// The secret itself. Better kept out of programs and configs: see [`Secret::env`] and [`Secret::file`].
+    /// A secret given literally. Prefer [`Secret::env`] and [`Secret::file`], which keep it out of code and config.
     pub fn literal(text: impl Into<String>) -> Self {
         Self(Arc::new(Source::Literal(text.into())))
     }
 
-    /// The secret itself, without white space around it, as it is pasted or read from somewhere.
+    /// A secret given literally, trimmed: for pasted input.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self::literal(text.as_ref().trim())
     }
 
-    /// What an environment variable holds at the moment it is needed.
+    /// The value of an environment variable, read when it is needed.
     pub fn env(variable: impl Into<String>) -> Self {
         Self(Arc::new(Source::Env(variable.into())))
     }
 
-    /// What a file holds, without white space around it. It is read again when the file has changed.
+    /// The trimmed content of a file. Read again when the file has changed.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Arc::new(Source::File(path.into(), Mutex::default())))
     }
 
-    /// The secret, as it is now.
+    /// The current value of the secret.
     ///
     /// # Errors
-    /// When there is none, or one that cannot be sent in a header.
+    /// When it is missing, empty or cannot be sent in a header.
     pub fn read(&self) -> Result<Arc<str>, SecretError> {
         match self.load()? {
             text if text.is_empty() => Err(SecretError::Empty(self.to_string())),
@@ -108,7 +108,7 @@ impl Secret {
     /// The secret after a prefix such as `Bearer `, as the value of a header that debug output does not show.
     ///
     /// # Errors
-    /// When there is none, or one that cannot be sent in a header.
+    /// When it is missing or cannot be sent in a header.
     pub fn header(&self, prefix: &str) -> Result<HeaderValue, SecretError> {
         let value = HeaderValue::from_str(&format!("{prefix}{}", self.load()?));
         let mut value = value.map_err(|_| SecretError::Unsendable(self.to_string()))?;
@@ -126,7 +126,7 @@ impl Secret {
     }
 }
 
-/// Reads a file, unless its metadata is as it was when it was last read. Asking for metadata takes a microsecond.
+/// Reads a file unless its metadata is unchanged since the last read. A metadata call takes about a microsecond.
 fn read_file(path: &PathBuf, cached: &Mutex<Option<CachedFile>>) -> std::io::Result<Arc<str>> {
     let stamp = FileStamp::of(&fs::metadata(path)?);
     let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +134,7 @@ fn read_file(path: &PathBuf, cached: &Mutex<Option<CachedFile>>) -> std::io::Res
         return Ok(cached.text.clone());
     }
     let file = fs::File::open(path)?;
-    // Asked again once it is open: another file may have taken its place.
+    // Taken from the open file: it may have been replaced since the first metadata call.
     let stamp = FileStamp::of(&file.metadata()?);
     let mut text = String::new();
     file.take(MAX_LENGTH + 1).read_to_string(&mut text)?;
@@ -169,7 +169,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Two secrets are the same when they are from the same place.
+/// Secrets are equal if they have the same source.
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         match (&*self.0, &*other.0) {

@@ -1,8 +1,8 @@
 //! Sends one request on a connection and reads its response.
 //!
-//! In: a [`Lease`], a request, and how long the service may be silent. Out: a [`Response`] whose body is read piece by piece, or why there is
-//! none and whether the request may be sent again. A connection whose response was read to its end goes back to its pool by itself.
-//! Limits of size, compression and the meaning of a status are left to the callers.
+//! In: a [`Lease`], a request and a read timeout. Out: a [`Response`] whose body is read in chunks, or a failure that says whether the
+//! request may be resent. A connection returns to its pool automatically once its response was read to the end.
+//! Size limits, compression and the meaning of a status are left to the callers.
 
 use std::{fmt, time::Duration};
 
@@ -15,47 +15,47 @@ use hyper::{
 
 use crate::{error::SendError, io_watch::IoWatch, pool::Lease};
 
-/// A request that failed after there was a connection.
+/// A request that failed on an open connection.
 #[derive(Debug)]
 pub struct SendFailure {
-    /// Why.
+    /// The error.
     pub error: SendError,
-    /// The connection had been used before: the service may have closed it at the moment it was used again.
+    /// The connection was reused: the service may have closed it just as the request was sent.
     reused: bool,
-    /// Nothing of the request has left.
+    /// No byte of the request was sent.
     pub unsent: bool,
 }
 
 impl SendFailure {
-    /// Whether the request may be sent again at once, on a new connection: it came upon a closed one, and either nothing of it has left or
-    /// doing it twice is the same as once.
+    /// Whether the request may be resent immediately on a new connection: a reused connection was closed, and either nothing was sent or
+    /// the method is idempotent.
     #[must_use]
     pub fn may_resend(&self, method: &Method) -> bool {
         self.reused && (self.unsent || method.is_idempotent()) && matches!(self.error, SendError::Broken { .. })
     }
 }
 
-/// A response whose body is still to be read. Dropped before its end, it closes the connection.
+/// A response whose body is not read yet. Dropping it before the end closes the connection.
 pub struct Response {
     /// The status.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
-    /// Until the body is read.
+    /// `None` once the body was read.
     lease: Option<Lease>,
     read_timeout: Duration,
 }
 
 impl Lease {
-    /// Sends a request whose URI is path and query, and waits for the head of the response. The service may be silent for `read_timeout`, here
-    /// and while the body is read.
+    /// Sends a request whose URI is path and query, and waits for the head of the response. `read_timeout` limits how long the service may
+    /// be inactive, here and while the body is read.
     ///
     /// # Errors
-    /// When no response came.
+    /// When no response arrived.
     pub async fn send(mut self, request: Request<Bytes>, read_timeout: Duration) -> Result<Response, SendFailure> {
         let failure = |error, unsent| SendFailure { error, reused: false, unsent };
-        let request = self.prepare(request).map_err(|why| failure(SendError::Request(why), true))?;
+        let request = self.prepare(request).map_err(|reason| failure(SendError::Request(reason), true))?;
         self.watch.touch();
         let sent = tokio::select! {
             biased;
@@ -74,7 +74,7 @@ impl Lease {
         }
     }
 
-    /// Adds the `Host` header, and what a proxy wants.
+    /// Adds the `Host` header, and the absolute form for a proxy.
     fn prepare(&self, mut request: Request<Bytes>) -> Result<Request<Full<Bytes>>, String> {
         let (origin, proxy) = (&self.pool.origin, &self.pool.options.proxy);
         let host = HeaderValue::from_str(&origin.authority()).map_err(|error| error.to_string())?;
@@ -94,28 +94,28 @@ fn explain(watch: &IoWatch, write_timeout: Duration, error: &hyper::Error) -> Se
     if watch.write_timed_out() {
         return SendError::WriteTimeout(write_timeout);
     }
-    let mut failure = "the service broke off or does not speak HTTP".to_owned();
+    let mut failure = "the connection closed early or the response is not valid HTTP".to_owned();
     let mut reason = error.to_string();
     let mut cause = std::error::Error::source(error);
-    while let Some(deeper) = cause {
+    while let Some(source) = cause {
         failure = format!("{failure}: {reason}");
-        reason = deeper.to_string();
-        cause = deeper.source();
+        reason = source.to_string();
+        cause = source.source();
     }
     SendError::Broken { failure, reason }
 }
 
 impl Response {
-    /// Whether there is nothing more to read.
+    /// Whether the body was read to the end.
     #[must_use]
     pub fn is_end(&self) -> bool {
         self.lease.is_none() || self.body.is_end_stream()
     }
 
-    /// The next bytes of the body; `None` at its end, where the connection goes back to its pool.
+    /// The next bytes of the body; `None` at its end, when the connection returns to its pool.
     ///
     /// # Errors
-    /// When the body breaks off, or nothing came in time.
+    /// When the body ends early or the read timeout passes.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, SendError> {
         while let Some(lease) = &self.lease {
             let frame = tokio::select! {
@@ -125,7 +125,7 @@ impl Response {
             };
             match frame.transpose().map_err(|error| lease.explain(&error))?.map(Frame::into_data) {
                 Some(Ok(bytes)) => return Ok(Some(bytes)),
-                // Trailers.
+                // Trailers are ignored.
                 Some(Err(_)) => {}
                 None => self.lease.take().into_iter().for_each(Lease::release),
             }

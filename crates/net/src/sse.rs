@@ -1,62 +1,62 @@
 //! Decodes a stream of server-sent events.
 //!
-//! In: bytes, however they were cut. Out: events, each with its name and its data. Knows nothing of what is in them. Nothing here
-//! grows past its bound, whatever is sent.
+//! In: bytes, split at any position. Out: events with name and data. Does not interpret the data. Memory is bounded, whatever the
+//! service sends.
 
-/// One event.
+/// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its name; empty where it has none.
+    /// Its name; empty if it has none.
     pub name: String,
-    /// Its data, lines joined.
+    /// Its data, with lines joined by a newline.
     pub data: String,
 }
 
-/// Decodes one stream: holds what has come so far and is no event yet.
+/// Decoder of one stream; buffers the incomplete event.
 #[derive(Debug)]
 pub struct SseDecoder {
-    /// No line, and no event, is longer than this.
+    /// Maximum length of a line and of an event.
     max_length: usize,
-    /// The line that has not ended.
+    /// The incomplete line.
     line: Vec<u8>,
-    /// The last byte was a carriage return: a line feed after it belongs to it.
+    /// The last byte was a carriage return: a following line feed belongs to it.
     after_cr: bool,
     name: String,
     data: Option<String>,
 }
 
-/// An event is longer than it may be.
+/// A line or event exceeds the maximum length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an event is too long")]
+#[error("the SSE event is too long")]
 pub struct EventTooLong;
 
 impl SseDecoder {
-    /// A decoder that takes no line and no event longer than this.
+    /// A decoder with a maximum length of lines and events.
     #[must_use]
     pub fn new(max_length: usize) -> Self {
         Self { max_length, line: Vec::new(), after_cr: false, name: String::new(), data: None }
     }
 
-    /// The events that end in these bytes.
+    /// Returns the events that these bytes complete.
     ///
     /// # Errors
-    /// When an event is too long; the stream cannot be read on.
+    /// When an event is too long; the stream cannot be decoded further.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
-        let mut ended = Vec::new();
+        let mut events = Vec::new();
         for &byte in bytes {
-            let ends = byte == b'\r' || (byte == b'\n' && !self.after_cr);
-            let second_half = byte == b'\n' && self.after_cr;
+            let is_line_end = byte == b'\r' || (byte == b'\n' && !self.after_cr);
+            let is_lf_of_crlf = byte == b'\n' && self.after_cr;
             self.after_cr = byte == b'\r';
-            if ends {
-                ended.extend(self.end_line()?);
-            } else if !second_half {
+            if is_line_end {
+                events.extend(self.end_line()?);
+            } else if !is_lf_of_crlf {
                 if self.line.len() == self.max_length {
                     return Err(EventTooLong);
                 }
                 self.line.push(byte);
             }
         }
-        Ok(ended)
+        Ok(events)
     }
 
     fn end_line(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
@@ -79,7 +79,7 @@ impl SseDecoder {
                 }
                 None => self.data = Some(value.to_owned()),
             },
-            // Comments have no name before the colon; ids and times to come back after are not for us.
+            // Comments have an empty field name; `id` and `retry` are not used.
             _ => {}
         }
         Ok(None)
@@ -97,8 +97,8 @@ mod tests {
         let expected: Vec<SseEvent> =
             expected.iter().map(|(name, data)| SseEvent { name: (*name).into(), data: (*data).into() }).collect();
         assert_eq!(SseDecoder::new(LIMIT).feed(stream.as_bytes()), Ok(expected.clone()), "{stream:?}");
-        let mut events = SseDecoder::new(LIMIT);
-        let single: Vec<SseEvent> = stream.bytes().flat_map(|byte| events.feed(&[byte]).unwrap()).collect();
+        let mut decoder = SseDecoder::new(LIMIT);
+        let single: Vec<SseEvent> = stream.bytes().flat_map(|byte| decoder.feed(&[byte]).unwrap()).collect();
         assert_eq!(single, expected, "{stream:?}, byte by byte");
     }
 

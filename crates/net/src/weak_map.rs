@@ -1,6 +1,6 @@
 //! A map of shared values that does not keep them alive.
 //!
-//! In: a key. Out: the value others hold for it, or a new one. Pools, semaphores and tokens live for as long as a tool uses them.
+//! In: a key. Out: the live value of this key, or a new one. Pools, semaphores and tokens live as long as a tool uses them.
 
 use std::{
     collections::HashMap,
@@ -9,20 +9,20 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// Shared values by key; an entry ends with the last holder of its value.
+/// Shared values by key; an entry ends with the last reference to its value.
 pub struct WeakMap<K, V>(Mutex<HashMap<K, Weak<V>>>);
 
 impl<K: Eq + Hash, V> WeakMap<K, V> {
-    /// The value others hold for this key, or a new one. Entries whose value is gone are removed on the way.
+    /// The live value of this key, or a new one. An insert also removes dead entries.
     pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = map.get(&key).and_then(Weak::upgrade) {
             return found;
         }
         map.retain(|_, weak| weak.strong_count() > 0);
-        let made = Arc::new(make());
-        map.insert(key, Arc::downgrade(&made));
-        made
+        let value = Arc::new(make());
+        map.insert(key, Arc::downgrade(&value));
+        value
     }
 }
 

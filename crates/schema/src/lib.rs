@@ -1,6 +1,6 @@
-//! JSON Schema for tools: inferred, merged, checked and exported; and the closest known name to a misspelled one.
+//! JSON Schema of tools: inference, merging, validation and export to model providers; and suggestions for misspelled names.
 //!
-//! The only crate that needs a JSON Schema validator. Knows definitions of tools; no call, no hub.
+//! The only crate that depends on a JSON Schema validator. Knows tool definitions, but neither calls nor the hub.
 #![forbid(unsafe_code)]
 
 pub mod export;

@@ -1,8 +1,8 @@
-//! What arguments a tool takes: inferred from a type, laid over by hand, checked on every call.
+//! Argument schemas: inferred from a type, merged with a schema given by hand, validated on every call.
 //!
-//! A schema is made by `infer`, refined by `merge`, refused by `limits` when it could hurt us, and compiled
-//! once into a `Schema`. What is wrong with arguments leaves as `Problem`s a model can act on.
-//! Knows no tool and no call; the registry compiles and the gates of a call check.
+//! `infer` creates a schema, `merge` refines it, `limits` refuses one that could exhaust resources, and `Schema::compile` compiles it
+//! once. Validation errors are reported as `Problem`s that a model can act on.
+//! Knows no tool and no call; the registry compiles schemas and the pipeline validates arguments.
 
 mod check;
 mod cost;

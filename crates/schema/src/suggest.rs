@@ -1,56 +1,57 @@
-//! Finds the known names a misspelled one was probably meant to be.
+//! Suggests known names for a misspelled one.
 //!
-//! In: what was asked for and what exists. Out: the similar ones, best first; nothing when nothing is similar.
-//! Knows neither tools nor fields; the caller puts the names into a sentence.
+//! In: the requested name and the known names. Out: the similar ones, best first; empty if none is similar.
+//! Knows neither tools nor fields; the caller formats the message.
 
-/// Below this two names share letters by chance rather than by intention.
+/// Less similar names share letters only by chance.
 const MIN_SIMILARITY: f64 = 0.6;
-/// Comparing costs the product of both lengths, and the names may come from a hostile caller.
+/// Longer names are truncated: comparing costs the product of both lengths, and the names may come from a hostile caller.
 const MAX_LENGTH: usize = 128;
 
-/// The known names closest to the wanted one, best first, at most `most`.
+/// The known names closest to the requested one, best first, at most `limit`.
 ///
-/// Case does not count and `-`, `_` and a space are the same; a name that contains the other is close to it.
+/// Case is ignored, and `-`, `_` and a space are equivalent; a name that contains the other is close to it.
 #[must_use]
-pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
-    let wanted = normalize(wanted);
+pub fn closest<'a>(requested: &str, known: impl IntoIterator<Item = &'a str>, limit: usize) -> Vec<&'a str> {
+    let requested = normalize(requested);
     let mut similar: Vec<(f64, &str)> = known
         .into_iter()
-        .map(|name| (similarity(&wanted, &normalize(name)), name))
-        .filter(|(likeness, _)| *likeness >= MIN_SIMILARITY)
+        .map(|name| (similarity(&requested, &normalize(name)), name))
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .collect();
     similar.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-    similar.into_iter().take(most).map(|(_, name)| name).collect()
+    similar.into_iter().take(limit).map(|(_, name)| name).collect()
 }
 
 fn normalize(name: &str) -> String {
-    let one = |c: char| if matches!(c, '-' | ' ') { '_' } else { c };
-    name.chars().take(MAX_LENGTH).flat_map(char::to_lowercase).map(one).collect()
+    let unify_separator = |c: char| if matches!(c, '-' | ' ') { '_' } else { c };
+    name.chars().take(MAX_LENGTH).flat_map(char::to_lowercase).map(unify_separator).collect()
 }
 
-fn similarity(wanted: &str, name: &str) -> f64 {
-    if wanted == name {
+fn similarity(requested: &str, name: &str) -> f64 {
+    if requested == name {
         return 1.0;
     }
-    let spelled = strsim::normalized_damerau_levenshtein(wanted, name);
-    let (short, long) = if wanted.len() < name.len() { (wanted, name) } else { (name, wanted) };
-    // One name inside the other: letters were forgotten or invented. The tighter the fit, the closer.
-    let inside = short.len() >= 3 && long.contains(short);
-    let contained = if inside { 0.6 + 0.19 * short.len() as f64 / long.len() as f64 } else { 0.0 };
-    spelled.max(contained).max(word_overlap(wanted, name))
+    let edit_similarity = strsim::normalized_damerau_levenshtein(requested, name);
+    let (short, long) = if requested.len() < name.len() { (requested, name) } else { (name, requested) };
+    // One name contains the other: a part was forgotten or added. The larger the common part, the closer.
+    let is_contained = short.len() >= 3 && long.contains(short);
+    let containment = if is_contained { 0.6 + 0.19 * short.len() as f64 / long.len() as f64 } else { 0.0 };
+    edit_similarity.max(containment).max(word_overlap(requested, name))
 }
 
-/// How much of two names is the same words, whatever stands between them: `add_cart` is close to `add_to_cart`.
-fn word_overlap(wanted: &str, name: &str) -> f64 {
+/// The share of common words of two names: `add_cart` is close to `add_to_cart`.
+fn word_overlap(requested: &str, name: &str) -> f64 {
     let words = |text: &str| text.split('_').filter(|word| !word.is_empty()).map(String::from).collect::<Vec<_>>();
-    let (wanted, mut left) = (words(wanted), words(name));
-    let all = wanted.len() + left.len();
-    let shared = wanted
-        .iter()
-        .filter(|word| left.iter().position(|other| other == *word).map(|at| left.swap_remove(at)).is_some());
+    let (requested, mut unmatched) = (words(requested), words(name));
+    let total = requested.len() + unmatched.len();
+    let shared = requested.iter().filter(|word| {
+        let index = unmatched.iter().position(|other| other == *word);
+        index.map(|index| unmatched.swap_remove(index)).is_some()
+    });
     match shared.count() {
         0 => 0.0,
-        shared => 2.0 * shared as f64 / all as f64,
+        shared => 2.0 * shared as f64 / total as f64,
     }
 }
 
@@ -61,8 +62,8 @@ mod tests {
     const KNOWN: [&str; 6] = ["city", "quantity", "fs__read_file", "fs__write_file", "unit", "q"];
 
     #[track_caller]
-    fn check(wanted: &str, expected: &[&str]) {
-        assert_eq!(closest(wanted, KNOWN, 2), expected, "for {wanted}");
+    fn check(requested: &str, expected: &[&str]) {
+        assert_eq!(closest(requested, KNOWN, 2), expected, "for {requested}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Where durable records are kept: one small trait for memory, files, SQLite and Redis.
+//! The `Backend` trait: versioned row storage with atomic batches, implemented by memory, files, SQLite and Redis.
 //!
-//! In: batches of rows that belong together. Out: rows, versions, changes. A backend knows tables, keys, versions,
-//! ages and fences; it does not know what the rows mean. Everything that gives them a meaning is written once, above.
+//! In: batches of writes to one partition. Out: rows, versions, change events. A backend knows tables, keys, versions,
+//! expiry and fencing tokens; it does not know what the rows mean. The crates above interpret them, once for all backends.
 
 mod apply;
 mod arc;
@@ -34,73 +34,73 @@ pub use timeout::TimeoutBackend;
 
 use toolhub_types::timestamp::Timestamp;
 
-/// A place where records are kept.
+/// A store of versioned rows.
 ///
 /// An implementation promises:
-/// - **All or nothing.** A batch is one transaction on one partition: every expectation held and every write was made,
-///   or nothing changed. Two batches on one partition happen one after the other.
-/// - **Acknowledged is durable**, as far as the strictest write of the batch asked for. An error says whether nothing
-///   was written ([`Unavailable`](StoreError::Unavailable)) or nobody knows ([`Unknown`](StoreError::Unknown)).
-/// - **Versions.** A row made anew has version 1; every put adds one. A restored row gets the version it had, or one more
-///   than it has, whichever is greater. A store that has forgotten versions it gave out, because it was restored or ended
-///   before all was written, begins with a higher number instead of 1, and goes on from there. A row also keeps the stamp of the batch that wrote it last, so that a row removed
-///   and made again is never taken for the old one.
-/// - **Times.** A row keeps when it was made and when it was put last, by the `now` of those requests.
-/// - **Expired is gone.** A row whose time has passed at the `now` of a request is absent to it, swept or not.
-/// - **Fences.** A batch with a fence lower than one seen on its partition is refused. One without a fence passes.
-/// - **Snapshots.** Rows of one partition in one `load` are of the same moment. A scan over several partitions may lag
-///   a little behind commits; one of a single partition does not.
-/// - **Watching.** The versions of a row are told in order. Expiry is not told.
+/// - **Atomicity.** A batch is one transaction on one partition: every expectation held and every write was applied,
+///   or nothing changed. Batches on one partition are serialized.
+/// - **Durability.** An acknowledged batch is as durable as its strictest write requires. An error says whether nothing
+///   was written ([`Unavailable`](StoreError::Unavailable)) or the outcome is unknown ([`Unknown`](StoreError::Unknown)).
+/// - **Versions.** A new row has version 1; every put adds one. A restored row gets the version it had, or its current
+///   version plus one, whichever is greater. A store that may have lost versions it has already returned, because it was
+///   restored or stopped before everything was written, starts new rows at a higher number instead of 1. A row also stores
+///   the stamp of the batch that last wrote it, so that a removed and recreated row is never mistaken for the old one.
+/// - **Timestamps.** A row stores when it was created and when it was last put, by the `now` of those requests.
+/// - **Expiry.** A row that has expired at the `now` of a request is absent for that request, swept or not.
+/// - **Fencing.** A batch whose fence is lower than the highest one seen on its partition is refused. A batch without a
+///   fence passes.
+/// - **Snapshot reads.** Rows of one partition in one `load` come from the same snapshot. A scan over several partitions
+///   may lag slightly behind commits; a scan of a single partition does not.
+/// - **Watching.** The versions of a row are delivered in order. Expiry emits no event.
 ///
-/// Time is handed in, so a backend needs no clock and a test may choose the hour. Versions and fences stay below 2^53.
+/// The caller passes the time, so a backend needs no clock and tests control it. Versions and fences stay below 2^53.
 pub trait Backend: Send + Sync + 'static {
-    /// The rows of these keys, in their order; `None` where there is none.
+    /// Returns the rows of these keys, in the same order; `None` for a key without a row.
     fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>>;
 
-    /// Makes all writes of the batch, or none. Answers with the version of each row afterwards, 0 where there is none.
+    /// Applies all writes of the batch, or none. Returns the version of each row afterwards, 0 if the row does not exist.
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>>;
 
-    /// Rows of one table, a page at a time, in the order of their ids and, where ids are alike, of the text of their
-    /// partitions.
+    /// Returns one page of a table's rows, ordered by id and, for equal ids, by the text of the partition.
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>>;
 
-    /// Removes at most `most` rows that have expired; answers how many. Called again while it answers `most`.
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>>;
+    /// Removes at most `limit` expired rows and returns how many. The caller repeats it while it returns `limit`.
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>>;
 
-    /// Tells of every change to a table from here on.
+    /// Subscribes to all changes of a table from now on.
     fn watch(&self, table: Table) -> Watcher;
 
-    /// How many rows of a table have each id, over all partitions. May lag as far behind as a scan does. Walks the whole table:
-    /// it is for whoever counts now and then.
+    /// Counts the rows of a table by id, over all partitions. May lag behind commits as a scan does. It walks the whole table,
+    /// so it is for occasional statistics, not for the call path.
     fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
         Box::pin(scan::count_by_id(self, table, now))
     }
 
-    /// Whether no other process can use the same records for as long as this value lives. Then whatever another process
-    /// has begun here and not ended, it will never end.
+    /// Whether no other process can use the same records while this value exists. If so, calls that another process left
+    /// open here will never be finished by it.
     fn is_exclusive(&self) -> bool {
         false
     }
 
-    /// What sort of store it is, in a word: a label of metrics.
+    /// The kind of store, such as `sqlite`: the value of a metric label.
     fn name(&self) -> &'static str {
         "other"
     }
 
-    /// Whether commits are acknowledged before they are durable, and written later.
+    /// Whether commits are acknowledged before they are durable and flushed later (write-behind).
     fn is_write_behind(&self) -> bool {
         false
     }
 }
 
-/// Changes as they happen.
+/// A stream of change events.
 pub type Watcher = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 
-/// What a watcher is told.
+/// A change event of a watched table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// The row has this version now; `None` when it is gone.
+    /// The row now has this version; `None` if it was removed.
     Row(RowKey, Option<u64>),
-    /// The watcher was too slow, or has only just begun, and some changes were not told. Read again what matters.
+    /// The watcher lagged or has only just subscribed, and some changes were not delivered. Re-read the rows that matter.
     Lagged,
 }

@@ -1,6 +1,6 @@
-//! How values that hold locks and stores look in a debug print: who they are, not all they hold.
+//! `Debug` that prints only the type name, for types that hold locks or stores.
 
-/// `brief_debug!("Name" Type);`
+/// Usage: `brief_debug!("Name" Type);`
 macro_rules! brief_debug {
     ($name:literal $type:ty) => {
         impl std::fmt::Debug for $type {

@@ -1,7 +1,7 @@
-//! What time it is: wall time for records, monotonic time for waiting.
+//! The clock: wall time for records, monotonic time for deadlines.
 //!
 //! Out: `Timestamp` (stored, shown, may jump) and tokio's `Instant` (never stored, never jumps).
-//! Everybody asks the hub's clock, so that a test can hold time still.
+//! All code reads the hub's clock, so that a test can freeze time.
 
 use std::{
     sync::Arc,
@@ -11,7 +11,7 @@ use std::{
 pub use tokio::time::Instant;
 pub use toolhub_types::timestamp::Timestamp;
 
-/// Where the time comes from.
+/// A source of wall time and monotonic time.
 ///
 /// An implementation promises that `instant` never goes backwards and runs at the speed of tokio's timers.
 pub trait Clock: Send + Sync + 'static {
@@ -24,21 +24,21 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// The moment this much later. A time beyond all measure, such as `Duration::MAX` for "never", means thirty years.
-pub fn deadline_after(now: Instant, time: Duration) -> Instant {
+/// `now + timeout`, capped at thirty years so that `Duration::MAX` ("never") cannot overflow.
+pub fn deadline_after(now: Instant, timeout: Duration) -> Instant {
     const THIRTY_YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
-    now + time.min(THIRTY_YEARS)
+    now + timeout.min(THIRTY_YEARS)
 }
 
-/// The machine's own clock.
+/// The operating system's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
     fn now(&self) -> Timestamp {
-        let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        let since_epoch = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
     }
 }
 

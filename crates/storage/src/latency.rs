@@ -1,7 +1,7 @@
-//! How long things take: durations counted from many threads, summed up as quantiles.
+//! Latency metrics: durations recorded from many threads, summarized as quantiles.
 //!
-//! In: one duration at a time. Out: a `Latency`. Counting is cheap enough for every call; reading adds up what the threads counted
-//! and may be a moment behind. Nothing is decided here.
+//! In: one duration at a time. Out: a `Latency`. Recording is cheap enough for every call; reading sums the per-thread
+//! histograms and may miss durations that are being recorded concurrently.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ mod recorder;
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use recorder::{LatencyRecorder, shard_count, thread_index};
 
-/// How long calls, or whatever was measured, took. The quantiles are right to about an eighth.
+/// Latency distribution of the measured operations. The quantiles are accurate to about 12.5 %.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Latency {
-    /// How many calls were measured.
+    /// Number of measured calls.
     pub count: u64,
-    /// The mean.
-    #[serde(rename = "meanMs", serialize_with = "fraction")]
+    /// Mean duration.
+    #[serde(rename = "meanMs", serialize_with = "millis_with_fraction")]
     #[schemars(with = "f64")]
     pub mean: Duration,
-    /// Half of the calls took no longer.
-    #[serde(rename = "p50Ms", serialize_with = "fraction")]
+    /// Median: half of the calls took no longer.
+    #[serde(rename = "p50Ms", serialize_with = "millis_with_fraction")]
     #[schemars(with = "f64")]
     pub p50: Duration,
     /// 95 of 100 calls took no longer.
-    #[serde(rename = "p95Ms", serialize_with = "fraction")]
+    #[serde(rename = "p95Ms", serialize_with = "millis_with_fraction")]
     #[schemars(with = "f64")]
     pub p95: Duration,
     /// 99 of 100 calls took no longer.
-    #[serde(rename = "p99Ms", serialize_with = "fraction")]
+    #[serde(rename = "p99Ms", serialize_with = "millis_with_fraction")]
     #[schemars(with = "f64")]
     pub p99: Duration,
-    /// The longest.
-    #[serde(rename = "maxMs", serialize_with = "fraction")]
+    /// Longest duration.
+    #[serde(rename = "maxMs", serialize_with = "millis_with_fraction")]
     #[schemars(with = "f64")]
     pub max: Duration,
     #[serde(skip)]
@@ -46,7 +46,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// What was counted.
+    /// Summarizes a histogram snapshot.
     #[must_use]
     pub fn from_counts(counts: HistogramSnapshot) -> Self {
         Self {
@@ -60,14 +60,14 @@ impl Latency {
         }
     }
 
-    /// How many calls took no longer than each of these bounds. A call just under a bound may be missing.
+    /// Number of calls within each of these upper bounds. A call just under a bound may be missing from its count.
     #[must_use]
     pub fn cumulative_counts(&self, bounds: &[Duration]) -> Vec<u64> {
         bounds.iter().map(|bound| self.counts.count_within(*bound)).collect()
     }
 }
 
-/// Milliseconds with three digits after the point: many tools take less than one.
-fn fraction<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64((time.as_secs_f64() * 1e6).round() / 1e3)
+/// Milliseconds with three decimal places: many tools take less than one millisecond.
+fn millis_with_fraction<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((duration.as_secs_f64() * 1e6).round() / 1e3)
 }

@@ -1,6 +1,6 @@
-//! What a store is: the `Backend` trait and its rows, the clock, a store in memory, and the checks every store passes.
+//! Storage interface: the `Backend` trait and its rows, the clock, the in-memory backend, and the contract tests that every backend passes.
 //!
-//! Stores on disk or on other machines are built on this crate alone; what rows mean is known above it.
+//! Backends on disk or on other machines depend on this crate alone; the crates above it give the rows their meaning.
 #![forbid(unsafe_code)]
 
 pub mod backend;

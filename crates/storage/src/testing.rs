@@ -1,6 +1,6 @@
-//! For people who test stores and what stands on them: time that stands still, and what every store promises as checks.
+//! Test support for stores and the code above them: a controllable clock and the contract tests of `Backend`.
 //!
-//! Only with the feature `testing`.
+//! Compiled only with the feature `testing`.
 
 mod clock;
 pub mod contract;

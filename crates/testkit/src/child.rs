@@ -5,12 +5,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Runs the ignored test `test` of this binary in a process of its own with these environment variables, passes each line of its
-/// standard output to `on_line`, and kills it (SIGKILL) once `on_line` has answered `true` so many times. Lines written before the
-/// kill are still passed on.
+/// Runs the ignored test `test` of this binary in a child process with these environment variables, passes each line of its
+/// standard output to `on_line`, and kills it (SIGKILL) once `on_line` has returned `true` `acknowledgements` times. Lines written
+/// before the kill are still passed to `on_line`.
 ///
 /// # Panics
-/// When the child exits by itself before that.
+/// When the child exits before that.
 pub fn kill_after(
     test: &str,
     variables: &[(&str, &str)],
@@ -23,15 +23,18 @@ pub fn kill_after(
         .stdout(Stdio::piped())
         .spawn()
         .expect("the test binary can be started");
-    let mut seen = 0;
+    let mut acknowledged = 0;
     for line in BufReader::new(child.stdout.take().expect("stdout is piped")).lines() {
         if on_line(&line.expect("the child writes UTF-8")) {
-            seen += 1;
-            if seen == acknowledgements {
+            acknowledged += 1;
+            if acknowledged == acknowledgements {
                 child.kill().expect("the child can be killed");
             }
         }
     }
     let status = child.wait().expect("the child can be waited for");
-    assert!(seen >= acknowledgements, "the child exited by itself after {seen} acknowledgements: {status}");
+    assert!(
+        acknowledged >= acknowledgements,
+        "the child exited early, after {acknowledged} of {acknowledgements} acknowledgements: {status}"
+    );
 }

@@ -1,4 +1,4 @@
-//! A temporary folder that is removed with the value.
+//! A temporary folder that is removed on drop.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ impl TempFolder {
         Self::under(&std::env::temp_dir())
     }
 
-    /// On a tmpfs if there is one: for tests that open hundreds of files and ask nothing of the disk.
+    /// On a tmpfs if there is one: for tests that open hundreds of files and do not test the disk.
     #[must_use]
     pub fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
@@ -47,7 +47,7 @@ impl TempFolder {
         self.0.to_str().expect("the temporary folder has a UTF-8 path").to_owned()
     }
 
-    /// Writes a file, and the folders it lies in.
+    /// Writes a file, and creates its parent folders.
     pub fn write(&self, name: &str, text: &str) -> &Self {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("folders can be created");

@@ -1,6 +1,6 @@
 //! Shared by the tests of all crates: temporary folders, soak counts, and child processes that are killed.
 //!
-//! A dev-dependency only; depends on nothing. Everything here panics when the machine does not play along, as tests do.
+//! A dev-dependency only, without dependencies of its own. Every function panics if the operating system reports an error.
 #![forbid(unsafe_code)]
 
 mod child;

@@ -1,28 +1,28 @@
-//! What a person may answer to a question about a call, and where such a question stands.
+//! States of an approval, and the decisions a person can make about it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where an approval stands.
+/// The state of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
-    /// Nobody has answered yet.
+    /// No decision yet.
     Pending,
-    /// Yes; one call may be made on it.
+    /// Approved; one call may use it.
     Approved,
-    /// No.
+    /// Denied.
     Denied,
-    /// Nobody answered in time, which is a no.
+    /// No decision in time, which counts as denied.
     TimedOut,
-    /// The caller gave up before anybody answered.
+    /// The caller gave up before a decision.
     Withdrawn,
-    /// A call was made on it.
+    /// A call has used it.
     Used,
 }
 
 impl ApprovalState {
-    /// The state in words, for a sentence.
+    /// The name of the state for messages.
     #[must_use]
     pub fn display_name(self) -> &'static str {
         match self {
@@ -36,20 +36,20 @@ impl ApprovalState {
     }
 }
 
-/// What a person may answer.
+/// The decision of a person about an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {
-    /// Yes, this once.
+    /// Approve this call only.
     ProceedOnce,
-    /// Yes, and from now on for this tool in this thread.
+    /// Approve, and grant all further calls of this tool in this thread.
     ProceedAlways,
-    /// Yes, and from now on for this tool in all threads of the tenant.
+    /// Approve, and grant all further calls of this tool in all threads of the tenant.
     ProceedAlwaysTool,
-    /// Yes, and from now on for all tools of the server it comes from, in all threads of the tenant.
+    /// Approve, and grant all further calls of all tools of its server, in all threads of the tenant.
     ProceedAlwaysServer,
-    /// Yes, with these arguments instead.
+    /// Approve with edited arguments.
     ModifyWithEditor,
-    /// No.
+    /// Deny.
     Cancel,
 }

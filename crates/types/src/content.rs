@@ -1,11 +1,13 @@
-//! What a tool gives back beside its structured output: text, pictures, sound, or a pointer to more.
+//! Content blocks of a tool result: text, images, audio, and references to artifacts.
+//!
+//! Structured output is separate; see `outcome`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ArtifactId;
 
-/// One piece of a tool's answer, in the shape models are given it.
+/// One content block of a tool result, in the form that models receive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -15,33 +17,33 @@ pub enum Content {
         /// The text.
         text: String,
     },
-    /// A picture.
+    /// An image.
     Image {
         /// The bytes, in base64.
         data: String,
-        /// What they are, such as `image/png`.
+        /// The MIME type, such as `image/png`.
         mime_type: String,
     },
-    /// Sound.
+    /// Audio.
     Audio {
         /// The bytes, in base64.
         data: String,
-        /// What they are, such as `audio/wav`.
+        /// The MIME type, such as `audio/wav`.
         mime_type: String,
     },
-    /// Something too long for the model, kept to be fetched.
+    /// Content too long for the model, stored as an artifact that can be fetched.
     Artifact {
-        /// What to ask for.
+        /// The id to fetch it by.
         id: ArtifactId,
-        /// What it is, such as `text/plain`.
+        /// The MIME type, such as `text/plain`.
         mime_type: String,
-        /// How large it is.
+        /// The size in bytes.
         bytes: usize,
     },
 }
 
 impl Content {
-    /// How many bytes its texts take. An artifact's own bytes lie elsewhere.
+    /// The memory its texts take, in bytes. An artifact's own bytes are stored elsewhere and not counted.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         match self {
@@ -51,7 +53,7 @@ impl Content {
         }
     }
 
-    /// A piece of text.
+    /// A text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }

@@ -1,16 +1,16 @@
-//! Stable fingerprints: of a tool's origin, of a call's arguments.
+//! Stable SHA-256 fingerprints, such as those of a tool's origin and of a call's arguments.
 //!
-//! In: bytes, or JSON. Out: SHA-256, as hex or raw. Two JSON values that differ only in the order of members agree.
+//! In: bytes, or JSON. Out: the digest, as hex or raw bytes. JSON values that differ only in member order have the same digest.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of the parts, each preceded by its length so that no two lists of parts run together.
+/// SHA-256 of the parts in hex. Each part is prefixed with its length, so that different lists of parts never hash the same bytes.
 pub fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     sha256(parts).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The same as bytes.
+/// Like [`sha256_hex`], as raw bytes.
 pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -20,12 +20,12 @@ pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The fingerprint of a JSON value, whatever the order of its members.
+/// The hex digest of a JSON value; member order does not matter.
 pub fn hash_json(value: &Value) -> String {
     sha256_hex([canonical_json(value).as_bytes()])
 }
 
-/// JSON text with sorted members and no spaces.
+/// Canonical JSON text: members sorted by name, no whitespace.
 pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
@@ -38,8 +38,8 @@ fn write_canonical(value: &Value, out: &mut String) {
             let mut names: Vec<_> = members.keys().collect();
             names.sort_unstable();
             out.push('{');
-            for (at, name) in names.into_iter().enumerate() {
-                if at > 0 {
+            for (index, name) in names.into_iter().enumerate() {
+                if index > 0 {
                     out.push(',');
                 }
                 out.push_str(&Value::from(name.as_str()).to_string());
@@ -50,15 +50,15 @@ fn write_canonical(value: &Value, out: &mut String) {
         }
         Value::Array(items) => {
             out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
                     out.push(',');
                 }
                 write_canonical(item, out);
             }
             out.push(']');
         }
-        leaf => out.push_str(&leaf.to_string()),
+        scalar => out.push_str(&scalar.to_string()),
     }
 }
 

@@ -1,16 +1,16 @@
-//! What a call did to the world: the fact that retries and texts for models are decided by.
+//! The side effect of a call, on which retries and texts for models are based.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a call did to the world.
+/// The side effect of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing.
+    /// The call had no side effect.
     None,
-    /// What was asked.
+    /// The call took full effect.
     Done,
-    /// Perhaps all of it, perhaps a part, perhaps nothing.
+    /// Unknown: the call may have taken effect fully, partly or not at all.
     Unknown,
 }

@@ -1,7 +1,7 @@
-//! Everything that can go wrong with a call, as one table and three shapes.
+//! Errors of calls: the table of error kinds, and the two error types built on it.
 //!
-//! `kind` is the table. `ToolError` is what a tool or an executor raises; `CallError` is what a caller sees.
-//! Translation to HTTP and to MCP happens where those doors are, from the table's columns.
+//! `kind` is the table. Tools and executors raise `ToolError`; callers receive `CallError`.
+//! The HTTP and MCP servers translate errors from the table's columns, each in one file.
 
 mod call_error;
 mod kind;

@@ -1,4 +1,4 @@
-//! The events by name, each with what it has to tell.
+//! The kinds of events, each with its name and payload.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ use crate::{
     tool::ToolName,
 };
 
-/// A call that a model asks for.
+/// A call requested by a model.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MessageCall {
     /// The call.
     pub id: CallId,
     /// The tool's name as the model wrote it.
     pub tool: SmolStr,
-    /// What the tool is to be given, without what is secret.
+    /// The arguments, with secrets redacted.
     pub arguments: Value,
 }
 
-/// What happened.
+/// The kind of an event, with its payload.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -48,15 +48,15 @@ pub enum EventKind {
     },
     /// `hub.initialized`: the hub is ready.
     HubInitialized {
-        /// How many tools it knows.
+        /// The number of registered tools.
         tools: usize,
     },
     /// `hub.cleared`: all tools were removed.
     HubCleared {
-        /// How many there were.
+        /// The number of removed tools.
         removed: usize,
     },
-    /// `tool.execution.started`: a call passed every door and its tool starts.
+    /// `tool.execution.started`: a call passed all checks and its tool starts.
     ExecutionStarted {
         /// The call.
         call_id: CallId,
@@ -66,7 +66,7 @@ pub enum EventKind {
         /// The tool.
         tool_name: SmolStr,
     },
-    /// `tool.execution.completed`: a call ended well.
+    /// `tool.execution.completed`: a call succeeded.
     ExecutionCompleted {
         /// The call.
         call_id: CallId,
@@ -75,13 +75,13 @@ pub enum EventKind {
         run_id: Option<RunId>,
         /// The tool.
         tool_name: SmolStr,
-        /// What it did to the world.
+        /// The side effect of the call.
         effect: Effect,
         /// How long the tool ran.
         #[serde(rename = "durationMs", with = "crate::millis")]
         #[schemars(with = "u64")]
         duration: Duration,
-        /// Whether the answer is the kept one of an earlier call.
+        /// Whether the outcome is the stored one of an earlier call.
         replayed: bool,
     },
     /// `tool.execution.failed`: a call was refused, failed or was cancelled.
@@ -95,76 +95,76 @@ pub enum EventKind {
         tool_name: SmolStr,
         /// `error` or `cancelled`.
         status: Status,
-        /// What it did to the world.
+        /// The side effect of the call.
         effect: Effect,
-        /// What went wrong.
+        /// The error kind.
         error: ErrorKind,
-        /// The line for operators.
+        /// The text for operators.
         message: String,
     },
-    /// `tool.executed`: a good result was reported to the tool's status.
+    /// `tool.executed`: a success was recorded in the tool's status.
     ToolExecuted {
         /// The tool.
         tool_name: ToolName,
     },
-    /// `tool.failed`: a bad result was reported to the tool's status.
+    /// `tool.failed`: a failure was recorded in the tool's status.
     ToolFailed {
         /// The tool.
         tool_name: ToolName,
-        /// What went wrong.
+        /// The error kind.
         error: ErrorKind,
-        /// Whether it speaks against the tool.
+        /// Whether it counts as a failure of the tool.
         counts: bool,
-        /// The line for operators.
+        /// The text for operators.
         message: String,
     },
-    /// `tool.status.changed`: a tool's status is another than before. Without a thread it concerns everybody.
+    /// `tool.status.changed`: a tool's status changed; without a thread, its shared status.
     StatusChanged {
         /// The tool.
         tool_name: ToolName,
-        /// What it was.
+        /// The previous status.
         #[serde(skip_serializing_if = "Option::is_none")]
         old_status: Option<ToolStatus>,
-        /// What it is.
+        /// The new status.
         new_status: ToolStatus,
-        /// Why.
+        /// The reason of the new status.
         reason: String,
     },
-    /// `tool.availability.changed`: a tool may be used now, or no longer.
+    /// `tool.availability.changed`: a tool became available or unavailable.
     AvailabilityChanged {
         /// The tool.
         tool_name: ToolName,
-        /// Whether it may.
+        /// Whether it is available.
         available: bool,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// `tool.rebind.required`: a thread would be offered other tools than the list somebody holds.
+    /// `tool.rebind.required`: the tools offered to a thread differ from the list that an agent has bound.
     RebindRequired {
-        /// Tools that may be used now, and are not on the list.
+        /// Tools that are available now but not in the bound list.
         added: Vec<ToolName>,
-        /// Tools on the list that may no longer be used.
+        /// Tools in the bound list that are no longer available.
         removed: Vec<ToolName>,
-        /// In words.
+        /// The reason, as text.
         reason: String,
     },
     /// `tool.executor.cleaned`: an instance was closed.
     ExecutorCleaned {
-        /// The tool whose instance it was.
+        /// The tool of the instance.
         tool_name: ToolName,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// `tool.executor.exported`: definitions were exported.
     ExecutorExported {
-        /// For whom.
+        /// The export format.
         format: Format,
-        /// How many.
+        /// The number of exported tools.
         count: usize,
     },
-    /// `approval.requested`: a call waits for a person.
+    /// `approval.requested`: a call waits for the approval of a person.
     ApprovalRequested {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
         /// The call.
         call_id: CallId,
@@ -173,35 +173,35 @@ pub enum EventKind {
         run_id: Option<RunId>,
         /// The tool.
         tool_name: ToolName,
-        /// The rule that asks.
+        /// The rule that requires approval.
         rule: String,
-        /// Why it asks.
+        /// The reason given in the rule.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// When it is too late to answer.
+        /// When the approval times out.
         expires_at: Timestamp,
     },
-    /// `approval.resolved`: a question is no longer open.
+    /// `approval.resolved`: an approval is no longer pending.
     ApprovalResolved {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
-        /// The call that asked.
+        /// The call that needs it.
         call_id: CallId,
         /// The agent run the call belongs to.
         #[serde(skip_serializing_if = "Option::is_none")]
         run_id: Option<RunId>,
         /// The tool.
         tool_name: ToolName,
-        /// How it stands now.
+        /// The new state.
         state: ApprovalState,
-        /// What was answered.
+        /// The decision, if a person made one.
         #[serde(skip_serializing_if = "Option::is_none")]
         outcome: Option<ApprovalOutcome>,
-        /// Who answered.
+        /// Who made the decision.
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<Caller>,
     },
-    /// `call.progress`: a running tool says how far it is.
+    /// `call.progress`: a running tool reports progress.
     CallProgress {
         /// The call.
         call_id: CallId,
@@ -210,89 +210,89 @@ pub enum EventKind {
         run_id: Option<RunId>,
         /// The tool.
         tool_name: ToolName,
-        /// In words.
+        /// The message of the tool.
         message: String,
-        /// From 0 to 1, where the tool knows.
+        /// The completed fraction from 0 to 1, if the tool knows it.
         #[serde(skip_serializing_if = "Option::is_none")]
         fraction: Option<f64>,
     },
-    /// `run.started`: an agent began to work on a message.
+    /// `run.started`: an agent started to work on a message.
     RunStarted {
         /// The run.
         run_id: RunId,
         /// The agent.
         agent: SmolStr,
     },
-    /// `run.completed`: a run came to its end, and that was no failure.
+    /// `run.completed`: a run ended without a failure.
     RunCompleted {
         /// The run.
         run_id: RunId,
-        /// How it ended, in a word.
+        /// The final status of the run.
         status: SmolStr,
-        /// How many steps it took.
+        /// The number of steps.
         steps: u32,
-        /// Why the model stopped: `end`, `length` where its answer is cut off, or `refusal`.
+        /// Why the model stopped: `end`, `length` if its answer was truncated, or `refusal`.
         #[serde(skip_serializing_if = "Option::is_none")]
         stop: Option<SmolStr>,
     },
-    /// `run.failed`: a run could not be brought to its end.
+    /// `run.failed`: a run failed.
     RunFailed {
         /// The run.
         run_id: RunId,
-        /// How many steps it took.
+        /// The number of steps.
         steps: u32,
-        /// The stable name of what went wrong.
+        /// The stable error code.
         code: SmolStr,
-        /// In words.
+        /// The error message.
         message: String,
     },
-    /// `message.delta`: a piece of what a model says, while it says it.
+    /// `message.delta`: a streamed part of a model's message.
     MessageDelta {
         /// The run.
         run_id: RunId,
-        /// The piece.
+        /// The part of the text.
         text: String,
-        /// Whether the model begins anew: what was heard of this message so far does not count.
+        /// Whether the message restarts: discard the deltas received for it so far.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
-    /// `message.completed`: a model has said what it has to say.
+    /// `message.completed`: a model's message is complete.
     MessageCompleted {
         /// The run.
         run_id: RunId,
-        /// Who speaks: `assistant`.
+        /// The role of the author: `assistant`.
         role: SmolStr,
-        /// What it said.
+        /// The text of the message.
         content: String,
-        /// The calls it asks for.
+        /// The calls it requests.
         calls: Vec<MessageCall>,
     },
-    /// `thread.swept`: a thread is gone, with everything that was kept for it.
+    /// `thread.swept`: a thread and everything stored for it were deleted.
     ThreadSwept {
-        /// Why.
+        /// The reason.
         reason: &'static str,
-        /// How many records went with it.
+        /// The number of deleted rows.
         rows: usize,
     },
-    /// `config.reloaded`: other settings hold from now on.
+    /// `config.reloaded`: a new configuration is in effect.
     ConfigReloaded {
-        /// Tools that came.
+        /// New tools.
         added: Vec<ToolName>,
-        /// Tools that took the place of others.
+        /// Tools whose definition was replaced.
         replaced: Vec<ToolName>,
-        /// Tools that went.
+        /// Removed tools.
         removed: Vec<ToolName>,
-        /// Tools that stayed, and whose limits or rules are others now.
+        /// Unchanged tools with new limits or rules.
         adjusted: Vec<ToolName>,
-        /// What has changed and holds only after a restart.
+        /// Changed settings that take effect only after a restart.
         needs_restart: Vec<String>,
     },
-    /// `stream.reset`: this listener was too slow and missed events.
+    /// `stream.reset`: this subscriber fell behind and missed events.
     StreamReset,
 }
 
 impl EventKind {
-    /// Every event's name, in the order of the variants.
+    /// The names of all events, in the order of the variants.
     pub const NAMES: [&'static str; 25] = [
         "tool.registered",
         "tool.unregistered",
@@ -321,7 +321,7 @@ impl EventKind {
         "stream.reset",
     ];
 
-    /// Whether whoever was away wants to hear it later. What calls do is in the journal.
+    /// Whether the event is stored, so that a subscriber can resume after it. Events of calls are not: the journal has them.
     pub fn is_persisted(&self) -> bool {
         matches!(
             self,
@@ -332,7 +332,7 @@ impl EventKind {
         )
     }
 
-    /// The agent run it belongs to.
+    /// The agent run the event belongs to.
     #[must_use]
     pub fn run_id(&self) -> Option<RunId> {
         match self {

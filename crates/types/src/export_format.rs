@@ -1,17 +1,17 @@
-//! The words for the formats a tool can be exported in.
+//! Names of the export formats of tools.
 //!
-//! In: a word from a command line or a query. Out: a [`Format`], or an error that lists the words.
+//! In: a name from a command line or a query. Out: a [`Format`], or an error that lists the known names.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
-/// A format tools can be exported in.
+/// An export format of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `tools` of Anthropic's Messages API.
     Anthropic,
-    /// `tools` of OpenAI's Chat Completions API, which most other servers speak too.
+    /// `tools` of OpenAI's Chat Completions API, which most other providers support too.
     OpenAi,
     /// `tools` of OpenAI's Responses API.
     OpenAiResponses,
@@ -21,27 +21,27 @@ pub enum Format {
     Mcp,
 }
 
-/// A word that names no format.
+/// A name that is not an export format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no export format `{word}`; use one of {}", Format::ALL.map(Format::as_str).join(", "))]
+#[error("unknown export format `{name}`; use one of {}", Format::ALL.map(Format::as_str).join(", "))]
 pub struct UnknownFormat {
-    /// The word that was given.
-    pub word: String,
+    /// The given name.
+    pub name: String,
 }
 
 impl Serialize for Format {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.as_str())
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
-crate::text_schema! { Format "a format tools can be exported in" { "enum": Format::ALL.map(Format::as_str) } }
+crate::text_schema! { Format "an export format of tools" { "enum": Format::ALL.map(Format::as_str) } }
 
 impl Format {
-    /// Every format, in the order they are listed to people.
+    /// All formats, in display order.
     pub const ALL: [Self; 5] = [Self::Anthropic, Self::OpenAi, Self::OpenAiResponses, Self::Gemini, Self::Mcp];
 
-    /// The word used in config, API and command line.
+    /// The name used in config, API and command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -63,11 +63,11 @@ impl fmt::Display for Format {
 impl FromStr for Format {
     type Err = UnknownFormat;
 
-    fn from_str(word: &str) -> Result<Self, UnknownFormat> {
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
         Self::ALL
             .into_iter()
-            .find(|format| format.as_str() == word)
-            .ok_or_else(|| UnknownFormat { word: word.to_owned() })
+            .find(|format| format.as_str() == name)
+            .ok_or_else(|| UnknownFormat { name: name.to_owned() })
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     fn an_unknown_word_is_answered_with_the_known_ones() {
         assert_eq!(
             "claude".parse::<Format>().unwrap_err().to_string(),
-            "there is no export format `claude`; use one of anthropic, openai, openai-responses, gemini, mcp"
+            "unknown export format `claude`; use one of anthropic, openai, openai-responses, gemini, mcp"
         );
     }
 }

@@ -1,6 +1,6 @@
-//! The names of single things: calls, runs, approvals, threads, states, tenants, callers, artifacts, idempotency keys.
+//! Ids and names: calls, runs, approvals, threads, states, tenants, callers, artifacts, idempotency keys.
 //!
-//! In: text from outside, checked, or a request to mint one. Out: small values that are cheap to clone.
+//! In: untrusted text, which is validated, or a request to mint an id. Out: small values that are cheap to clone.
 
 use std::{fmt, str::FromStr};
 
@@ -10,72 +10,72 @@ use uuid::Uuid;
 
 use crate::timestamp::Timestamp;
 
-/// Why a text is not an id of the wanted sort.
+/// Why a text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no {what}: {rule}", ellipsize(text))]
+#[error("`{}` is not a valid {what}: {rule}", ellipsize(text))]
 pub struct IdError {
     what: &'static str,
     rule: &'static str,
     text: SmolStr,
 }
 
-/// A text from outside may be of any length.
+/// Bounds the length of an untrusted text.
 fn ellipsize(text: &str) -> String {
     match text.char_indices().nth(64) {
-        Some((at, _)) => format!("{}…", &text[..at]),
+        Some((end, _)) => format!("{}…", &text[..end]),
         None => text.into(),
     }
 }
 
 impl IdError {
-    /// A text that is no id: what it was meant to be, and what such ids look like.
+    /// The error for an invalid `text`: `what` names the kind of id, `rule` says what is expected.
     #[must_use]
     pub fn new(what: &'static str, rule: &'static str, text: &str) -> Self {
         Self { what, rule, text: text.into() }
     }
 }
 
-/// One execution of a tool. Ids grow with time.
+/// The id of a call: one execution of a tool. Ids are ordered by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct CallId(Uuid);
 
-/// One agent invocation, made of steps. Ids grow with time.
+/// The id of a run: one agent invocation, made of steps. Ids are ordered by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct RunId(Uuid);
 
-/// One question to a person about one call. Ids grow with time.
+/// The id of an approval: one request to a person about one call. Ids are ordered by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct ApprovalId(Uuid);
 
-/// A conversation: the unit of isolation.
+/// The id of a thread: a conversation, the unit of isolation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct ThreadId(SmolStr);
 
-/// What tools remember something under. Tools that name the same state share it.
+/// The name of a tool state. Tools that name the same state share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct StateName(SmolStr);
 
-/// Whose threads they are; `main` where nobody said otherwise.
+/// The owner of threads. Default: `main`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct Tenant(SmolStr);
 
-/// Who asks: a key's name, a user, an agent. Limits, rules and approvals look at it.
+/// The caller: the name of a key, a user, an agent. Rate limits, rules and approvals depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct Caller(SmolStr);
 
-/// Content too long for the model, kept to be fetched. Random, so that it cannot be guessed.
+/// The id of an artifact: content too long for the model, stored so that it can be fetched. Random, so that it cannot be guessed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct ArtifactId(SmolStr);
 
-/// The caller's word that two calls are the same call; one effect, one answer.
+/// An idempotency key: calls with the same key have one side effect and one outcome.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct IdempotencyKey(SmolStr);
@@ -87,14 +87,14 @@ impl CallId {
         Self(uuid_v7_at(now))
     }
 
-    /// An id that is not behind any id of a call that arrived at `moment`, and behind all of earlier ones.
-    pub fn first_at(moment: Timestamp) -> Self {
-        // An id has 48 bits for its time.
-        let millis = u64::try_from(moment.millis()).unwrap_or(0).min((1 << 48) - 1);
+    /// The lower bound of the ids minted at `time`: not greater than any of them, and greater than all earlier ids.
+    pub fn first_at(time: Timestamp) -> Self {
+        // A UUIDv7 has 48 bits for its time.
+        let millis = u64::try_from(time.millis()).unwrap_or(0).min((1 << 48) - 1);
         Self(uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid())
     }
 
-    /// The id right before this one.
+    /// The next smaller id.
     pub fn predecessor(self) -> Self {
         Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))
     }
@@ -109,7 +109,7 @@ impl RunId {
 }
 
 impl ApprovalId {
-    /// A new id for a question asked at `now`.
+    /// A new id for an approval requested at `now`.
     #[must_use]
     pub fn mint(now: Timestamp) -> Self {
         Self(uuid_v7_at(now))
@@ -117,7 +117,7 @@ impl ApprovalId {
 }
 
 impl ThreadId {
-    /// A new thread that nobody can guess.
+    /// A new random thread id that cannot be guessed.
     #[must_use]
     pub fn mint() -> Self {
         Self(random_id("th_"))
@@ -125,7 +125,7 @@ impl ThreadId {
 }
 
 impl ArtifactId {
-    /// A new artifact that nobody can guess.
+    /// A new random artifact id that cannot be guessed.
     #[must_use]
     pub fn mint() -> Self {
         Self(random_id("art_"))
@@ -145,7 +145,7 @@ impl Default for Caller {
 }
 
 /// A UUIDv7. The random part need not be secret, so it comes from the fast thread-local generator:
-/// the usual one takes a lock that all callers would share.
+/// the default one takes a lock that all callers would contend for.
 fn uuid_v7_at(now: Timestamp) -> Uuid {
     let random = fastrand::u128(..).to_le_bytes();
     let mut tail = [0; 10];
@@ -153,7 +153,7 @@ fn uuid_v7_at(now: Timestamp) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(now.millis().unsigned_abs(), &tail).into_uuid()
 }
 
-/// 128 bits from the operating system.
+/// 128 random bits from the operating system.
 fn random_id(prefix: &str) -> SmolStr {
     smol_str::format_smolstr!("{prefix}{:032x}", Uuid::new_v4().as_u128())
 }
@@ -174,7 +174,7 @@ macro_rules! uuid_text {
             type Err = IdError;
             fn from_str(text: &str) -> Result<Self, IdError> {
                 text.strip_prefix($prefix).and_then(|rest| Uuid::try_parse(rest).ok()).map(Self).ok_or_else(|| {
-                    IdError { what: $what, rule: concat!("it is `", $prefix, "` and a UUID"), text: text.into() }
+                    IdError { what: $what, rule: concat!("expected `", $prefix, "` followed by a UUID"), text: text.into() }
                 })
             }
         }
@@ -197,23 +197,23 @@ uuid_text!(RunId, "run_", "run id");
 uuid_text!(ApprovalId, "apr_", "approval id");
 
 macro_rules! checked_text {
-    ($id:ident, $what:literal, $longest:literal, $allowed:expr, $pattern:expr, $rule:literal) => {
-        checked_text!($id, $what, $longest, $allowed, $pattern, $rule, []);
+    ($id:ident, $what:literal, $max_length:literal, $allowed:expr, $pattern:expr, $rule:literal) => {
+        checked_text!($id, $what, $max_length, $allowed, $pattern, $rule, []);
     };
-    ($id:ident, $what:literal, $longest:literal, $allowed:expr, $pattern:expr, $rule:literal, $never:expr) => {
-        crate::text_schema! { $id $rule { "minLength": 1, "maxLength": $longest, "pattern": $pattern } }
+    ($id:ident, $what:literal, $max_length:literal, $allowed:expr, $pattern:expr, $rule:literal, $reserved:expr) => {
+        crate::text_schema! { $id $rule { "minLength": 1, "maxLength": $max_length, "pattern": $pattern } }
         impl $id {
-            /// Checks a text from outside.
+            /// Validates a text.
             ///
             /// # Errors
             /// When it is empty, too long, or has a character that is not allowed.
             pub fn new(text: impl Into<SmolStr>) -> Result<Self, IdError> {
                 let text = text.into();
                 let allowed: fn(char) -> bool = $allowed;
-                let never: &[&str] = &$never;
-                let legal = text.chars().all(allowed) && !never.contains(&text.as_str());
-                if text.is_empty() || text.len() > $longest || !legal {
-                    return Err(IdError { what: $what, rule: $rule, text });
+                let reserved: &[&str] = &$reserved;
+                let legal = text.chars().all(allowed) && !reserved.contains(&text.as_str());
+                if text.is_empty() || text.len() > $max_length || !legal {
+                    return Err(IdError { what: $what, rule: concat!("expected ", $rule), text });
                 }
                 Ok(Self(text))
             }
@@ -245,7 +245,7 @@ macro_rules! checked_text {
 const ID_PATTERN: &str = r"^[A-Za-z0-9._:-]+$";
 const PRINTABLE_PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
 const IS_ID_CHAR: fn(char) -> bool = |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-/// As words, but for `.` and `..`: in an address those are steps, and the thread would be reached by nobody.
+/// Like [`ID_PATTERN`], but without `.` and `..`: clients resolve these in a URL path, so that such a thread could not be addressed.
 const THREAD_ID_PATTERN: &str = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]*$";
 checked_text!(
     ThreadId,
@@ -253,34 +253,20 @@ checked_text!(
     128,
     IS_ID_CHAR,
     THREAD_ID_PATTERN,
-    "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`, and is neither `.` nor `..`",
+    "1 to 128 letters, digits, `.`, `_`, `:` or `-`, but not `.` or `..`",
     [".", ".."]
 );
-checked_text!(
-    StateName,
-    "state name",
-    128,
-    IS_ID_CHAR,
-    ID_PATTERN,
-    "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`"
-);
-checked_text!(Tenant, "tenant", 64, IS_ID_CHAR, ID_PATTERN, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
-checked_text!(Caller, "caller", 128, |c| !c.is_control(), PRINTABLE_PATTERN, "it takes 1 to 128 printable characters");
-checked_text!(
-    ArtifactId,
-    "artifact id",
-    64,
-    IS_ID_CHAR,
-    ID_PATTERN,
-    "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`"
-);
+checked_text!(StateName, "state name", 128, IS_ID_CHAR, ID_PATTERN, "1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(Tenant, "tenant", 64, IS_ID_CHAR, ID_PATTERN, "1 to 64 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(Caller, "caller", 128, |c| !c.is_control(), PRINTABLE_PATTERN, "1 to 128 printable characters");
+checked_text!(ArtifactId, "artifact id", 64, IS_ID_CHAR, ID_PATTERN, "1 to 64 letters, digits, `.`, `_`, `:` or `-`");
 checked_text!(
     IdempotencyKey,
     "idempotency key",
     255,
     |c| !c.is_control(),
     PRINTABLE_PATTERN,
-    "it takes 1 to 255 printable characters"
+    "1 to 255 printable characters"
 );
 
 /// A thread and the tenant it belongs to: threads of two tenants that share an id are two threads.
@@ -288,7 +274,7 @@ checked_text!(
 pub struct ThreadKey {
     /// The tenant it belongs to.
     pub tenant: Tenant,
-    /// Its id, which means nothing without the tenant.
+    /// Its id, unique only within the tenant.
     pub thread: ThreadId,
 }
 
@@ -315,11 +301,11 @@ mod tests {
 
     #[test]
     fn thread_ids_keep_to_their_alphabet() {
-        for good in ["t1", "a.b_c:d-e", "...", ".a", "..a", "a..", &"x".repeat(128)] {
-            assert!(ThreadId::new(good).is_ok(), "{good}");
+        for valid in ["t1", "a.b_c:d-e", "...", ".a", "..a", "a..", &"x".repeat(128)] {
+            assert!(ThreadId::new(valid).is_ok(), "{valid}");
         }
-        for bad in ["", "a/b", "a b", "ü", ".", "..", &"x".repeat(129)] {
-            assert!(ThreadId::new(bad).is_err(), "{bad}");
+        for invalid in ["", "a/b", "a b", "ü", ".", "..", &"x".repeat(129)] {
+            assert!(ThreadId::new(invalid).is_err(), "{invalid}");
         }
         assert_ne!(ThreadId::mint(), ThreadId::mint());
     }

@@ -1,8 +1,8 @@
-//! The languages in which statuses, reasons and summaries are written.
+//! The languages of statuses, reasons and summaries.
 
 use serde::{Deserialize, Serialize};
 
-/// The languages in which we explain.
+/// The language of a text for people.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {

@@ -1,6 +1,6 @@
 //! The vocabulary of Toolhub: ids, errors, tool definitions, policies, the status machine, outcomes and events.
 //!
-//! Plain data and pure functions. Nothing here waits, stores, opens anything or knows a runtime; every other crate may use it.
+//! Plain data and pure functions: no I/O, no storage, no async runtime. Every other crate may depend on it.
 #![forbid(unsafe_code)]
 
 pub mod approval;

@@ -1,45 +1,45 @@
-//! Durations as whole milliseconds in records and answers (`#[serde(with = "crate::millis")]`).
+//! Serde support for durations as whole milliseconds (`#[serde(with = "crate::millis")]`).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Writes whole milliseconds.
+/// Serializes whole milliseconds.
 ///
 /// # Errors
-/// As the serializer.
-pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+/// When the serializer fails.
+pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Reads whole milliseconds.
+/// Deserializes whole milliseconds.
 ///
 /// # Errors
-/// When it is no such number.
-pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    u64::deserialize(from).map(Duration::from_millis)
+/// When the value is not an unsigned integer.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
-/// The same for a duration that may be absent.
+/// The same for an optional duration.
 pub mod option {
     use super::{Deserialize, Deserializer, Duration, Serializer};
 
-    /// Writes whole milliseconds, or nothing.
+    /// Serializes whole milliseconds, or `null`.
     ///
     /// # Errors
-    /// As the serializer.
-    pub fn serialize<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-        match time {
-            Some(time) => super::serialize(time, to),
-            None => to.serialize_none(),
+    /// When the serializer fails.
+    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => super::serialize(duration, serializer),
+            None => serializer.serialize_none(),
         }
     }
 
-    /// Reads whole milliseconds, or nothing.
+    /// Deserializes whole milliseconds, or `null`.
     ///
     /// # Errors
-    /// When it is no such number.
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<u64>::deserialize(from)?.map(Duration::from_millis))
+    /// When the value is neither an unsigned integer nor `null`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
     }
 }

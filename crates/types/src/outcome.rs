@@ -1,6 +1,6 @@
-//! The one end of a call.
+//! The terminal outcome of a call.
 //!
-//! Made by the pipeline exactly once per call, whatever happened; kept in the journal, given to the caller.
+//! The pipeline creates exactly one per call, whatever happens. The journal stores it and the caller receives it.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -18,24 +18,24 @@ use crate::{
     trace::TraceId,
 };
 
-/// Where a call is on its way. The last three are ends.
+/// The status of a call. The last three are terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "CallStatus")]
 pub enum Status {
-    /// It is being checked.
+    /// The call is being validated.
     Validating,
-    /// A person must say yes.
+    /// The call waits for the approval of a person.
     AwaitingApproval,
-    /// It waits for its turn.
+    /// The call waits in the queue.
     Scheduled,
-    /// The tool runs.
+    /// The tool is running.
     Executing,
-    /// The tool did what was asked.
+    /// The tool succeeded.
     Success,
-    /// It was refused, or it failed.
+    /// The call was refused or failed.
     Error,
-    /// The caller did not want it any more.
+    /// The call was cancelled.
     Cancelled,
 }
 
@@ -47,24 +47,25 @@ impl Status {
     }
 }
 
-/// Whether what was acknowledged is written down already.
+/// Whether an acknowledged write is durable already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Acknowledged {
-    /// It is, as safely as its store promises.
+pub enum WriteDurability {
+    /// It is durable, as far as its store promises.
     #[default]
     Durable,
-    /// It will be, a moment later: a crash may lose it.
-    Behind,
+    /// Write-behind: it will be flushed later, and a crash before that loses it.
+    #[serde(rename = "behind")]
+    WriteBehind,
 }
 
-impl Acknowledged {
+impl WriteDurability {
     fn is_durable(&self) -> bool {
         *self == Self::Durable
     }
 }
 
-/// The end of a call: what came out, and what it did to the world.
+/// The terminal outcome of a call: its result or error, and its side effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -72,46 +73,46 @@ pub struct Outcome {
     pub id: CallId,
     /// The tool's name as the caller wrote it.
     pub tool: SmolStr,
-    /// The conversation; minted where the tool needs one and the caller named none.
+    /// The thread; created if the tool needs one and the caller named none.
     #[serde(rename = "threadId")]
     pub thread: Option<ThreadId>,
-    /// The id the model gave its request.
+    /// The id that the model gave its tool call.
     #[serde(rename = "modelCallId", skip_serializing_if = "Option::is_none", default)]
     pub model_call: Option<SmolStr>,
-    /// One of the three ends.
+    /// One of the three terminal statuses.
     pub status: Status,
-    /// What it did to the world.
+    /// The side effect of the call.
     pub effect: Effect,
-    /// What the tool returned. Kept even where the call failed after the tool was done.
+    /// The tool's result. Kept even if the call failed after the tool had finished.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub output: Value,
-    /// What a model is shown; empty where that is just the output.
+    /// The content for a model; empty if that is just the output.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub content: Vec<Content>,
-    /// Why it did not succeed.
+    /// Why the call did not succeed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<CallError>,
     /// How often the tool was started.
     pub attempts: u32,
-    /// Whether this is the kept answer of an earlier call with the same idempotency key.
+    /// Whether this is the stored outcome of an earlier call with the same idempotency key.
     pub replayed: bool,
-    /// Whether this is the kept answer of an earlier call with the same arguments.
+    /// Whether this is the cached result of an earlier call with the same arguments.
     #[serde(default)]
     pub cached: bool,
-    /// Whether what the tool remembers of this call is written down already; told where it is not.
-    #[serde(skip_serializing_if = "Acknowledged::is_durable", default)]
-    pub durability: Acknowledged,
-    /// The approval the call was made on.
+    /// Whether the state that the call committed is durable already; omitted if it is.
+    #[serde(skip_serializing_if = "WriteDurability::is_durable", default)]
+    pub durability: WriteDurability,
+    /// The approval that allowed the call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approval: Option<ApprovalId>,
-    /// The trace it belongs to.
+    /// The trace the call belongs to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace_id: Option<TraceId>,
-    /// From arrival to the first start of the tool, or to the refusal.
+    /// Time from arrival to the first start of the tool, or to the refusal.
     #[serde(rename = "queuedMs", with = "crate::millis")]
     #[schemars(with = "u64")]
     pub queued: Duration,
-    /// From the first start of the tool to the end.
+    /// Time from the first start of the tool to the end.
     #[serde(rename = "durationMs", with = "crate::millis")]
     #[schemars(with = "u64")]
     pub duration: Duration,
@@ -122,19 +123,19 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the tool did what was asked.
+    /// Whether the call succeeded.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.status == Status::Success
     }
 
-    /// What went wrong, if anything did.
+    /// The error kind, if the call did not succeed.
     #[must_use]
     pub fn error_kind(&self) -> Option<ErrorKind> {
         self.error.as_ref().map(|error| error.kind)
     }
 
-    /// The output, or why there is none.
+    /// The output, or the error.
     ///
     /// # Errors
     /// When the call did not succeed.
@@ -145,21 +146,21 @@ impl Outcome {
         }
     }
 
-    /// The output as the type the tool returned.
+    /// The output, deserialized.
     ///
     /// # Errors
-    /// When the call did not succeed, or the output is of another shape.
+    /// When the call did not succeed, or the output does not deserialize into `T`.
     pub fn output_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        T::deserialize(&self.output).map_err(|wrong| {
+        T::deserialize(&self.output).map_err(|error| {
             CallError::new(ErrorKind::Internal)
-                .operator(format!("the output of `{}` is another type: {wrong}", self.tool))
+                .operator(format!("the output of `{}` does not match the requested type: {error}", self.tool))
         })
     }
 
-    /// What a model is told about this call.
+    /// The text of this outcome for a model.
     #[must_use]
     pub fn model_text(&self) -> Cow<'_, str> {
         let Some(error) = &self.error else {
@@ -187,7 +188,7 @@ impl Outcome {
         let texts: Vec<&str> = self
             .content
             .iter()
-            .filter_map(|piece| if let Content::Text { text } = piece { Some(text.as_str()) } else { None })
+            .filter_map(|content| if let Content::Text { text } = content { Some(text.as_str()) } else { None })
             .collect();
         match (texts.as_slice(), &self.output) {
             ([one], _) => Cow::Borrowed(one),

@@ -1,7 +1,7 @@
-//! What a tool's owner sets about its calls: times, sizes, rates, slots, retries, questions.
+//! Policies of a tool's calls: timeouts, output limits, rate limits, concurrency, retries, caching, approvals.
 //!
-//! `Policy` holds what was said, `Limits` what holds after everything that was said about a tool has been laid over
-//! each other. Nothing here acts; the pipeline's doors do.
+//! A `Policy` holds optional settings of one layer; `Limits` are the effective values after all layers have been merged.
+//! The stages of the pipeline enforce them.
 
 mod gate;
 mod glob;
@@ -19,88 +19,86 @@ use crate::language::Language;
 
 pub use gate::{ApprovalRequirement, Gate, Verdict};
 pub use glob::Glob;
-pub use policy_set::PolicyError;
-pub use policy_set::PolicySet;
+pub use policy_set::{PolicyError, PolicySet};
 pub use rate::{OnExcess, RateLimit, RateScope};
-pub use retry::Retry;
-pub use retry::{AttemptFailure, next_retry_delay};
+pub use retry::{AttemptFailure, Retry, next_retry_delay};
 pub use rules::{AnnotationMatch, ArgumentMatch, Decision, Rule, RuleError};
 
-/// What was said about a tool's calls; what is not said follows the hub's defaults.
+/// Settings of a tool's calls. An unset field falls back to the next layer, in the end to the hub's defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Policy {
-    /// How long a call may take, all attempts and the waits between them included.
+    /// Timeout of a call, including all attempts and the delays between them.
     pub timeout: Option<Duration>,
-    /// How long one attempt may take. Without it a timeout is not tried again, unless whoever raised it says that it may be.
+    /// Timeout of one attempt. Without it a timeout is not retried, unless the error is marked as retryable.
     pub attempt_timeout: Option<Duration>,
-    /// How long a call may stay silent; every sign of progress begins it anew.
+    /// How long a call may report no progress; every progress report resets it.
     pub idle_timeout: Option<Duration>,
-    /// How many characters of text a model is shown.
+    /// Maximum number of characters of text shown to a model.
     pub text_limit: Option<usize>,
-    /// How many bytes of structured output are passed on.
+    /// Maximum size of structured output, in bytes.
     pub output_limit: Option<usize>,
-    /// How often a failed call is tried again, where that is safe.
+    /// How a failed call is retried if repeating it is safe.
     pub retry: Option<Retry>,
-    /// How many calls may come in how much time; all of them hold.
+    /// Rate limits; a call must pass all of them.
     pub rate_limits: Option<Vec<RateLimit>>,
-    /// How many calls may run at once.
+    /// Maximum number of concurrent calls.
     pub max_concurrency: Option<usize>,
-    /// How long a call may wait for its turn.
+    /// How long a call may wait in the queue.
     pub queue_timeout: Option<Duration>,
-    /// How long the answer of a read-only tool is kept and given again.
+    /// TTL of cached results; read-only tools only.
     pub cache: Option<Duration>,
-    /// Whether the tool may run beside other calls of the same step, although it is not read-only.
+    /// Whether the tool may run concurrently with other calls of the same step, although it is not read-only.
     pub parallel_safe: Option<bool>,
-    /// Whether a person is asked before every call.
+    /// Whether every call needs the approval of a person.
     pub confirm: Option<bool>,
-    /// How long a person has to answer.
+    /// How long a person has to decide about an approval.
     pub approval_timeout: Option<Duration>,
 }
 
-/// What holds for a tool's calls.
+/// The effective settings of a tool's calls.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 #[schemars(rename = "ToolLimits")]
 pub struct Limits {
-    /// How long a call may take.
+    /// Timeout of a call.
     #[serde(rename = "timeoutMs", with = "crate::millis")]
     #[schemars(with = "u64")]
     pub timeout: Duration,
-    /// How long one attempt may take.
+    /// Timeout of one attempt.
     #[serde(rename = "attemptTimeoutMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub attempt_timeout: Option<Duration>,
-    /// How long a call may stay silent.
+    /// How long a call may report no progress.
     #[serde(rename = "idleTimeoutMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub idle_timeout: Option<Duration>,
-    /// How many characters of text a model is shown; the rest is kept as an artifact.
+    /// Maximum number of characters of text shown to a model; the rest is stored as an artifact.
     pub text: usize,
-    /// How many bytes of structured output are passed on; more is kept as an artifact.
+    /// Maximum size of structured output, in bytes; a larger one is stored as an artifact.
     pub output: usize,
-    /// How often a failed call is tried again, where that is safe.
+    /// How a failed call is retried if repeating it is safe.
     pub retry: Retry,
-    /// How many calls may come in how much time.
+    /// Rate limits; a call must pass all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rate_limits: Vec<RateLimit>,
-    /// How many calls may run at once.
+    /// Maximum number of concurrent calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<usize>,
-    /// How long a call may wait for its turn.
+    /// How long a call may wait in the queue.
     #[serde(rename = "queueTimeoutMs", with = "crate::millis")]
     #[schemars(with = "u64")]
     pub queue_timeout: Duration,
-    /// How long an answer is kept and given again.
+    /// TTL of cached results.
     #[serde(rename = "cacheMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub cache: Option<Duration>,
-    /// Whether the tool may run beside other calls of the same step, although it is not read-only.
+    /// Whether the tool may run concurrently with other calls of the same step, although it is not read-only.
     pub parallel_safe: bool,
-    /// Whether a person is asked before every call; where nothing was said, the tool's origin decides.
+    /// Whether every call needs the approval of a person. Default: decided by the tool's origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirm: Option<bool>,
-    /// How long a person has to answer.
+    /// How long a person has to decide about an approval.
     #[serde(rename = "approvalTimeoutMs", with = "crate::millis")]
     #[schemars(with = "u64")]
     pub approval_timeout: Duration,
@@ -127,7 +125,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These limits with what a policy says laid over them.
+    /// These limits, overridden by the set fields of a policy.
     #[must_use]
     pub fn with_policy(self, policy: &Policy) -> Self {
         Self {
@@ -146,31 +144,33 @@ impl Limits {
             approval_timeout: policy.approval_timeout.unwrap_or(self.approval_timeout),
         }
     }
-    /// What holds, in few words, for people who ask why a call ended as it did.
+
+    /// A one-line summary of the settings that can explain how a call ended.
     #[must_use]
     pub fn describe(&self, language: Language) -> String {
         let english = language == Language::English;
-        let say = |word: &str, chinese: &str| if english { word.to_owned() } else { chinese.to_owned() };
-        let mut words = vec![format!("{} {:?}", say("timeout", "超时"), self.timeout)];
-        let times = [
-            (say("attempt timeout", "单次超时"), self.attempt_timeout),
-            (say("idle timeout", "静默超时"), self.idle_timeout),
-            (say("cache", "缓存"), self.cache),
+        let translate = |english_text: &'static str, chinese| if english { english_text } else { chinese };
+        let mut parts = vec![format!("{} {:?}", translate("timeout", "超时"), self.timeout)];
+        let durations = [
+            (translate("attempt timeout", "单次超时"), self.attempt_timeout),
+            (translate("idle timeout", "静默超时"), self.idle_timeout),
+            (translate("cache", "缓存"), self.cache),
         ];
-        words.extend(times.into_iter().filter_map(|(what, time)| Some(format!("{what} {:?}", time?))));
-        let attempts = self.retry.attempts;
-        words.push(if english {
-            format!("up to {attempts} attempts where repeating is safe")
-        } else {
-            format!("可安全重复时最多尝试 {attempts} 次")
+        parts.extend(durations.into_iter().filter_map(|(label, duration)| Some(format!("{label} {:?}", duration?))));
+        parts.push(match (self.retry.attempts, english) {
+            (0 | 1, true) => "no retries".into(),
+            (0 | 1, false) => "不重试".into(),
+            (attempts, true) => format!("up to {attempts} attempts if safe to repeat"),
+            (attempts, false) => format!("可安全重复时最多尝试 {attempts} 次"),
         });
-        let at_once = |calls| if english { format!("{calls} at once") } else { format!("最多同时 {calls} 次") };
-        words.extend(self.max_concurrency.map(at_once));
+        let concurrency =
+            |calls| if english { format!("at most {calls} concurrent") } else { format!("最多同时 {calls} 次") };
+        parts.extend(self.max_concurrency.map(concurrency));
         let rate = |limit: &RateLimit| match english {
             true => format!("{} per {:?}", limit.requests, limit.per),
             false => format!("每 {:?} 最多 {} 次", limit.per, limit.requests),
         };
-        words.extend(self.rate_limits.iter().map(rate));
-        words.join(if english { ", " } else { "，" })
+        parts.extend(self.rate_limits.iter().map(rate));
+        parts.join(if english { ", " } else { "，" })
     }
 }

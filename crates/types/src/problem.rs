@@ -1,7 +1,7 @@
-//! One thing that is wrong with the arguments of a call, in words a model can act on.
+//! One validation problem of a call's arguments, described so that a model can correct it.
 //!
-//! In: where, and what was expected there. Out: the pointer for programs, the field and text for readers.
-//! Texts quote the arguments that came: they go back to who sent them, not to others.
+//! In: a JSON pointer, and what was expected there. Out: the pointer for programs, a field name and a text for readers.
+//! Texts quote the arguments: return them only to the sender.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use serde_json::Value;
 
 pub mod quote;
 
-/// What is wrong with one field of the arguments.
+/// A problem of one field of the arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// Where, as a JSON pointer; empty for the arguments as a whole.
+    /// A JSON pointer to the field; empty for the arguments as a whole.
     pub pointer: String,
-    /// What a reader calls it: `city`, `lines[2].qty`, or `arguments` for the whole.
+    /// The field as a reader would write it: `city`, `lines[2].qty`, or `arguments` for the whole.
     pub field: String,
-    /// What was expected and what came.
+    /// What was expected, and what was found.
     pub detail: String,
-    /// What to try instead, as a sentence.
+    /// A suggestion, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suggestion: Option<String>,
 }
@@ -28,13 +28,13 @@ pub struct Problem {
 /// All problems of a call as one text for a model.
 #[must_use]
 pub fn problems_text(tool: &str, problems: &[Problem]) -> String {
-    let first = format!("the arguments of `{}` are not valid:", quote::truncate(tool, 64));
+    let headline = format!("the arguments of `{}` are not valid:", quote::truncate(tool, 64));
     let lines = problems.iter().map(|problem| format!("\n- {problem}"));
-    first + &lines.collect::<String>()
+    headline + &lines.collect::<String>()
 }
 
 impl Problem {
-    /// A problem at a pointer into the arguments, which may lead to something that is missing.
+    /// A problem at a pointer into the arguments; the value there may be missing.
     pub fn at(pointer: String, arguments: &Value, detail: impl Into<String>) -> Self {
         Self { field: display_path(&pointer, arguments), pointer, detail: detail.into(), suggestion: None }
     }
@@ -44,7 +44,7 @@ impl Problem {
         Self::at(String::new(), &Value::Null, detail)
     }
 
-    /// The same problem with advice.
+    /// The same problem with a suggestion.
     pub fn with_suggestion(mut self, suggestion: Option<String>) -> Self {
         self.suggestion = suggestion;
         self
@@ -61,12 +61,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The pointer one step further.
+/// Appends an escaped reference token to a JSON pointer.
 pub fn join_pointer(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The pointer as a reader would write it. Only the arguments tell an index from a property named `2`.
+/// The pointer as a reader would write it. The arguments are needed to tell an index from a property named `2`.
 fn display_path(pointer: &str, arguments: &Value) -> String {
     let mut field = String::new();
     let mut value = Some(arguments);

@@ -1,19 +1,19 @@
-//! What a running tool reports about how far it is.
+//! Progress reports of running tools.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timestamp::Timestamp;
 
-/// What a running tool says about how far it is.
+/// One progress report of a running tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// In words.
+    /// The message of the tool.
     pub message: String,
-    /// From 0 to 1, where the tool knows.
+    /// The completed fraction from 0 to 1, if the tool knows it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fraction: Option<f64>,
-    /// When it was said.
+    /// The time of the report.
     pub at: Timestamp,
 }

@@ -1,6 +1,6 @@
-//! The settings of tool state: which manager keeps it, what holds for connections, and what holds for business data.
+//! Settings of tool state: the state manager, connections to services, and business state.
 //!
-//! Plain values with their defaults and the checks that need nothing else. The hub and the stores act on them.
+//! Plain values with defaults and the checks that need no other input. The hub and the stores apply them.
 
 mod business;
 mod connection;

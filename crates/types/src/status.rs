@@ -1,13 +1,13 @@
-//! Whether a tool may be used, decided from stored facts: who failed, who is withheld, who comes back and when.
+//! Tool status: a circuit breaker with probation, operator overrides and dependencies, as pure functions over stored records.
 //!
-//! In: facts, an event, a time. Out: new facts, a word with its reason, a decision for one call. Pure throughout:
-//! nothing here waits, locks, stores or asks a clock. Whoever holds the facts stores them with a compare-and-set and
-//! keeps the timers; a timer that fires late or never changes nothing, because every word is derived from timestamps.
+//! In: a record, an event, a time. Out: the new record, a status with its reason, an admission decision for one call. Nothing here waits,
+//! locks, stores or reads a clock. The caller stores records with a compare-and-set and runs the timers; a timer that fires late or never
+//! changes nothing, because every status is derived from timestamps.
 //!
 //! ```text
-//! settings ─┐
-//! scope ────┼─► machine: facts + event ─► facts ─► word: status, reason ─► gate: pass, probe, wait, refuse
-//! window ───┘                             evidence: what a dependent tool still waits for
+//! settings ───────┐
+//! scope ──────────┼─► machine: record + event ─► record ─► evaluation: status, reason ─► gate: pass, probe, wait, refuse
+//! rolling_window ─┘                              evidence: what a dependent tool still waits for
 //! ```
 
 mod dependency_hint;

@@ -1,6 +1,6 @@
-//! What a tool is, before anybody calls it: its name, kind, description, schemas, hints and dependencies.
+//! Tool definitions: name, kind, description, schemas, annotations and dependencies.
 //!
-//! Plain data. How a tool is run is the executor's business, how it is found the registry's.
+//! Plain data. Executors run tools; the registry finds them.
 
 mod annotations;
 mod definition;

@@ -1,7 +1,7 @@
-//! Where a call stands in a trace that began elsewhere, in the words of the W3C's `traceparent` and `tracestate`.
+//! W3C trace context: parses and formats `traceparent` and `tracestate`.
 //!
-//! In: the two texts as a caller sends them. Out: the same, to be handed on; and the trace's id, for records and answers. Nothing
-//! here exports anything.
+//! In: the two header values a caller sent. Out: the values to propagate, and the trace id for records and responses. Exporting spans is left
+//! to others.
 
 use std::{fmt, str::FromStr};
 
@@ -10,29 +10,29 @@ use smol_str::SmolStr;
 
 use crate::ids::IdError;
 
-/// The id of a trace: 32 hexadecimal digits, not all zero.
+/// A trace id: 32 hexadecimal digits, not all zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct TraceId([u8; 16]);
 
 crate::text_schema! { TraceId "the id of a trace" { "pattern": "^[0-9a-f]{32}$" } }
 
-/// Where a call stands in a trace.
+/// The trace context of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", try_from = "TraceHeaders", into = "TraceHeaders")]
 #[non_exhaustive]
 pub struct TraceContext {
-    /// The trace.
+    /// The id of the trace.
     pub trace_id: TraceId,
-    /// The span the call was made in.
+    /// The id of the caller's span.
     pub parent_id: u64,
-    /// The flags, such as that somebody keeps the trace.
+    /// The trace flags, such as `sampled`.
     pub flags: u8,
-    /// What others put beside it, passed on as it came.
+    /// The vendors' `tracestate`, propagated unchanged.
     pub state: Option<String>,
 }
 
-/// As it is written in a record.
+/// The serialized form: the two header values.
 #[derive(Serialize, Deserialize)]
 struct TraceHeaders {
     traceparent: String,
@@ -42,38 +42,38 @@ struct TraceHeaders {
 
 const TRACEPARENT: &str = "traceparent";
 const TRACEPARENT_FORMAT: &str =
-    "it is `00-`, 32 digits of a trace, `-`, 16 of a span, `-` and 2 of flags, all hexadecimal and lower case";
-/// More of a `tracestate` is not passed on.
+    "expected `00-`, 32 digits of a trace id, `-`, 16 of a span id, `-` and 2 of flags, all lower-case hexadecimal";
+/// A longer `tracestate` is not propagated.
 const MAX_TRACESTATE_LENGTH: usize = 512;
 
 impl TraceContext {
-    /// Reads a `traceparent`, of this version or a later one.
+    /// Parses a `traceparent` of version 00 or later.
     ///
     /// # Errors
-    /// When it is none; by the standard the call then begins a trace of its own.
+    /// When the value is malformed. By the standard, the call then starts a new trace.
     pub fn parse(traceparent: &str) -> Result<Self, IdError> {
-        let wrong = || IdError::new(TRACEPARENT, TRACEPARENT_FORMAT, traceparent);
+        let malformed = || IdError::new(TRACEPARENT, TRACEPARENT_FORMAT, traceparent);
         let parts: Vec<&str> = traceparent.splitn(5, '-').collect();
-        let [version, trace, parent, flags, ..] = parts[..] else { return Err(wrong()) };
-        let version = parse_hex_byte(version).filter(|version| *version != 0xff).ok_or_else(wrong)?;
+        let [version, trace, parent, flags, ..] = parts[..] else { return Err(malformed()) };
+        let version = parse_hex_byte(version).filter(|version| *version != 0xff).ok_or_else(malformed)?;
         if parts.len() > 4 && version == 0 {
-            return Err(wrong());
+            return Err(malformed());
         }
-        let trace_id: TraceId = trace.parse().map_err(|_| wrong())?;
-        let digits = parent.len() == 16 && parent.bytes().all(is_lower_hex_digit);
-        let parent_id = digits.then(|| u64::from_str_radix(parent, 16).ok()).flatten();
-        let parent_id = parent_id.filter(|id| *id != 0).ok_or_else(wrong)?;
-        Ok(Self { trace_id, parent_id, flags: parse_hex_byte(flags).ok_or_else(wrong)?, state: None })
+        let trace_id: TraceId = trace.parse().map_err(|_| malformed())?;
+        let is_hex = parent.len() == 16 && parent.bytes().all(is_lower_hex_digit);
+        let parent_id = is_hex.then(|| u64::from_str_radix(parent, 16).ok()).flatten();
+        let parent_id = parent_id.filter(|id| *id != 0).ok_or_else(malformed)?;
+        Ok(Self { trace_id, parent_id, flags: parse_hex_byte(flags).ok_or_else(malformed)?, state: None })
     }
 
-    /// With the `tracestate` that came beside it. One that is too long to be passed on is left out.
+    /// Adds the `tracestate` of the same request. An empty or too long one is dropped.
     #[must_use]
     pub fn with_state(mut self, tracestate: impl Into<String>) -> Self {
         self.state = Some(tracestate.into()).filter(|state| !state.is_empty() && state.len() <= MAX_TRACESTATE_LENGTH);
         self
     }
 
-    /// The text to be handed on.
+    /// The `traceparent` header value to propagate.
     #[must_use]
     pub fn traceparent(&self) -> String {
         format!("00-{}-{:016x}-{:02x}", self.trace_id, self.parent_id, self.flags)
@@ -92,10 +92,10 @@ impl FromStr for TraceId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let wrong = || IdError::new("trace id", "it is 32 hexadecimal digits, lower case and not all zero", text);
+        let malformed = || IdError::new("trace id", "expected 32 lower-case hexadecimal digits, not all zero", text);
         let number =
             (text.len() == 32 && text.bytes().all(is_lower_hex_digit)).then(|| u128::from_str_radix(text, 16).ok());
-        number.flatten().filter(|number| *number != 0).map(|number| Self(number.to_be_bytes())).ok_or_else(wrong)
+        number.flatten().filter(|number| *number != 0).map(|number| Self(number.to_be_bytes())).ok_or_else(malformed)
     }
 }
 
@@ -149,9 +149,9 @@ mod tests {
         assert_eq!(trace.trace_id.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         let later = format!("cc{}-more", &text[2..]);
         assert_eq!(TraceContext::parse(&later).unwrap().traceparent(), text);
-        let written = serde_json::to_value(&trace).unwrap();
-        assert_eq!(serde_json::from_value::<TraceContext>(written).unwrap(), trace);
-        for wrong in [
+        let json = serde_json::to_value(&trace).unwrap();
+        assert_eq!(serde_json::from_value::<TraceContext>(json).unwrap(), trace);
+        for malformed in [
             "",
             "00",
             &text[..54],
@@ -162,7 +162,7 @@ mod tests {
             &text.replace("00f067aa0ba902b7", &"0".repeat(16)),
             &text.replace('4', "g"),
         ] {
-            assert!(TraceContext::parse(wrong).is_err(), "{wrong}");
+            assert!(TraceContext::parse(malformed).is_err(), "{malformed}");
         }
         assert_eq!(trace.with_state("x".repeat(513)).state, None);
     }

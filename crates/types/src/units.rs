@@ -1,24 +1,24 @@
-//! Times and sizes as people write them: `"30s"`, `"1h30m"`, `"2MiB"`.
+//! Parses and formats durations and sizes with units: `"30s"`, `"1h30m"`, `"2MiB"`.
 //!
-//! In: text. Out: a value, or what to write instead; and back. Bare numbers are refused elsewhere, because nobody can tell seconds from
-//! milliseconds by looking at them. The patterns are what a schema says of the same texts. Types that serde reads are left to the
-//! crates that have configs and requests.
+//! In: text. Out: a value, or an error with a suggestion; and back to text. Callers refuse bare numbers, because a reader cannot tell seconds
+//! from milliseconds. The patterns describe the same texts in a JSON Schema. Serde types are left to the crates that have configs and
+//! requests.
 
 use std::{borrow::Cow, time::Duration};
 
-/// A text that is no time or no size: what is wrong, and what to write instead.
+/// A text that is not a valid duration or size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitError {
-    /// What is wrong.
+    /// The problem.
     pub message: String,
     /// What to write instead.
     pub help: String,
 }
 
-/// Units of durations and their milliseconds, ascending. Configs have no weeks; keys and requests of the API do.
+/// Units of durations and their milliseconds, ascending. Weeks are allowed in keys and API requests, not in configs.
 pub const DURATION_UNITS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
-/// The units of a config.
+/// The units allowed in configs.
 const TIME_UNITS: &[(&str, u64)] = DURATION_UNITS.split_at(5).0;
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
@@ -29,17 +29,17 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
 ];
-/// More digits than this mean nothing to anybody, and would not fit.
+/// Maximum number of digits per amount; more are surely a mistake and could overflow.
 const MAX_DIGITS: usize = 9;
 
-/// What units are written in, as the schema's `format`.
+/// The quantities that are written with a unit; each is a `format` in the JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// A time that is longer than nothing.
+    /// A duration longer than zero.
     Time,
-    /// A time that may be nothing.
+    /// A duration that may be zero.
     Delay,
-    /// A time, or `never`.
+    /// A duration longer than zero, or `never`.
     DurationOrNever,
     /// A number of bytes.
     Size,
@@ -49,7 +49,7 @@ impl Unit {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Time, Self::Delay, Self::DurationOrNever, Self::Size];
 
-    /// The word in the schema.
+    /// The value of `format` in the JSON Schema.
     #[must_use]
     pub fn format(self) -> &'static str {
         match self {
@@ -60,25 +60,25 @@ impl Unit {
         }
     }
 
-    /// What texts look like. Numbers begin with no 0, so that a pattern can tell something from nothing.
+    /// The `pattern` in the JSON Schema. Numbers have no leading zero, so that the pattern can require a nonzero amount.
     #[must_use]
     pub fn pattern(self) -> String {
-        let (some, unit) = ("[1-9][0-9]{0,8}", "(ms|s|m|h|d)");
-        let part = format!("(0|{some}){unit}");
+        let (nonzero, unit) = ("[1-9][0-9]{0,8}", "(ms|s|m|h|d)");
+        let amount = format!("(0|{nonzero}){unit}");
         match self {
-            Self::Time => format!("^({part})*{some}{unit}({part})*$"),
-            Self::Delay => format!("^({part})+$"),
-            Self::DurationOrNever => format!("^never$|^({part})*{some}{unit}({part})*$"),
-            Self::Size => format!("^{some}(B|KB|MB|GB|KiB|MiB|GiB)$"),
+            Self::Time => format!("^({amount})*{nonzero}{unit}({amount})*$"),
+            Self::Delay => format!("^({amount})+$"),
+            Self::DurationOrNever => format!("^never$|^({amount})*{nonzero}{unit}({amount})*$"),
+            Self::Size => format!("^{nonzero}(B|KB|MB|GB|KiB|MiB|GiB)$"),
         }
     }
 
-    /// How people call it.
+    /// A description with an example, for messages.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Time | Self::Delay => "a time, such as \"30s\" or \"5m\"",
-            Self::DurationOrNever => "a time, such as \"14d\", or \"never\"",
+            Self::Time | Self::Delay => "a duration, such as \"30s\" or \"5m\"",
+            Self::DurationOrNever => "a duration, such as \"14d\", or \"never\"",
             Self::Size => "a size, such as \"2MiB\"",
         }
     }
@@ -86,7 +86,7 @@ impl Unit {
     /// Checks a text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// When the text is not of this form.
     pub fn check(self, text: &str) -> Result<(), UnitError> {
         match self {
             Self::Time => parse_positive_duration(text).map(drop),
@@ -97,7 +97,7 @@ impl Unit {
         }
     }
 
-    /// What to write instead of a bare number.
+    /// Suggests what to write instead of a bare number.
     #[must_use]
     pub fn suggest_with_unit(self, number: f64) -> String {
         let as_unit = |scale: f64| (number * scale).clamp(0.0, 1e15) as u64;
@@ -114,41 +114,41 @@ impl Unit {
     }
 }
 
-/// Reads a time that is longer than nothing.
+/// Parses a duration longer than zero.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// When the text is not a duration, or is zero.
 pub fn parse_positive_duration(text: &str) -> Result<Duration, UnitError> {
-    let read = parse_duration(text)?;
-    if read.is_zero() {
+    let duration = parse_duration(text)?;
+    if duration.is_zero() {
         return Err(UnitError {
-            message: format!("\"{text}\" is no time at all"),
+            message: format!("\"{text}\" is not a positive duration"),
             help: "use at least \"1ms\"".into(),
         });
     }
-    Ok(read)
+    Ok(duration)
 }
 
-/// Reads a time: `1h30m`.
+/// Parses a duration: `1h30m`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// When the text is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let amounts = parse_strict_amounts(text, TIME_UNITS).filter(|amounts| !amounts.is_empty());
-    let read = amounts.map(|amounts| {
+    let millis = amounts.map(|amounts| {
         amounts.into_iter().fold(0_u64, |sum, (number, scale)| sum.saturating_add(number.saturating_mul(scale)))
     });
-    read.map(Duration::from_millis).ok_or_else(|| {
-        let bare = text.parse::<u32>().ok().map(|number| Unit::Time.suggest_with_unit(number.into()));
-        let meant = bare.or_else(|| suggest_correction(text, &duration_unit_aliases(), format_duration));
-        let help = meant.unwrap_or_else(|| {
+    millis.map(Duration::from_millis).ok_or_else(|| {
+        let with_unit = text.parse::<u32>().ok().map(|number| Unit::Time.suggest_with_unit(number.into()));
+        let suggestion = with_unit.or_else(|| suggest_correction(text, &duration_unit_aliases(), format_duration));
+        let help = suggestion.unwrap_or_else(|| {
             "write a whole number and ms, s, m, h or d, such as \"500ms\", \"30s\" or \"1h30m\"".into()
         });
-        UnitError { message: format!("\"{}\" is no time", ellipsize(text)), help }
+        UnitError { message: format!("\"{}\" is not a valid duration", ellipsize(text)), help }
     })
 }
 
-/// Reads a time as it is typed on a command line: as in a config, or one number with a fraction, such as `1.5m`.
+/// Parses a duration from the command line: as in a config, or one number with a fraction, such as `1.5m`.
 #[must_use]
 pub fn parse_cli_duration(text: &str) -> Option<Duration> {
     parse_duration(text).ok().or_else(|| {
@@ -158,35 +158,35 @@ pub fn parse_cli_duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// Reads a size: `2MiB`.
+/// Parses a size larger than zero: `2MiB`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// When the text is not a size, or is zero.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let bytes = parse_strict_amounts(text, &SIZE_UNITS).and_then(|amounts| match amounts[..] {
         [(number, scale)] => number.checked_mul(scale).filter(|bytes| *bytes > 0),
         _ => None,
     });
     bytes.ok_or_else(|| {
-        let meant = suggest_correction(text, &size_unit_aliases(), format_size);
-        let help =
-            meant.unwrap_or_else(|| "write a whole number and B, KB, MB, GB, KiB, MiB or GiB, such as \"2MiB\"".into());
-        UnitError { message: format!("\"{}\" is no size", ellipsize(text)), help }
+        let suggestion = suggest_correction(text, &size_unit_aliases(), format_size);
+        let help = suggestion
+            .unwrap_or_else(|| "write a whole number and B, KB, MB, GB, KiB, MiB or GiB, such as \"2MiB\"".into());
+        UnitError { message: format!("\"{}\" is not a valid size", ellipsize(text)), help }
     })
 }
 
-/// Reads numbers with units, such as `1h30m`: each number, and what its unit stands for in `units`. Nothing where the text is not made
-/// of such. The caller adds them up within the bounds it has.
+/// Parses amounts with units, such as `1h30m`, into pairs of a number and the scale of its unit in `units`. `None` if the text has
+/// another form. The caller sums them up within its own bounds.
 #[must_use]
 pub fn parse_amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
     apply_scales(&split_amounts(text)?, units)
 }
 
-/// The same where a number has no zero in front and no more digits than anybody needs.
+/// Like [`parse_amounts`], but refuses leading zeros and more than [`MAX_DIGITS`] digits.
 fn parse_strict_amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
     let parts = split_amounts(text)?;
-    let is_plain = |number: &str| number.len() <= MAX_DIGITS && (number.len() == 1 || !number.starts_with('0'));
-    if parts.iter().all(|(number, _)| is_plain(number)) { apply_scales(&parts, units) } else { None }
+    let is_strict = |number: &str| number.len() <= MAX_DIGITS && (number.len() == 1 || !number.starts_with('0'));
+    if parts.iter().all(|(number, _)| is_strict(number)) { apply_scales(&parts, units) } else { None }
 }
 
 fn apply_scales(parts: &[(&str, &str)], units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
@@ -194,7 +194,7 @@ fn apply_scales(parts: &[(&str, &str)], units: &[(&str, u64)]) -> Option<Vec<(u6
     parts.iter().map(|(number, unit)| Some((number.parse().ok()?, scale(unit)?))).collect()
 }
 
-/// Pairs of digits and letters; nothing where the text is not made of such.
+/// Splits the text into pairs of digits and letters; `None` if it has another form.
 fn split_amounts(mut text: &str) -> Option<Vec<(&str, &str)>> {
     let mut parts = Vec::new();
     while !text.is_empty() {
@@ -210,29 +210,29 @@ fn split_amounts(mut text: &str) -> Option<Vec<(&str, &str)>> {
     Some(parts)
 }
 
-/// What somebody meant who wrote `30 sec` or `1.5 GB`.
-fn suggest_correction(text: &str, words: &[(&str, u64)], write: fn(u64) -> String) -> Option<String> {
+/// Suggests the correct form of texts such as `30 sec` or `1.5 GB`.
+fn suggest_correction(text: &str, aliases: &[(&str, u64)], format: fn(u64) -> String) -> Option<String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim().to_lowercase();
-    let scale = words.iter().find(|(word, _)| *word == unit)?.1;
+    let scale = aliases.iter().find(|(alias, _)| *alias == unit)?.1;
     let value = number.parse::<f64>().ok()? * scale as f64;
-    // More than a float can tell apart, or nothing: no advice is better than wrong advice.
-    let written = (1.0..1e15).contains(&value).then(|| write(value as u64))?;
-    let digits = written.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
-    (digits <= MAX_DIGITS).then(|| format!("write \"{written}\""))
+    // Values that a float cannot represent exactly, or that round to zero, get no suggestion rather than a wrong one.
+    let corrected = (1.0..1e15).contains(&value).then(|| format(value as u64))?;
+    let digits = corrected.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+    (digits <= MAX_DIGITS).then(|| format!("write \"{corrected}\""))
 }
 
 fn duration_unit_aliases() -> Vec<(&'static str, u64)> {
-    let words: [(&[&str], u64); 5] = [
+    let aliases: [(&[&str], u64); 5] = [
         (&["ms", "msec", "millis", "millisecond", "milliseconds"], 1),
         (&["s", "sec", "secs", "second", "seconds"], 1_000),
         (&["m", "min", "mins", "minute", "minutes"], 60_000),
         (&["h", "hr", "hrs", "hour", "hours"], 3_600_000),
         (&["d", "day", "days"], 86_400_000),
     ];
-    let mut all: Vec<_> = words.iter().flat_map(|(words, scale)| words.iter().map(|word| (*word, *scale))).collect();
+    let mut all: Vec<_> = aliases.iter().flat_map(|(names, scale)| names.iter().map(|name| (*name, *scale))).collect();
     all.extend([("w", 7 * 86_400_000), ("week", 7 * 86_400_000), ("weeks", 7 * 86_400_000)]);
     all
 }
@@ -254,7 +254,7 @@ fn size_unit_aliases() -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// The shortest text for a time in milliseconds.
+/// The shortest text of a duration in milliseconds.
 #[must_use]
 pub fn format_duration(mut millis: u64) -> String {
     if millis == 0 {
@@ -270,7 +270,7 @@ pub fn format_duration(mut millis: u64) -> String {
     text
 }
 
-/// The shortest text for a size in bytes.
+/// The shortest text of a size in bytes.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes.is_multiple_of(*scale)).collect();
@@ -278,11 +278,11 @@ pub fn format_size(bytes: u64) -> String {
     units.last().map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }
 
-/// The beginning of a text that may be of any length, for a message.
+/// The first 60 characters of a text, with an ellipsis if it is longer; for messages.
 #[must_use]
 pub fn ellipsize(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(60) {
-        Some((at, _)) => format!("{}…", &text[..at]).into(),
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
     }
 }

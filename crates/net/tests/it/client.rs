@@ -1,4 +1,4 @@
-//! Requests to one origin: what they carry, and when they are sent again.
+//! `Client`: the headers it sends, and when it resends a request.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn request(method: Method) -> Request<Bytes> {
     request
 }
 
-/// Sends a request and reads all of the answer.
+/// Sends a request and reads the whole body.
 async fn fetch_text(client: &Client, method: Method) -> Result<String, SendError> {
     let (mut response, mut body) = (client.send(request(method)).await?, Vec::new());
     while let Some(bytes) = response.chunk().await? {
@@ -43,12 +43,12 @@ async fn a_request_carries_host_agent_and_the_user_of_its_address() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_between_two_requests_is_noticed() {
-    // Each connection bears one request; the next one on it finds it closed.
+    // The first connection serves one request; the second request on it finds it closed.
     let server =
         Server::start(|number, head| (number > 0 || !head.contains("x-second")).then(|| ok_response("fine"))).await;
     let client = client(&format!("http://{}", server.address));
     assert_eq!(fetch_text(&client, Method::GET).await, Ok("fine".into()));
-    // The server reads this one and closes: the request has left, so only one that may be repeated is.
+    // The server reads this request and closes the connection. It was sent, so only an idempotent one is resent.
     let second = |method| {
         let mut request = request(method);
         request.headers_mut().insert("x-second", "1".parse().unwrap());

@@ -1,5 +1,5 @@
-//! Behaviour of outgoing connections, against servers of this process.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+//! Behaviour of outgoing connections, tested against servers in this process.
+#![allow(clippy::unwrap_used, reason = "a test may panic on setup errors")]
 
 mod client;
 mod pool;

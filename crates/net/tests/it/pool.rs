@@ -1,4 +1,4 @@
-//! Which connections are used again, and which address of a host is taken.
+//! Connection reuse, fallback between addresses, and the address guard.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use toolhub_net::{AddressPolicy, BoxFuture, Bytes, DialError, Origin, PoolOption
 
 use super::server::{Server, ok_response};
 
-/// Knows one host.
+/// Resolves every host to these addresses.
 struct FixedResolver(Vec<IpAddr>);
 
 impl Resolve for FixedResolver {
@@ -44,9 +44,9 @@ async fn requests_one_after_the_other_use_one_connection() {
 #[tokio::test]
 async fn where_one_address_of_a_host_refuses_the_next_one_is_tried() {
     let server = Server::start(|_, _| Some(ok_response(""))).await;
-    // Nobody listens there.
-    let nowhere = IpAddr::from([127, 0, 0, 2]);
-    let pools = Pools::with_resolver(FixedResolver(vec![nowhere, LOCALHOST]));
+    // No server listens on this address.
+    let refusing = IpAddr::from([127, 0, 0, 2]);
+    let pools = Pools::with_resolver(FixedResolver(vec![refusing, LOCALHOST]));
     let options = PoolOptions { connect_timeout: Duration::from_secs(60), ..PoolOptions::default() };
     let pool = pools.pool(&origin(server.address.port()), &options);
     let dialled = tokio::time::timeout(Duration::from_secs(20), pool.dial()).await;
@@ -58,12 +58,14 @@ async fn only_public_addresses_are_connected_to_unless_the_host_is_named() {
     let server = Server::start(|_, _| Some(ok_response(""))).await;
     let pools = Pools::with_resolver(FixedResolver(vec![LOCALHOST]));
     let dial = async |hosts: &[&str]| {
-        let addresses = AddressPolicy::PublicOrHosts(hosts.iter().map(|host| (*host).to_owned()).collect());
-        let options = PoolOptions { address_policy: addresses, ..PoolOptions::default() };
+        let address_policy = AddressPolicy::PublicOrHosts(hosts.iter().map(|host| (*host).to_owned()).collect());
+        let options = PoolOptions { address_policy, ..PoolOptions::default() };
         let lease = pools.pool(&origin(server.address.port()), &options).dial().await?;
         Ok(lease.send(request(), Duration::MAX).await.unwrap().status.as_u16())
     };
-    assert!(matches!(dial(&[]).await, Err(DialError::Forbidden(why)) if why.contains("127.0.0.1, a loopback address")));
+    assert!(
+        matches!(dial(&[]).await, Err(DialError::Forbidden(reason)) if reason.contains("127.0.0.1, a loopback address"))
+    );
     assert_eq!(dial(&["service.example"]).await, Ok(200));
     assert_eq!(server.connections(), 1);
 }

@@ -1,4 +1,4 @@
-//! A server that answers each connection with a function of its number and of what was asked, and counts both.
+//! A test HTTP server that records connections and requests; a function of connection number and request head gives the responses.
 
 use std::{
     net::SocketAddr,
@@ -13,7 +13,7 @@ use tokio::{
     net::TcpListener,
 };
 
-/// What is said in answer to a request: bytes, or nothing and the connection is closed.
+/// The response to a request; `None` closes the connection.
 type Responder = dyn Fn(usize, &str) -> Option<String> + Send + Sync;
 
 pub(super) struct Server {
@@ -23,25 +23,25 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A server whose answers depend on the number of the connection and the head of the request.
-    pub(super) async fn start(answer: impl Fn(usize, &str) -> Option<String> + Send + Sync + 'static) -> Self {
+    /// Starts a server whose responses depend on the number of the connection and the head of the request.
+    pub(super) async fn start(respond: impl Fn(usize, &str) -> Option<String> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<String>>>::default());
-        let (count, seen, answer) =
-            (connections.clone(), requests.clone(), Arc::<Responder>::from(Box::new(answer) as Box<Responder>));
+        let (count, recorded, respond) =
+            (connections.clone(), requests.clone(), Arc::<Responder>::from(Box::new(respond) as Box<Responder>));
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                let (seen, answer) = (seen.clone(), answer.clone());
+                let (recorded, respond) = (recorded.clone(), respond.clone());
                 tokio::spawn(async move {
                     let mut bytes = Vec::new();
                     while let Ok(1..) = stream.read_buf(&mut bytes).await {
                         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
                         let head = String::from_utf8(bytes.drain(..end + 4).collect()).unwrap();
-                        seen.lock().unwrap().push(head.clone());
-                        let Some(answer) = answer(number, &head) else { return };
-                        stream.write_all(answer.as_bytes()).await.unwrap();
+                        recorded.lock().unwrap().push(head.clone());
+                        let Some(response) = respond(number, &head) else { return };
+                        stream.write_all(response.as_bytes()).await.unwrap();
                     }
                 });
             }
@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// An answer with this body.
+/// A 200 response with this body.
 pub(super) fn ok_response(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }

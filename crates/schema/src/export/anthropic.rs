@@ -1,4 +1,4 @@
-//! A tool as Anthropic's Messages API reads it.
+//! Export format of Anthropic's Messages API.
 //!
 //! In: a definition. Out: `name`, `description` and `input_schema`: an object, no union at its root, no references.
 
@@ -18,7 +18,7 @@ pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
     entry
 }
 
-/// `^[a-zA-Z0-9_.-]{1,64}$`, which the API demands of every argument and says only when refusing.
+/// `^[a-zA-Z0-9_.-]{1,64}$`, which the API requires of every argument name; undocumented, stated only in its error.
 fn is_legal_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
 }

@@ -1,39 +1,39 @@
-//! Moves arguments whose names a provider refuses out of the list and into words.
+//! Moves arguments with names that a provider rejects from `properties` to the description.
 //!
-//! In: the schema of all arguments and the provider's rule for names. Out: the same schema, listing only legal ones.
-//! Renaming would need a way back when the call comes in, and an exporter sees no calls. Looks only at the top, as
-//! the providers do.
+//! In: the argument schema and the provider's rule for names. Out: the same schema with only legal names in `properties`.
+//! Renaming is not possible: it would have to be undone when the call comes in, and an exporter sees no calls. Only top-level names are
+//! checked, as the providers do.
 
 use serde_json::{Map, Value};
 
 use super::append_description;
 
-/// Takes arguments with refused names out of the list and mentions them in the description instead.
-pub(super) fn unlist_illegal_names(schema: &mut Map<String, Value>, legal: fn(&str) -> bool) {
+/// Removes arguments with illegal names from `properties` and mentions them in the description instead.
+pub(super) fn unlist_illegal_names(schema: &mut Map<String, Value>, is_legal: fn(&str) -> bool) {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
-    let (listed, refused): (Map<_, _>, Map<_, _>) =
-        std::mem::take(properties).into_iter().partition(|(name, _)| legal(name));
-    *properties = listed;
-    if refused.is_empty() {
+    let (legal, illegal): (Map<_, _>, Map<_, _>) =
+        std::mem::take(properties).into_iter().partition(|(name, _)| is_legal(name));
+    *properties = legal;
+    if illegal.is_empty() {
         return;
     }
-    let mut needed = Vec::new();
+    let mut unlisted_required = Vec::new();
     if let Some(Value::Array(required)) = schema.get_mut("required") {
         required.retain(|name| {
-            let keep = name.as_str().is_some_and(legal);
-            needed.extend((!keep).then(|| name.clone()));
+            let keep = name.as_str().is_some_and(is_legal);
+            unlisted_required.extend((!keep).then(|| name.clone()));
             keep
         });
     }
-    // They can still be sent, but only if unlisted arguments are allowed.
+    // The model can still send them, but only if additional properties are allowed.
     if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
         schema.remove("additionalProperties");
     }
-    let mentions = refused.iter().map(|(name, argument)| {
-        let needed = if needed.contains(&Value::from(name.as_str())) { " (required)" } else { "" };
+    let mentions = illegal.iter().map(|(name, argument)| {
+        let suffix = if unlisted_required.contains(&Value::from(name.as_str())) { " (required)" } else { "" };
         match argument.get("description").and_then(Value::as_str) {
-            Some(text) => format!("`{name}`{needed}: {text}"),
-            None => format!("`{name}`{needed}"),
+            Some(text) => format!("`{name}`{suffix}: {text}"),
+            None => format!("`{name}`{suffix}"),
         }
     });
     let mentions = mentions.collect::<Vec<_>>().join("\n- ");

@@ -1,14 +1,14 @@
-//! Turns a schema of arguments into one plain object.
+//! Flattens an argument schema into one object schema without a union at the root.
 //!
-//! In: a schema without references. Out: keywords of an object with its properties listed, and no union at the root,
-//! where providers refuse `anyOf`, `oneOf`, `allOf`, `not` and `enum`. Which properties go together is said in words.
-//! Schemas inside properties stay as they are.
+//! In: a schema without references. Out: the keywords of an object with its properties listed; at the root
+//! providers reject `anyOf`, `oneOf`, `allOf`, `not` and `enum`. The valid combinations of properties go into the description.
+//! Schemas inside properties are unchanged.
 
 use serde_json::{Map, Value, json};
 
 use super::{append_description, merge::intersect};
 
-/// Past this many the list of combinations costs more than it tells.
+/// A longer list of combinations costs more tokens than it is worth.
 const MAX_COMBINATIONS: usize = 24;
 
 /// One object that accepts every combination of arguments the schema accepts.
@@ -19,7 +19,7 @@ pub(super) fn object(schema: &Value) -> Map<String, Value> {
     flat
 }
 
-/// `None` when no object can match: such a branch of a union is none that a call could take.
+/// `None` if no object can match; such a branch of a union is dropped, because arguments are always an object.
 fn flatten_object(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
     match schema.get("type") {
         None => {}
@@ -30,8 +30,8 @@ fn flatten_object(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
     let mut base = schema.clone();
     let parts = take_list(&mut base, "allOf");
     let unions = [take_list(&mut base, "anyOf"), take_list(&mut base, "oneOf")];
-    for refused in ["enum", "const", "not"] {
-        base.remove(refused);
+    for unsupported in ["enum", "const", "not"] {
+        base.remove(unsupported);
     }
     if base.contains_key("type") {
         base.insert("type".into(), "object".into());
@@ -44,10 +44,10 @@ fn flatten_object(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
         if branches.is_empty() {
             continue;
         }
-        let lines = describe_combinations(&branches);
+        let combinations = describe_combinations(&branches);
         base = intersect(base, unite(&branches));
-        if let Some(lines) = lines {
-            append_description(&mut base, &lines);
+        if let Some(combinations) = combinations {
+            append_description(&mut base, &combinations);
         }
     }
     Some(base)
@@ -60,13 +60,13 @@ fn take_list(schema: &mut Map<String, Value>, keyword: &str) -> Vec<Value> {
     }
 }
 
-/// One object for what any of these accepts.
+/// One object that accepts whatever any of the branches accepts.
 fn unite(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let Some((first, others)) = branches.split_first() else { return Map::new() };
     if others.is_empty() {
         return first.clone();
     }
-    // A keyword that all share holds in any case; the rest is dropped, or it would bind the other branches.
+    // A keyword that all branches share applies in any case; the others are dropped, because they would restrict other branches.
     let mut united: Map<String, Value> = first
         .iter()
         .filter(|(keyword, value)| others.iter().all(|other| other.get(*keyword) == Some(value)))
@@ -82,8 +82,9 @@ fn unite(branches: &[Map<String, Value>]) -> Map<String, Value> {
     if !properties.is_empty() {
         united.insert("properties".into(), properties.into());
     }
-    let required: Vec<_> =
-        required(first).filter(|name| others.iter().all(|other| required(other).any(|r| r == *name))).collect();
+    let required: Vec<_> = required(first)
+        .filter(|name| others.iter().all(|other| required(other).any(|theirs| theirs == *name)))
+        .collect();
     if required.is_empty() {
         united.remove("required");
     } else {
@@ -92,19 +93,19 @@ fn unite(branches: &[Map<String, Value>]) -> Map<String, Value> {
     united
 }
 
-/// One schema for the values any of these accepts; fixed values become a list of values.
+/// One schema that accepts whatever any of these accepts; constants are merged into one `enum`.
 fn any_of<'a>(schemas: impl Iterator<Item = &'a Value>) -> Value {
-    let mut different: Vec<&Value> = Vec::new();
+    let mut distinct: Vec<&Value> = Vec::new();
     for schema in schemas {
-        if !different.contains(&schema) {
-            different.push(schema);
+        if !distinct.contains(&schema) {
+            distinct.push(schema);
         }
     }
-    if let [only] = different[..] {
-        return only.clone();
+    if let [single] = distinct[..] {
+        return single.clone();
     }
-    let Some(lists) = different.iter().map(|schema| fixed_values(schema)).collect::<Option<Vec<_>>>() else {
-        return json!({ "anyOf": different });
+    let Some(lists) = distinct.iter().map(|schema| fixed_values(schema)).collect::<Option<Vec<_>>>() else {
+        return json!({ "anyOf": distinct });
     };
     let mut values: Vec<Value> = Vec::new();
     for value in lists.into_iter().flatten() {
@@ -112,15 +113,15 @@ fn any_of<'a>(schemas: impl Iterator<Item = &'a Value>) -> Value {
             values.push(value);
         }
     }
-    let mut listed = Map::new();
+    let mut schema = Map::new();
     if values.iter().all(Value::is_string) {
-        listed.insert("type".into(), "string".into());
+        schema.insert("type".into(), "string".into());
     }
-    listed.insert("enum".into(), values.into());
-    Value::Object(listed)
+    schema.insert("enum".into(), values.into());
+    Value::Object(schema)
 }
 
-/// The values a schema lists, if it lists them.
+/// The values of `const` or `enum`, if the schema has one of them.
 pub(super) fn fixed_values(schema: &Value) -> Option<Vec<Value>> {
     match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => Some(vec![value.clone()]),
@@ -129,7 +130,7 @@ pub(super) fn fixed_values(schema: &Value) -> Option<Vec<Value>> {
     }
 }
 
-/// Which arguments go together, one line each; `None` when that says nothing.
+/// The valid combinations of arguments, one line each; `None` if there are fewer than two.
 fn describe_combinations(branches: &[Map<String, Value>]) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in branches.iter().map(describe_combination) {
@@ -140,20 +141,21 @@ fn describe_combinations(branches: &[Map<String, Value>]) -> Option<String> {
     if lines.len() < 2 {
         return None;
     }
-    let more = lines.len() > MAX_COMBINATIONS;
+    let ellipsis = if lines.len() > MAX_COMBINATIONS { "\n- …" } else { "" };
     lines.truncate(MAX_COMBINATIONS);
-    let more = if more { "\n- …" } else { "" };
-    Some(format!("Give one of these combinations:\n- {}{more}", lines.join("\n- ")))
+    Some(format!("Give one of these combinations:\n- {}{ellipsis}", lines.join("\n- ")))
 }
 
 fn describe_combination(branch: &Map<String, Value>) -> String {
     let properties = properties_of(branch);
-    let needed = required(branch).map(|name| match properties.get(name).and_then(|schema| schema.get("const")) {
-        Some(value) => format!("{name} = {value}"),
-        None => name.to_owned(),
-    });
-    let free = properties.keys().filter(|name| !required(branch).any(|needed| needed == *name));
-    let mut line = needed.chain(free.map(|name| format!("{name} (optional)"))).collect::<Vec<_>>().join(", ");
+    let required_names =
+        required(branch).map(|name| match properties.get(name).and_then(|schema| schema.get("const")) {
+            Some(value) => format!("{name} = {value}"),
+            None => name.to_owned(),
+        });
+    let optional = properties.keys().filter(|name| !required(branch).any(|required| required == *name));
+    let optional_names = optional.map(|name| format!("{name} (optional)"));
+    let mut line = required_names.chain(optional_names).collect::<Vec<_>>().join(", ");
     if let Some(text) = branch.get("description").and_then(Value::as_str).and_then(|text| text.lines().next()) {
         line = if line.is_empty() { text.to_owned() } else { format!("{line}: {text}") };
     }

@@ -1,8 +1,8 @@
-//! A tool as the Gemini API reads it.
+//! Export format of the Gemini API.
 //!
-//! In: a definition. Out: a `FunctionDeclaration` with `parameters` in Gemini's own kind of schema, left out where
-//! there is nothing to give. The newer `parametersJsonSchema` would keep more, but only `parameters` is read by every
-//! version of the API. `gemini/schema.rs` rewrites the schema.
+//! In: a definition. Out: a `FunctionDeclaration` with `parameters` in Gemini's schema dialect, omitted if
+//! there are no arguments. The newer `parametersJsonSchema` would keep more, but only `parameters` is supported by every
+//! version of the API. `gemini/schema.rs` converts the schema.
 
 mod constraints;
 mod schema;
@@ -24,13 +24,13 @@ pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
     if parameters.contains_key("properties") {
         entry.insert("parameters".into(), parameters.into());
     } else if let Some(text) = parameters.get("description").and_then(Value::as_str) {
-        // An object without properties is refused; what is known about the arguments goes to the function.
+        // The API rejects an object without properties; the description of the arguments moves to the function.
         append_description(&mut entry, text);
     }
     entry
 }
 
-/// The API wants one of every function, so a tool that says nothing is described by what it is called.
+/// The API requires a description of every function; without one, the title or the name serves as description.
 fn description(tool: &Definition) -> &str {
     let title = tool.annotations.title.as_deref().unwrap_or(&tool.name);
     if tool.description.trim().is_empty() { title } else { &tool.description }

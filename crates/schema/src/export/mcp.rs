@@ -1,7 +1,7 @@
-//! A tool as an MCP client reads it.
+//! Export format of MCP.
 //!
-//! In: a definition. Out: an entry of a `tools/list` result, understood by clients of every protocol version.
-//! MCP takes JSON Schema whole, so nothing is flattened or taken out here.
+//! In: a definition. Out: an entry of a `tools/list` result, valid in every protocol version.
+//! MCP supports full JSON Schema, so nothing is flattened or removed.
 
 use serde_json::{Map, Value, json};
 
@@ -17,10 +17,10 @@ pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
     }
     insert_description(&mut entry, tool);
     let mut input = inline_if_lossless(&tool.parameters);
-    // Demanded at the root in every version, also where a union below already implies it.
+    // Required at the root in every version, even if a union already implies it.
     input.insert("type".into(), "object".into());
     entry.insert("inputSchema".into(), input.into());
-    // Clients before the protocol of 2026 refuse an output that is no object.
+    // Clients before protocol version 2026-07-28 reject an output schema that is not an object.
     if let Some(output) = tool.output_schema.as_ref().filter(|output| output["type"] == "object") {
         entry.insert("outputSchema".into(), inline_if_lossless(output).into());
     }
@@ -28,27 +28,27 @@ pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
     entry
 }
 
-/// Many clients hand schemas on to models without following references, so these are written out here — but only
-/// if that loses nothing, because a client also checks arguments and results against what it was told.
+/// Inlines references, because many clients pass schemas to models without resolving them. Only if that is lossless: a client also
+/// validates arguments and results against this schema.
 fn inline_if_lossless(schema: &Value) -> Map<String, Value> {
     let inlined = refs::inline(schema);
-    let whole = if inlined.lossless { &inlined.schema } else { schema };
-    let mut readable = whole.as_object().cloned().unwrap_or_default();
+    let chosen = if inlined.lossless { &inlined.schema } else { schema };
+    let mut exported = chosen.as_object().cloned().unwrap_or_default();
     if let Some(draft) = schema.get("$schema") {
-        readable.insert("$schema".into(), draft.clone());
+        exported.insert("$schema".into(), draft.clone());
     }
-    readable
+    exported
 }
 
 fn hints(tool: &Definition) -> Value {
-    let said = &tool.annotations;
+    let annotations = &tool.annotations;
     let mut hints = json!({
-        "readOnlyHint": said.read_only,
-        "destructiveHint": said.destructive,
-        "idempotentHint": said.idempotent,
-        "openWorldHint": said.open_world,
+        "readOnlyHint": annotations.read_only,
+        "destructiveHint": annotations.destructive,
+        "idempotentHint": annotations.idempotent,
+        "openWorldHint": annotations.open_world,
     });
-    if let Some(title) = &said.title {
+    if let Some(title) = &annotations.title {
         hints["title"] = title.as_str().into();
     }
     hints

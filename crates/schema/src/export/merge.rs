@@ -1,29 +1,30 @@
-//! Joins two schemas that must both hold into one.
+//! Intersects two schemas.
 //!
-//! In: the keywords of two schemas. Out: keywords that accept what both accept, or more where one schema cannot
-//! say it. What they merely tell the reader is taken from the first. Leaves references and unions as they are.
+//! In: the keywords of two schemas. Out: keywords that accept what both accept, or more if one schema cannot
+//! express that. Annotations are taken from the first. References and unions are not touched.
 
 use serde_json::{Map, Value};
 
-/// The keywords of a schema for what both of these accept.
+/// The keywords of a schema that accepts what both accept.
 pub(super) fn intersect(mut first: Map<String, Value>, mut second: Map<String, Value>) -> Map<String, Value> {
     reopen_object(&mut first, &second);
     reopen_object(&mut second, &first);
     for (keyword, theirs) in second {
-        let joined = match first.get(&keyword) {
+        let intersection = match first.get(&keyword) {
             Some(ours) => intersect_keyword(&keyword, ours, theirs),
             None => theirs,
         };
-        first.insert(keyword, joined);
+        first.insert(keyword, intersection);
     }
     first
 }
 
-/// "Nothing else" looks only at the properties beside it; once others stand there too it would mean something new.
+/// Removes `additionalProperties` if the other schema adds properties: the keyword refers only to the `properties` next to it, so
+/// its meaning would change.
 fn reopen_object(closed: &mut Map<String, Value>, other: &Map<String, Value>) {
-    let names = |schema: &Map<String, Value>| schema.get("properties").and_then(Value::as_object).cloned();
-    let known = names(closed).unwrap_or_default();
-    if names(other).unwrap_or_default().keys().any(|name| !known.contains_key(name)) {
+    let properties = |schema: &Map<String, Value>| schema.get("properties").and_then(Value::as_object).cloned();
+    let known = properties(closed).unwrap_or_default();
+    if properties(other).unwrap_or_default().keys().any(|name| !known.contains_key(name)) {
         closed.remove("additionalProperties");
         closed.remove("unevaluatedProperties");
     }
@@ -34,28 +35,28 @@ fn intersect_keyword(keyword: &str, ours: &Value, theirs: Value) -> Value {
         ("properties" | "patternProperties", Value::Object(ours), Value::Object(theirs)) => {
             let mut all = ours.clone();
             for (name, theirs) in theirs {
-                let joined = match ours.get(&name) {
+                let intersection = match ours.get(&name) {
                     Some(ours) => intersect_values(ours, theirs),
                     None => theirs,
                 };
-                all.insert(name, joined);
+                all.insert(name, intersection);
             }
             Value::Object(all)
         }
         ("items" | "additionalProperties", ours, theirs) => intersect_values(ours, theirs),
         ("required" | "allOf", Value::Array(ours), Value::Array(theirs)) => {
             let mut all = ours.clone();
-            all.extend(theirs.into_iter().filter(|one| !ours.contains(one)));
+            all.extend(theirs.into_iter().filter(|element| !ours.contains(element)));
             Value::Array(all)
         }
-        ("enum", Value::Array(ours), Value::Array(theirs)) => intersect_lists(ours, |one| theirs.contains(one)),
+        ("enum", Value::Array(ours), Value::Array(theirs)) => intersect_lists(ours, |value| theirs.contains(value)),
         ("type", ours, theirs) => {
-            let kept = intersect_lists(&to_list(ours), |kind| {
+            let common = intersect_lists(&to_list(ours), |kind| {
                 let theirs = to_list(&theirs);
-                theirs.contains(kind) || (kind == "integer" && theirs.iter().any(|t| t == "number"))
+                theirs.contains(kind) || (kind == "integer" && theirs.iter().any(|other| other == "number"))
             });
-            // A number that must also be a whole number.
-            if ours == "number" && theirs == "integer" { theirs } else { unwrap_single(kept) }
+            // `number` intersected with `integer` is `integer`.
+            if ours == "number" && theirs == "integer" { theirs } else { unwrap_single(common) }
         }
         ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", ours, theirs) => {
             if theirs.as_f64() > ours.as_f64() { theirs } else { ours.clone() }
@@ -76,10 +77,11 @@ fn intersect_values(ours: &Value, theirs: Value) -> Value {
     }
 }
 
-/// What is in both lists; schemas that contradict each other keep the first, or nothing at all could be said.
+/// The elements of both lists. If there are none, the schemas contradict each other and the first list is kept, because an empty one
+/// is invalid.
 fn intersect_lists(ours: &[Value], in_theirs: impl Fn(&Value) -> bool) -> Value {
-    let kept: Vec<Value> = ours.iter().filter(|one| in_theirs(one)).cloned().collect();
-    if kept.is_empty() { ours.to_vec().into() } else { kept.into() }
+    let common: Vec<Value> = ours.iter().filter(|element| in_theirs(element)).cloned().collect();
+    if common.is_empty() { ours.to_vec().into() } else { common.into() }
 }
 
 fn to_list(value: &Value) -> Vec<Value> {

@@ -1,50 +1,50 @@
-//! Brings a JSON Schema to the habits of providers that take JSON Schema.
+//! Normalizes a JSON Schema for providers that accept JSON Schema.
 //!
-//! In: the keywords of a schema without references. Out: keywords with the same meaning, without what validators of
-//! providers trip over: `true` and `false` as schemas, arrays that say nothing of their items, words of older drafts.
+//! In: the keywords of a schema without references. Out: equivalent keywords, without constructs that providers'
+//! validators reject: boolean schemas, arrays without `items`, keywords of older drafts.
 
 use serde_json::{Map, Value, json};
 
 use super::walk;
 
-/// The same schema in the spelling providers take.
+/// An equivalent schema in the normalized form.
 pub(super) fn normalize(schema: &Map<String, Value>) -> Map<String, Value> {
-    let mut tidied = walk::map_subschemas(upgrade_draft(schema).iter(), |keyword, inner| match inner {
+    let mut normalized = walk::map_subschemas(upgrade_draft(schema).iter(), |keyword, inner| match inner {
         Value::Object(inner) => Value::Object(normalize(inner)),
-        // Here the short form is the usual one, and every provider knows it.
+        // Boolean schemas are common here, and every provider supports them.
         _ if keyword == "additionalProperties" || keyword.starts_with("unevaluated") => inner.clone(),
         Value::Bool(false) => json!({"not": {}}),
         _ => json!({}),
     });
-    if allows_type(&tidied, "array") {
-        tidied.entry("items").or_insert_with(|| json!({}));
+    if allows_type(&normalized, "array") {
+        normalized.entry("items").or_insert_with(|| json!({}));
     }
-    tidied
+    normalized
 }
 
-/// Whether the schema names this type, alone or among others.
+/// Whether `type` includes this type.
 fn allows_type(schema: &Map<String, Value>, kind: &str) -> bool {
     match schema.get("type") {
-        Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
-        Some(only) => only == kind,
+        Some(Value::Array(kinds)) => kinds.iter().any(|allowed| allowed == kind),
+        Some(single) => single == kind,
         None => false,
     }
 }
 
-/// Anthropic checks schemas against draft 2020-12, and imported tools are often older.
+/// Converts keywords of older drafts: Anthropic validates schemas against draft 2020-12, and imported tools are often older.
 fn upgrade_draft(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut modern = schema.clone();
     if modern.get("items").is_some_and(Value::is_array) {
-        let each = modern.remove("items").unwrap_or_default();
-        modern.insert("prefixItems".into(), each);
-        if let Some(rest) = modern.remove("additionalItems") {
-            modern.insert("items".into(), rest);
+        let tuple = modern.remove("items").unwrap_or_default();
+        modern.insert("prefixItems".into(), tuple);
+        if let Some(additional) = modern.remove("additionalItems") {
+            modern.insert("items".into(), additional);
         }
     }
     for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
-        if let Some(Value::Bool(excluded)) = modern.get(exclusive).cloned() {
+        if let Some(Value::Bool(is_exclusive)) = modern.get(exclusive).cloned() {
             modern.remove(exclusive);
-            if let Some(limit) = excluded.then(|| modern.remove(bound)).flatten() {
+            if let Some(limit) = is_exclusive.then(|| modern.remove(bound)).flatten() {
                 modern.insert(exclusive.into(), limit);
             }
         }

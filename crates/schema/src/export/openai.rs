@@ -1,8 +1,8 @@
-//! A tool as OpenAI reads it, in its two APIs.
+//! Export formats of OpenAI's Chat Completions and Responses APIs.
 //!
-//! In: a definition. Out: for Chat Completions the function inside `function`, for Responses the same laid flat.
-//! Never strict: strict mode wants every argument required, which would turn optional arguments into answers the
-//! model has to make up. Descriptions are not cut: the API takes a million characters.
+//! In: a definition. Out: for Chat Completions the function nested in `function`, for Responses the same at the top level.
+//! Never strict: strict mode requires every argument, so that the model would have to make up values of optional
+//! ones. Descriptions are not truncated: the API accepts a million characters.
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ fn function(tool: &Definition) -> Map<String, Value> {
     function.insert("name".into(), tool.name.as_str().into());
     insert_description(&mut function, tool);
     function.insert("parameters".into(), normalize(&schema).into());
-    // Said aloud, because Responses takes silence for strict.
+    // Explicit, because Responses defaults to strict.
     function.insert("strict".into(), json!(false));
     function
 }

@@ -1,18 +1,18 @@
-//! Replaces every `$ref` by what it points to.
+//! Inlines references: replaces every `$ref` by its target.
 //!
-//! In: a schema. Out: the same schema without references and definitions, and whether it still says all it said.
-//! A type that contains itself is cut where it comes up again, and a schema that would grow without end is cut
-//! where it becomes too large: both leave a schema that accepts more. Never reads anything outside the schema.
+//! In: a schema. Out: the same schema without references and definitions, and whether this was lossless.
+//! A recursive type is cut at its first recursion, and a schema that would grow without bound is cut
+//! at a size limit: the result then accepts more. Never resolves references outside the schema.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::walk;
 
-/// How much may be written in place of references, in keywords and lines of text. A model reads all of it with
-/// every request, so what lies beyond is of no use anyway.
+/// Maximum size of all inlined targets, in keywords and lines of text. A model reads all of it with
+/// every request, so that a larger schema would be of no use.
 const MAX_EXPANSION: usize = 2_000;
-/// How deep references may lead. Many parsers stop at 128 levels of JSON, and a schema needs two for each of its own.
+/// Maximum depth of inlined schemas. Many parsers stop at 128 levels of JSON, and each level of a schema takes two.
 const MAX_DEPTH: usize = 40;
 
 const DROPPED_KEYWORDS: [&str; 13] = [
@@ -28,21 +28,21 @@ const DROPPED_KEYWORDS: [&str; 13] = [
     "$recursiveAnchor",
     "$recursiveRef",
     "$vocabulary",
-    // OpenAPI's; maps values to references, which are gone.
+    // An OpenAPI keyword that maps values to references, which are inlined.
     "discriminator",
 ];
-/// Keywords that only speak to the reader; beside a reference they replace those of its target.
+/// Annotations; beside a reference they override those of its target.
 const ANNOTATION_KEYWORDS: [&str; 8] =
     ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "example"];
 
 /// A schema without references.
 pub(super) struct Inlined {
     pub(super) schema: Value,
-    /// Nothing was cut: it accepts exactly what it accepted before, as far as anybody could tell.
+    /// Nothing was cut: it accepts exactly what the source accepts (unresolvable references aside).
     pub(super) lossless: bool,
 }
 
-/// Replaces every reference in this schema.
+/// Inlines every reference in this schema.
 pub(super) fn inline(root: &Value) -> Inlined {
     let mut expansion = Expansion { root, active_refs: vec!["#"], budget: MAX_EXPANSION, lossless: true };
     let schema = expansion.expand(root, 0);
@@ -60,7 +60,7 @@ struct Expansion<'a> {
 impl<'a> Expansion<'a> {
     fn expand(&mut self, value: &'a Value, depth: usize) -> Value {
         let Value::Object(keywords) = value else { return value.clone() };
-        // What is written out in the schema itself stays, however much it is; only copies are counted.
+        // The schema's own text always stays, however large; only inlined copies are counted.
         if self.active_refs.len() > 1 {
             if self.budget == 0 || depth > MAX_DEPTH {
                 self.lossless = false;
@@ -68,17 +68,17 @@ impl<'a> Expansion<'a> {
             }
             self.budget = self.budget.saturating_sub(cost(keywords));
         }
-        let before = std::mem::replace(&mut self.lossless, !is_dynamic(keywords));
-        let kept = keywords.iter().filter(|(keyword, _)| !DROPPED_KEYWORDS.contains(&keyword.as_str()));
-        let mut own = walk::map_subschemas(kept, |keyword, inner| match self.expand(inner, depth + 1) {
-            // What was cut accepts more, so its opposite would accept less; better to forbid nothing.
+        let lossless_before = std::mem::replace(&mut self.lossless, !is_dynamic(keywords));
+        let retained = keywords.iter().filter(|(keyword, _)| !DROPPED_KEYWORDS.contains(&keyword.as_str()));
+        let mut own = walk::map_subschemas(retained, |keyword, inner| match self.expand(inner, depth + 1) {
+            // A cut schema accepts more, so its negation would accept less; `not: false` forbids nothing.
             _ if keyword == "not" && !self.lossless => Value::Bool(false),
-            written => written,
+            expanded => expanded,
         });
         if !self.lossless {
             one_of_to_any_of(&mut own);
         }
-        self.lossless &= before;
+        self.lossless &= lossless_before;
         match keywords.get("$ref").and_then(Value::as_str) {
             Some(reference) => combine_with_siblings(self.expand_ref(reference, depth), own),
             None => Value::Object(own),
@@ -86,60 +86,60 @@ impl<'a> Expansion<'a> {
     }
 
     fn expand_ref(&mut self, reference: &'a str, depth: usize) -> Value {
-        let place = local_fragment(self.root, reference);
-        // Nobody could follow this one, so leaving it out takes nothing away.
-        let Some(target) = find_target(self.root, place) else { return json!({}) };
-        if self.active_refs.contains(&place) {
+        let fragment = local_fragment(self.root, reference);
+        // An unresolvable reference constrains nothing, so dropping it loses nothing.
+        let Some(target) = find_target(self.root, fragment) else { return json!({}) };
+        if self.active_refs.contains(&fragment) {
             self.lossless = false;
-            return recursion_placeholder(place, target);
+            return recursion_placeholder(fragment, target);
         }
-        self.active_refs.push(place);
-        let written = self.expand(target, depth + 1);
+        self.active_refs.push(fragment);
+        let expanded = self.expand(target, depth + 1);
         self.active_refs.pop();
-        written
+        expanded
     }
 }
 
-/// Whether a schema refers to whatever it is used in, which cannot be written out.
+/// Whether a schema has a dynamic reference, whose target depends on the context and cannot be inlined.
 fn is_dynamic(keywords: &Map<String, Value>) -> bool {
     keywords.contains_key("$dynamicRef") || keywords.contains_key("$recursiveRef")
 }
 
-/// A branch that was cut may now also match what belongs to another, and "exactly one" would refuse that.
+/// Relaxes `oneOf`: a cut branch accepts more and may now match together with another one, which `oneOf` would refuse.
 fn one_of_to_any_of(keywords: &mut Map<String, Value>) {
     if let Some(branches) = keywords.remove("oneOf") {
         keywords.entry("anyOf").or_insert(branches);
     }
 }
 
-/// The part of a reference inside this document; a document may also call itself by its `$id`.
+/// The fragment of a reference inside this document, which may also be addressed by its `$id`.
 fn local_fragment<'a>(root: &Value, reference: &'a str) -> &'a str {
-    let own_name = root.get("$id").and_then(Value::as_str).unwrap_or("");
-    match reference.strip_prefix(own_name).unwrap_or(reference) {
+    let id = root.get("$id").and_then(Value::as_str).unwrap_or("");
+    match reference.strip_prefix(id).unwrap_or(reference) {
         "" => "#",
-        place => place,
+        fragment => fragment,
     }
 }
 
-fn find_target<'a>(root: &'a Value, place: &str) -> Option<&'a Value> {
-    let fragment = place.strip_prefix('#')?;
+fn find_target<'a>(root: &'a Value, fragment: &str) -> Option<&'a Value> {
+    let fragment = fragment.strip_prefix('#')?;
     if fragment.is_empty() || fragment.starts_with('/') {
         return root.pointer(&percent_decode_str(fragment).decode_utf8_lossy());
     }
-    let named = |all: &'a Value| {
-        let all = all.as_object()?;
-        all.values().find(|schema| schema.get("$anchor").and_then(Value::as_str) == Some(fragment))
+    let find_anchor = |definitions: &'a Value| {
+        let definitions = definitions.as_object()?;
+        definitions.values().find(|schema| schema.get("$anchor").and_then(Value::as_str) == Some(fragment))
     };
-    ["$defs", "definitions"].into_iter().find_map(|list| named(root.get(list)?))
+    ["$defs", "definitions"].into_iter().find_map(|keyword| find_anchor(root.get(keyword)?))
 }
 
-/// What stands for a type inside itself: its kind of value and nothing about what is in it.
-fn recursion_placeholder(place: &str, target: &Value) -> Value {
+/// Stands for a recursive type inside itself: its type only, without its content.
+fn recursion_placeholder(fragment: &str, target: &Value) -> Value {
     let mut schema = Map::new();
     if let Some(kind) = common_type(target) {
         schema.insert("type".into(), kind);
     }
-    let name = target.get("title").and_then(Value::as_str).or_else(|| place.rsplit('/').next());
+    let name = target.get("title").and_then(Value::as_str).or_else(|| fragment.rsplit('/').next());
     let text = match name {
         Some(name) if name != "#" => format!("Another {name}, like the one it is in."),
         _ => "Like the whole it is in.".to_owned(),
@@ -148,7 +148,7 @@ fn recursion_placeholder(place: &str, target: &Value) -> Value {
     Value::Object(schema)
 }
 
-/// The type of a schema that names one, or whose alternatives all name the same.
+/// The `type` of a schema, or the common one of its branches.
 fn common_type(schema: &Value) -> Option<Value> {
     let shared = || {
         let branches = ["anyOf", "oneOf"].into_iter().find_map(|union| schema.get(union)?.as_array())?;
@@ -159,7 +159,7 @@ fn common_type(schema: &Value) -> Option<Value> {
     schema.get("type").cloned().or_else(shared)
 }
 
-/// What a reference and the keywords beside it say together.
+/// Combines the target of a reference with the keywords beside the reference.
 fn combine_with_siblings(target: Value, mut own: Map<String, Value>) -> Value {
     match target {
         target if own.is_empty() => target,
@@ -167,8 +167,8 @@ fn combine_with_siblings(target: Value, mut own: Map<String, Value>) -> Value {
             keywords.extend(own);
             Value::Object(keywords)
         }
-        // Writing the keywords of both into one schema could change what they mean: `additionalProperties`
-        // looks only at the `properties` next to it.
+        // Merging the keywords of both into one schema could change their meaning: `additionalProperties`
+        // refers only to the `properties` next to it.
         target => {
             match own.get_mut("allOf") {
                 Some(Value::Array(parts)) => parts.push(target),
@@ -201,10 +201,10 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
-    fn check(schema: Value, expected: Value, whole: bool) {
+    fn check(schema: Value, expected: Value, lossless: bool) {
         let inlined = inline(&schema);
         assert_eq!(inlined.schema, expected);
-        assert_eq!(inlined.lossless, whole);
+        assert_eq!(inlined.lossless, lossless);
     }
 
     #[test]

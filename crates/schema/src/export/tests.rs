@@ -1,4 +1,4 @@
-//! What holds for all formats together, tried on schemas that give exporters trouble.
+//! Properties of all export formats, tested on awkward schemas.
 
 use super::*;
 use proptest::prelude::*;
@@ -22,25 +22,25 @@ fn tool(name: &str, description: &str, parameters: Value) -> Definition {
     }
 }
 
-/// Schemas that give exporters trouble; `checks/exports/check.py` shows what becomes of them to the official packages.
+/// Schemas that are hard to export; `checks/exports/check.py` validates the exports with the providers' official packages.
 fn corpus() -> Vec<Value> {
     serde_json::from_str(include_str!("../../../../checks/exports/awkward.json")).unwrap()
 }
 
-/// For each of them, calls it accepts.
+/// For each schema of the corpus, calls that it accepts.
 fn calls() -> impl Iterator<Item = Vec<Value>> {
-    corpus().into_iter().map(|one| one["calls"].as_array().cloned().unwrap_or_default())
+    corpus().into_iter().map(|entry| entry["calls"].as_array().cloned().unwrap_or_default())
 }
 
 fn awkward() -> Vec<Definition> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let read = |one: &Value| {
-        let mut tool = tool(&text(&one["name"]), &text(&one["description"]), one["parameters"].clone());
-        tool.output_schema = one.get("output_schema").cloned();
-        tool.annotations.title = one["title"].as_str().map(str::to_owned);
+    let definition = |entry: &Value| {
+        let mut tool = tool(&text(&entry["name"]), &text(&entry["description"]), entry["parameters"].clone());
+        tool.output_schema = entry.get("output_schema").cloned();
+        tool.annotations.title = entry["title"].as_str().map(str::to_owned);
         tool
     };
-    corpus().iter().map(read).collect()
+    corpus().iter().map(definition).collect()
 }
 
 fn schema_in(format: Format, entry: &Value) -> Value {
@@ -121,8 +121,8 @@ fn mcp_keeps_references_only_where_writing_them_out_would_lose_something() {
     let schema =
         |child: Value| json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": child}});
     let plain = tool("plain", "", schema(json!({"type": "string"})));
-    let written = export(Format::Mcp, [&plain]);
-    assert_eq!(written[0]["inputSchema"], json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+    let exported = export(Format::Mcp, [&plain]);
+    assert_eq!(exported[0]["inputSchema"], json!({"type": "object", "properties": {"a": {"type": "string"}}}));
     let tree = tool("tree", "", schema(json!({"type": "array", "items": {"$ref": "#/$defs/A"}})));
     assert_eq!(export(Format::Mcp, [&tree])[0]["inputSchema"], tree.parameters);
 }
@@ -133,11 +133,11 @@ fn tools_come_sorted_by_name_and_the_same_every_time() {
     let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
     for format in Format::ALL {
-        let there = export(format, &tools);
-        let back = export(format, tools.iter().rev());
-        assert_eq!(serde_json::to_string(&there).unwrap(), serde_json::to_string(&back).unwrap(), "in {format}");
+        let exported = export(format, &tools);
+        let reversed = export(format, tools.iter().rev());
+        assert_eq!(serde_json::to_string(&exported).unwrap(), serde_json::to_string(&reversed).unwrap(), "in {format}");
         let name = |entry: &Value| entry["name"].as_str().or(entry["function"]["name"].as_str()).unwrap().to_owned();
-        assert_eq!(there.iter().map(name).collect::<Vec<_>>(), names, "in {format}");
+        assert_eq!(exported.iter().map(name).collect::<Vec<_>>(), names, "in {format}");
     }
 }
 
@@ -148,8 +148,8 @@ fn no_provider_sees_a_union_at_the_root_of_an_awkward_schema() {
             let schema = schema_in(format, &entry);
             assert_eq!(schema["type"], "object", "{format}: {entry}");
             assert!(schema["properties"].is_object(), "{format}: {entry}");
-            for refused in ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "$defs"] {
-                assert!(schema.get(refused).is_none(), "{format} has {refused}: {entry}");
+            for unsupported in ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "$defs"] {
+                assert!(schema.get(unsupported).is_none(), "{format} has {unsupported}: {entry}");
             }
         }
     }
@@ -157,25 +157,25 @@ fn no_provider_sees_a_union_at_the_root_of_an_awkward_schema() {
 
 #[test]
 fn what_a_provider_is_told_still_fits_calls_the_full_schema_accepts() {
-    let mut tried = 0;
+    let mut checked = 0;
     for (tool, calls) in awkward().iter().zip(calls()) {
         for call in &calls {
             assert!(accepts(&tool.parameters, call), "{}: the full schema refuses {call}", tool.name);
             for format in [Format::Anthropic, Format::OpenAi, Format::OpenAiResponses, Format::Mcp] {
-                let told = schema_in(format, &export(format, [tool])[0]);
-                assert!(accepts(&told, call), "{} in {format} refuses {call}: {told}", tool.name);
-                tried += 1;
+                let exported = schema_in(format, &export(format, [tool])[0]);
+                assert!(accepts(&exported, call), "{} in {format} refuses {call}: {exported}", tool.name);
+                checked += 1;
             }
         }
     }
-    assert!(tried > 100, "only {tried} calls were tried");
+    assert!(checked > 100, "only {checked} calls were checked");
 }
 
 fn accepts(schema: &Value, call: &Value) -> bool {
     jsonschema::validator_for(schema).unwrap().is_valid(call)
 }
 
-/// Keywords with values of every sort, right and wrong, inside one another.
+/// Nested keywords with values of all types, valid and invalid.
 fn any_schema() -> impl Strategy<Value = Value> {
     let kinds = ["string", "null", "object", "array", "integer", "file"].map(Value::from);
     let leaf = prop_oneof![

@@ -1,8 +1,8 @@
-//! Knows where schemas sit inside a schema.
+//! Maps the direct subschemas of a schema.
 //!
-//! In: a schema's keywords and what to do with each schema directly inside. Out: the same keywords, those replaced.
-//! Only keywords count: a property that happens to be called `$ref` and a default value that looks like a schema
-//! are data. Does not descend by itself.
+//! In: the keywords of a schema, and a function applied to each direct subschema. Out: the same keywords with the subschemas replaced.
+//! Only keywords are considered: a property that happens to be called `$ref` and a default value that looks like a schema
+//! are data. Does not recurse.
 
 use serde_json::{Map, Value};
 
@@ -33,35 +33,35 @@ const SUBSCHEMA_KEYWORDS: [&str; 22] = [
 const MAP_KEYWORDS: [&str; 6] =
     ["dependencies", "dependentSchemas", "patternProperties", "properties", "$defs", "definitions"];
 
-/// Whether this keyword holds schemas, one or several.
+/// Whether this keyword contains one or several schemas.
 pub(super) fn holds_schemas(keyword: &str) -> bool {
     SUBSCHEMA_KEYWORDS.contains(&keyword)
 }
 
-/// The keywords with every schema directly inside replaced by what `change` makes of it.
+/// The keywords with every direct subschema replaced by the result of `map`.
 pub(super) fn map_subschemas<'a>(
     keywords: impl IntoIterator<Item = (&'a String, &'a Value)>,
-    mut change: impl FnMut(&'a str, &'a Value) -> Value,
+    mut map: impl FnMut(&'a str, &'a Value) -> Value,
 ) -> Map<String, Value> {
-    let mut changed = Map::new();
+    let mut mapped = Map::new();
     for (keyword, value) in keywords {
-        let new = match value {
+        let new_value = match value {
             _ if !holds_schemas(keyword) => value.clone(),
             Value::Object(named) if MAP_KEYWORDS.contains(&keyword.as_str()) => {
-                let each = named.iter().map(|(name, inner)| {
-                    // `dependencies` may hold lists of property names between the schemas.
-                    let inner = if is_schema(inner) { change(keyword, inner) } else { inner.clone() };
+                let members = named.iter().map(|(name, inner)| {
+                    // `dependencies` may also contain lists of property names.
+                    let inner = if is_schema(inner) { map(keyword, inner) } else { inner.clone() };
                     (name.clone(), inner)
                 });
-                Value::Object(each.collect())
+                Value::Object(members.collect())
             }
-            Value::Array(list) => list.iter().map(|inner| change(keyword, inner)).collect(),
-            _ if is_schema(value) => change(keyword, value),
+            Value::Array(list) => list.iter().map(|inner| map(keyword, inner)).collect(),
+            _ if is_schema(value) => map(keyword, value),
             _ => value.clone(),
         };
-        changed.insert(keyword.clone(), new);
+        mapped.insert(keyword.clone(), new_value);
     }
-    changed
+    mapped
 }
 
 fn is_schema(value: &Value) -> bool {

@@ -1,8 +1,8 @@
-//! Compiles a schema once and checks the arguments of every call with it.
+//! A compiled schema that validates the arguments of every call.
 //!
-//! In: a schema from anywhere; then arguments from anyone. Out: yes, or problems a model can repair.
-//! Valid arguments cost one walk over their depth and one run of the engine. The engine's errors are built
-//! only when `cost.rs` finds them affordable; otherwise only the properties that do not fit are named.
+//! In: an untrusted schema; then untrusted arguments. Out: success, or problems that a model can correct.
+//! Valid arguments cost one depth check and one validation. The validator's errors are built
+//! only if `cost.rs` finds them affordable; otherwise only the invalid properties are named.
 
 use std::{
     fmt,
@@ -17,17 +17,15 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{SchemaError, cost, description, explain, limits, refs::RefResolver};
-use toolhub_types::problem::Problem;
-use toolhub_types::problem::join_pointer;
-use toolhub_types::problem::quote;
+use toolhub_types::problem::{Problem, join_pointer, quote};
 
-/// Deeper arguments are refused unseen: the engine recurses as deep as they go.
+/// Deeper arguments are refused before validation, because the validator recurses with their depth.
 const MAX_DEPTH: usize = 64;
-/// What one compiled pattern may take, and what matching it may.
+/// Memory limit of one compiled pattern, and of its lazy DFA while matching.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// The name of the whole schema inside the one that checks properties alone.
+/// The `$id` of the whole schema inside the per-property schema.
 const WHOLE_SCHEMA_ID: &str = "urn:toolhub:whole";
-/// What is encoded in a pointer that stands in a reference.
+/// The characters to percent-encode in a JSON pointer inside a `$ref`.
 const POINTER_ESCAPE_SET: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -38,40 +36,40 @@ pub struct Schema(Arc<Compiled>);
 struct Compiled {
     value: Value,
     validator: Validator,
-    /// Checks each property alone. Built when first needed, which for most schemas is never.
+    /// Validates each property separately. Built on first use, which for most schemas never comes.
     property_validator: OnceLock<Option<Validator>>,
 }
 
 impl Schema {
-    /// Compiles a schema of arguments: draft 2020-12, patterns of linear cost, nothing fetched.
+    /// Compiles an argument schema: draft 2020-12, patterns with linear matching time, no remote references.
     ///
     /// # Errors
-    /// When it is no schema, does not describe an object, or breaks a limit.
+    /// When it is not a valid schema, does not describe an object, or exceeds a limit.
     pub fn compile(value: Value) -> Result<Self, SchemaError> {
         limits::check_arguments_schema(&value)?;
         let validator = build_validator(&value).map_err(|error| schema_error(&error))?;
         Ok(Self(Arc::new(Compiled { value, validator, property_validator: OnceLock::new() })))
     }
 
-    /// Looks at a schema that is not a schema of arguments, such as that of an output, and keeps nothing.
+    /// Checks a schema that is not an argument schema, such as that of an output.
     ///
     /// # Errors
-    /// When it is no schema or breaks a limit.
+    /// When it is not a valid schema or exceeds a limit.
     pub fn validate_schema(value: &Value) -> Result<(), SchemaError> {
         limits::check_schema(value)?;
         build_validator(value).map(|_| ()).map_err(|error| schema_error(&error))
     }
 
-    /// The schema as it was given.
+    /// The source schema.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.0.value
     }
 
-    /// Checks arguments.
+    /// Validates arguments.
     ///
     /// # Errors
-    /// What is wrong with them: at least one problem, at most ten.
+    /// When they are invalid: at least one problem, at most ten.
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Problem>> {
         if !limits::is_depth_within(arguments, MAX_DEPTH) {
             return Err(vec![Problem::at_root(format!("nested deeper than {MAX_DEPTH} levels"))]);
@@ -96,7 +94,7 @@ impl Schema {
         problems
     }
 
-    /// The properties that are missing or do not fit, without saying what is wrong inside them.
+    /// The missing and the invalid properties, without the problems inside them.
     fn invalid_properties(&self, refs: &RefResolver<'_>, arguments: &Value) -> Vec<Problem> {
         let schema = self.value();
         let Some(members) = arguments.as_object() else {
@@ -107,21 +105,21 @@ impl Schema {
         let missing = required.filter(|name| !members.contains_key(*name));
         let missing = missing.map(|name| explain::missing_property((schema, refs), ("", arguments), name));
 
-        let alone = self.0.property_validator.get_or_init(|| build_validator(&per_property_schema(schema)).ok());
-        let wrong = members.iter().filter(|(name, value)| {
-            let only = Value::Object(Map::from_iter([((*name).clone(), (*value).clone())]));
-            alone.as_ref().is_some_and(|alone| !alone.is_valid(&only))
+        let validator = self.0.property_validator.get_or_init(|| build_validator(&per_property_schema(schema)).ok());
+        let invalid = members.iter().filter(|(name, value)| {
+            let single = Value::Object(Map::from_iter([((*name).clone(), (*value).clone())]));
+            validator.as_ref().is_some_and(|validator| !validator.is_valid(&single))
         });
-        let wrong = wrong.map(|(name, value)| {
-            let known = schema.get("properties").and_then(|known| known.get(name));
-            let expected = known.map(|known| description::describe_expected(known, refs)).unwrap_or_default();
+        let invalid = invalid.map(|(name, value)| {
+            let property = schema.get("properties").and_then(|properties| properties.get(name));
+            let expected = property.map(|property| description::describe_expected(property, refs)).unwrap_or_default();
             let detail = match expected.as_str() {
                 "" => format!("does not fit its schema, got {}", quote::describe(value)),
                 expected => format!("does not fit its schema ({expected}), got {}", quote::describe(value)),
             };
             Problem::at(join_pointer("", name), arguments, detail)
         });
-        missing.chain(wrong).take(explain::MAX_PROBLEMS).collect()
+        missing.chain(invalid).take(explain::MAX_PROBLEMS).collect()
     }
 }
 
@@ -137,45 +135,45 @@ fn build_validator(schema: &Value) -> Result<Validator, ValidationError<'static>
 }
 
 fn schema_error(error: &ValidationError<'_>) -> SchemaError {
-    let came = error.instance();
-    match (error.kind(), came.as_str()) {
+    let instance = error.instance();
+    match (error.kind(), instance.as_str()) {
         (ValidationErrorKind::Format { format }, Some(pattern)) if format == "regex" => {
             SchemaError::Pattern(quote::text(pattern))
         }
         _ => SchemaError::Invalid {
-            at: format!("`{}`", error.instance_path()),
-            why: quote::truncate(&error.masked_with(quote::value(came)).to_string(), 200),
+            pointer: format!("`{}`", error.instance_path()),
+            reason: quote::truncate(&error.masked_with(quote::value(instance)).to_string(), 200),
         },
     }
 }
 
-/// A schema that judges each property as the whole one does, and asks for nothing else.
+/// A schema that validates each property as the whole one does, and nothing else.
 fn per_property_schema(schema: &Value) -> Value {
     let mut whole = schema.clone();
     if let Some(whole) = whole.as_object_mut() {
-        // Its own name keeps the meaning of each `#` inside it.
+        // With its own `$id`, each `#` inside it still refers to it.
         whole.insert("$id".into(), WHOLE_SCHEMA_ID.into());
         whole.remove("$schema");
     }
-    let mut alone = Map::new();
+    let mut per_property = Map::new();
     for keyword in ["properties", "patternProperties"] {
         let named = schema.get(keyword).and_then(Value::as_object);
-        let refer = |name: &String| {
+        let reference = |name: &String| {
             let pointer = join_pointer(&format!("/{keyword}"), name);
             (
                 name.clone(),
                 json!({"$ref": format!("{WHOLE_SCHEMA_ID}#{}", utf8_percent_encode(&pointer, POINTER_ESCAPE_SET))}),
             )
         };
-        let named: Map<_, _> = named.into_iter().flat_map(|named| named.keys().map(refer)).collect();
-        alone.insert(keyword.into(), named.into());
+        let named: Map<_, _> = named.into_iter().flat_map(|named| named.keys().map(reference)).collect();
+        per_property.insert(keyword.into(), named.into());
     }
     if schema.get("additionalProperties").is_some() {
-        let other = json!({"$ref": format!("{WHOLE_SCHEMA_ID}#/additionalProperties")});
-        alone.insert("additionalProperties".into(), other);
+        let additional = json!({"$ref": format!("{WHOLE_SCHEMA_ID}#/additionalProperties")});
+        per_property.insert("additionalProperties".into(), additional);
     }
-    alone.insert("$defs".into(), json!({"whole": whole}));
-    Value::Object(alone)
+    per_property.insert("$defs".into(), json!({"whole": whole}));
+    Value::Object(per_property)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests of `check.rs`: what a model is told, and what hostile schemas cannot do.
+//! Tests of `check.rs`: problem texts for models, and protection against hostile schemas.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,11 +8,11 @@ use super::*;
 #[track_caller]
 fn check(schema: Value, arguments: &Value, expected: &[&str]) {
     let schema = Schema::compile(schema).unwrap();
-    let got = match schema.check(arguments) {
+    let problems: Vec<String> = match schema.check(arguments) {
         Ok(()) => Vec::new(),
         Err(problems) => problems.iter().map(ToString::to_string).collect(),
     };
-    assert_eq!(got, expected);
+    assert_eq!(problems, expected);
 }
 
 #[track_caller]
@@ -58,10 +58,10 @@ fn missing_and_unknown_properties_are_named_with_what_was_meant() {
 
 #[test]
 fn values_that_do_not_fit_are_told_what_was_expected_and_what_came() {
-    let whole = json!({"type": "integer", "minimum": 1});
-    check_field(whole.clone(), json!("two"), &["f: expected an integer, got the string \"two\""]);
-    check_field(whole.clone(), json!(0), &["f: must be at least 1, got 0"]);
-    check_field(whole, json!(2.5), &["f: expected an integer, got the number 2.5"]);
+    let integer = json!({"type": "integer", "minimum": 1});
+    check_field(integer.clone(), json!("two"), &["f: expected an integer, got the string \"two\""]);
+    check_field(integer.clone(), json!(0), &["f: must be at least 1, got 0"]);
+    check_field(integer, json!(2.5), &["f: expected an integer, got the number 2.5"]);
     let size = json!({"type": "string", "enum": ["small", "medium", "large"]});
     check_field(
         size,
@@ -146,7 +146,7 @@ fn of_a_choice_the_form_that_was_meant_is_explained() {
 #[test]
 fn at_most_ten_problems_are_told() {
     let schema = Schema::compile(json!({"type": "object", "additionalProperties": {"type": "string"}})).unwrap();
-    let many: Map<String, Value> = (0..50).map(|at| (format!("p{at}"), json!(at))).collect();
+    let many: Map<String, Value> = (0..50).map(|index| (format!("p{index}"), json!(index))).collect();
     assert_eq!(schema.check(&many.into()).unwrap_err().len(), 10);
 }
 
@@ -187,7 +187,7 @@ fn what_is_no_schema_is_refused_with_its_place() {
     assert!(Schema::compile(old).is_ok());
 }
 
-/// Each level of the arguments doubles the engine's errors, twice.
+/// Each level of the arguments doubles the validator's errors, twice.
 fn hostile() -> Value {
     json!({
         "type": "object",
@@ -218,7 +218,7 @@ fn a_hostile_choice_is_not_explained_but_its_property_is_named() {
 
 #[test]
 fn a_hostile_schema_does_not_exhaust_the_stack() {
-    // The most combinations inside each other, on the deepest arguments, on the stack of a worker thread.
+    // The most nested combinations, on the deepest arguments, on the stack of a worker thread.
     let knot = (0..13).fold(json!({"$ref": "#"}), |inner, _| json!({"allOf": [inner]}));
     let schema = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/k"}, "b": {"type": "null"}},
         "$defs": {"k": knot}});
@@ -229,7 +229,7 @@ fn a_hostile_schema_does_not_exhaust_the_stack() {
     assert!(schema.check(&invalid).is_err());
 }
 
-/// Argument types as tools have them.
+/// Typical argument schemas.
 fn any_schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({"type": "string", "description": "A text"})),
@@ -245,8 +245,8 @@ fn any_schema() -> impl Strategy<Value = Value> {
         let list = proptest::collection::vec(inner.clone(), 1..4);
         prop_oneof![
             inner.clone().prop_map(|items| json!({"type": "array", "items": items, "uniqueItems": true})),
-            list.clone().prop_map(|forms| json!({"anyOf": forms})),
-            list.clone().prop_map(|forms| json!({"oneOf": forms})),
+            list.clone().prop_map(|branches| json!({"anyOf": branches})),
+            list.clone().prop_map(|branches| json!({"oneOf": branches})),
             list.clone().prop_map(|items| json!({"prefixItems": items, "items": false})),
             inner.clone().prop_map(|not| json!({"not": not})),
             inner.clone().prop_map(|names| json!({"type": "object", "propertyNames": names})),
@@ -288,7 +288,7 @@ proptest! {
         schema in object(any_schema()),
         arguments in any_arguments(),
     ) {
-        // References without a property between them are refused, which is not what this is about.
+        // Circular references without a property between them are refused, which this test is not about.
         let Ok(schema) = Schema::compile(schema) else { return Ok(()) };
         let checked = schema.check(&arguments);
         prop_assert_eq!(checked.is_ok(), schema.0.validator.is_valid(&arguments));
@@ -297,7 +297,7 @@ proptest! {
             prop_assert!(problem.to_string().contains(&problem.field));
             prop_assert!(!problem.to_string().contains('\n'), "{}", problem);
         }
-        let named = schema.invalid_properties(&RefResolver::new(schema.value()), &arguments);
-        prop_assert!(named.is_empty() || !schema.0.validator.is_valid(&arguments));
+        let invalid = schema.invalid_properties(&RefResolver::new(schema.value()), &arguments);
+        prop_assert!(invalid.is_empty() || !schema.0.validator.is_valid(&arguments));
     }
 }

@@ -1,9 +1,9 @@
-//! Estimates the work of building errors, so that it is done only when it is small.
+//! Estimates the cost of building validation errors, so that they are built only if the cost is bounded.
 //!
-//! In: a schema that passed the limits, and arguments. Out: whether we can afford to have it explained.
-//! The engine collects the errors of every form of a choice, of every choice inside it, and copies the value
-//! into each; for recursive schemas that grows exponentially with the depth of the arguments. The estimate
-//! itself grows only with the product of both sizes, because it remembers, and stops at its own limit.
+//! In: a schema that passed the limits, and arguments. Out: whether building the errors is affordable.
+//! The validator collects the errors of every branch of a union, of every union inside it, and copies the value
+//! into each; for recursive schemas this grows exponentially with the depth of the arguments. The cost of the estimate
+//! itself is at most the product of both sizes, because it is memoized, and it stops at a limit.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use super::refs::{AppliesTo, RefResolver, Subschema, references, subschemas};
 
-/// So many steps were measured to take about 25 ms in a release build.
+/// Maximum cost in steps; measured to take about 25 ms in a release build.
 pub(super) const MAX_COST: u64 = 30_000;
 
-/// Whether building the errors costs no more than we can afford.
+/// Whether building the errors costs at most [`MAX_COST`].
 pub(super) fn is_affordable(schema: &Value, refs: &RefResolver<'_>, arguments: &Value) -> bool {
-    let mut count = CostEstimator { refs, memo: HashMap::new() };
-    count.cost(schema, arguments, false) <= MAX_COST
+    let mut estimator = CostEstimator { refs, memo: HashMap::new() };
+    estimator.cost(schema, arguments, false) <= MAX_COST
 }
 
 struct CostEstimator<'a> {
     refs: &'a RefResolver<'a>,
-    /// Steps by place of the schema, place of the value, and whether errors copy the value.
+    /// Steps by schema node, value node, and whether errors copy the value.
     memo: HashMap<(usize, usize, bool), u64>,
 }
 
@@ -32,7 +32,7 @@ impl CostEstimator<'_> {
         if let Some(steps) = self.memo.get(&key) {
             return *steps;
         }
-        // The estimate must not become the attack: it never looks at more than it could allow.
+        // The estimate itself must not become an attack: it never visits more nodes than the maximum cost.
         if self.memo.len() as u64 > MAX_COST {
             return MAX_COST + 1;
         }
@@ -45,21 +45,21 @@ impl CostEstimator<'_> {
             if steps > MAX_COST {
                 break;
             }
-            let more = match part.applies {
+            let additional = match part.applies {
                 AppliesTo::Nothing => 0,
                 AppliesTo::SameValue => self.cost(part.schema, value, copied),
-                // Each form is tried before its errors are built; that walks the value once,
-                // which is what its copies are charged for anyway.
+                // Each branch is validated before its errors are built; that walks the value once,
+                // which the charge for its copies covers.
                 AppliesTo::Branch => self.cost(part.schema, value, true),
                 AppliesTo::Child => self.children_cost(&part, value, copied),
             };
-            steps = steps.saturating_add(more);
+            steps = steps.saturating_add(additional);
         }
         self.memo.insert(key, steps);
         steps
     }
 
-    /// One step for the schema, one for each error it may report about this value itself.
+    /// One step for the schema, and one for each error it may report about this value itself.
     fn own_cost(&self, schema: &Value, value: &Value, copied: bool) -> u64 {
         let required = schema.get("required").and_then(Value::as_array);
         let errors = 1 + required.map_or(0, Vec::len) as u64;
@@ -85,16 +85,16 @@ impl CostEstimator<'_> {
     }
 }
 
-/// What copying a value costs, in steps; more than we can afford is as good as endless.
+/// The cost of copying a value, in steps; counting stops above the maximum.
 fn copy_cost(value: &Value) -> u64 {
     let mut size = 0;
-    let mut open = vec![value];
-    while let Some(value) = open.pop() {
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
         size += 1;
         match value {
             Value::String(text) => size += text.len() as u64 / 1024,
-            Value::Array(items) => open.extend(items),
-            Value::Object(members) => open.extend(members.values()),
+            Value::Array(items) => pending.extend(items),
+            Value::Object(members) => pending.extend(members.values()),
             _ => {}
         }
         if size > MAX_COST {
@@ -104,6 +104,7 @@ fn copy_cost(value: &Value) -> u64 {
     size
 }
 
+/// The address of a value, which identifies it while its document is borrowed.
 fn node_id(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(is_affordable(schema, &RefResolver::new(schema), arguments), expected);
     }
 
-    /// A small recursive choice: the engine's errors double, twice, with each level of the arguments.
+    /// A small recursive union: the validator's errors double, twice, with each level of the arguments.
     fn hostile() -> Value {
         json!({"type": "object", "required": ["b"], "additionalProperties": {"anyOf": [
             {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}]}})
@@ -139,10 +140,11 @@ mod tests {
     fn the_estimate_itself_takes_no_more_steps_than_it_could_allow() {
         let schema = hostile();
         let refs = RefResolver::new(&schema);
-        let mut count = CostEstimator { refs: &refs, memo: HashMap::new() };
-        let wide: Value = (0..20_000).map(|at| (format!("p{at}"), nested(5))).collect::<serde_json::Map<_, _>>().into();
-        assert!(count.cost(&schema, &wide, false) > MAX_COST);
-        assert!(count.memo.len() as u64 <= MAX_COST + 1, "{}", count.memo.len());
+        let mut estimator = CostEstimator { refs: &refs, memo: HashMap::new() };
+        let members = (0..20_000).map(|index| (format!("p{index}"), nested(5)));
+        let wide: Value = members.collect::<serde_json::Map<_, _>>().into();
+        assert!(estimator.cost(&schema, &wide, false) > MAX_COST);
+        assert!(estimator.memo.len() as u64 <= MAX_COST + 1, "{}", estimator.memo.len());
     }
 
     #[test]
@@ -162,10 +164,9 @@ mod tests {
 
     #[test]
     fn a_choice_over_a_large_value_pays_for_its_copies() {
-        let choice =
-            |forms| json!({"type": "object", "properties": {"x": {"anyOf": vec![json!({"type": "string"}); forms]}}});
+        let union = |branches| json!({"type": "object", "properties": {"x": {"anyOf": vec![json!({"type": "string"}); branches]}}});
         let large = json!({"x": vec![1; 1_000]});
-        check(&choice(3), &large, true);
-        check(&choice(100), &large, false);
+        check(&union(3), &large, true);
+        check(&union(100), &large, false);
     }
 }

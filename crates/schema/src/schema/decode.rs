@@ -1,17 +1,15 @@
-//! Names the field when serde refuses what the schema accepted.
+//! Reports the field that fails to deserialize although the schema accepts it.
 //!
-//! In: the arguments and the type they should become. Out: the problem, or none when they decode.
-//! Needed where a type knows more than its schema says: a date, a range, a custom `Deserialize`.
+//! In: the arguments and the target type. Out: the problem, or none if they deserialize.
+//! Needed for types that are stricter than their schema: a date, a range, a custom `Deserialize`.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
-use toolhub_types::problem::Problem;
-use toolhub_types::problem::join_pointer;
-use toolhub_types::problem::quote;
+use toolhub_types::problem::{Problem, join_pointer, quote};
 
-/// What keeps the arguments from becoming a `T`; empty when nothing does.
+/// Why the arguments do not deserialize into a `T`; empty if they do.
 #[must_use]
 pub fn explain_decode<T: DeserializeOwned>(arguments: &Value) -> Vec<Problem> {
     let Err(error) = serde_path_to_error::deserialize::<_, T>(arguments) else {
@@ -25,14 +23,14 @@ pub fn explain_decode<T: DeserializeOwned>(arguments: &Value) -> Vec<Problem> {
             Segment::Enum { variant } => join_pointer(&pointer, variant),
             Segment::Unknown => break,
         };
-        // A variant is a property only for some representations of an enum; the arguments tell which.
+        // A variant is a property only in some representations of an enum; check whether the arguments have it.
         match segment {
             Segment::Enum { .. } if arguments.pointer(&next).is_none() => {}
             _ => pointer = next,
         }
     }
-    let why = quote::truncate(&error.inner().to_string(), 200);
-    vec![Problem::at(pointer, arguments, why)]
+    let detail = quote::truncate(&error.inner().to_string(), 200);
+    vec![Problem::at(pointer, arguments, detail)]
 }
 
 #[cfg(test)]
@@ -65,8 +63,8 @@ mod tests {
 
     #[track_caller]
     fn check(arguments: &Value, expected: &[&str]) {
-        let got: Vec<String> = explain_decode::<Order>(arguments).iter().map(ToString::to_string).collect();
-        assert_eq!(got, expected);
+        let problems: Vec<String> = explain_decode::<Order>(arguments).iter().map(ToString::to_string).collect();
+        assert_eq!(problems, expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Says in a few words what a schema expects.
+//! Short descriptions of what a schema expects.
 //!
 //! In: a schema that passed the limits. Out: `string: City name`, `one of "s", "m"`, `array of integer`.
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::refs::{AppliesTo, RefResolver, subschemas};
 use toolhub_types::problem::quote;
 
-/// What the schema expects and what it is for; empty when it says neither.
+/// The expected kind of value and its description; empty if the schema has neither.
 pub(super) fn describe_expected<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> String {
     let resolved = refs.resolve_chain(schema);
     let kind = describe_kind(schema, refs, 2);
-    let purpose = [schema, resolved].into_iter().find_map(|one| one.get("description")?.as_str());
+    let purpose = [schema, resolved].into_iter().find_map(|schema| schema.get("description")?.as_str());
     let purpose = purpose.and_then(|text| text.lines().next()).map(|line| quote::truncate(line, 100));
     match (kind.is_empty(), purpose) {
         (_, None) => kind,
@@ -20,20 +20,20 @@ pub(super) fn describe_expected<'a>(schema: &'a Value, refs: &RefResolver<'a>) -
     }
 }
 
-/// The kind of value alone. `deep` bounds how far into items and forms it looks.
-fn describe_kind<'a>(schema: &'a Value, refs: &RefResolver<'a>, deep: usize) -> String {
+/// The expected kind of value. `depth` bounds the recursion into items and branches.
+fn describe_kind<'a>(schema: &'a Value, refs: &RefResolver<'a>, depth: usize) -> String {
     let schema = refs.resolve_chain(schema);
     if let Some(options) = schema.get("enum").and_then(Value::as_array) {
-        let some = if options.len() == 1 { "" } else { "one of " };
-        return format!("{some}{}", quote::list(options.iter()));
+        let prefix = if options.len() == 1 { "" } else { "one of " };
+        return format!("{prefix}{}", quote::list(options.iter()));
     }
-    if let Some(only) = schema.get("const") {
-        return quote::value(only);
+    if let Some(constant) = schema.get("const") {
+        return quote::value(constant);
     }
-    if let Some(forms) = branches(schema) {
+    if let Some(branches) = branches(schema) {
         let mut kinds: Vec<String> = Vec::new();
-        if deep > 0 {
-            kinds.extend(forms.iter().take(4).map(|form| describe_kind(form, refs, deep - 1)));
+        if depth > 0 {
+            kinds.extend(branches.iter().take(4).map(|branch| describe_kind(branch, refs, depth - 1)));
             kinds.retain(|kind| !kind.is_empty() && kind != "null");
             kinds.dedup();
         }
@@ -45,24 +45,24 @@ fn describe_kind<'a>(schema: &'a Value, refs: &RefResolver<'a>, deep: usize) -> 
         _ => Vec::new(),
     };
     if names.len() > 1 {
-        // That a value may be null says how to leave it out, not what to write.
+        // `null` only says how to omit a value, not what to write.
         names.retain(|name| *name != "null");
     }
-    let items = schema.get("items").filter(|_| deep > 0 && names == ["array"]);
-    match items.map(|items| describe_kind(items, refs, deep - 1)).filter(|kind| !kind.is_empty()) {
+    let items = schema.get("items").filter(|_| depth > 0 && names == ["array"]);
+    match items.map(|items| describe_kind(items, refs, depth - 1)).filter(|kind| !kind.is_empty()) {
         Some(kind) => format!("array of {kind}"),
         None => names.join(" or "),
     }
 }
 
-/// One form of a choice: its kind, or the properties that make it this form.
+/// One branch of a union: its kind, or its required properties.
 pub(super) fn describe_branch<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> String {
     let schema = refs.resolve_chain(schema);
     let required = schema.get("required").and_then(Value::as_array);
     let named = required.into_iter().flatten().filter_map(Value::as_str).take(4).map(|name| {
-        let only = schema.get("properties").and_then(|known| known.get(name)?.get("const"));
-        match only {
-            Some(only) => format!("`{}` = {}", quote::text(name), quote::value(only)),
+        let constant = schema.get("properties").and_then(|properties| properties.get(name)?.get("const"));
+        match constant {
+            Some(constant) => format!("`{}` = {}", quote::text(name), quote::value(constant)),
             None => format!("`{}`", quote::text(name)),
         }
     });
@@ -70,27 +70,28 @@ pub(super) fn describe_branch<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> 
     if named.is_empty() { describe_kind(schema, refs, 2) } else { format!("an object with {}", named.join(", ")) }
 }
 
-/// The forms a value may choose from.
+/// The branches of a union.
 pub(super) fn branches(schema: &Value) -> Option<&Vec<Value>> {
     schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()
 }
 
-/// The properties a schema knows for the value itself, also those of its forms and references.
+/// The properties that a schema describes for the value itself, including those of its branches and references.
 pub(super) fn known_properties<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> Vec<(&'a str, &'a Value)> {
-    // Endless references are refused, but a wide schema may repeat itself: enough is enough.
+    // Circular references are refused, but a wide schema may repeat itself, so the result is bounded.
     const MAX_PROPERTIES: usize = 500;
     let mut found: Vec<(&str, &Value)> = Vec::new();
-    let mut open = vec![schema];
-    while let Some(schema) = open.pop() {
-        if found.len() > MAX_PROPERTIES || open.len() > MAX_PROPERTIES {
+    let mut pending = vec![schema];
+    while let Some(schema) = pending.pop() {
+        if found.len() > MAX_PROPERTIES || pending.len() > MAX_PROPERTIES {
             break;
         }
         let named = schema.get("properties").and_then(Value::as_object);
         found.extend(named.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema)));
-        let here = |applies| matches!(applies, AppliesTo::SameValue | AppliesTo::Branch);
-        let inside = subschemas(schema).into_iter().filter(|part| part.keyword != "not" && here(part.applies));
-        open.extend(inside.map(|part| part.schema));
-        open.extend(schema.get("$ref").and_then(Value::as_str).and_then(|to| refs.resolve(to)));
+        let applies_here = |applies| matches!(applies, AppliesTo::SameValue | AppliesTo::Branch);
+        let same_value =
+            subschemas(schema).into_iter().filter(|part| part.keyword != "not" && applies_here(part.applies));
+        pending.extend(same_value.map(|part| part.schema));
+        pending.extend(schema.get("$ref").and_then(Value::as_str).and_then(|reference| refs.resolve(reference)));
     }
     found
 }
@@ -101,8 +102,8 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn check(schema: &Value, says: &str) {
-        assert_eq!(describe_expected(schema, &RefResolver::new(schema)), says);
+    fn check(schema: &Value, expected: &str) {
+        assert_eq!(describe_expected(schema, &RefResolver::new(schema)), expected);
     }
 
     #[test]

@@ -1,37 +1,35 @@
-//! Turns the engine's errors into problems a model can repair.
+//! Turns the validator's errors into problems that a model can correct.
 //!
-//! In: errors whose number the cost gate found affordable. Out: at most ten problems, each with its field.
-//! Which form of a choice was meant is guessed by `union.rs`; nothing here decides whether arguments are valid.
+//! In: errors that `cost.rs` found affordable. Out: at most ten problems, each with its field.
+//! `union.rs` guesses the intended branch of a union. Whether arguments are valid is decided by the validator, not here.
 
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind as Kind};
 use serde_json::Value;
 
 use super::{description, refs::RefResolver, union};
 use crate::suggest::closest;
-use toolhub_types::problem::Problem;
-use toolhub_types::problem::join_pointer;
-use toolhub_types::problem::quote;
+use toolhub_types::problem::{Problem, join_pointer, quote};
 
-/// More problems than this are noise to a model; it repairs these first.
+/// More problems are noise to a model; it corrects these first.
 pub(super) const MAX_PROBLEMS: usize = 10;
-/// How far the errors of choices inside choices are followed.
+/// The nesting of unions up to which the errors of a branch are explained.
 const MAX_CHOICE_DEPTH: usize = 4;
 
-/// The problems behind the engine's errors.
+/// The problems behind the validator's errors.
 pub(super) fn explain_errors<'e>(
     root: &Value,
     refs: &RefResolver<'_>,
     arguments: &Value,
     errors: impl Iterator<Item = ValidationError<'e>>,
 ) -> Vec<Problem> {
-    let mut explain = Explainer { root, refs, arguments, problems: Vec::new() };
+    let mut explainer = Explainer { root, refs, arguments, problems: Vec::new() };
     for error in errors {
-        explain.add(&error, 0);
+        explainer.add(&error, 0);
     }
-    explain.problems
+    explainer.problems
 }
 
-/// A property that must be there and is not.
+/// The problem of a missing required property.
 pub(super) fn missing_property<'a>(
     (schema, refs): (&'a Value, &RefResolver<'a>),
     (pointer, arguments): (&str, &Value),
@@ -44,7 +42,8 @@ pub(super) fn missing_property<'a>(
         "" => "missing, required".to_owned(),
         expected => format!("missing, required ({expected})"),
     };
-    // A misspelled name looks like two mistakes, or like one where more properties are allowed; say it is one.
+    // A misspelled name causes an "unknown" and a "missing" error (only the latter if additional properties are allowed).
+    // The suggestion shows that both are one mistake.
     let given = arguments.pointer(pointer).and_then(Value::as_object);
     let unknown = given.into_iter().flat_map(|given| given.keys().take(200).map(String::as_str));
     let unknown = unknown.filter(|given| known.iter().all(|(known, _)| known != given));
@@ -62,7 +61,7 @@ struct Explainer<'a> {
 }
 
 impl<'a> Explainer<'a> {
-    fn add(&mut self, error: &ValidationError<'_>, choices: usize) {
+    fn add(&mut self, error: &ValidationError<'_>, choice_depth: usize) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
@@ -78,7 +77,7 @@ impl<'a> Explainer<'a> {
                 }
             }
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                self.explain_choice(error, context, choices);
+                self.explain_choice(error, context, choice_depth);
             }
             Kind::PropertyNames { error: inner } => {
                 let name = quote_property_name(inner);
@@ -106,7 +105,7 @@ impl<'a> Explainer<'a> {
         Problem::at(error.instance_path().as_str().to_owned(), self.arguments, detail)
     }
 
-    /// The schema that holds the keyword an error is about.
+    /// The schema that contains the keyword of an error.
     fn schema_of(&self, error: &ValidationError<'_>) -> &'a Value {
         let keyword = error.schema_path().as_str();
         let schema = keyword.rsplit_once('/').map_or("", |(schema, _)| schema);
@@ -116,14 +115,14 @@ impl<'a> Explainer<'a> {
     fn unknown_property(&self, error: &ValidationError<'_>, name: &str) -> Problem {
         let known = description::known_properties(self.schema_of(error), self.refs);
         let given = error.instance().as_object();
-        // A property that is there already cannot be what another one was meant to be.
-        let free = known.iter().map(|(name, _)| *name);
-        let free = free.filter(|name| given.is_none_or(|given| !given.contains_key(*name)));
-        let meant = closest(name, free, 1).pop();
+        // A property that is given already cannot be the intended name of another one.
+        let unused = known.iter().map(|(name, _)| *name);
+        let unused = unused.filter(|name| given.is_none_or(|given| !given.contains_key(*name)));
+        let similar = closest(name, unused, 1).pop();
         let mut names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         names.dedup();
-        let suggestion = match meant {
-            Some(meant) => Some(format!("did you mean `{}`?", quote::text(meant))),
+        let suggestion = match similar {
+            Some(similar) => Some(format!("did you mean `{}`?", quote::text(similar))),
             None if names.is_empty() => None,
             None => {
                 let names: Vec<String> =
@@ -136,38 +135,43 @@ impl<'a> Explainer<'a> {
     }
 
     fn option_mismatch(&self, error: &ValidationError<'_>, options: &[Value]) -> Problem {
-        let came = error.instance();
+        let instance = error.instance();
         let detail = match options {
-            [only] => format!("must be {}, got {}", quote::value(only), quote::describe(came)),
-            _ => format!("must be one of {}, got {}", quote::list(options.iter()), quote::describe(came)),
+            [single] => format!("must be {}, got {}", quote::value(single), quote::describe(instance)),
+            _ => format!("must be one of {}, got {}", quote::list(options.iter()), quote::describe(instance)),
         };
         let texts = options.iter().filter_map(Value::as_str);
-        let meant = came.as_str().and_then(|came| closest(came, texts, 1).pop());
-        let suggestion = meant.map(|meant| format!("did you mean {}?", quote::value(&meant.into())));
+        let similar = instance.as_str().and_then(|instance| closest(instance, texts, 1).pop());
+        let suggestion = similar.map(|similar| format!("did you mean {}?", quote::value(&similar.into())));
         self.problem_at(error, detail).with_suggestion(suggestion)
     }
 
-    fn explain_choice(&mut self, error: &ValidationError<'_>, forms: &[Vec<ValidationError<'static>>], choices: usize) {
-        let meant = union::guess_branch(error.instance_path().as_str(), forms);
-        if let union::IntendedBranch::Branch(errors) = meant
-            && choices < MAX_CHOICE_DEPTH
+    fn explain_choice(
+        &mut self,
+        error: &ValidationError<'_>,
+        branches: &[Vec<ValidationError<'static>>],
+        choice_depth: usize,
+    ) {
+        let intended = union::guess_branch(error.instance_path().as_str(), branches);
+        if let union::IntendedBranch::Branch(errors) = intended
+            && choice_depth < MAX_CHOICE_DEPTH
         {
-            errors.iter().for_each(|error| self.add(error, choices + 1));
+            errors.iter().for_each(|error| self.add(error, choice_depth + 1));
             return;
         }
-        if let union::IntendedBranch::Tag(first, options) = meant {
+        if let union::IntendedBranch::Tag(first, options) = intended {
             self.push(self.option_mismatch(first, &options));
             return;
         }
         let schemas = self.root.pointer(error.schema_path().as_str()).and_then(Value::as_array);
         let schemas = schemas.into_iter().flatten().take(MAX_PROBLEMS);
         let mut expected: Vec<String> = schemas.map(|schema| description::describe_branch(schema, self.refs)).collect();
-        expected.retain(|form| !form.is_empty());
+        expected.retain(|branch| !branch.is_empty());
         expected.dedup();
-        let came = quote::describe(error.instance());
+        let actual = quote::describe(error.instance());
         let detail = match expected.as_slice() {
-            [] => format!("fits none of the {} allowed forms, got {came}", forms.len()),
-            expected => format!("expected {}, got {came}", expected.join(" or ")),
+            [] => format!("fits none of the {} allowed forms, got {actual}", branches.len()),
+            expected => format!("expected {}, got {actual}", expected.join(" or ")),
         };
         self.push(self.problem_at(error, detail));
     }
@@ -177,53 +181,59 @@ fn quote_property_name(error: &ValidationError<'_>) -> String {
     quote::value(error.instance())
 }
 
-/// What an error says when neither the schema around it nor other errors are needed to say it.
+/// The text of an error that needs neither the surrounding schema nor other errors.
 fn describe_error(error: &ValidationError<'_>) -> String {
-    let came = error.instance();
+    let instance = error.instance();
     match error.kind() {
-        Kind::Type { kind } => format!("expected {}, got {}", type_names(kind), quote::describe(came)),
-        Kind::Minimum { limit } => format!("must be at least {limit}, got {}", quote::value(came)),
-        Kind::Maximum { limit } => format!("must be at most {limit}, got {}", quote::value(came)),
+        Kind::Type { kind } => format!("expected {}, got {}", type_names(kind), quote::describe(instance)),
+        Kind::Minimum { limit } => format!("must be at least {limit}, got {}", quote::value(instance)),
+        Kind::Maximum { limit } => format!("must be at most {limit}, got {}", quote::value(instance)),
         Kind::ExclusiveMinimum { limit } => {
-            format!("must be more than {limit}, got {}", quote::value(came))
+            format!("must be more than {limit}, got {}", quote::value(instance))
         }
         Kind::ExclusiveMaximum { limit } => {
-            format!("must be less than {limit}, got {}", quote::value(came))
+            format!("must be less than {limit}, got {}", quote::value(instance))
         }
         Kind::MultipleOf { multiple_of } => {
-            format!("must be a multiple of {multiple_of}, got {}", quote::value(came))
+            format!("must be a multiple of {multiple_of}, got {}", quote::value(instance))
         }
-        Kind::MinLength { limit } => describe_count("must have at least", *limit, "character", count_elements(came)),
-        Kind::MaxLength { limit } => describe_count("must have at most", *limit, "character", count_elements(came)),
-        Kind::MinItems { limit } => describe_count("must have at least", *limit, "item", count_elements(came)),
-        Kind::MaxItems { limit } => describe_count("must have at most", *limit, "item", count_elements(came)),
+        Kind::MinLength { limit } => {
+            describe_count("must have at least", *limit, "character", count_elements(instance))
+        }
+        Kind::MaxLength { limit } => describe_count("must have at most", *limit, "character", count_elements(instance)),
+        Kind::MinItems { limit } => describe_count("must have at least", *limit, "item", count_elements(instance)),
+        Kind::MaxItems { limit } => describe_count("must have at most", *limit, "item", count_elements(instance)),
         Kind::AdditionalItems { limit } => {
-            describe_count("must have at most", *limit as u64, "item", count_elements(came))
+            describe_count("must have at most", *limit as u64, "item", count_elements(instance))
         }
-        Kind::MinProperties { limit } => describe_count("must have at least", *limit, "property", count_elements(came)),
-        Kind::MaxProperties { limit } => describe_count("must have at most", *limit, "property", count_elements(came)),
+        Kind::MinProperties { limit } => {
+            describe_count("must have at least", *limit, "property", count_elements(instance))
+        }
+        Kind::MaxProperties { limit } => {
+            describe_count("must have at most", *limit, "property", count_elements(instance))
+        }
         Kind::Pattern { pattern } => {
-            format!("must match the pattern {}, got {}", quote::text(pattern), quote::value(came))
+            format!("must match the pattern {}, got {}", quote::text(pattern), quote::value(instance))
         }
-        Kind::Format { format } => format!("must be a valid {}, got {}", quote::text(format), quote::value(came)),
+        Kind::Format { format } => format!("must be a valid {}, got {}", quote::text(format), quote::value(instance)),
         Kind::UniqueItems => "the items must differ from each other".into(),
-        Kind::Contains => "none or too many of the items are as they must be".into(),
+        Kind::Contains => "too few or too many items match the schema in `contains`".into(),
         Kind::OneOfMultipleValid { .. } => "fits more than one of the allowed forms; exactly one must fit".into(),
         Kind::FalseSchema => "is not allowed here".into(),
         Kind::UnevaluatedItems { .. } => "has more items than allowed".into(),
-        Kind::Not { .. } => format!("must not be of this form, got {}", quote::describe(came)),
-        // Rare kinds in the engine's words, which must not repeat the whole value.
+        Kind::Not { .. } => format!("must not be of this form, got {}", quote::describe(instance)),
+        // Rare kinds use the validator's text, masked so that it does not repeat the whole value.
         _ => quote::truncate(&error.masked().to_string(), 200),
     }
 }
 
-fn describe_count(must: &str, limit: u64, unit: &str, came: usize) -> String {
+fn describe_count(requirement: &str, limit: u64, unit: &str, actual: usize) -> String {
     let units = match (unit, limit) {
         (unit, 1) => unit.to_owned(),
         ("property", _) => "properties".to_owned(),
         (unit, _) => format!("{unit}s"),
     };
-    format!("{must} {limit} {units}, got {came}")
+    format!("{requirement} {limit} {units}, got {actual}")
 }
 
 fn count_elements(value: &Value) -> usize {
@@ -236,15 +246,15 @@ fn count_elements(value: &Value) -> usize {
 }
 
 fn type_names(kind: &TypeKind) -> String {
-    let named = |name: &str| match name {
+    let with_article = |name: &str| match name {
         "null" => "null".to_owned(),
         "integer" | "array" | "object" => format!("an {name}"),
         name => format!("a {name}"),
     };
     match kind {
-        TypeKind::Single(one) => named(one.as_str()),
-        TypeKind::Multiple(several) => {
-            let names: Vec<String> = several.iter().map(|one| named(one.as_str())).collect();
+        TypeKind::Single(name) => with_article(name.as_str()),
+        TypeKind::Multiple(names) => {
+            let names: Vec<String> = names.iter().map(|name| with_article(name.as_str())).collect();
             names.join(" or ")
         }
     }

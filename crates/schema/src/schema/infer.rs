@@ -1,7 +1,7 @@
-//! The schema of a type, as a tool declares it.
+//! Infers the schema of a type.
 //!
 //! In: a type that derives `JsonSchema`. Out: JSON Schema 2020-12, inlined as far as recursion allows.
-//! Does not judge the result; `Schema::compile` refuses what is no object.
+//! Does not validate the result; `Schema::compile` refuses a schema that does not describe an object.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
@@ -15,10 +15,10 @@ pub fn infer<T: JsonSchema>() -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Some(root) = schema.as_object_mut() {
-        // The title is the Rust name of the type, which tells a model nothing.
+        // The title is the Rust name of the type, which is of no use to a model.
         root.remove("title");
         if root.get("type").is_some_and(|kind| kind == "object") && !root.contains_key("$ref") {
-            // Some providers refuse an object without `properties`.
+            // Some providers reject an object without `properties`.
             root.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
     }

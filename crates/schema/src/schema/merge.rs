@@ -1,7 +1,7 @@
-//! Lays a schema given by hand over the one inferred from a type.
+//! Merges a schema given by hand into the one inferred from a type.
 //!
-//! In: both. Out: one schema that says what the author added and allows nothing the type refuses, or the
-//! field where they disagree. Whether a keyword alone allows too much is decided by `narrow.rs`.
+//! In: both schemas. Out: one schema with the author's additions that allows nothing the type refuses, or the
+//! field where they conflict. `subsumes.rs` decides whether a single keyword allows too much.
 
 use serde_json::{Map, Value};
 
@@ -9,33 +9,33 @@ use super::{SchemaError, description, limits, refs::RefResolver, subsumes};
 use crate::suggest::closest;
 use toolhub_types::problem::quote;
 
-/// Both schemas are walked together by recursion, and references by hand may never end.
+/// Bounds the recursion: both schemas are walked together, and references given by hand may be circular.
 const MAX_DEPTH: usize = 32;
 
-/// Words for readers, which never make a schema wider or narrower.
+/// Annotations, which never make a schema wider or narrower.
 const ANNOTATION_KEYWORDS: [&str; 8] =
     ["title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly", "$comment"];
 
 type Members = Map<String, Value>;
 
-/// The inferred schema with what was given by hand laid over it.
+/// Merges the schema given by hand into the inferred one.
 ///
-/// By hand wins for descriptions, examples and defaults, and may narrow: bounds, `enum`, `type`, `required`.
+/// The schema given by hand wins for descriptions, examples and defaults, and may narrow bounds, `enum`, `type` and `required`.
 ///
 /// # Errors
-/// When the schema by hand has a field the type does not have, or allows what the type refuses. A typed
-/// function would never see the one and fail on the other.
+/// When the schema given by hand has a field that the type does not have, or allows what the type refuses. A typed
+/// function would never see the former and fail on the latter.
 pub fn merge(inferred: &Value, by_hand: &Value) -> Result<Value, SchemaError> {
     for schema in [inferred, by_hand] {
         if !limits::is_depth_within(schema, MAX_DEPTH) {
-            return Err(SchemaError::TooDeep { most: MAX_DEPTH });
+            return Err(SchemaError::TooDeep { limit: MAX_DEPTH });
         }
     }
-    let both = Merger { inferred: RefResolver::new(inferred), by_hand: RefResolver::new(by_hand) };
-    both.merge(inferred, by_hand, &MergePath { field: String::new(), depth_left: MAX_DEPTH })
+    let merger = Merger { inferred: RefResolver::new(inferred), by_hand: RefResolver::new(by_hand) };
+    merger.merge(inferred, by_hand, &MergePath { field: String::new(), depth_left: MAX_DEPTH })
 }
 
-/// Where we are, and how much further we may go.
+/// The current field, and the remaining recursion depth.
 struct MergePath {
     field: String,
     depth_left: usize,
@@ -58,8 +58,8 @@ impl MergePath {
         if self.field.is_empty() { "arguments".into() } else { self.field.clone() }
     }
 
-    fn error(&self, why: &str) -> SchemaError {
-        SchemaError::InvalidOverride { field: self.name(), why: why.into() }
+    fn error(&self, reason: &str) -> SchemaError {
+        SchemaError::InvalidOverride { field: self.name(), reason: reason.into() }
     }
 }
 
@@ -69,58 +69,57 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    fn merge(&self, inferred: &Value, by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
-        if place.depth_left == 0 {
-            return Err(place.error("the references by hand do not come to an end; write the fields out"));
+    fn merge(&self, inferred: &Value, by_hand: &Value, path: &MergePath) -> Result<Value, SchemaError> {
+        if path.depth_left == 0 {
+            return Err(path.error("the references given by hand do not terminate; write the fields out"));
         }
-        let (under, over) = match (inferred, by_hand) {
+        let (base, patch) = match (inferred, by_hand) {
             (_, Value::Bool(true)) => return Ok(inferred.clone()),
             (_, Value::Bool(false)) => return Ok(Value::Bool(false)),
-            (Value::Object(under), Value::Object(over)) => (under, over),
+            (Value::Object(base), Value::Object(patch)) => (base, patch),
             (_, Value::Object(_)) => return Ok(by_hand.clone()),
-            _ => return Err(place.error("a schema is an object, `true` or `false`")),
+            _ => return Err(path.error("a schema must be an object, `true` or `false`")),
         };
-        if under.keys().all(|keyword| is_annotation(keyword)) {
-            // The type takes anything here.
-            return Ok(overlay(under, over));
+        if base.keys().all(|keyword| is_annotation(keyword)) {
+            // The type accepts any value here.
+            return Ok(overlay(base, patch));
         }
-        if let (Some(to), Some(too)) = (under.get("$ref"), over.get("$ref"))
-            && to == too
+        if let (Some(base_ref), Some(patch_ref)) = (base.get("$ref"), patch.get("$ref"))
+            && base_ref == patch_ref
         {
-            // Both mean the same place, and what stands there is laid together on its own.
-            return Ok(overlay(under, over));
+            // Both refer to the same definition, which `merge_definitions` merges.
+            return Ok(overlay(base, patch));
         }
-        if let Some(target) = over.get("$ref").and_then(Value::as_str) {
-            let over = inline_ref(over, target, &self.by_hand)?;
-            return self.merge(inferred, &over, &place.descend());
+        if let Some(target) = patch.get("$ref").and_then(Value::as_str) {
+            let patch = inline_ref(patch, target, &self.by_hand)?;
+            return self.merge(inferred, &patch, &path.descend());
         }
-        if over.keys().all(|keyword| is_annotation(keyword)) {
-            return Ok(overlay(under, over));
+        if patch.keys().all(|keyword| is_annotation(keyword)) {
+            return Ok(overlay(base, patch));
         }
-        if let Some(target) = under.get("$ref").and_then(Value::as_str) {
-            let under = inline_ref(under, target, &self.inferred)?;
-            return self.merge(&under, by_hand, &place.descend());
+        if let Some(target) = base.get("$ref").and_then(Value::as_str) {
+            let base = inline_ref(base, target, &self.inferred)?;
+            return self.merge(&base, by_hand, &path.descend());
         }
         match description::branches(inferred) {
-            Some(forms) if !under.contains_key("properties") => self.merge_choice(under, forms, over, place),
-            _ => self.merge_keywords(under, over, place),
+            Some(branches) if !base.contains_key("properties") => self.merge_choice(base, branches, patch, path),
+            _ => self.merge_keywords(base, patch, path),
         }
     }
 
-    fn merge_keywords(&self, under: &Members, over: &Members, place: &MergePath) -> Result<Value, SchemaError> {
-        let inferred = Value::Object(under.clone());
-        let mut merged = under.clone();
-        for (keyword, value) in over {
-            self.ensure_not_wider(&inferred, keyword, value, place)?;
-            let there = under.get(keyword);
-            let value = match (keyword.as_str(), there) {
-                ("properties", _) => self.merge_properties(&inferred, value, place)?,
+    fn merge_keywords(&self, base: &Members, patch: &Members, path: &MergePath) -> Result<Value, SchemaError> {
+        let inferred = Value::Object(base.clone());
+        let mut merged = base.clone();
+        for (keyword, value) in patch {
+            self.ensure_not_wider(&inferred, keyword, value, path)?;
+            let value = match (keyword.as_str(), base.get(keyword)) {
+                ("properties", _) => self.merge_properties(&inferred, value, path)?,
                 ("required", _) => continue,
-                ("items" | "additionalProperties", Some(there)) => self.merge(there, value, &place.child("[]"))?,
-                ("prefixItems", Some(Value::Array(there))) => self.merge_tuple(there, value, place)?,
-                ("$defs" | "definitions", Some(Value::Object(there))) => self.merge_definitions(there, value, place)?,
-                ("allOf" | "anyOf" | "oneOf" | "not", Some(there)) if there != value => {
-                    // Both must hold, and one object holds each keyword only once.
+                ("items" | "additionalProperties", Some(base)) => self.merge(base, value, &path.child("[]"))?,
+                ("prefixItems", Some(Value::Array(base))) => self.merge_tuple(base, value, path)?,
+                ("$defs" | "definitions", Some(Value::Object(base))) => self.merge_definitions(base, value, path)?,
+                ("allOf" | "anyOf" | "oneOf" | "not", Some(base)) if base != value => {
+                    // Both must hold, and an object can have each keyword only once.
                     push_all_of(&mut merged, keyword, value);
                     continue;
                 }
@@ -128,7 +127,7 @@ impl Merger<'_> {
             };
             merged.insert(keyword.clone(), value);
         }
-        self.merge_required(&mut merged, &inferred, over, place)?;
+        self.merge_required(&mut merged, &inferred, patch, path)?;
         Ok(Value::Object(merged))
     }
 
@@ -137,12 +136,12 @@ impl Merger<'_> {
         inferred: &Value,
         keyword: &str,
         by_hand: &Value,
-        place: &MergePath,
+        path: &MergePath,
     ) -> Result<(), SchemaError> {
         match subsumes::find_widening(inferred, &self.inferred, keyword, by_hand) {
             None => Ok(()),
             Some(allowed) => Err(SchemaError::Wider {
-                field: place.name(),
+                field: path.name(),
                 keyword: keyword.to_owned(),
                 by_hand: quote::value(by_hand),
                 inferred: allowed,
@@ -150,85 +149,85 @@ impl Merger<'_> {
         }
     }
 
-    fn merge_properties(&self, inferred: &Value, by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
-        let Value::Object(over) = by_hand else {
-            return Err(place.error("`properties` is an object of schemas"));
+    fn merge_properties(&self, inferred: &Value, by_hand: &Value, path: &MergePath) -> Result<Value, SchemaError> {
+        let Value::Object(patch) = by_hand else {
+            return Err(path.error("`properties` must be an object of schemas"));
         };
         let known = inferred.get("properties").and_then(Value::as_object);
         let mut merged = known.cloned().unwrap_or_default();
-        for (name, schema) in over {
-            let place = place.child(name);
-            let there = match known.and_then(|known| known.get(name)) {
-                Some(there) => there,
+        for (name, schema) in patch {
+            let path = path.child(name);
+            let base = match known.and_then(|known| known.get(name)) {
+                Some(base) => base,
                 None => {
-                    self.additional_properties(inferred).ok_or_else(|| self.unknown_field(inferred, name, &place))?
+                    self.additional_properties(inferred).ok_or_else(|| self.unknown_field(inferred, name, &path))?
                 }
             };
-            merged.insert(name.clone(), self.merge(there, schema, &place)?);
+            merged.insert(name.clone(), self.merge(base, schema, &path)?);
         }
         Ok(Value::Object(merged))
     }
 
-    /// The schema of the properties that have no name in the type, if it takes any.
+    /// The schema of additional properties, if the type accepts any.
     fn additional_properties<'v>(&self, inferred: &'v Value) -> Option<&'v Value> {
         match inferred.get("additionalProperties") {
             Some(Value::Bool(false)) => None,
             Some(other) => Some(other),
-            // Serde ignores unknown fields, so a struct without the keyword takes them and never shows them.
+            // Serde ignores unknown fields, so a struct without the keyword accepts them but never sees them.
             None if inferred.get("properties").is_some() => None,
             None => Some(&Value::Bool(true)),
         }
     }
 
-    fn unknown_field(&self, inferred: &Value, name: &str, place: &MergePath) -> SchemaError {
+    fn unknown_field(&self, inferred: &Value, name: &str, path: &MergePath) -> SchemaError {
         let known = description::known_properties(inferred, &self.inferred);
-        let meant = closest(name, known.iter().map(|(name, _)| *name), 1).pop();
-        let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-        SchemaError::UnknownField { field: place.name(), hint }
+        let similar = closest(name, known.iter().map(|(name, _)| *name), 1).pop();
+        let hint = similar.map(|similar| format!("; did you mean `{similar}`?")).unwrap_or_default();
+        SchemaError::UnknownField { field: path.name(), hint }
     }
 
-    fn merge_tuple(&self, under: &[Value], by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
-        let over = by_hand.as_array().filter(|over| over.len() <= under.len());
-        let over = over.ok_or_else(|| place.error("`prefixItems` has more items than the type"))?;
-        let mut merged = under.to_vec();
-        for (at, (item, over)) in merged.iter_mut().zip(over).enumerate() {
-            *item = self.merge(item, over, &place.child(&format!("[{at}]")))?;
+    fn merge_tuple(&self, base: &[Value], by_hand: &Value, path: &MergePath) -> Result<Value, SchemaError> {
+        let patch = by_hand.as_array().filter(|patch| patch.len() <= base.len());
+        let patch = patch.ok_or_else(|| path.error("`prefixItems` has more items than the type"))?;
+        let mut merged = base.to_vec();
+        for (index, (item, patch)) in merged.iter_mut().zip(patch).enumerate() {
+            *item = self.merge(item, patch, &path.child(&format!("[{index}]")))?;
         }
         Ok(Value::Array(merged))
     }
 
-    fn merge_definitions(&self, under: &Members, by_hand: &Value, place: &MergePath) -> Result<Value, SchemaError> {
-        let mut merged = under.clone();
+    fn merge_definitions(&self, base: &Members, by_hand: &Value, path: &MergePath) -> Result<Value, SchemaError> {
+        let mut merged = base.clone();
         for (name, schema) in by_hand.as_object().into_iter().flatten() {
-            let laid = match under.get(name) {
-                Some(there) => self.merge(there, schema, &place.child(name))?,
+            let definition = match base.get(name) {
+                Some(base) => self.merge(base, schema, &path.child(name))?,
                 None => schema.clone(),
             };
-            merged.insert(name.clone(), laid);
+            merged.insert(name.clone(), definition);
         }
         Ok(Value::Object(merged))
     }
 
-    /// What either side requires. What the type requires stays required, whatever is said by hand.
+    /// The union of both `required` lists: the schema given by hand cannot make a required property optional.
     fn merge_required(
         &self,
         merged: &mut Members,
         inferred: &Value,
-        over: &Members,
-        place: &MergePath,
+        patch: &Members,
+        path: &MergePath,
     ) -> Result<(), SchemaError> {
-        let Some(names) = over.get("required") else {
+        let Some(names) = patch.get("required") else {
             return Ok(());
         };
-        let names = names.as_array().ok_or_else(|| place.error("`required` is a list of names"))?;
+        let names = names.as_array().ok_or_else(|| path.error("`required` must be a list of names"))?;
         let mut all = inferred.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-        let seen = Value::Object(merged.clone());
-        let known = description::known_properties(&seen, &self.inferred);
+        let merged_schema = Value::Object(merged.clone());
+        let known = description::known_properties(&merged_schema, &self.inferred);
         for name in names {
-            let text = name.as_str().ok_or_else(|| place.error("`required` is a list of names"))?;
-            let described = known.iter().any(|(known, _)| *known == text);
-            if !described && self.additional_properties(inferred).is_none() {
-                return Err(SchemaError::UndescribedRequired(place.child(text).field));
+            let text = name.as_str().ok_or_else(|| path.error("`required` must be a list of names"))?;
+            let is_described = known.iter().any(|(known, _)| *known == text);
+            if !is_described && self.additional_properties(inferred).is_none() {
+                return Err(SchemaError::UndescribedRequired(path.child(text).field));
             }
             if !all.contains(name) {
                 all.push(name.clone());
@@ -238,84 +237,85 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// The type is a choice: an `Option` of an object, or an enum.
+    /// Merges into a union: an `Option` of an object, or an enum.
     fn merge_choice(
         &self,
-        under: &Members,
-        forms: &[Value],
-        over: &Members,
-        place: &MergePath,
+        base: &Members,
+        branches: &[Value],
+        patch: &Members,
+        path: &MergePath,
     ) -> Result<Value, SchemaError> {
-        let null = |form: &&Value| subsumes::allowed_types(form, &self.inferred).is_some_and(|types| types == ["null"]);
-        let mut real = forms.iter().filter(|form| !null(form));
-        let (Some(form), None) = (real.next(), real.next()) else {
-            return self.merge_beside_choice(under, over, place);
+        let is_null =
+            |branch: &&Value| subsumes::allowed_types(branch, &self.inferred).is_some_and(|types| types == ["null"]);
+        let mut non_null = branches.iter().filter(|branch| !is_null(branch));
+        let (Some(branch), None) = (non_null.next(), non_null.next()) else {
+            return self.merge_beside_choice(base, patch, path);
         };
-        let inferred = Value::Object(under.clone());
-        let (notes, mut rest): (Members, Members) =
-            over.clone().into_iter().partition(|(keyword, _)| is_annotation(keyword));
-        let kind = rest.remove("type");
+        let inferred = Value::Object(base.clone());
+        let (annotations, mut constraints): (Members, Members) =
+            patch.clone().into_iter().partition(|(keyword, _)| is_annotation(keyword));
+        let kind = constraints.remove("type");
         if let Some(kind) = &kind {
-            self.ensure_not_wider(&inferred, "type", kind, place)?;
+            self.ensure_not_wider(&inferred, "type", kind, path)?;
         }
-        let laid = self.merge(form, &Value::Object(rest), &place.descend())?;
+        let merged_branch = self.merge(branch, &Value::Object(constraints), &path.descend())?;
         let nullable = kind.is_none_or(|kind| kind.as_array().is_some_and(|kinds| kinds.contains(&"null".into())));
-        if let (false, Value::Object(mut laid)) = (nullable, laid.clone()) {
-            let own = under.iter().filter(|(keyword, _)| is_annotation(keyword));
-            laid.extend(own.map(|(keyword, value)| (keyword.clone(), value.clone())));
-            return Ok(overlay(&laid, &notes));
+        if let (false, Value::Object(mut merged)) = (nullable, merged_branch.clone()) {
+            let own = base.iter().filter(|(keyword, _)| is_annotation(keyword));
+            merged.extend(own.map(|(keyword, value)| (keyword.clone(), value.clone())));
+            return Ok(overlay(&merged, &annotations));
         }
-        let mut merged = under.clone();
+        let mut merged = base.clone();
         for keyword in ["oneOf", "anyOf"] {
-            if let Some(Value::Array(there)) = merged.get_mut(keyword) {
-                there.iter_mut().filter(|there| *there == form).for_each(|there| *there = laid.clone());
+            if let Some(Value::Array(branches)) = merged.get_mut(keyword) {
+                branches.iter_mut().filter(|other| *other == branch).for_each(|other| *other = merged_branch.clone());
             }
         }
-        Ok(overlay(&merged, &notes))
+        Ok(overlay(&merged, &annotations))
     }
 
-    /// Several forms are possible, so what is given by hand stands beside them and can only narrow.
-    fn merge_beside_choice(&self, under: &Members, over: &Members, place: &MergePath) -> Result<Value, SchemaError> {
-        let inferred = Value::Object(under.clone());
-        let mut merged = under.clone();
-        for (keyword, value) in over {
+    /// Merges into a union with several possible branches: the keywords given by hand go beside the union and can only narrow it.
+    fn merge_beside_choice(&self, base: &Members, patch: &Members, path: &MergePath) -> Result<Value, SchemaError> {
+        let inferred = Value::Object(base.clone());
+        let mut merged = base.clone();
+        for (keyword, value) in patch {
             match keyword.as_str() {
                 "properties" => {
-                    self.ensure_fits_a_branch(&inferred, value, place)?;
+                    self.ensure_fits_a_branch(&inferred, value, path)?;
                     merged.insert(keyword.clone(), value.clone());
                 }
                 "required" => {}
-                // Beside a choice the plain keyword would refuse the properties of its forms.
+                // Beside a union, `additionalProperties` itself would refuse the properties of the branches.
                 "additionalProperties" => {
                     merged.insert("unevaluatedProperties".into(), value.clone());
                 }
-                "allOf" | "anyOf" | "oneOf" | "not" if under.get(keyword).is_some_and(|there| there != value) => {
+                "allOf" | "anyOf" | "oneOf" | "not" if base.get(keyword).is_some_and(|base| base != value) => {
                     push_all_of(&mut merged, keyword, value);
                 }
                 _ => {
-                    self.ensure_not_wider(&inferred, keyword, value, place)?;
+                    self.ensure_not_wider(&inferred, keyword, value, path)?;
                     merged.insert(keyword.clone(), value.clone());
                 }
             }
         }
         let closed = Value::Object(Map::from_iter([("properties".to_owned(), Value::Object(Map::new()))]));
-        self.merge_required(&mut merged, &closed, over, place)?;
+        self.merge_required(&mut merged, &closed, patch, path)?;
         Ok(Value::Object(merged))
     }
 
-    /// Each property must suit one of the forms that have it; which one is meant, only a call will show.
-    fn ensure_fits_a_branch(&self, inferred: &Value, by_hand: &Value, place: &MergePath) -> Result<(), SchemaError> {
+    /// Each property must fit one of the branches that have it; which branch applies is known only at call time.
+    fn ensure_fits_a_branch(&self, inferred: &Value, by_hand: &Value, path: &MergePath) -> Result<(), SchemaError> {
         let known = description::known_properties(inferred, &self.inferred);
         for (name, schema) in by_hand.as_object().into_iter().flatten() {
-            let place = place.child(name);
-            let mut refusal = Some(self.unknown_field(inferred, name, &place));
-            for (_, there) in known.iter().filter(|(known, _)| known == name) {
-                refusal = self.merge(there, schema, &place).err();
-                if refusal.is_none() {
+            let path = path.child(name);
+            let mut error = Some(self.unknown_field(inferred, name, &path));
+            for (_, base) in known.iter().filter(|(known, _)| known == name) {
+                error = self.merge(base, schema, &path).err();
+                if error.is_none() {
                     break;
                 }
             }
-            refusal.map_or(Ok(()), Err)?;
+            error.map_or(Ok(()), Err)?;
         }
         Ok(())
     }
@@ -325,22 +325,22 @@ fn is_annotation(keyword: &str) -> bool {
     ANNOTATION_KEYWORDS.contains(&keyword)
 }
 
-/// All members of both, the second winning.
-fn overlay(under: &Members, over: &Members) -> Value {
-    let mut merged = under.clone();
-    merged.extend(over.clone());
+/// All members of both; the second wins.
+fn overlay(base: &Members, patch: &Members) -> Value {
+    let mut merged = base.clone();
+    merged.extend(patch.clone());
     Value::Object(merged)
 }
 
 fn push_all_of(merged: &mut Members, keyword: &str, value: &Value) {
-    let one = Value::Object(Map::from_iter([(keyword.to_owned(), value.clone())]));
+    let schema = Value::Object(Map::from_iter([(keyword.to_owned(), value.clone())]));
     match merged.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
-        Value::Array(all) => all.push(one),
-        other => *other = Value::Array(vec![one]),
+        Value::Array(all) => all.push(schema),
+        other => *other = Value::Array(vec![schema]),
     }
 }
 
-/// A schema with its reference replaced by what it refers to; its other members win.
+/// A schema with its reference replaced by the target; its other members win.
 fn inline_ref(schema: &Members, target: &str, refs: &RefResolver<'_>) -> Result<Value, SchemaError> {
     if !target.starts_with('#') {
         return Err(SchemaError::RemoteRef(target.to_owned()));
@@ -348,7 +348,7 @@ fn inline_ref(schema: &Members, target: &str, refs: &RefResolver<'_>) -> Result<
     match refs.resolve(target) {
         Some(Value::Object(found)) => {
             let mut merged = found.clone();
-            // The definitions of a root that refers to itself stay where they are.
+            // If the target is the root, do not copy its definitions.
             merged.remove("$defs");
             let own = schema.iter().filter(|(keyword, _)| *keyword != "$ref");
             merged.extend(own.map(|(keyword, value)| (keyword.clone(), value.clone())));

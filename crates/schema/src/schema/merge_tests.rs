@@ -1,4 +1,4 @@
-//! Tests of `merge.rs`: what may be said by hand, and what is a mistake.
+//! Tests of `merge.rs`: what a schema given by hand may change, and what is an error.
 #![expect(clippy::needless_pass_by_value, reason = "cases are data, and read better without a reference on each")]
 
 use schemars::JsonSchema;
@@ -50,7 +50,7 @@ struct Tree {
     children: Vec<Tree>,
 }
 
-/// What stands at the pointer after merging, or the text of the error.
+/// Checks the value at the pointer after merging, or the text of the error.
 #[track_caller]
 fn check<T: JsonSchema>(by_hand: &Value, pointer: &str, expected: Value) {
     let merged = merge(&infer::<T>(), by_hand);
@@ -58,8 +58,8 @@ fn check<T: JsonSchema>(by_hand: &Value, pointer: &str, expected: Value) {
         let compiled = Schema::compile(merged.clone());
         assert!(compiled.is_ok(), "{compiled:?}");
     }
-    let got = merged.map(|merged| merged.pointer(pointer).cloned().unwrap_or(Value::Null));
-    assert_eq!(got.unwrap_or_else(|error| error.to_string().into()), expected);
+    let value = merged.map(|merged| merged.pointer(pointer).cloned().unwrap_or(Value::Null));
+    assert_eq!(value.unwrap_or_else(|error| error.to_string().into()), expected);
 }
 
 #[track_caller]
@@ -134,7 +134,10 @@ fn an_option_written_as_a_choice_is_merged_in_its_form() {
 fn what_the_type_requires_stays_required() {
     check::<Order>(&json!({"required": ["note"]}), "/required", json!(["city", "count", "lines", "size", "note"]));
     check::<Order>(&json!({"required": []}), "/required", json!(["city", "count", "lines", "size"]));
-    check_refused::<Order>(json!({"required": ["town"]}), "`town` is required by hand but described nowhere");
+    check_refused::<Order>(
+        json!({"required": ["town"]}),
+        "`town` is required by the schema given by hand but not described",
+    );
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn what_the_type_would_refuse_cannot_be_allowed_by_hand() {
     refused("count", json!({"minimum": -1}), "0 or more");
     refused("count", json!({"enum": ["one"]}), "only integer");
     refused("size", json!({"enum": ["small", "medium"]}), "\"small\"");
-    refused("city", json!("text"), "a schema is an object");
+    refused("city", json!("text"), "a schema must be an object");
     check_refused::<Order>(json!({"type": "array"}), "`arguments`: `type`");
 }
 
@@ -205,8 +208,8 @@ fn a_type_that_takes_anything_takes_what_is_given_by_hand() {
 fn references_by_hand_are_followed_but_not_for_ever() {
     let by_hand = json!({"properties": {"city": {"$ref": "#/$defs/c"}}, "$defs": {"c": {"maxLength": 9}}});
     check::<Order>(&by_hand, "/properties/city/maxLength", json!(9));
-    let endless = json!({"properties": {"children": {"items": {"$ref": "#/$defs/t"}}},
+    let circular = json!({"properties": {"children": {"items": {"$ref": "#/$defs/t"}}},
         "$defs": {"t": {"properties": {"children": {"items": {"$ref": "#/$defs/t"}}}}}});
-    check_refused::<Tree>(endless, "do not come to an end");
+    check_refused::<Tree>(circular, "do not terminate");
     check_refused::<Order>(json!({"properties": {"city": {"$ref": "https://x.example/y"}}}), "another document");
 }

@@ -1,27 +1,27 @@
-//! Where the subschemas of a schema are, and what its references mean.
+//! Enumerates the subschemas of a schema and resolves its local references.
 //!
-//! In: one document. Out: the parts of a schema with the value each applies to, and the targets of `#…`.
-//! References to other documents have no target here; `limits.rs` refuses them.
+//! In: one document. Out: the subschemas of a schema with the value each applies to, and the targets of `#…`.
+//! References to other documents do not resolve; `limits.rs` refuses them.
 
 use std::collections::HashMap;
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// What a subschema applies to, seen from the schema that contains it.
+/// What a subschema applies to, relative to the schema that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AppliesTo {
     /// The same value.
     SameValue,
-    /// The same value, as one of several forms; trying it is not yet a failure.
+    /// The same value, as one of several branches; a mismatch alone is not a failure.
     Branch,
     /// A property or an item of the value.
     Child,
-    /// Nothing, until somebody refers to it.
+    /// Nothing, unless a reference refers to it.
     Nothing,
 }
 
-/// How the value of a keyword holds subschemas.
+/// How the value of a keyword contains subschemas.
 enum Shape {
     One,
     List,
@@ -64,10 +64,10 @@ pub(super) fn subschemas(schema: &Value) -> Vec<Subschema<'_>> {
     for (keyword, shape, applies) in &SUBSCHEMA_KEYWORDS {
         let part = |name, schema| Subschema { keyword, applies: *applies, name, schema };
         match (shape, members.get(*keyword)) {
-            (Shape::One, Some(one @ (Value::Object(_) | Value::Bool(_)))) => found.push(part(None, one)),
-            (Shape::List, Some(Value::Array(list))) => found.extend(list.iter().map(|one| part(None, one))),
+            (Shape::One, Some(schema @ (Value::Object(_) | Value::Bool(_)))) => found.push(part(None, schema)),
+            (Shape::List, Some(Value::Array(list))) => found.extend(list.iter().map(|schema| part(None, schema))),
             (Shape::Named, Some(Value::Object(named))) => {
-                found.extend(named.iter().map(|(name, one)| part(Some(name.as_str()), one)));
+                found.extend(named.iter().map(|(name, schema)| part(Some(name.as_str()), schema)));
             }
             _ => {}
         }
@@ -83,23 +83,23 @@ pub(super) struct Subschema<'a> {
     pub(super) schema: &'a Value,
 }
 
-/// The references written in this schema itself, not in its parts.
+/// The references of this schema itself, not of its subschemas.
 pub(super) fn references(schema: &Value) -> impl Iterator<Item = &str> {
     ["$ref", "$dynamicRef"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_str())
 }
 
-/// Every schema of the document in a place where a schema stands, the root first.
+/// All schemas of the document, the root first.
 pub(super) fn all_schemas(root: &Value) -> Vec<&Value> {
     let mut found = vec![root];
-    let mut at = 0;
-    while let Some(schema) = found.get(at).copied() {
+    let mut next = 0;
+    while let Some(schema) = found.get(next).copied() {
         found.extend(subschemas(schema).into_iter().map(|part| part.schema));
-        at += 1;
+        next += 1;
     }
     found
 }
 
-/// What `#…` means in one document.
+/// Resolves `#…` in one document.
 pub(super) struct RefResolver<'a> {
     root: &'a Value,
     anchors: HashMap<&'a str, &'a Value>,
@@ -118,7 +118,7 @@ impl<'a> RefResolver<'a> {
         Self { root, anchors }
     }
 
-    /// The schema a reference leads to.
+    /// The target of a reference.
     pub(super) fn resolve(&self, reference: &str) -> Option<&'a Value> {
         let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         if fragment.is_empty() || fragment.starts_with('/') {
@@ -127,17 +127,17 @@ impl<'a> RefResolver<'a> {
         self.anchors.get(&*fragment).copied()
     }
 
-    /// The schema itself, or what its reference leads to after at most a few steps.
+    /// The schema itself, or the target of its reference, following at most 8 references.
     pub(super) fn resolve_chain(&self, schema: &'a Value) -> &'a Value {
-        let mut at = schema;
+        let mut current = schema;
         for _ in 0..8 {
-            let next = at.get("$ref").and_then(Value::as_str);
-            match next.and_then(|reference| self.resolve(reference)) {
-                Some(target) => at = target,
+            let reference = current.get("$ref").and_then(Value::as_str);
+            match reference.and_then(|reference| self.resolve(reference)) {
+                Some(target) => current = target,
                 None => break,
             }
         }
-        at
+        current
     }
 }
 

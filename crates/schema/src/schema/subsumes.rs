@@ -1,6 +1,6 @@
-//! Decides whether a keyword given by hand allows no more than the type does.
+//! Checks that a keyword given by hand allows no more than the type does.
 //!
-//! In: a keyword with its value by hand, and the inferred schema at the same place. Out: yes, or both sides
+//! In: a keyword with its value given by hand, and the inferred schema at the same location. Out: nothing, or what the type allows,
 //! for the message. Only what serde would refuse counts: types, constants, bounds, closed objects.
 
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{description, refs::RefResolver};
 use toolhub_types::problem::quote;
 
-/// What the type allows, when the keyword by hand allows more.
+/// What the type allows, if the keyword given by hand allows more.
 pub(super) fn find_widening(
     inferred: &Value,
     refs: &RefResolver<'_>,
@@ -18,9 +18,9 @@ pub(super) fn find_widening(
     match keyword {
         "type" => {
             let types = allowed_types(inferred, refs)?;
-            let fits = |name: &Value| name.as_str().is_some_and(|name| allows_type(&types, name));
+            let is_allowed = |name: &Value| name.as_str().is_some_and(|name| allows_type(&types, name));
             let names = by_hand.as_array().map_or(std::slice::from_ref(by_hand), Vec::as_slice);
-            (!names.iter().all(fits)).then(|| types.join(" or "))
+            (!names.iter().all(is_allowed)).then(|| types.join(" or "))
         }
         "enum" => by_hand.as_array()?.iter().find_map(|value| find_widening_value(inferred, refs, value)),
         "const" => find_widening_value(inferred, refs, by_hand),
@@ -41,7 +41,7 @@ pub(super) fn find_widening(
     }
 }
 
-/// The names of the types a schema allows; `None` when it does not say.
+/// The names of the types that a schema allows; `None` if it does not restrict them.
 pub(super) fn allowed_types<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> Option<Vec<&'a str>> {
     let schema = refs.resolve_chain(schema);
     match schema.get("type") {
@@ -53,13 +53,13 @@ pub(super) fn allowed_types<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> Op
         return Some(values.into_iter().map(type_of).collect());
     }
     let mut found = Vec::new();
-    for form in description::branches(schema)? {
-        // A form that refers to a choice again is left unsaid rather than followed.
-        let form = refs.resolve_chain(form);
-        if description::branches(form).is_some() {
+    for branch in description::branches(schema)? {
+        // A branch that is itself a union is treated as unrestricted instead of being followed.
+        let branch = refs.resolve_chain(branch);
+        if description::branches(branch).is_some() {
             return None;
         }
-        found.extend(allowed_types(form, refs)?);
+        found.extend(allowed_types(branch, refs)?);
     }
     found.sort_unstable();
     found.dedup();
@@ -69,8 +69,8 @@ pub(super) fn allowed_types<'a>(schema: &'a Value, refs: &RefResolver<'a>) -> Op
 fn find_widening_value(inferred: &Value, refs: &RefResolver<'_>, value: &Value) -> Option<String> {
     let schema = refs.resolve_chain(inferred);
     let constants = constants(schema).or_else(|| {
-        let forms = description::branches(schema)?.iter().map(|form| constants(refs.resolve_chain(form)));
-        Some(forms.collect::<Option<Vec<_>>>()?.concat())
+        let branches = description::branches(schema)?.iter().map(|branch| constants(refs.resolve_chain(branch)));
+        Some(branches.collect::<Option<Vec<_>>>()?.concat())
     });
     if let Some(constants) = constants {
         return (!constants.contains(&value)).then(|| quote::list(constants.into_iter()));
@@ -81,7 +81,7 @@ fn find_widening_value(inferred: &Value, refs: &RefResolver<'_>, value: &Value) 
 
 fn constants(schema: &Value) -> Option<Vec<&Value>> {
     match (schema.get("const"), schema.get("enum")) {
-        (Some(only), _) => Some(vec![only]),
+        (Some(constant), _) => Some(vec![constant]),
         (None, Some(Value::Array(values))) => Some(values.iter().collect()),
         _ => None,
     }

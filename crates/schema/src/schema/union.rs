@@ -1,32 +1,32 @@
-//! Guesses which form of a choice the arguments were meant to be.
+//! Guesses the intended branch of a union from the validation errors of all branches.
 //!
-//! In: the errors of each form. Out: the form whose errors are worth showing, the tag that is wrong, or neither.
-//! A guess only chooses words; the arguments are invalid either way.
+//! In: the errors of each branch. Out: the branch whose errors are worth showing, the wrong tag, or neither.
+//! The guess only selects the texts; the arguments are invalid either way.
 
 use jsonschema::error::{ValidationError, ValidationErrorKind as Kind};
 use serde_json::Value;
 
-/// What was probably meant.
+/// The probable intention of the caller.
 pub(super) enum IntendedBranch<'e> {
-    /// This form, with these mistakes.
+    /// This branch, with these errors.
     Branch(&'e [ValidationError<'static>]),
-    /// No form has this tag; an error about it and the tags there are.
+    /// No branch has the given tag: an error about it, and the valid tags.
     Tag(&'e ValidationError<'static>, Vec<Value>),
-    /// There is no telling.
+    /// The intention is not clear.
     Ambiguous,
 }
 
-/// The form meant by the value at `pointer`, to which every form is applied.
-pub(super) fn guess_branch<'e>(pointer: &str, forms: &'e [Vec<ValidationError<'static>>]) -> IntendedBranch<'e> {
-    let right_kind = |form: &&Vec<ValidationError<'static>>| {
-        !form.is_empty() && !form.iter().any(|error| is_type_mismatch(error, pointer))
+/// The intended branch for the value at `pointer`, which was validated against every branch.
+pub(super) fn guess_branch<'e>(pointer: &str, branches: &'e [Vec<ValidationError<'static>>]) -> IntendedBranch<'e> {
+    let has_right_type = |branch: &&Vec<ValidationError<'static>>| {
+        !branch.is_empty() && !branch.iter().any(|error| is_type_mismatch(error, pointer))
     };
-    let possible: Vec<_> = forms.iter().filter(right_kind).collect();
-    let tagged: Vec<_> = possible.iter().filter_map(|form| find_wrong_tag(form, pointer)).collect();
+    let possible: Vec<_> = branches.iter().filter(has_right_type).collect();
+    let tagged: Vec<_> = possible.iter().filter_map(|branch| find_wrong_tag(branch, pointer)).collect();
     if tagged.len() < possible.len() {
-        // A wrong tag says the form was not meant; the others are compared by what is wrong with them.
-        let rest = possible.iter().filter(|form| find_wrong_tag(form, pointer).is_none());
-        return with_fewest_errors(rest.copied(), pointer);
+        // A branch with a wrong tag was not intended; compare the others by their errors.
+        let others = possible.iter().filter(|branch| find_wrong_tag(branch, pointer).is_none());
+        return with_fewest_errors(others.copied(), pointer);
     }
     match tagged.first() {
         Some((first, _)) if tagged.iter().all(|(tag, _)| tag.instance_path() == first.instance_path()) => {
@@ -42,22 +42,22 @@ pub(super) fn guess_branch<'e>(pointer: &str, forms: &'e [Vec<ValidationError<'s
     }
 }
 
-/// The form with fewest errors, unless two are equally good.
+/// The branch with the fewest errors, unless two are equally good.
 ///
-/// An error of the value itself, such as a missing property, speaks against a form more than one inside it.
+/// An error of the value itself, such as a missing property, weighs more than errors inside it.
 fn with_fewest_errors<'e>(
-    forms: impl Iterator<Item = &'e Vec<ValidationError<'static>>>,
+    branches: impl Iterator<Item = &'e Vec<ValidationError<'static>>>,
     pointer: &str,
 ) -> IntendedBranch<'e> {
-    let badness = |form: &Vec<ValidationError<'static>>| {
-        let own = form.iter().filter(|error| error.instance_path().as_str() == pointer);
-        (own.count(), form.len())
+    let penalty = |branch: &Vec<ValidationError<'static>>| {
+        let own = branch.iter().filter(|error| error.instance_path().as_str() == pointer);
+        (own.count(), branch.len())
     };
-    let mut forms: Vec<_> = forms.map(|form| (badness(form), form)).collect();
-    forms.sort_by_key(|(badness, _)| *badness);
-    match forms.as_slice() {
-        [(_, only)] => IntendedBranch::Branch(only),
-        [(best, form), (second, _), ..] if best < second => IntendedBranch::Branch(form),
+    let mut branches: Vec<_> = branches.map(|branch| (penalty(branch), branch)).collect();
+    branches.sort_by_key(|(penalty, _)| *penalty);
+    match branches.as_slice() {
+        [(_, single)] => IntendedBranch::Branch(single),
+        [(best, branch), (second, _), ..] if best < second => IntendedBranch::Branch(branch),
         _ => IntendedBranch::Ambiguous,
     }
 }
@@ -66,14 +66,14 @@ fn is_type_mismatch(error: &ValidationError<'_>, pointer: &str) -> bool {
     matches!(error.kind(), Kind::Type { .. }) && error.instance_path().as_str() == pointer
 }
 
-/// The error about a property, or the value itself, that can only be one of a few constants.
+/// The error about a tag: a property, or the value itself, that must be one of a few constants.
 fn find_wrong_tag<'e>(
-    form: &'e [ValidationError<'static>],
+    branch: &'e [ValidationError<'static>],
     pointer: &str,
 ) -> Option<(&'e ValidationError<'static>, Vec<Value>)> {
-    form.iter().find_map(|error| {
-        let below = error.instance_path().as_str().strip_prefix(pointer)?;
-        if below.matches('/').count() > 1 {
+    branch.iter().find_map(|error| {
+        let relative = error.instance_path().as_str().strip_prefix(pointer)?;
+        if relative.matches('/').count() > 1 {
             return None;
         }
         match error.kind() {

@@ -1,24 +1,24 @@
-//! What a write does to its row: the one decision that every store makes in the same way.
+//! Decides what a write does to its row, so that every store behaves identically.
 //!
-//! In: the row before the write, without its value. Out: a refusal, or the row's version afterwards, whether watchers are told,
-//! and what the store has to do. Pure: stores look the row up before, and act on the answer.
+//! In: the row before the write, without its value. Out: a conflict, or the row's new version, whether watchers get an event,
+//! and the action for the store. Pure functions: the store looks up the row first and executes the action afterwards.
 
 use super::{Change, Expect, RowVersion, StoreError, Write};
 use toolhub_types::timestamp::Timestamp;
 
-/// A row before a write, as far as it matters for what the write does.
+/// The state of a row before a write, as far as the write depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PriorRow {
-    /// There is none, or it has expired.
+    /// The row does not exist or has expired.
     Absent,
-    /// It is there.
+    /// The row exists.
     Present {
-        /// Which writing of it.
+        /// Its version.
         row_version: RowVersion,
-        /// When it was made.
+        /// When it was created.
         created: Timestamp,
     },
-    /// It is there and cannot be read.
+    /// The row exists and cannot be read.
     Damaged {
         /// The version it may have had.
         version: u64,
@@ -27,83 +27,83 @@ pub enum PriorRow {
     },
 }
 
-/// What the writes of one batch have in common.
+/// What all writes of one batch share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteContext {
-    /// The batch's own mark.
+    /// The stamp of the batch.
     pub stamp: u64,
-    /// The lowest version a row is written with.
+    /// The lowest version to assign; above 1 after a restore or an unclean shutdown.
     pub floor: u64,
-    /// When it is written.
+    /// The time of the commit.
     pub now: Timestamp,
 }
 
-/// What a write does.
+/// The effect of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// The row's version afterwards; 0 where there is none.
+    /// The row's version afterwards; 0 if the row does not exist.
     pub version: u64,
-    /// Whether watchers are told.
+    /// Whether watchers get an event.
     pub changed: bool,
-    /// What the store has to do.
+    /// What the store must do.
     pub action: Action,
 }
 
-/// What a store has to do with a row.
+/// What a store must do with a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     Keep,
     /// Store the value of the write.
     Put {
-        /// Which writing of the row this is.
+        /// The new version.
         row_version: RowVersion,
-        /// When the row was made.
+        /// When the row was created.
         created: Timestamp,
     },
-    /// Give the row the end of the write.
+    /// Set the row's expiry to that of the write.
     Touch,
-    /// Remove whatever is in the row's place, also an expired row.
+    /// Remove the row, even if it has expired.
     Remove,
 }
 
 impl PriorRow {
-    /// The row as it was found; a row whose time has passed counts as absent.
+    /// From the row that was found. The caller passes `None` for an expired row.
     #[must_use]
     pub fn from_found(found: Option<(RowVersion, Timestamp)>) -> Self {
-        found.map_or(Self::Absent, |(seen, created)| Self::Present { row_version: seen, created })
+        found.map_or(Self::Absent, |(row_version, created)| Self::Present { row_version, created })
     }
 
     fn row_version(&self) -> Option<RowVersion> {
-        if let Self::Present { row_version: seen, .. } = self { Some(*seen) } else { None }
+        if let Self::Present { row_version, .. } = self { Some(*row_version) } else { None }
     }
 
     fn version(&self) -> u64 {
         match self {
             Self::Absent => 0,
-            Self::Present { row_version: seen, .. } => seen.number,
+            Self::Present { row_version, .. } => row_version.number,
             Self::Damaged { version, .. } => *version,
         }
     }
 }
 
 impl Write {
-    /// What the write does to its row.
+    /// The effect of the write on its row.
     ///
     /// # Errors
-    /// When the row is not as the write expects it, or is damaged and the write does not replace it blindly.
-    pub fn apply(&self, before: &PriorRow, writing: WriteContext) -> Result<Applied, StoreError> {
+    /// When the precondition does not hold, or the row is damaged and the write does not replace it unconditionally.
+    pub fn apply(&self, before: &PriorRow, context: WriteContext) -> Result<Applied, StoreError> {
         self.check(before)?;
-        Ok(self.change.apply(before, writing))
+        Ok(self.change.apply(before, context))
     }
 
-    /// Whether the row is as the write expects it.
+    /// Checks the precondition of the write.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
     pub fn check(&self, before: &PriorRow) -> Result<(), StoreError> {
         if let PriorRow::Damaged { error, .. } = before {
-            // Nobody knows what a damaged row was like. It may be replaced by a write that does not ask.
+            // The version of a damaged row is not certain, so only an unconditional write may replace it.
             let replaces = matches!(self.change, Change::Put { .. } | Change::Restore { .. } | Change::Remove);
             return if self.expect == Expect::Any && replaces { Ok(()) } else { Err(error.clone()) };
         }
@@ -111,25 +111,25 @@ impl Write {
         let holds = match self.expect {
             Expect::Any => true,
             Expect::Absent => found.is_none(),
-            Expect::Same(seen) => found == Some(seen),
+            Expect::Same(expected) => found == Some(expected),
         };
         if holds {
             return Ok(());
         }
-        let (table, id, found) = (self.table, self.id.clone(), found.map(|seen| seen.number));
+        let (table, id, found) = (self.table, self.id.clone(), found.map(|version| version.number));
         Err(StoreError::Conflict { table, id, found })
     }
 }
 
 impl Change {
-    /// What the change does to a row that is as expected.
+    /// The effect of the change, once the precondition holds.
     #[must_use]
     pub fn apply(&self, before: &PriorRow, WriteContext { stamp, floor, now }: WriteContext) -> Applied {
-        let last = before.version();
+        let current = before.version();
         let at_least = if let Self::Restore { version, .. } = self { *version } else { 0 };
         match self {
             Self::Put { .. } | Self::Restore { .. } => {
-                let version = at_least.max(last + 1).max(floor);
+                let version = at_least.max(current + 1).max(floor);
                 let created = if let PriorRow::Present { created, .. } = before { *created } else { now };
                 Applied {
                     version,
@@ -138,10 +138,10 @@ impl Change {
                 }
             }
             Self::Touch { .. } if before.row_version().is_some() => {
-                Applied { version: last, changed: false, action: Action::Touch }
+                Applied { version: current, changed: false, action: Action::Touch }
             }
-            Self::Touch { .. } | Self::Keep => Applied { version: last, changed: false, action: Action::Keep },
-            // A damaged row is told to be gone too; an expired one was gone before.
+            Self::Touch { .. } | Self::Keep => Applied { version: current, changed: false, action: Action::Keep },
+            // Removing a damaged row emits an event; removing an expired row does not, because it was absent already.
             Self::Remove => Applied { version: 0, changed: *before != PriorRow::Absent, action: Action::Remove },
         }
     }

@@ -1,7 +1,7 @@
-//! A store in an `Arc` is a store: whoever hands one to a hub may keep the other end.
+//! `Backend` for `Arc<B>`, so that a caller can pass a store to a hub and keep a handle to it.
 //!
-//! In: the requests of `Backend`. Out: what the store inside answers to them. Each method is handed on, also those the trait
-//! has an answer for: a store that is alone is alone in its `Arc` too.
+//! In: the requests of `Backend`. Out: the inner store's results. Every method is forwarded, also those with a default in the
+//! trait: otherwise an exclusive store would not report itself as exclusive through its `Arc`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,8 +24,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).scan(scan, now)
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        (**self).sweep(most, now)
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        (**self).sweep(limit, now)
     }
 
     fn watch(&self, table: Table) -> Watcher {

@@ -1,4 +1,4 @@
-//! A batch of writes: everything that must become true together, or not at all.
+//! A batch of writes to one partition, committed atomically.
 
 use std::sync::Arc;
 
@@ -7,58 +7,58 @@ use smol_str::SmolStr;
 use super::{Partition, RowVersion, Table};
 use toolhub_types::timestamp::Timestamp;
 
-/// How much a write must survive before it is acknowledged. The strictest of a batch holds for all of it.
+/// What a write must survive before it is acknowledged. The strictest durability in a batch applies to the whole batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// The death of the process.
+    /// A crash of the process.
     KillSafe,
-    /// The loss of power.
+    /// A power failure.
     PowerSafe,
 }
 
-/// What a row must be like for its write to be made.
+/// Precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Anything.
+    /// No precondition.
     Any,
-    /// It does not exist, or has expired.
+    /// The row does not exist or has expired.
     Absent,
-    /// It is still the one that was seen.
+    /// The row still has this version.
     Same(RowVersion),
 }
 
-/// What happens to a row.
+/// The operation on a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It gets this value, and its version grows by one.
+    /// Stores this value and increments the version.
     Put {
-        /// The record.
+        /// The encoded record.
         value: Arc<[u8]>,
         /// The version of the record's own layout.
         schema: u32,
-        /// When the row ceases to exist.
+        /// When the row expires.
         expires: Option<Timestamp>,
     },
-    /// It gets this value, and the version it had where it comes from: a backup, or another store. A row that is there
-    /// already never goes back to a version it has had; its version grows by at least one.
+    /// Stores this value with the version it had in its source: a backup or another store. The version of an existing row
+    /// never goes back; it grows by at least one.
     Restore {
-        /// The record.
+        /// The encoded record.
         value: Arc<[u8]>,
         /// The version of the record's own layout.
         schema: u32,
-        /// When the row ceases to exist.
+        /// When the row expires.
         expires: Option<Timestamp>,
-        /// The version it had.
+        /// The version in the source.
         version: u64,
     },
-    /// It lives until this time instead. Its version stays; nothing happens where there is no row.
+    /// Changes the expiry only. The version stays; no effect if the row does not exist.
     Touch {
-        /// When the row ceases to exist.
+        /// When the row expires.
         expires: Option<Timestamp>,
     },
-    /// It stays as it is: only the expectation matters.
+    /// Leaves the row unchanged: only the precondition is checked.
     Keep,
-    /// It is removed.
+    /// Removes the row.
     Remove,
 }
 
@@ -69,24 +69,24 @@ pub struct Write {
     pub table: Table,
     /// The row's id.
     pub id: SmolStr,
-    /// What the row must be like.
+    /// The precondition.
     pub expect: Expect,
-    /// What happens to it.
+    /// The operation.
     pub change: Change,
-    /// How much it must survive.
+    /// What the write must survive.
     pub durability: Durability,
 }
 
-/// Writes to one partition that are made together.
+/// Writes to one partition that are committed atomically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The partition all writes go to.
     pub partition: Partition,
-    /// Marks every row this batch puts. Random, so that no two batches share one.
+    /// Stored with every row this batch puts. Random, so that no two batches share one.
     pub stamp: u64,
-    /// The writer's token; a batch with a lower one than was seen before is refused.
+    /// The writer's fencing token; a batch with a lower one than the partition has seen is refused.
     pub fence: Option<u64>,
-    /// The writes. No row is written twice.
+    /// The writes. No row may be written twice.
     pub writes: Vec<Write>,
 }
 
@@ -104,13 +104,13 @@ impl Batch {
         self
     }
 
-    /// How much the whole batch must survive.
+    /// What the whole batch must survive: the maximum over its writes.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.writes.iter().map(|write| write.durability).max().unwrap_or(Durability::KillSafe)
     }
 
-    /// A row that is written twice, if there is one. A backend refuses such a batch.
+    /// The second write to the same row, if there is one. A backend refuses such a batch.
     #[must_use]
     pub fn find_duplicate_write(&self) -> Option<&Write> {
         let same = |a: &Write, b: &Write| a.table == b.table && a.id == b.id;

@@ -1,4 +1,4 @@
-//! Why a store did not do what was asked.
+//! Errors of a store operation.
 
 use smol_str::SmolStr;
 
@@ -6,11 +6,11 @@ use toolhub_types::error::{CallError, ErrorKind};
 
 use super::Table;
 
-/// Why the store did not do what was asked.
+/// Why a store operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A row was not as expected; nothing was written.
+    /// A precondition did not hold; nothing was written.
     #[error("{table} row `{id}` is not as expected: {}", found.map_or("it does not exist".into(), |v| format!("it has version {v}")))]
     Conflict {
         /// The table of the row.
@@ -20,15 +20,15 @@ pub enum StoreError {
         /// The version it has, if it exists.
         found: Option<u64>,
     },
-    /// Somebody newer works on this partition; nothing was written.
+    /// A writer with a higher fencing token has taken over this partition; nothing was written.
     #[error("the fence {given} is lower than {seen}: another node has taken over")]
     Fenced {
         /// The fence of the batch.
         given: u64,
-        /// The highest one seen.
+        /// The highest fence the partition has seen.
         seen: u64,
     },
-    /// The batch makes no sense, such as one that writes a row twice; nothing was written.
+    /// The batch is invalid, for example because it writes a row twice; nothing was written.
     #[error("the batch cannot be committed: {0}")]
     Refused(String),
     /// A stored record cannot be read.
@@ -41,31 +41,31 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The store does not answer; nothing was written.
-    #[error("the store does not answer: {0}")]
+    /// The store is unavailable; nothing was written.
+    #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The answer was lost; the batch may have been written.
-    #[error("the store's answer was lost: {0}")]
+    /// The outcome is unknown; the batch may have been written.
+    #[error("the outcome of the store operation is unknown: {0}")]
     Unknown(String),
 }
 
 impl StoreError {
-    /// A record that is not of the expected form. The reason says where, not what: what serde says of it quotes the record.
+    /// A record that cannot be parsed. The reason gives the position only: serde's own message would quote the record.
     pub fn unreadable(table: Table, id: SmolStr, error: &serde_json::Error) -> Self {
-        let what = if error.is_data() { "it has another form than expected" } else { "it is not JSON" };
+        let what = if error.is_data() { "it does not have the expected structure" } else { "it is not JSON" };
         let reason = format!("{what} (line {}, column {})", error.line(), error.column());
         Self::Damaged { table, id, reason }
     }
 
-    /// A record of another layout than this version writes.
+    /// A record whose layout version this build does not know.
     pub fn unknown_layout(table: Table, id: SmolStr, found: u32, known: u32) -> Self {
-        Self::Damaged { table, id, reason: format!("it has layout {found}, this version knows {known}") }
+        Self::Damaged { table, id, reason: format!("it has layout {found}, this version supports {known}") }
     }
 
-    /// Says aloud that a record was passed over because of this. Whoever passes it over has nobody to give the error to.
+    /// Logs that a damaged record was skipped, for callers that cannot return the error.
     pub fn log_skipped(&self) {
         if let Self::Damaged { table, id, reason } = self {
-            tracing::warn!(%table, %id, %reason, "a stored record cannot be read and is passed over");
+            tracing::warn!(%table, %id, %reason, "skipping unreadable stored record");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Records in memory: for tests, laptops and everything that need not outlive the process.
+//! In-memory backend: for tests, laptops and data that need not outlive the process.
 //!
-//! In: batches and questions. Out: rows. Nothing survives a restart. Sharded by partition, so that threads of
-//! conversations rarely wait for each other. Loads and scans of one partition look at nothing else; a scan over several
-//! looks at all partitions of the shards that hold rows of its table. What a row costs beside its value is in
-//! `memory/slip.rs` and `memory/shard.rs`.
+//! In: batches, loads and scans. Out: rows. Nothing survives a restart. Sharded by partition, so that different threads
+//! rarely contend for a lock. Loads and scans of one partition touch only that partition; a scan over several visits all
+//! partitions of the shards that hold rows of its table. `memory/packed_row.rs` and `memory/shard.rs` determine the
+//! memory overhead per row.
 
 mod chunked_vec;
 mod packed_row;
@@ -38,7 +38,7 @@ use super::{
 use toolhub_types::timestamp::Timestamp;
 
 const SHARDS: usize = 64;
-/// How many changes of a table a watcher may be behind before it is told that it missed some.
+/// How many changes of a table a watcher may lag before it receives `WatchEvent::Lagged`.
 const WATCH_BACKLOG: usize = 1024;
 
 /// A backend that keeps everything in memory.
@@ -47,11 +47,11 @@ pub struct Memory {
     hasher: RandomState,
     /// The shard where the last sweep stopped.
     next_sweep_shard: AtomicUsize,
-    /// One line per table, laid when somebody first watches it: it has room for all changes a watcher may be behind.
+    /// One broadcast channel per table, created by its first watcher because it allocates the whole backlog.
     watch_channels: [OnceLock<ChangeChannel>; Table::ALL.len()],
 }
 
-/// Tells the version a row has now; none when it is gone.
+/// Carries the current version of a row; `None` if it was removed.
 type ChangeChannel = broadcast::Sender<(RowKey, Option<u64>)>;
 
 crate::brief_debug!("Memory" Memory);
@@ -70,11 +70,11 @@ impl Memory {
         }
     }
 
-    fn hash(&self, address: &[u8]) -> u64 {
-        self.hasher.hash_one(address)
+    fn hash(&self, partition_key: &[u8]) -> u64 {
+        self.hasher.hash_one(partition_key)
     }
 
-    /// The index inside a shard goes by the lowest and the highest bits of a hash, so the shard goes by others.
+    /// The hash table inside a shard uses the lowest and the highest bits of the hash, so the shard is chosen by other bits.
     fn shard_of(&self, hash: u64) -> MutexGuard<'_, Shard> {
         self.shard((hash >> 48) as usize % SHARDS)
     }
@@ -85,14 +85,14 @@ impl Memory {
 
     fn load_now(&self, keys: &[RowKey], now: Timestamp) -> Vec<Option<Row>> {
         let mut rows = Vec::with_capacity(keys.len());
-        // Neighbours of one partition are read under one lock: they are of the same moment.
+        // Adjacent keys of one partition are read under one lock, so they come from the same snapshot.
         for group in keys.chunk_by(|a, b| a.partition == b.partition) {
-            let address = PartitionKey::new(&group[0].partition);
-            let hash = self.hash(address.as_bytes());
+            let partition_key = PartitionKey::new(&group[0].partition);
+            let hash = self.hash(partition_key.as_bytes());
             let shard = self.shard_of(hash);
-            let at = shard.find(hash, address.as_bytes());
-            let slip = |key: &RowKey| shard.get(at, RowId { table: key.table, id: &key.id });
-            rows.extend(group.iter().map(|key| slip(key)?.row_at(now)));
+            let at = shard.find(hash, partition_key.as_bytes());
+            let packed = |key: &RowKey| shard.get(at, RowId { table: key.table, id: &key.id });
+            rows.extend(group.iter().map(|key| packed(key)?.row_at(now)));
         }
         rows
     }
@@ -102,11 +102,11 @@ impl Memory {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
         let Batch { partition, stamp, fence, writes } = batch;
-        let address = PartitionKey::new(&partition);
-        let address = address.as_bytes();
-        let hash = self.hash(address);
+        let partition_key = PartitionKey::new(&partition);
+        let partition_key = partition_key.as_bytes();
+        let hash = self.hash(partition_key);
         let mut shard = self.shard_of(hash);
-        let mut at = shard.find(hash, address);
+        let mut at = shard.find(hash, partition_key);
         let seen = at.map_or(0, |at| shard.partition(at).fence());
         if let Some(given) = fence.filter(|given| *given < seen) {
             return Err(StoreError::Fenced { given, seen });
@@ -115,18 +115,18 @@ impl Memory {
             shard.check_expectation(at, write, now)?;
         }
         if let Some(fence) = fence.filter(|fence| *fence > seen) {
-            shard.raise_fence(&mut at, address, fence);
+            shard.raise_fence(&mut at, partition_key, fence);
         }
-        let writing = WriteContext { stamp, floor: 0, now };
+        let context = WriteContext { stamp, floor: 0, now };
         let mut versions = Vec::with_capacity(writes.len());
         for Write { table, id, change, .. } in writes {
-            let (version, changed) = shard.apply(&mut at, address, RowId { table, id: &id }, &change, writing);
+            let (version, changed) = shard.apply(&mut at, partition_key, RowId { table, id: &id }, &change, context);
             versions.push(version);
-            let line = self.watch_channels[table as usize].get();
-            if let Some(line) = line.filter(|line| changed && line.receiver_count() > 0) {
+            let channel = self.watch_channels[table as usize].get();
+            if let Some(channel) = channel.filter(|channel| changed && channel.receiver_count() > 0) {
                 let key = RowKey { partition: partition.clone(), table, id };
-                // Told under the lock, so that the versions of a row are told in order.
-                let _ = line.send((key, (version > 0).then_some(version)));
+                // Sent under the lock, so that the versions of a row arrive in order.
+                let _ = channel.send((key, (version > 0).then_some(version)));
             }
         }
         if let Some(at) = at {
@@ -139,11 +139,13 @@ impl Memory {
         let window = ScanWindow::new(scan);
         let rows = match &scan.scope {
             Scope::Partition(only) => {
-                let address = PartitionKey::new(only);
-                let hash = self.hash(address.as_bytes());
+                let partition_key = PartitionKey::new(only);
+                let hash = self.hash(partition_key.as_bytes());
                 let shard = self.shard_of(hash);
-                let drawer = shard.find(hash, address.as_bytes()).map(|at| shard.partition(at));
-                drawer.map_or_else(Vec::new, |drawer| pages::page_of_partition(drawer, only, scan, &window, now))
+                let partition_rows = shard.find(hash, partition_key.as_bytes()).map(|at| shard.partition(at));
+                partition_rows.map_or_else(Vec::new, |partition_rows| {
+                    pages::page_of_partition(partition_rows, only, scan, &window, now)
+                })
             }
             Scope::Tenant(only) => self.scan_shards(scan, &window, &PartitionKey::tenant_prefix(only), now),
             Scope::All => self.scan_shards(scan, &window, b"", now),
@@ -151,38 +153,39 @@ impl Memory {
         pages::into_page(rows, scan.limit)
     }
 
-    /// The first rows behind the cursor, of every partition whose address begins like this.
+    /// The first rows after the cursor, of every partition whose key has this prefix.
     fn scan_shards(
         &self,
         scan: &Scan,
         window: &ScanWindow<'_>,
-        addresses: &[u8],
+        key_prefix: &[u8],
         now: Timestamp,
     ) -> Vec<(RowKey, Row)> {
-        let mut first = TopRows::new(scan);
+        let mut top = TopRows::new(scan);
         for at in 0..SHARDS {
             let shard = self.shard(at);
-            let wanted = shard.partitions_with(scan.table).filter(|drawer| drawer.key().starts_with(addresses));
-            wanted.for_each(|drawer| first.offer(drawer, window, now));
+            let matching =
+                shard.partitions_with(scan.table).filter(|partition_rows| partition_rows.key().starts_with(key_prefix));
+            matching.for_each(|partition_rows| top.offer(partition_rows, window, now));
         }
-        first.into_rows(scan.table)
+        top.into_rows(scan.table)
     }
 
-    /// Begins where the last sweep stopped. Costs next to nothing while nothing can have expired.
-    async fn sweep_in_steps(&self, most: usize, now: Timestamp) -> usize {
+    /// Begins at the shard where the last sweep stopped. Costs almost nothing while nothing can have expired.
+    async fn sweep_in_steps(&self, limit: usize, now: Timestamp) -> usize {
         let begin = self.next_sweep_shard.load(Ordering::Relaxed);
         let mut swept = 0;
         for at in (begin..begin + SHARDS).map(|at| at % SHARDS) {
-            while swept < most {
-                let (gone, done) = self.shard(at).sweep(most - swept, now);
-                swept += gone;
+            while swept < limit {
+                let (removed, done) = self.shard(at).sweep(limit - swept, now);
+                swept += removed;
                 if done {
                     break;
                 }
-                // A large store is walked for a while; others may work meanwhile.
+                // Walking a large store takes a while; other tasks may run in between.
                 tokio::task::yield_now().await;
             }
-            if swept >= most {
+            if swept >= limit {
                 self.next_sweep_shard.store(at, Ordering::Relaxed);
                 break;
             }
@@ -190,14 +193,14 @@ impl Memory {
         swept
     }
 
-    /// A shard at a time: others may work in between.
+    /// Counts one shard at a time; other tasks may run in between.
     async fn count_in_steps(&self, table: Table, now: Timestamp) -> BTreeMap<SmolStr, u64> {
-        let (scan, mut many) = (Scan::new(table, Scope::All), BTreeMap::new());
+        let (scan, mut counts) = (Scan::new(table, Scope::All), BTreeMap::new());
         for at in 0..SHARDS {
-            self.count_shard((table, at), &ScanWindow::new(&scan), now, &mut many);
+            self.count_shard((table, at), &ScanWindow::new(&scan), now, &mut counts);
             tokio::task::yield_now().await;
         }
-        many
+        counts
     }
 
     fn count_shard(
@@ -205,12 +208,12 @@ impl Memory {
         (table, shard): (Table, usize),
         window: &ScanWindow<'_>,
         now: Timestamp,
-        many: &mut BTreeMap<SmolStr, u64>,
+        counts: &mut BTreeMap<SmolStr, u64>,
     ) {
         let shard = self.shard(shard);
-        let slips = shard.partitions_with(table).flat_map(|drawer| drawer.window(window));
-        for slip in slips.filter(|slip| !slip.is_expired(now)) {
-            *many.entry(slip.id()).or_default() += 1;
+        let packed_rows = shard.partitions_with(table).flat_map(|partition_rows| partition_rows.window(window));
+        for packed in packed_rows.filter(|packed| !packed.is_expired(now)) {
+            *counts.entry(packed.id()).or_default() += 1;
         }
     }
 }
@@ -221,7 +224,7 @@ impl Default for Memory {
     }
 }
 
-/// Every answer but a sweep's and a tally's is ready at once: no request waits for anything but a short lock.
+/// All futures except those of `sweep` and `count_by_id` are ready on the first poll: they wait for a short lock only.
 impl Backend for Memory {
     fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move { Ok(self.load_now(keys, now)) })
@@ -235,8 +238,8 @@ impl Backend for Memory {
         Box::pin(async move { Ok(self.scan_now(&scan, now)) })
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(async move { Ok(self.sweep_in_steps(most, now).await) })
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(async move { Ok(self.sweep_in_steps(limit, now).await) })
     }
 
     fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
@@ -244,11 +247,11 @@ impl Backend for Memory {
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        let line = self.watch_channels[table as usize].get_or_init(|| ChangeChannel::new(WATCH_BACKLOG));
-        Box::pin(futures_util::stream::unfold(line.subscribe(), |mut news| async move {
-            match news.recv().await {
-                Ok((key, version)) => Some((WatchEvent::Row(key, version), news)),
-                Err(RecvError::Lagged(_)) => Some((WatchEvent::Lagged, news)),
+        let channel = self.watch_channels[table as usize].get_or_init(|| ChangeChannel::new(WATCH_BACKLOG));
+        Box::pin(futures_util::stream::unfold(channel.subscribe(), |mut receiver| async move {
+            match receiver.recv().await {
+                Ok((key, version)) => Some((WatchEvent::Row(key, version), receiver)),
+                Err(RecvError::Lagged(_)) => Some((WatchEvent::Lagged, receiver)),
                 Err(RecvError::Closed) => None,
             }
         }))

@@ -1,6 +1,6 @@
-//! How long stores take, by the sort of store and what they are asked for.
+//! Latency metrics of stores, by backend and operation.
 //!
-//! In: each answer of a store, from `backend/bounded.rs`. Out: `StoreStats`. Two stores of one sort are counted together.
+//! In: the duration of each store operation, from `backend/timeout.rs`. Out: `StoreStats`. Stores of the same backend share a meter.
 
 use std::{
     collections::BTreeMap,
@@ -9,32 +9,32 @@ use std::{
 
 use crate::latency::{Latency, LatencyRecorder};
 
-/// How long a store took for one sort of request.
+/// Latency of one operation of one backend.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// The sort of store, such as `sqlite`.
+    /// The backend's name, such as `sqlite`.
     pub backend: &'static str,
-    /// What it was asked for: `load`, `commit`, `scan` or `sweep`.
+    /// The operation: `load`, `commit`, `scan` or `sweep`.
     pub operation: &'static str,
-    /// How long that took, whatever the answer was.
+    /// How long it took, successful or not.
     pub latency: Latency,
 }
 
-/// The meters of a hub's stores, by their sort.
+/// The meters of a hub's stores, by backend name.
 #[derive(Default)]
 pub struct StoreMeters(Mutex<BTreeMap<&'static str, Arc<StoreMeter>>>);
 
-/// How long the stores of one sort take.
+/// Latency recorders of one backend.
 #[derive(Default)]
 pub struct StoreMeter {
-    /// Of `load`.
+    /// Latency of `load`.
     pub load: LatencyRecorder,
-    /// Of `commit`.
+    /// Latency of `commit`.
     pub commit: LatencyRecorder,
-    /// Of `scan`.
+    /// Latency of `scan`.
     pub scan: LatencyRecorder,
-    /// Of `sweep`.
+    /// Latency of `sweep`.
     pub sweep: LatencyRecorder,
 }
 
@@ -42,19 +42,20 @@ crate::brief_debug!("StoreMeters" StoreMeters);
 crate::brief_debug!("StoreMeter" StoreMeter);
 
 impl StoreMeters {
-    /// The meter of a sort of stores.
+    /// The meter of a backend; created on first use.
     pub fn meter(&self, backend: &'static str) -> Arc<StoreMeter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(backend).or_default().clone()
     }
 
-    /// Everything that was measured.
+    /// Statistics of all operations that were measured at least once.
     pub fn stats(&self) -> Vec<StoreStats> {
         let meters = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let each = |(backend, meter): (&'static str, Arc<StoreMeter>)| {
-            let of = |operation, timed: &LatencyRecorder| StoreStats { backend, operation, latency: timed.latency() };
+        let per_operation = |(backend, meter): (&'static str, Arc<StoreMeter>)| {
+            let stats =
+                |operation, recorder: &LatencyRecorder| StoreStats { backend, operation, latency: recorder.latency() };
             let StoreMeter { load, commit, scan, sweep } = &*meter;
-            [of("load", load), of("commit", commit), of("scan", scan), of("sweep", sweep)]
+            [stats("load", load), stats("commit", commit), stats("scan", scan), stats("sweep", sweep)]
         };
-        meters.into_iter().flat_map(each).filter(|stats| stats.latency.count > 0).collect()
+        meters.into_iter().flat_map(per_operation).filter(|stats| stats.latency.count > 0).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What is committed together: one transaction, one Redis slot.
+//! Partition of rows: the unit of a transaction, and one Redis hash slot.
 
 use std::{fmt, str::FromStr};
 
@@ -9,62 +9,62 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// Rows that are committed together.
+/// A set of rows that can be committed in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Partition {
-    /// Whose rows they are.
+    /// The tenant that owns the rows.
     pub tenant: Tenant,
-    /// What holds them together.
+    /// What the rows belong to.
     pub kind: PartitionKind,
 }
 
-/// What holds the rows of a partition together.
+/// What the rows of a partition belong to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PartitionKind {
-    /// A conversation: its calls, state and everything else that must agree.
+    /// A conversation thread: its calls, state and everything else that must be consistent.
     Thread(ThreadId),
-    /// A call that belongs to no conversation.
+    /// A call without a thread.
     Call(CallId),
-    /// An idempotency key of a tool. It lies apart from the call it points to, because the caller may repeat
+    /// An idempotency key of a tool. It is separate from the call it points to, because the caller may repeat
     /// a key without naming the thread.
     Key(ToolName, IdempotencyKey),
-    /// An idempotency key of a request that is no call, by the sort of request; its name holds no `/`.
+    /// An idempotency key of a request other than a call, by request type; the type contains no `/`.
     Request(SmolStr, IdempotencyKey),
-    /// An artifact. It belongs to no thread: it is found by its id alone.
+    /// An artifact. It belongs to no thread, because it is looked up by its id alone.
     Artifact(ArtifactId),
-    /// A tool: what all threads share about it.
+    /// A tool: what all threads share about it, such as its status.
     Tool(ToolName),
-    /// What a tenant's people have allowed for all of its threads.
+    /// Grants that apply to all threads of a tenant.
     Grants,
     /// A state that all threads of a tenant share, by its name.
     State(SmolStr),
-    /// The nodes that share a store. They are nobody's own, so they lie with the default tenant.
+    /// The nodes that share a store. They belong to no tenant, so they are stored under the default tenant.
     Nodes,
-    /// Events. Whose they are is in them; they lie together, with the default tenant, so that there is one order.
+    /// Events of all tenants, in one partition of the default tenant so that they have a total order. Each event names its tenant.
     Events,
-    /// The keys of a tenant's callers from outside.
+    /// The API keys of a tenant.
     Keys,
-    /// What a tenant's callers from outside did.
+    /// The audit log of a tenant's API callers.
     Audit,
-    /// Tools that were made at run time. They are everybody's, so they lie with the default tenant.
+    /// Tools that were created at run time. All tenants share them, so they are stored under the default tenant.
     Tools,
 }
 
 impl Partition {
-    /// Where the records of a call belong.
+    /// The partition of a call's records: its thread, or the call itself if it has none.
     #[must_use]
     pub fn for_call(tenant: Tenant, thread: Option<&ThreadId>, call: CallId) -> Self {
         Self { tenant, kind: thread.map_or(PartitionKind::Call(call), |thread| PartitionKind::Thread(thread.clone())) }
     }
 
-    /// Where the records of a thread belong.
+    /// The partition of a thread's records.
     #[must_use]
     pub fn for_thread(tenant: Tenant, thread: ThreadId) -> Self {
         Self { tenant, kind: PartitionKind::Thread(thread) }
     }
 
-    /// The thread, if that is what holds the rows together.
+    /// The thread, if this is a thread's partition.
     #[must_use]
     pub fn thread(&self) -> Option<&ThreadId> {
         if let PartitionKind::Thread(thread) = &self.kind { Some(thread) } else { None }
@@ -77,17 +77,18 @@ impl From<&ThreadKey> for Partition {
     }
 }
 
-/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/r/sort/key` for other requests, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`, `tenant/h/state`,
-/// `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit. Only the last part may hold a `/`, so the text can be read back.
+/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/r/type/key` for other requests, `tenant/a/artifact`,
+/// `tenant/s/tool`, `tenant/g/`, `tenant/h/state`, `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit
+/// log, `tenant/m/` for tools. Only the last part may contain a `/`, so the text can be parsed back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.tenant.as_str())?;
         match &self.kind {
-            // Plainly: every load and every write of a store says it.
+            // Without the formatting machinery: every load and every write formats this partition.
             PartitionKind::Thread(thread) => f.write_str("/t/").and_then(|()| f.write_str(thread.as_str())),
             PartitionKind::Call(call) => write!(f, "/c/{call}"),
             PartitionKind::Key(tool, key) => write!(f, "/k/{tool}/{key}"),
-            PartitionKind::Request(sort, key) => write!(f, "/r/{sort}/{key}"),
+            PartitionKind::Request(request, key) => write!(f, "/r/{request}/{key}"),
             PartitionKind::Artifact(id) => write!(f, "/a/{id}"),
             PartitionKind::Tool(tool) => write!(f, "/s/{tool}"),
             PartitionKind::Grants => write!(f, "/g/"),
@@ -105,15 +106,15 @@ impl FromStr for Partition {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let wrong = || IdError::new("partition", "it is `tenant/t/thread` or the like", text);
+        let invalid = || IdError::new("partition", "expected `tenant/kind/…`, e.g. `tenant/t/thread`", text);
         let mut parts = text.splitn(3, '/');
-        let (Some(tenant), Some(sort), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(wrong());
+        let (Some(tenant), Some(tag), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(invalid());
         };
-        let place = match sort {
+        let kind = match tag {
             "t" => PartitionKind::Thread(ThreadId::new(rest)?),
             "c" => PartitionKind::Call(rest.parse()?),
-            "s" => PartitionKind::Tool(ToolName::new(rest).map_err(|_| wrong())?),
+            "s" => PartitionKind::Tool(ToolName::new(rest).map_err(|_| invalid())?),
             "g" if rest.is_empty() => PartitionKind::Grants,
             "n" if rest.is_empty() => PartitionKind::Nodes,
             "e" if rest.is_empty() => PartitionKind::Events,
@@ -123,16 +124,17 @@ impl FromStr for Partition {
             "h" if !rest.is_empty() => PartitionKind::State(rest.into()),
             "a" => PartitionKind::Artifact(ArtifactId::new(rest)?),
             "r" => {
-                let (sort, key) = rest.split_once('/').filter(|(sort, _)| !sort.is_empty()).ok_or_else(wrong)?;
-                PartitionKind::Request(sort.into(), IdempotencyKey::new(key)?)
+                let (request, key) =
+                    rest.split_once('/').filter(|(request, _)| !request.is_empty()).ok_or_else(invalid)?;
+                PartitionKind::Request(request.into(), IdempotencyKey::new(key)?)
             }
             "k" => {
-                let (tool, key) = rest.split_once('/').ok_or_else(wrong)?;
-                PartitionKind::Key(ToolName::new(tool).map_err(|_| wrong())?, IdempotencyKey::new(key)?)
+                let (tool, key) = rest.split_once('/').ok_or_else(invalid)?;
+                PartitionKind::Key(ToolName::new(tool).map_err(|_| invalid())?, IdempotencyKey::new(key)?)
             }
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
-        Ok(Self { tenant: Tenant::new(tenant)?, kind: place })
+        Ok(Self { tenant: Tenant::new(tenant)?, kind })
     }
 }
 
@@ -165,7 +167,7 @@ mod tests {
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));
         }
-        for wrong in [
+        for invalid in [
             "",
             "main",
             "main/t",
@@ -179,7 +181,7 @@ mod tests {
             "main/u/x",
             "main/h/",
         ] {
-            assert!(wrong.parse::<Partition>().is_err(), "{wrong}");
+            assert!(invalid.parse::<Partition>().is_err(), "{invalid}");
         }
     }
 }

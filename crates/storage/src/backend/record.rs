@@ -1,4 +1,4 @@
-//! A record as the value of a row, and back.
+//! JSON encoding of records as row values.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use smol_str::SmolStr;
 
 use super::{Row, RowVersion, StoreError, Table};
 
-/// The bytes of a record.
+/// Encodes a record as JSON.
 ///
 /// # Errors
-/// When it is nothing JSON can say.
+/// When the record cannot be represented in JSON.
 pub fn encode<T: Serialize>(table: Table, id: &SmolStr, record: &T) -> Result<Arc<[u8]>, StoreError> {
     serde_json::to_vec(record).map(Into::into).map_err(|error| StoreError::unreadable(table, id.clone(), &error))
 }
 
-/// The record in a row that was written with this layout, and which writing of the row it is.
+/// Decodes the record in a row of this layout; returns it with the row's version.
 ///
 /// # Errors
-/// When the row has another layout, or cannot be read.
+/// When the row has another layout or cannot be parsed.
 pub fn decode<T: DeserializeOwned>(
     table: Table,
     id: &SmolStr,

@@ -1,4 +1,4 @@
-//! What a backend keeps: rows, found by table and id inside a partition.
+//! Rows of a backend, addressed by partition, table and id.
 
 use std::{fmt, sync::Arc};
 
@@ -7,47 +7,47 @@ use smol_str::SmolStr;
 use super::Partition;
 use toolhub_types::timestamp::Timestamp;
 
-/// The sorts of durable records.
+/// The types of durable records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Table {
-    /// Calls that have ended.
+    /// Calls that have finished.
     Calls,
     /// Which call an idempotency key belongs to.
     Claims,
-    /// What tools remember.
+    /// Tool state.
     State,
-    /// Content too long for the model.
+    /// Content that is too long for the model.
     Artifacts,
     /// Which tools have succeeded in a thread.
     Evidence,
-    /// What is known about tools that made trouble.
+    /// Status records of tools that have failed or were overridden.
     Statuses,
-    /// Questions to people about calls, and their answers.
+    /// Approval requests for calls, and the decisions.
     Approvals,
-    /// What people have allowed for good.
+    /// Standing grants.
     Grants,
-    /// What happened to states.
+    /// History events of states.
     History,
-    /// What states were like before.
+    /// Earlier values of states.
     Versions,
-    /// Which threads there are.
+    /// The existing threads.
     Threads,
-    /// Calls that were opened and have not ended.
+    /// Calls that were opened and have not finished.
     OpenCalls,
-    /// Which nodes run calls, and say so again and again.
+    /// The nodes that run calls, with their heartbeats.
     Nodes,
-    /// Events that can be heard later.
+    /// The event log.
     Events,
-    /// What callers from outside show to say who they are; only what cannot be turned back is kept of it.
+    /// API keys; only a one-way hash of the secret is stored.
     Keys,
-    /// Who from outside did what.
+    /// The audit log of API callers.
     Audit,
-    /// Tools that were made at run time, as they were asked for.
+    /// Tools that were created at run time, as they were requested.
     Tools,
-    /// What agents did in threads: the runs that have ended, and under [`Table::OPEN_RUN`] the one that has not.
+    /// Agent runs of threads: the finished ones, and under [`Table::OPEN_RUN`] the open one.
     Runs,
-    /// What was said in threads.
+    /// Messages of threads.
     Messages,
 }
 
@@ -75,11 +75,11 @@ impl Table {
         Self::Messages,
     ];
 
-    /// The id of the run that is open in a thread, in the table [`Runs`](Self::Runs). There is one at most, and a thread that
+    /// The row id of a thread's open run in the table [`Runs`](Self::Runs). There is at most one, and a thread that
     /// has it is not idle.
     pub const OPEN_RUN: &'static str = "~";
 
-    /// The word in file, table and key names.
+    /// The name in files, database tables and keys.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -112,45 +112,45 @@ impl fmt::Display for Table {
     }
 }
 
-/// The full name of a row.
+/// The full key of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RowKey {
-    /// The rows it is committed with.
+    /// The partition it belongs to.
     pub partition: Partition,
-    /// What sort of record it is.
+    /// The table it belongs to.
     pub table: Table,
-    /// Which one; unique in the partition and table.
+    /// Unique within the partition and table.
     pub id: SmolStr,
 }
 
 /// A stored record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Which writing of the row this is.
+    /// The version of the row.
     pub version: RowVersion,
     /// The version of the record's own layout, for migrations.
     pub schema: u32,
     /// The record: JSON text, or the bytes of an artifact.
     pub value: Arc<[u8]>,
-    /// When it ceases to exist.
+    /// When it expires.
     pub expires: Option<Timestamp>,
-    /// When it was made: the `now` of its first put.
+    /// When it was created: the `now` of its first put.
     pub created: Timestamp,
-    /// When it was written last: the `now` of its last put.
+    /// When it was last written: the `now` of its last put.
     pub updated: Timestamp,
 }
 
-/// One writing of a row, told apart from every other one.
+/// The version of a row, unique across removal and recreation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowVersion {
-    /// How often the row has been written since it was made.
+    /// How often the row has been written since it was created.
     pub number: u64,
     /// The stamp of the batch that wrote it.
     pub stamp: u64,
 }
 
 impl Row {
-    /// Whether its time has passed.
+    /// Whether the row has expired.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|at| at <= now)

@@ -1,4 +1,4 @@
-//! Reading many rows, a page at a time.
+//! Paged scans over the rows of a table.
 
 use std::collections::BTreeMap;
 
@@ -12,44 +12,44 @@ use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 pub struct Scan {
     /// The table.
     pub table: Table,
-    /// Whose rows.
+    /// The partitions to read.
     pub scope: Scope,
-    /// Only ids that begin with this.
+    /// Only ids with this prefix.
     pub prefix: String,
-    /// The last ids first.
+    /// Descending order of ids.
     pub descending: bool,
-    /// Where the page before ended.
+    /// Where the previous page ended.
     pub after: Option<Cursor>,
-    /// At most this many rows; at least one.
+    /// Maximum number of rows; at least 1.
     pub limit: usize,
 }
 
-/// Whose rows to read.
+/// The partitions a scan reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// Everybody's.
+    /// All partitions of all tenants.
     All,
-    /// Those of one tenant.
+    /// All partitions of one tenant.
     Tenant(Tenant),
-    /// Those of one partition.
+    /// One partition.
     Partition(Partition),
 }
 
 impl Scan {
-    /// The first page of a table.
+    /// A scan of the first page: ascending, no prefix, 100 rows.
     #[must_use]
     pub fn new(table: Table, scope: Scope) -> Self {
         Self { table, scope, prefix: String::new(), descending: false, after: None, limit: 100 }
     }
 
-    /// Only ids that begin with this.
+    /// Only ids with this prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// At most this many rows.
+    /// Sets the maximum number of rows.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -57,7 +57,7 @@ impl Scan {
     }
 }
 
-/// The last row of a page: the next page begins behind it.
+/// The last row of a page: the next page begins after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub RowKey);
 
@@ -66,23 +66,23 @@ pub struct Cursor(pub RowKey);
 pub struct Page {
     /// The rows.
     pub rows: Vec<(RowKey, Row)>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<Cursor>,
 }
 
-/// Every row of a scan, page after page.
+/// Reads all pages of a scan.
 pub async fn read_all(store: &dyn Backend, scan: Scan, now: Timestamp) -> Result<Vec<(RowKey, Row)>, StoreError> {
     read_pages(scan, |scan| store.scan(scan, now)).await
 }
 
-/// The same, asking whoever makes the pages.
-pub async fn read_pages<F>(mut scan: Scan, ask: impl Fn(Scan) -> F) -> Result<Vec<(RowKey, Row)>, StoreError>
+/// Like [`read_all`], with a function that fetches a page.
+pub async fn read_pages<F>(mut scan: Scan, fetch: impl Fn(Scan) -> F) -> Result<Vec<(RowKey, Row)>, StoreError>
 where
     F: Future<Output = Result<Page, StoreError>>,
 {
     let mut rows = Vec::new();
     loop {
-        let page = ask(scan.clone()).await?;
+        let page = fetch(scan.clone()).await?;
         rows.extend(page.rows);
         match page.next {
             Some(next) => scan.after = Some(next),
@@ -91,21 +91,21 @@ where
     }
 }
 
-/// How many rows of a table have each id, page after page.
+/// Counts the rows of a table by id, page by page: the default of [`Backend::count_by_id`].
 pub(super) async fn count_by_id(
     store: &(impl Backend + ?Sized),
     table: Table,
     now: Timestamp,
 ) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
-    let (mut scan, mut many) = (Scan::new(table, Scope::All).limit(1000), BTreeMap::new());
+    let (mut scan, mut counts) = (Scan::new(table, Scope::All).limit(1000), BTreeMap::new());
     loop {
         let page = store.scan(scan.clone(), now).await?;
         for (key, _) in page.rows {
-            *many.entry(key.id).or_default() += 1;
+            *counts.entry(key.id).or_default() += 1;
         }
         match page.next {
             Some(next) => scan.after = Some(next),
-            None => return Ok(many),
+            None => return Ok(counts),
         }
     }
 }

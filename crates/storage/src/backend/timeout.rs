@@ -1,7 +1,7 @@
-//! A store that always answers: what takes too long is an error.
+//! Backend decorator that adds a timeout to every operation and records its latency.
 //!
-//! In: any backend. Out: the same, with an end to every wait, so that no call hangs because its store does; and how long each
-//! answer took, for whoever keeps an eye on the store.
+//! In: any backend. Out: the same backend, whose operations fail instead of hanging, so that no call hangs because its store
+//! does; and latencies for `backend/meters.rs`.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -16,19 +16,19 @@ use crate::{
 };
 use toolhub_types::timestamp::Timestamp;
 
-/// Far beyond what a healthy store takes for anything.
+/// Far more than a healthy store needs for any operation.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Nobody waits for a count, so it may walk a large table.
+/// No call waits for a count, so it may walk a large table.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A backend whose every answer comes within ten seconds, and a count within a minute.
+/// A backend whose operations time out after ten seconds, and counts after a minute.
 pub struct TimeoutBackend {
     store: Arc<dyn Backend>,
     meter: Arc<StoreMeter>,
 }
 
 impl TimeoutBackend {
-    /// The same store, with an end to every wait; how long it takes is counted.
+    /// Wraps a store; its latencies are recorded in the meter of its backend.
     #[must_use]
     pub fn new(store: Arc<dyn Backend>, meters: &StoreMeters) -> Self {
         Self { meter: meters.meter(store.name()), store }
@@ -39,14 +39,14 @@ crate::brief_debug!("TimeoutBackend" TimeoutBackend);
 
 async fn with_timeout<T>(
     meter: &LatencyRecorder,
-    answer: impl Future<Output = Result<T, StoreError>>,
-    otherwise: fn(String) -> StoreError,
+    operation: impl Future<Output = Result<T, StoreError>>,
+    timeout_error: fn(String) -> StoreError,
 ) -> Result<T, StoreError> {
-    let begun = Instant::now();
-    let late = |_| Err(otherwise(format!("no answer within {OPERATION_TIMEOUT:?}")));
-    let answer = tokio::time::timeout_at(begun + OPERATION_TIMEOUT, answer).await.unwrap_or_else(late);
-    meter.record(begun.elapsed());
-    answer
+    let started = Instant::now();
+    let timed_out = |_| Err(timeout_error(format!("timed out after {OPERATION_TIMEOUT:?}")));
+    let result = tokio::time::timeout_at(started + OPERATION_TIMEOUT, operation).await.unwrap_or_else(timed_out);
+    meter.record(started.elapsed());
+    result
 }
 
 impl Backend for TimeoutBackend {
@@ -55,7 +55,7 @@ impl Backend for TimeoutBackend {
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        // It may still be written after we have stopped waiting.
+        // The batch may still be written after the timeout.
         Box::pin(with_timeout(&self.meter.commit, self.store.commit(batch, now), StoreError::Unknown))
     }
 
@@ -63,8 +63,8 @@ impl Backend for TimeoutBackend {
         Box::pin(with_timeout(&self.meter.scan, self.store.scan(scan, now), StoreError::Unavailable))
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(with_timeout(&self.meter.sweep, self.store.sweep(most, now), StoreError::Unknown))
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(with_timeout(&self.meter.sweep, self.store.sweep(limit, now), StoreError::Unknown))
     }
 
     fn watch(&self, table: Table) -> Watcher {
@@ -73,9 +73,9 @@ impl Backend for TimeoutBackend {
 
     fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
         Box::pin(async move {
-            // Not measured: how long it takes says how much there is, not how the store is.
-            let late = |_| Err(StoreError::Unavailable(format!("not counted within {COUNT_TIMEOUT:?}")));
-            tokio::time::timeout(COUNT_TIMEOUT, self.store.count_by_id(table, now)).await.unwrap_or_else(late)
+            // Not recorded: the duration depends on the size of the table, not on the health of the store.
+            let timed_out = |_| Err(StoreError::Unavailable(format!("count timed out after {COUNT_TIMEOUT:?}")));
+            tokio::time::timeout(COUNT_TIMEOUT, self.store.count_by_id(table, now)).await.unwrap_or_else(timed_out)
         })
     }
 

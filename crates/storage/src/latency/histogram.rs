@@ -1,8 +1,8 @@
-//! How long calls took, in a fixed amount of memory.
+//! Lock-free latency histogram with fixed memory.
 //!
-//! In: one duration at a time, from any thread. Out: counts that can be added up and asked for quantiles. Each power
-//! of two from a microsecond to about half an hour has four buckets; what is shorter has four buckets too, what is
-//! longer is in the last. So a bucket is at most a quarter wider than where it begins.
+//! In: one duration at a time, from any thread. Out: counts that can be merged and queried for quantiles. Each power
+//! of two from one microsecond to about half an hour has four buckets; shorter durations have four buckets in total, longer
+//! ones share the last bucket. So the width of a bucket is at most a quarter of its lower bound.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,20 +10,20 @@ use std::{
 };
 
 const BUCKETS: usize = 128;
-/// Times are measured in quarters of a microsecond: then the first four buckets end where the powers of two begin.
+/// A quarter of a microsecond: with this unit the first four buckets end where the powers of two begin.
 const UNIT_NANOS: u32 = 250;
 
-/// Where calls are counted.
+/// Concurrent histogram of durations.
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     nanos: AtomicU64,
     max_nanos: AtomicU64,
 }
 
-/// What one or more histograms have counted.
+/// The sum of one or more histograms.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HistogramSnapshot {
-    /// Empty where nothing was counted.
+    /// Empty if nothing was recorded.
     buckets: Vec<u64>,
     nanos: u128,
     max: Duration,
@@ -38,29 +38,29 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// A histogram that has counted nothing.
+    /// An empty histogram.
     #[must_use]
     pub const fn new() -> Self {
         Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], nanos: AtomicU64::new(0), max_nanos: AtomicU64::new(0) }
     }
 
-    /// It took so long this time.
-    pub fn record(&self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    /// Records one duration.
+    pub fn record(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanos)].fetch_add(1, Relaxed);
         self.nanos.fetch_add(nanos, Relaxed);
-        // Looked at first, because a longest call is rare and a plain look is cheaper than a locked write.
+        // Load first: a new maximum is rare, and a plain load is cheaper than an atomic read-modify-write.
         if nanos > self.max_nanos.load(Relaxed) {
             self.max_nanos.fetch_max(nanos, Relaxed);
         }
     }
 
-    /// How often something was counted.
+    /// The number of recorded durations.
     pub fn total(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }
 
-    /// Adds what was counted here.
+    /// Adds this histogram to a snapshot.
     pub fn add_to(&self, counts: &mut HistogramSnapshot) {
         counts.buckets.resize(BUCKETS, 0);
         for (sum, bucket) in counts.buckets.iter_mut().zip(&self.buckets) {
@@ -72,43 +72,43 @@ impl Histogram {
 }
 
 impl HistogramSnapshot {
-    /// How often something was counted.
+    /// The number of recorded durations.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// These counts and others together.
+    /// The sum of two snapshots.
     pub fn merge(mut self, others: &Self) -> Self {
         self.buckets.resize(BUCKETS, 0);
-        for (sum, many) in self.buckets.iter_mut().zip(&others.buckets) {
-            *sum += many;
+        for (sum, count) in self.buckets.iter_mut().zip(&others.buckets) {
+            *sum += count;
         }
         self.nanos += others.nanos;
         self.max = self.max.max(others.max);
         self
     }
 
-    /// The longest time.
+    /// The longest duration.
     #[must_use]
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// The mean time.
+    /// The mean duration.
     #[must_use]
     pub fn mean(&self) -> Duration {
         let nanos = self.nanos.checked_div(u128::from(self.total())).unwrap_or(0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The time that this part of the calls did not exceed: the middle of the bucket it falls into.
-    pub fn quantile(&self, part: f64) -> Duration {
-        let rank = (self.total() as f64 * part).ceil() as u64;
-        let mut seen = 0;
+    /// The quantile for this fraction (0 to 1): the middle of the bucket it falls into.
+    pub fn quantile(&self, fraction: f64) -> Duration {
+        let rank = (self.total() as f64 * fraction).ceil() as u64;
+        let mut cumulative = 0;
         for (at, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if *count > 0 && seen >= rank {
+            cumulative += count;
+            if *count > 0 && cumulative >= rank {
                 return if at + 1 == BUCKETS {
                     self.max
                 } else {
@@ -119,7 +119,7 @@ impl HistogramSnapshot {
         Duration::ZERO
     }
 
-    /// How many are in buckets that end at or before this bound.
+    /// The number of durations in buckets that end at or before this bound.
     pub fn count_within(&self, bound: Duration) -> u64 {
         let inside = |at: usize| if at + 1 == BUCKETS { self.max <= bound } else { bucket_start(at + 1) <= bound };
         self.buckets.iter().enumerate().take_while(|(at, _)| inside(*at)).map(|(_, count)| count).sum()
@@ -136,7 +136,7 @@ fn bucket(nanos: u64) -> usize {
     ((power - 1) * 4 + quarter).min(BUCKETS - 1)
 }
 
-/// Where a bucket begins.
+/// The lower bound of a bucket.
 fn bucket_start(bucket: usize) -> Duration {
     let units = match (bucket / 4, bucket as u64 % 4) {
         (0, units) => units,
@@ -151,7 +151,7 @@ mod tests {
 
     fn counts(times: impl IntoIterator<Item = Duration>) -> HistogramSnapshot {
         let (histogram, mut counts) = (Histogram::new(), HistogramSnapshot::default());
-        times.into_iter().for_each(|took| histogram.record(took));
+        times.into_iter().for_each(|duration| histogram.record(duration));
         histogram.add_to(&mut counts);
         counts
     }
@@ -160,9 +160,9 @@ mod tests {
     fn every_time_lies_between_the_edges_of_its_bucket() {
         for power in 0..64u32 {
             for nanos in [1u64 << power, (1 << power) + 1, (1 << power) - 1, (1 << power) | (1 << (power / 2))] {
-                let (at, took) = (bucket(nanos), Duration::from_nanos(nanos));
-                assert!(bucket_start(at) <= took, "{took:?}");
-                assert!(took < bucket_start(at + 1) || at == BUCKETS - 1, "{took:?}");
+                let (at, duration) = (bucket(nanos), Duration::from_nanos(nanos));
+                assert!(bucket_start(at) <= duration, "{duration:?}");
+                assert!(duration < bucket_start(at + 1) || at == BUCKETS - 1, "{duration:?}");
             }
         }
         assert_eq!(bucket_start(4), Duration::from_micros(1));
@@ -179,8 +179,8 @@ mod tests {
         nanos.sort_unstable();
         for part in [0.5, 0.95, 0.99] {
             let exact = nanos[((nanos.len() as f64 * part).ceil() as usize).max(1) - 1] as f64;
-            let told = counts.quantile(part).as_nanos() as f64;
-            assert!((told - exact).abs() <= exact * 0.125 + 125.0, "p{part}: {told} instead of {exact}");
+            let estimate = counts.quantile(part).as_nanos() as f64;
+            assert!((estimate - exact).abs() <= exact * 0.125 + 125.0, "p{part}: {estimate} instead of {exact}");
         }
         assert_eq!(counts.total(), nanos.len() as u64);
         assert_eq!(counts.max().as_nanos(), u128::from(nanos[nanos.len() - 1]));
@@ -194,7 +194,7 @@ mod tests {
         check(vec![30; 10]);
         check((1..=1_000).map(|millis| millis * 1_000_000).collect());
         check((0..10_000).map(|_| random.u64(1_000..1_000_000_000)).collect());
-        // Many short ones and a long tail.
+        // Many short durations and a long tail.
         check((0..10_000).map(|_| (2_000.0 * (-random.f64().max(1e-9).ln() * 3.0).exp()) as u64).collect());
         check((0..1_000).map(|at| if at % 10 == 0 { 2_000_000_000 } else { 40_000 }).collect());
     }

@@ -1,7 +1,7 @@
-//! Counts how long one sort of thing takes, from all threads at once.
+//! Latency recorder of one operation, sharded by thread to avoid contention.
 //!
-//! In: durations. Out: their sum as a `Latency`. As in `meter.rs`, each thread counts in a part of its own, which exists once
-//! that thread has something to count. Here is also which part is whose.
+//! In: durations. Out: their summary as a `Latency`. Each thread records into its own shard, which is allocated on first use.
+//! Also assigns threads to shards, for the other sharded counters of the workspace.
 
 use std::{
     num::NonZero,
@@ -17,25 +17,25 @@ use super::{
     histogram::{Histogram, HistogramSnapshot},
 };
 
-/// How long something took, each time.
+/// Records the durations of one operation.
 #[derive(Default)]
 pub struct LatencyRecorder(OnceLock<Box<[OnceLock<Box<Histogram>>]>>);
 
 crate::brief_debug!("LatencyRecorder" LatencyRecorder);
 
 impl LatencyRecorder {
-    /// It took so long this time.
-    pub fn record(&self, took: Duration) {
-        let parts = self.0.get_or_init(|| (0..shard_count()).map(|_| OnceLock::new()).collect());
-        // The number of parts is a power of two.
-        parts[thread_index() & (parts.len() - 1)].get_or_init(|| Box::new(Histogram::new())).record(took);
+    /// Records one duration.
+    pub fn record(&self, duration: Duration) {
+        let shards = self.0.get_or_init(|| (0..shard_count()).map(|_| OnceLock::new()).collect());
+        // The number of shards is a power of two.
+        shards[thread_index() & (shards.len() - 1)].get_or_init(|| Box::new(Histogram::new())).record(duration);
     }
 
-    /// Everything counted so far.
+    /// Summary of everything recorded so far.
     pub fn latency(&self) -> Latency {
         let mut counts = HistogramSnapshot::default();
-        for part in self.0.get().into_iter().flatten().filter_map(OnceLock::get) {
-            part.add_to(&mut counts);
+        for shard in self.0.get().into_iter().flatten().filter_map(OnceLock::get) {
+            shard.add_to(&mut counts);
         }
         Latency::from_counts(counts)
     }
@@ -44,16 +44,16 @@ impl LatencyRecorder {
 static NEXT_THREAD_INDEX: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Threads are numbered as they come, so that busy ones that began together have different parts.
+    /// Threads are numbered in order of first use, so that busy threads that started together get different shards.
     static THREAD_INDEX: usize = NEXT_THREAD_INDEX.fetch_add(1, Relaxed);
 }
 
-/// The number of this thread, small and its own.
+/// The number of this thread: small and unique.
 pub fn thread_index() -> usize {
-    THREAD_INDEX.with(|mine| *mine)
+    THREAD_INDEX.with(|index| *index)
 }
 
-/// How many parts a meter has: one for each core, as far as that is worth its memory.
+/// The number of shards of a counter: one per core, at most 8 to bound the memory; a power of two.
 pub fn shard_count() -> usize {
     static SHARDS: OnceLock<usize> = OnceLock::new();
     *SHARDS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! A clock that moves only when the test says so.
+//! A clock that tests control.
 
 use std::{
     sync::{
@@ -15,9 +15,9 @@ use toolhub_types::timestamp::Timestamp;
 
 /// A clock for tests that run with tokio's time paused (`#[tokio::test(start_paused = true)]`).
 ///
-/// It begins at 2024-01-01 12:00 UTC. Waiting moves it: while every task waits, tokio skips to the next timer at once.
-/// [`advance`](Self::advance) moves it on purpose; [`jump`](Self::jump) turns the wall clock only, as when somebody
-/// sets the machine's time.
+/// It starts at 2024-01-01 12:00 UTC. While every task waits, tokio advances time to the next timer immediately.
+/// [`advance`](Self::advance) moves the time explicitly; [`jump`](Self::jump) changes the wall clock only, as setting the
+/// system time does.
 #[derive(Debug, Clone)]
 pub struct TestClock {
     started: Instant,
@@ -28,18 +28,18 @@ pub struct TestClock {
 const NOON: Timestamp = Timestamp::from_millis(1_704_110_400_000);
 
 impl TestClock {
-    /// A clock at noon. To be made inside the test's runtime.
+    /// A clock at noon. Must be created inside the test's runtime.
     #[must_use]
     pub fn new() -> Self {
         Self { started: Instant::now(), wall_offset_millis: Arc::default() }
     }
 
-    /// Moves time forward and lets every timer that is due run.
+    /// Moves time forward and fires every timer that is due.
     pub async fn advance(&self, by: Duration) {
         tokio::time::advance(by).await;
     }
 
-    /// Turns the wall clock by this many milliseconds, forward or back. Timers do not notice.
+    /// Moves the wall clock by this many milliseconds, forward or back. Timers are not affected.
     pub fn jump(&self, millis: i64) {
         self.wall_offset_millis.fetch_add(millis, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl Default for TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let moved = NOON + self.started.elapsed();
-        Timestamp::from_millis(moved.millis() + self.wall_offset_millis.load(Ordering::Relaxed))
+        let wall = NOON + self.started.elapsed();
+        Timestamp::from_millis(wall.millis() + self.wall_offset_millis.load(Ordering::Relaxed))
     }
 }

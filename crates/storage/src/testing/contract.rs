@@ -1,7 +1,7 @@
-//! What every store promises, as checks that any implementation of `Backend` can be put through.
+//! Contract tests for any implementation of `Backend`.
 //!
-//! In: a way to make an empty store. Out: nothing, or a panic that says which promise is broken. The checks know the
-//! trait and nothing else; what must hold when the power fails or between nodes, each store shows for itself.
+//! In: a function that creates an empty store. Out: nothing, or a panic that names the broken promise. The checks use only
+//! the trait; each store tests power failures and multi-node behaviour itself.
 
 mod batches;
 mod concurrency;
@@ -19,7 +19,7 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// Puts a store through all checks. `make` gives an empty one each time it is asked.
+/// Runs all checks. `make` returns a new empty store each time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,16 +31,16 @@ use toolhub_types::{
 /// ```
 ///
 /// # Panics
-/// When the store breaks a promise; the message says which.
+/// When the store breaks a promise; the message names it.
 pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
     partitions::every_table_in_every_place(&*make().await).await;
     check_with(make, Table::Calls).await;
 }
 
-/// The same for a store that keeps states and not every other table: `other` is one that it keeps.
+/// The same for a store that supports the state table but not every other one: `other` is a second table it supports.
 ///
 /// # Panics
-/// When the store breaks a promise; the message says which.
+/// When the store breaks a promise; the message names it.
 pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table) {
     batches::all_or_nothing(&*make().await).await;
     batches::removed_and_made_again(&*make().await).await;
@@ -61,30 +61,30 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
     check_against_model_with(&make, 100, 7, other).await;
 }
 
-/// Puts a store that survives its process through the checks about that. `open` opens the store of this name, and makes it
-/// where there is none; it is asked again after everybody let go of it, commits on their way included. What must hold
-/// between a load and its commit holds also when the writer was dead in between.
+/// Runs the checks for persistent stores. `open` opens the store of this name and creates it if it does not exist; it is
+/// called again after all handles were dropped, including those of commits in progress. Optimistic concurrency between a
+/// load and its commit must also work when the store was reopened in between.
 ///
 /// ```
 /// # use std::{collections::HashMap, sync::{Arc, Mutex}};
 /// # use toolhub_storage::{backend::Memory, testing::contract};
 /// # #[tokio::main] async fn main() {
-/// // A store in memory survives nothing but whoever uses it.
-/// let kept = Mutex::new(HashMap::<String, Arc<Memory>>::new());
-/// contract::lives(async |name: &str| kept.lock().unwrap().entry(name.into()).or_default().clone()).await;
+/// // An in-memory store survives only as long as something holds it.
+/// let stores = Mutex::new(HashMap::<String, Arc<Memory>>::new());
+/// contract::check_reopen(async |name: &str| stores.lock().unwrap().entry(name.into()).or_default().clone()).await;
 /// # }
 /// ```
 ///
 /// # Panics
-/// When the store breaks a promise; the message says which.
+/// When the store breaks a promise; the message names it.
 pub async fn check_reopen<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
     reopen::loaded_before_and_committed_after(&async || open("loaded").await).await;
     reopen::cut_off_in_the_middle(&async || open("cut").await).await;
     reopen::counting_on(&async || open("counting").await).await;
 }
 
-/// Compares a store with a naive model over so many random programs: commits with every expectation and change, loads,
-/// scans, sweeps, and a clock that moves on.
+/// Compares a store with a naive model over this many random programs: commits with every precondition and change, loads,
+/// scans, sweeps and an advancing clock.
 ///
 /// # Panics
 /// When the store and the model differ; the message names the program and the step.
@@ -92,7 +92,7 @@ pub async fn check_against_model<B: Backend>(make: impl AsyncFn() -> Arc<B>, pro
     check_against_model_with(make, programs, seed, Table::Calls).await;
 }
 
-/// The same for a store that keeps states and not every other table: `other` is one that it keeps.
+/// The same for a store that supports the state table but not every other one: `other` is a second table it supports.
 ///
 /// # Panics
 /// When the store and the model differ; the message names the program and the step.
@@ -110,7 +110,7 @@ pub async fn check_against_model_with<B: Backend>(
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn thread(name: &str) -> Partition {
-    Partition::for_thread(Tenant::default(), ThreadId::new(name).expect("a good name"))
+    Partition::for_thread(Tenant::default(), ThreadId::new(name).expect("a valid name"))
 }
 
 fn write(id: &str, expect: Expect, change: Change) -> Write {
@@ -130,7 +130,7 @@ async fn get(store: &impl Backend, partition: &Partition, id: &str, now: Timesta
     expect_ok(store.load(&keys, now)).await.pop().flatten()
 }
 
-/// The answer of a store that has no reason not to give one.
-async fn expect_ok<T>(answer: impl Future<Output = Result<T, crate::backend::StoreError>>) -> T {
-    answer.await.unwrap_or_else(|error| panic!("a sound request was refused: {error}"))
+/// The result of a valid request, which must not fail.
+async fn expect_ok<T>(request: impl Future<Output = Result<T, crate::backend::StoreError>>) -> T {
+    request.await.unwrap_or_else(|error| panic!("a valid request failed: {error}"))
 }

@@ -1,6 +1,6 @@
-//! What a caller sees when a call did not succeed: a stable kind, a line for operators, a line safe for a model.
+//! The error a caller receives: a stable kind, a text for operators, a text safe to show a model.
 //!
-//! In: a refusal of the hub or the `ToolError` of an execution. Out: plain data, ready to be stored and sent.
+//! In: a refusal by the hub, or the `ToolError` of an execution. Out: plain data, ready to be stored and sent.
 
 use std::{fmt, time::Duration};
 
@@ -15,29 +15,29 @@ use crate::{ids::ApprovalId, problem::Problem};
 #[serde(rename_all = "camelCase", from = "RawCallError")]
 #[non_exhaustive]
 pub struct CallError {
-    /// What went wrong.
+    /// The error kind.
     pub kind: ErrorKind,
-    /// Whether the tool works, but said no.
+    /// Whether the tool works but refused the request.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
-    /// The line for operators. May name hosts and causes, never secrets.
+    /// The text for operators. May name hosts and causes, never secrets.
     pub operator: String,
-    /// The line a model may read.
+    /// The text that is safe to show a model.
     pub model: String,
     /// Whether the same call may succeed if it is made again.
     pub retryable: bool,
-    /// Whether it speaks against the tool.
+    /// Whether it counts as a failure of the tool.
     pub counts: bool,
-    /// How long to wait before trying again.
+    /// How long to wait before the next attempt.
     #[serde(rename = "retryAfterMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
     #[schemars(with = "Option<u64>")]
     pub retry_after: Option<Duration>,
-    /// What the kind has to say beyond its text.
+    /// Structured data of some kinds.
     #[serde(skip_serializing_if = "Detail::is_empty", default)]
     pub detail: Detail,
 }
 
-/// An error as it is read back. Two kinds share the name `tool_error`; `refused` tells them apart.
+/// The deserialized form. Two kinds share the name `tool_error`; `refused` tells them apart.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "CallError")]
@@ -57,29 +57,29 @@ struct RawCallError {
 }
 
 impl From<RawCallError> for CallError {
-    fn from(written: RawCallError) -> Self {
-        let RawCallError { kind, refused, operator, model, retryable, counts, retry_after, detail } = written;
+    fn from(raw: RawCallError) -> Self {
+        let RawCallError { kind, refused, operator, model, retryable, counts, retry_after, detail } = raw;
         let kind = if refused { ErrorKind::ToolRefused } else { kind };
         Self { kind, refused, operator, model, retryable, counts, retry_after, detail }
     }
 }
 
-/// What some kinds carry beyond their texts.
+/// Structured data that some error kinds carry beside their texts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 #[schemars(rename = "ErrorDetail")]
 pub enum Detail {
-    /// Nothing more.
+    /// No detail.
     #[default]
     Nothing,
-    /// Names close to one that is not known.
+    /// Names similar to an unknown one.
     Suggestions(Vec<String>),
-    /// What is wrong with which argument.
+    /// The problems of the arguments.
     Problems(Vec<Problem>),
     /// The tools that must succeed first.
     Missing(Vec<String>),
-    /// The question that must be answered, or was answered with no.
+    /// The approval that is pending, was denied or has expired.
     Approval(ApprovalId),
 }
 
@@ -90,7 +90,7 @@ impl Detail {
 }
 
 impl CallError {
-    /// An error with the table's own texts.
+    /// An error with the default texts of its kind.
     #[must_use]
     pub fn new(kind: ErrorKind) -> Self {
         let row = kind.row();
@@ -106,55 +106,55 @@ impl CallError {
         }
     }
 
-    /// Cuts the line for the model to what a model can bear.
+    /// Truncates the text for the model to `characters`, with an ellipsis.
     pub fn truncate_model_text(mut self, characters: usize) -> Self {
-        if let Some((at, _)) = self.model.char_indices().nth(characters) {
-            self.model.truncate(at);
+        if let Some((end, _)) = self.model.char_indices().nth(characters) {
+            self.model.truncate(end);
             self.model.push('…');
         }
         self
     }
 
-    /// More exact words for operators.
+    /// Replaces the text for operators.
     #[must_use]
     pub fn operator(mut self, text: impl Into<String>) -> Self {
         self.operator = text.into();
         self
     }
 
-    /// More exact words for the model.
+    /// Replaces the text for the model.
     #[must_use]
     pub fn model(mut self, text: impl Into<String>) -> Self {
         self.model = text.into();
         self
     }
 
-    /// What the kind has to say beyond its text.
+    /// Sets the structured detail.
     #[must_use]
     pub fn detail(mut self, detail: Detail) -> Self {
         self.detail = detail;
         self
     }
 
-    /// Names close to the wanted one; empty where the error suggests none.
+    /// Names similar to the requested one; empty if there are none.
     #[must_use]
     pub fn suggestions(&self) -> &[String] {
         if let Detail::Suggestions(names) = &self.detail { names } else { &[] }
     }
 
-    /// The tools that must succeed first; empty where nothing is waited for.
+    /// The tools that must succeed first; empty unless dependencies are missing.
     #[must_use]
     pub fn missing_dependencies(&self) -> &[String] {
         if let Detail::Missing(names) = &self.detail { names } else { &[] }
     }
 
-    /// The question that must be answered, or was answered with no.
+    /// The approval that is pending, was denied or has expired.
     #[must_use]
     pub fn approval(&self) -> Option<ApprovalId> {
         if let Detail::Approval(id) = &self.detail { Some(*id) } else { None }
     }
 
-    /// What is wrong with which argument; empty where the arguments are not the problem.
+    /// The problems of the arguments; empty if the arguments are valid.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         if let Detail::Problems(problems) = &self.detail { problems } else { &[] }
@@ -163,14 +163,14 @@ impl CallError {
 
 impl From<ToolError> for CallError {
     fn from(error: ToolError) -> Self {
-        let plain = Self::new(error.kind);
+        let defaults = Self::new(error.kind);
         Self {
             counts: error.counts(),
-            retryable: error.retryable.unwrap_or(plain.retryable),
+            retryable: error.retryable.unwrap_or(defaults.retryable),
             retry_after: error.retry_after,
             operator: error.operator,
-            model: error.model.unwrap_or(plain.model),
-            ..plain
+            model: error.model.unwrap_or(defaults.model),
+            ..defaults
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What a tool or an executor raises when it could not do its work.
+//! The error that a tool or an executor raises.
 //!
-//! In: the author's words, or any error that `?` meets. Out: a kind and two texts, one for operators, one a model
-//! may read. It says nothing about the call; the pipeline adds that.
+//! In: a text by the tool's author, or any error propagated by `?`. Out: a kind and two texts, one for operators and one safe to show a
+//! model. The pipeline adds the facts about the call.
 
 use std::{fmt, time::Duration};
 
@@ -10,8 +10,8 @@ use crate::{effect::Effect, problem::Problem};
 
 /// The failure of one execution.
 ///
-/// `ToolError::new("…")` is shown to the model as it stands. An error that arrives through `?` is shown to operators
-/// only: its text may hold addresses and secrets nobody meant for a model.
+/// The text of `ToolError::new("…")` is shown to the model unchanged. An error that arrives through `?` is shown to operators
+/// only, because its text may contain addresses and secrets.
 ///
 /// ```
 /// use toolhub_types::error::ToolError;
@@ -25,54 +25,54 @@ use crate::{effect::Effect, problem::Problem};
 /// ```
 #[derive(Debug, Clone)]
 pub struct ToolError {
-    /// Which row of the error table it is.
+    /// The row of the error table.
     pub kind: ErrorKind,
     /// The text for operators.
     pub operator: String,
-    /// The text for the model, where it may be shown one of its own.
+    /// The text for the model; `None` means the default text of the kind.
     pub model: Option<String>,
-    /// What the tool did to the world, where it knows better than its kind.
+    /// The side effect of the failed execution, if the tool knows it.
     pub effect: Option<Effect>,
-    /// Whether it counts against the tool, where that differs from its kind.
+    /// Whether it counts as a failure of the tool; `None` means as its kind does.
     pub counts: Option<bool>,
-    /// Whether another attempt may help, where that differs from its kind.
+    /// Whether another attempt may succeed; `None` means as its kind says.
     pub retryable: Option<bool>,
     /// How long to wait before another attempt.
     pub retry_after: Option<Duration>,
-    /// Whether it happened while a connection was made.
+    /// Whether it happened while connecting.
     pub connecting: bool,
-    /// What is wrong with which argument.
+    /// The problems of the arguments.
     pub problems: Vec<Problem>,
 }
 
 impl ToolError {
-    /// The tool tried and failed. The text is for operators and model alike.
+    /// The tool failed. Both operators and the model see the text.
     pub fn new(text: impl Into<String>) -> Self {
         Self::with_kind(ErrorKind::ToolError, text)
     }
 
-    /// The tool works, but says no to this request (not found, not allowed, nonsense). It does not speak against the
-    /// tool, and nothing was changed.
+    /// The tool works but refuses this request (not found, not allowed, senseless). It does not count as a failure of
+    /// the tool, and nothing was changed.
     pub fn refused(text: impl Into<String>) -> Self {
         Self::with_kind(ErrorKind::ToolRefused, text).effect(Effect::None)
     }
 
     /// A failure of another kind, for executors: `upstream_unreachable`, `upstream_error`, `timeout`, `crashed`,
-    /// `overloaded`. A kind that only the hub can know, such as `forbidden`, becomes `tool_error`.
+    /// `overloaded`. A kind that only the hub may raise, such as `forbidden`, becomes `tool_error`.
     pub fn with_kind(kind: ErrorKind, text: impl Into<String>) -> Self {
         let text = text.into();
         let kind = if kind.is_raised_by_tools() { kind } else { ErrorKind::ToolError };
         Self { model: Some(text.clone()), ..Self::operator_only(kind, text) }
     }
 
-    /// The text is for operators only; the model reads the kind's own.
+    /// Shows the text to operators only; the model gets the default text of the kind.
     #[must_use]
     pub fn hide_from_model(mut self) -> Self {
         self.model = None;
         self
     }
 
-    /// A failure of any kind whose details are for operators only.
+    /// A failure of any kind whose text is for operators only.
     pub fn operator_only(kind: ErrorKind, operator: impl Into<String>) -> Self {
         let operator = operator.into();
         Self {
@@ -88,7 +88,7 @@ impl ToolError {
         }
     }
 
-    /// The arguments fit the schema, but not the tool's own type.
+    /// The arguments are valid by the schema but do not deserialize into the tool's type.
     pub fn invalid_arguments(problems: Vec<Problem>) -> Self {
         Self {
             problems,
@@ -96,14 +96,15 @@ impl ToolError {
         }
     }
 
-    /// What the failed execution did to the world, when the author knows.
+    /// Sets the side effect of the failed execution.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = Some(effect);
         self
     }
 
-    /// Trying again may help, even where the kind says otherwise, and after a timeout there is time left for it; `after` is how long the other side asked to wait.
+    /// Marks the error as retryable, whatever its kind says; for a timeout this states that time is left for another attempt. `after` is
+    /// the delay that the upstream service asked for.
     #[must_use]
     pub fn retryable(mut self, after: Option<Duration>) -> Self {
         self.retryable = Some(true);
@@ -111,35 +112,35 @@ impl ToolError {
         self
     }
 
-    /// It does not speak against the tool, even where the kind says otherwise.
+    /// Does not count it as a failure of the tool, whatever its kind says.
     #[must_use]
     pub fn uncounted(mut self) -> Self {
         self.counts = Some(false);
         self
     }
 
-    /// It happened while connecting to a service, before anything of the call itself could matter. A timeout then concerns
-    /// everybody who uses the tool, not only the call's thread.
+    /// Marks the error as raised while connecting, before anything of the call was sent. A timeout then counts in the shared record, not only
+    /// in the one of the call's thread.
     #[must_use]
     pub fn connecting(mut self) -> Self {
         self.connecting = true;
         self
     }
 
-    /// A second text, with details for operators only.
+    /// Appends a cause to the text for operators; the model does not see it.
     #[must_use]
     pub fn with_cause(mut self, cause: impl fmt::Display) -> Self {
         self.operator = format!("{}: {cause}", self.operator);
         self
     }
 
-    /// What went wrong.
+    /// The error kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether it speaks against a tool that does not ask for refusals to be counted.
+    /// Whether it counts as a failure of a tool without `count_tool_errors`.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.counts.unwrap_or(self.kind.row().counts == CountsAsFailure::Yes)
@@ -152,7 +153,7 @@ impl fmt::Display for ToolError {
     }
 }
 
-/// Lets `?` turn any error into a `ToolError`. For this to be possible, `ToolError` itself is no `std::error::Error`.
+/// Lets `?` turn any error into a `ToolError`. This blanket impl requires that `ToolError` itself is not a `std::error::Error`.
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
         let mut text = error.to_string();

@@ -1,7 +1,7 @@
-//! Whether calls of one tool are denied, asked about or allowed.
+//! Decides whether a call of one tool is allowed, denied, or needs approval.
 //!
-//! In: the rules that may concern the tool, and what holds where none of them speaks. Out: a verdict on one call, with
-//! the words a person or an operator reads. The rules themselves are in `confirm.rs`.
+//! In: the rules that may match the tool, and a default decision. Out: a verdict on one call, with the text for the approver or the
+//! operator. The rules themselves are in `rules.rs`.
 
 use std::time::Duration;
 
@@ -10,71 +10,70 @@ use serde_json::Value;
 use super::{Decision, Limits, Rule, rules::Rules};
 use crate::{ids::Caller, language::Language, tool::Definition};
 
-/// The rules about one tool.
+/// The rules and the default decision of one tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
     rules: Rules,
-    /// Where no rule speaks.
+    /// Applies if no rule matches.
     default_decision: Decision,
-    /// How long a person has to answer, where the rule does not say.
+    /// How long a person has to decide, unless the matching rule sets its own timeout.
     approval_timeout: Duration,
 }
 
 impl Default for Gate {
-    /// That of a tool about which nothing was said yet. Until something is, nobody passes.
+    /// The gate of a tool whose rules are not known yet. It fails closed: every call is denied.
     fn default() -> Self {
         Self { rules: Rules::default(), default_decision: Decision::Deny, approval_timeout: Duration::ZERO }
     }
 }
 
-/// What becomes of a call.
+/// The decision about a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// It may not, because of this.
+    /// The call is denied, for this reason.
     Deny(String),
-    /// A person is asked.
+    /// The call needs the approval of a person.
     Ask(ApprovalRequirement),
 }
 
-/// What a person is asked, and for how long.
+/// Why a call needs approval, and how long a person has to decide.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApprovalRequirement {
-    /// The rule that asks.
+    /// The rule that requires approval.
     pub rule: String,
-    /// Why, in its owner's words.
+    /// The reason given in the rule.
     pub reason: Option<String>,
-    /// How long there is to answer.
+    /// How long a person has to decide.
     pub timeout: Duration,
 }
 
-/// The name of the question that the tool's own settings ask.
-const TOOL_CONFIRM_LABEL: &str = "the tool asks before every call";
-/// The name of the question about a tool that came from elsewhere.
-const IMPORTED_TOOL_LABEL: &str = "an imported tool asks unless it is read-only or trusted";
+/// Shown as the rule if the tool's own `confirm` setting requires approval.
+const TOOL_CONFIRM_LABEL: &str = "the tool requires approval for every call";
+/// Shown as the rule if the default for imported tools requires approval.
+const IMPORTED_TOOL_LABEL: &str = "an imported tool requires approval unless it is read-only or trusted";
 
 impl Gate {
-    /// The rules that may concern this tool, and what holds where none of them matches.
+    /// Selects the rules that may match this tool, and its default decision.
     #[must_use]
     pub fn new(rules: &Rules, definition: &Definition, limits: &Limits) -> Self {
-        // Tools that came from elsewhere are asked about; what the owner wrote is the owner's word.
-        let imported = definition.origin.is_some() && !definition.annotations.read_only;
-        let asks = limits.confirm.unwrap_or(imported);
-        let otherwise = if asks { Decision::Ask } else { Decision::Allow };
+        // Imported tools need approval by default unless they are read-only; tools that the owner wrote are trusted.
+        let needs_approval_by_default = definition.origin.is_some() && !definition.annotations.read_only;
+        let needs_approval = limits.confirm.unwrap_or(needs_approval_by_default);
         Self {
             rules: rules.for_tool(definition),
-            default_decision: otherwise,
+            default_decision: if needs_approval { Decision::Ask } else { Decision::Allow },
             approval_timeout: limits.approval_timeout,
         }
     }
 
-    /// Whether a call of the tool may have to wait for a person.
+    /// Whether a call of the tool may need approval.
     pub fn may_require_approval(&self) -> bool {
         self.default_decision == Decision::Ask || self.rules.iter().any(|rule| rule.decision == Decision::Ask)
     }
 
-    /// What becomes of a call.
+    /// Decides about a call.
     pub fn decide(&self, definition: &Definition, arguments: &Value, caller: &Caller) -> Verdict {
         if self.rules.is_empty() && self.default_decision == Decision::Allow {
             return Verdict::Allow;
@@ -110,16 +109,16 @@ impl Gate {
         self.rules.deny_all_rule(definition, None)
     }
 
-    /// The rules that may concern the tool, in words, and what holds where none of them speaks.
+    /// The labels of the rules that may match the tool, then the default decision.
     pub fn describe(&self, language: Language) -> Vec<String> {
-        let otherwise = match (self.default_decision, language) {
-            (Decision::Allow, Language::English) => "otherwise allow",
-            (Decision::Ask, Language::English) => "otherwise ask",
-            (Decision::Deny, Language::English) => "otherwise deny",
+        let default_decision = match (self.default_decision, language) {
+            (Decision::Allow, Language::English) => "allow by default",
+            (Decision::Ask, Language::English) => "ask by default",
+            (Decision::Deny, Language::English) => "deny by default",
             (Decision::Allow, Language::Chinese) => "其余情况允许",
             (Decision::Ask, Language::Chinese) => "其余情况需确认",
             (Decision::Deny, Language::Chinese) => "其余情况拒绝",
         };
-        self.rules.iter().map(Rule::label).chain([otherwise.into()]).collect()
+        self.rules.iter().map(Rule::label).chain([default_decision.into()]).collect()
     }
 }

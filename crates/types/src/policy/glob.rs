@@ -1,63 +1,63 @@
-//! Patterns over names: `*` is any run of characters, `?` is one, everything else is itself.
+//! Glob patterns over names: `*` matches any number of characters, `?` exactly one.
 //!
-//! In: the text of a pattern, then names. Out: whether a name fits, as a whole, capitals told from small letters.
-//! Knows nothing about what is named. There is no escape: no tool name holds `*` or `?`.
+//! In: the text of a pattern, then names. Out: whether the whole name matches; matching is case-sensitive.
+//! There is no escape character, because no tool name contains `*` or `?`.
 
 use std::{fmt, str::Chars};
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// A pattern over names, such as `payments__*`.
+/// A glob pattern over names, such as `payments__*`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct Glob(SmolStr);
 
 impl Glob {
-    /// A pattern.
+    /// Creates a pattern.
     ///
     /// # Errors
-    /// When the text is empty: it would fit no name, which nobody means.
+    /// When the text is empty: it would match no name, which is never intended.
     pub fn new(text: impl Into<SmolStr>) -> Result<Self, String> {
         let text = text.into();
         if text.is_empty() {
-            return Err("a pattern over names cannot be empty; `*` fits every name".into());
+            return Err("a name pattern must not be empty; `*` matches every name".into());
         }
         Ok(Self(text))
     }
 
-    /// Whether the whole name fits.
+    /// Whether the whole name matches.
     ///
-    /// Only the last star is ever tried again. What stands before it already fits as early as it can, so an earlier
-    /// star that took more would leave less and gain nothing. The work is at most pattern times name.
+    /// Backtracks only to the last star. Everything before it already matched as early as possible, so a longer match of an earlier
+    /// star would leave less of the name and gain nothing. The cost is at most O(pattern × name).
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let (mut pattern, mut rest) = (self.0.chars(), name.chars());
-        // The pattern behind the last star, and the name from where that part was last tried.
+        // The pattern after the last star, and the rest of the name where that part was last tried.
         let mut last_star: Option<(Chars<'_>, Chars<'_>)> = None;
         loop {
-            let (mut pattern_on, mut rest_on) = (pattern.clone(), rest.clone());
-            match (pattern_on.next(), rest_on.next()) {
+            let (mut next_pattern, mut next_rest) = (pattern.clone(), rest.clone());
+            match (next_pattern.next(), next_rest.next()) {
                 (None, None) => return true,
                 (Some('*'), _) => {
-                    last_star = Some((pattern_on.clone(), rest.clone()));
-                    pattern = pattern_on;
+                    last_star = Some((next_pattern.clone(), rest.clone()));
+                    pattern = next_pattern;
                 }
-                (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
-                    (pattern, rest) = (pattern_on, rest_on);
+                (Some(expected), Some(found)) if expected == '?' || expected == found => {
+                    (pattern, rest) = (next_pattern, next_rest);
                 }
                 _ => {
-                    let Some((behind, tried)) = &mut last_star else { return false };
-                    if tried.next().is_none() {
+                    let Some((after_star, retry_from)) = &mut last_star else { return false };
+                    if retry_from.next().is_none() {
                         return false;
                     }
-                    (pattern, rest) = (behind.clone(), tried.clone());
+                    (pattern, rest) = (after_star.clone(), retry_from.clone());
                 }
             }
         }
     }
 
-    /// The pattern as it was written.
+    /// The text of the pattern.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -90,13 +90,13 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn check(pattern: &str, fits: &[&str], others: &[&str]) {
+    fn check(pattern: &str, matching: &[&str], others: &[&str]) {
         let glob = Glob::new(pattern).unwrap();
-        for name in fits {
-            assert!(glob.matches(name), "{pattern} does not fit {name}");
+        for name in matching {
+            assert!(glob.matches(name), "{pattern} does not match {name}");
         }
         for name in others {
-            assert!(!glob.matches(name), "{pattern} fits {name}");
+            assert!(!glob.matches(name), "{pattern} matches {name}");
         }
     }
 
@@ -128,20 +128,20 @@ mod tests {
 
     #[test]
     fn many_stars_over_a_long_name_cost_no_more_than_one_after_the_other() {
-        // Tried in all combinations this would not end before the sun does.
+        // With unlimited backtracking this would take exponential time.
         let glob = Glob::new("a*".repeat(2_000) + "b").unwrap();
         assert!(!glob.matches(&"a".repeat(4_000)));
     }
 
-    /// The plain meaning of a pattern, for comparison.
+    /// Reference implementation with full backtracking.
     fn naive_matches(pattern: &[char], name: &[char]) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, _) => name.is_empty(),
-            (Some(('*', behind)), _) => {
-                naive_matches(behind, name) || name.split_first().is_some_and(|(_, rest)| naive_matches(pattern, rest))
+            (Some(('*', after)), _) => {
+                naive_matches(after, name) || name.split_first().is_some_and(|(_, rest)| naive_matches(pattern, rest))
             }
-            (Some((wanted, behind)), Some((found, rest))) => {
-                (*wanted == '?' || wanted == found) && naive_matches(behind, rest)
+            (Some((expected, after)), Some((found, rest))) => {
+                (*expected == '?' || expected == found) && naive_matches(after, rest)
             }
             (Some(_), None) => false,
         }
@@ -150,8 +150,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_pattern_means_what_its_plain_definition_says(pattern in "[abü*?]{1,8}", name in "[abü*]{0,10}") {
-            let (wanted, found): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-            prop_assert_eq!(Glob::new(pattern).unwrap().matches(&name), naive_matches(&wanted, &found));
+            let (expected, found): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+            prop_assert_eq!(Glob::new(pattern).unwrap().matches(&name), naive_matches(&expected, &found));
         }
     }
 }

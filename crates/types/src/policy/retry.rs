@@ -1,31 +1,31 @@
-//! Whether and when a failed call is tried again.
+//! Retry policy: exponential backoff with full jitter.
 //!
-//! In: settings, how the last attempt failed, what is left of the call's time, a random number. Out: how long to wait,
-//! or `None` for "give up". Holds no clock and no tool; the pipeline waits, and asks `scheduler/budget.rs` first.
+//! In: settings, how the last attempt failed, the time left until the call's deadline, a random number. Out: the delay before the next
+//! attempt, or `None` to give up. Holds no clock and no tool; the pipeline waits, and checks the retry budget (`scheduler/retry_budget.rs`) first.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How often a failed call is tried again, and after how long.
+/// How often a failed call is retried, and with which delays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "RetryPolicy")]
 pub struct Retry {
-    /// How often the tool is tried, counting the first time. One: never again.
+    /// Maximum number of attempts, including the first. 1 disables retries.
     pub attempts: u32,
-    /// The wait before the second attempt.
+    /// The delay before the second attempt.
     #[serde(with = "crate::millis")]
     #[schemars(with = "u64")]
     pub first: Duration,
-    /// By how much each wait is longer than the one before.
+    /// The factor by which each delay grows.
     pub factor: f64,
-    /// No wait is longer, unless the service behind the tool asks for it.
+    /// Maximum delay, unless the upstream service asks for a longer one (`Retry-After`).
     #[serde(with = "crate::millis")]
     #[schemars(with = "u64")]
     pub longest: Duration,
-    /// Whether a wait is a random part of its length, so that calls that failed together do not come back together.
+    /// Whether delays have full jitter, so that calls that failed together are not retried together.
     pub jitter: bool,
 }
 
@@ -35,23 +35,23 @@ impl Default for Retry {
     }
 }
 
-/// How an attempt failed, as far as trying again is concerned.
+/// The facts about a failed attempt that decide whether it is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptFailure {
     /// Whether the same call may succeed later.
     pub retryable: bool,
-    /// Whether it certainly failed before it changed anything.
+    /// Whether it provably failed before it had any side effect.
     pub before_effect: bool,
-    /// When the service behind the tool wants to be asked again.
+    /// The delay that the upstream service asked for.
     pub retry_after: Option<Duration>,
 }
 
-/// A service that asks for more than this is not taken at its word.
+/// A longer `Retry-After` of a service is clamped to this.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// How long to wait before the next attempt; `None` to give up.
+/// The delay before the next attempt; `None` to give up.
 ///
-/// `may_repeat`: doing it twice does no harm. `random`: from 0 to 1.
+/// `may_repeat`: the call is safe to repeat. `random`: from 0 to 1.
 pub fn next_retry_delay(
     retry: &Retry,
     attempts_made: u32,
@@ -60,29 +60,29 @@ pub fn next_retry_delay(
     time_left: Duration,
     random: f64,
 ) -> Option<Duration> {
-    let may = failure.retryable && (may_repeat || failure.before_effect) && attempts_made < retry.attempts;
-    // A service that asks for more time than the call has will not help this call, even if it exaggerates.
-    if !may || failure.retry_after.is_some_and(|asked| asked >= time_left) {
+    let may_retry = failure.retryable && (may_repeat || failure.before_effect) && attempts_made < retry.attempts;
+    // Compare the unclamped value: a service that asks for more time than the call has left will not recover in time for this call.
+    if !may_retry || failure.retry_after.is_some_and(|retry_after| retry_after >= time_left) {
         return None;
     }
-    let full = backoff(retry, attempts_made);
-    let own = if retry.jitter { apply_jitter(full, random) } else { full };
-    let delay = own.max(failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
+    let full_delay = backoff(retry, attempts_made);
+    let own_delay = if retry.jitter { apply_jitter(full_delay, random) } else { full_delay };
+    let delay = own_delay.max(failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
     (delay < time_left).then_some(delay)
 }
 
-/// A part of a wait; all of it where the numbers make no sense.
-fn apply_jitter(full: Duration, random: f64) -> Duration {
-    Duration::try_from_secs_f64(full.as_secs_f64() * random.clamp(0.0, 1.0)).unwrap_or(full)
+/// A random part of the delay; the whole delay if the result is not a valid duration.
+fn apply_jitter(full_delay: Duration, random: f64) -> Duration {
+    Duration::try_from_secs_f64(full_delay.as_secs_f64() * random.clamp(0.0, 1.0)).unwrap_or(full_delay)
 }
 
-/// The wait after so many attempts, before chance has shortened it.
+/// The delay after `attempts_made` attempts, before jitter.
 fn backoff(retry: &Retry, attempts_made: u32) -> Duration {
     let exponent = i32::try_from(attempts_made.saturating_sub(1)).unwrap_or(i32::MAX);
     let seconds = retry.first.as_secs_f64() * retry.factor.powi(exponent);
-    // Below zero or not a number, the factor makes no sense; the first wait does.
+    // An overflow means the maximum delay. A negative or NaN factor is invalid; fall back to the first delay.
     match Duration::try_from_secs_f64(seconds) {
-        Ok(wait) => wait.min(retry.longest),
+        Ok(delay) => delay.min(retry.longest),
         Err(_) if seconds > 0.0 => retry.longest,
         Err(_) => retry.first.min(retry.longest),
     }
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest() {
-        for (made, expected) in [(1, 1_000), (2, 2_000), (3, 4_000), (5, 16_000), (6, 30_000), (99, 30_000)] {
-            check(&without_jitter(), made, RETRYABLE, Some(expected));
+        for (attempts_made, expected) in [(1, 1_000), (2, 2_000), (3, 4_000), (5, 16_000), (6, 30_000), (99, 30_000)] {
+            check(&without_jitter(), attempts_made, RETRYABLE, Some(expected));
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn only_what_may_be_repeated_is_repeated() {
-        // Whether it may heal, failed before the effect, may be repeated; and whether it is tried again.
+        // retryable, before_effect, may_repeat; whether it is retried.
         for (retryable, before_effect, may_repeat, expected) in [
             (true, false, true, true),
             (true, true, false, true),
@@ -173,11 +173,11 @@ mod tests {
 
     #[test]
     fn a_wait_that_does_not_fit_into_the_time_left_is_not_begun() {
-        for (left, expected) in [(1_001, Some(1_000)), (1_000, None), (0, None)] {
+        for (time_left, expected) in [(1_001, Some(1_000)), (1_000, None), (0, None)] {
             assert_eq!(
-                next_retry_delay(&without_jitter(), 1, &RETRYABLE, true, ms(left), 1.0),
+                next_retry_delay(&without_jitter(), 1, &RETRYABLE, true, ms(time_left), 1.0),
                 expected.map(ms),
-                "{left}"
+                "{time_left}"
             );
         }
         assert_eq!(next_retry_delay(&without_jitter(), 1, &with_retry_after(400_000), true, ms(350_000), 1.0), None);
@@ -188,10 +188,10 @@ mod tests {
         let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2.0, 0.0, 0.5, 1.0, f64::MAX, f64::MIN_POSITIVE];
         for factor in odd {
             for first in [Duration::ZERO, ms(1_000), Duration::MAX] {
-                for made in [0, 1, 2, 3, 1_000, u32::MAX - 1] {
+                for attempts_made in [0, 1, 2, 3, 1_000, u32::MAX - 1] {
                     let retry = Retry { factor, first, attempts: u32::MAX, ..without_jitter() };
-                    let delay = next_retry_delay(&retry, made, &RETRYABLE, true, AMPLE_TIME, 1.0).unwrap();
-                    assert!(delay <= retry.longest, "{retry:?} after {made}: {delay:?}");
+                    let delay = next_retry_delay(&retry, attempts_made, &RETRYABLE, true, AMPLE_TIME, 1.0).unwrap();
+                    assert!(delay <= retry.longest, "{retry:?} after {attempts_made}: {delay:?}");
                 }
             }
         }

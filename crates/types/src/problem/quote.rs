@@ -1,4 +1,4 @@
-//! Shows foreign values and names in a sentence: short, on one line, without control characters.
+//! Quotes untrusted values and names in messages: short, on one line, control characters escaped.
 //!
 //! In: any JSON or text, of any size. Out: at most about sixty characters of it.
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 const MAX_CHARS: usize = 60;
 
-/// A value as JSON, cut.
+/// A value as truncated JSON.
 pub fn value(value: &Value) -> String {
-    // Written into a full cup, so that a large value costs no more than a small one.
-    let mut cup = LimitedWriter(Vec::new());
-    let whole = serde_json::to_writer(&mut cup, value).is_ok();
-    let shown = String::from_utf8_lossy(&cup.0);
-    if whole { text(&shown) } else { text(&format!("{shown}…")) }
+    // The writer stops serialization at its limit, so that a large value costs no more than a small one.
+    let mut writer = LimitedWriter(Vec::new());
+    let is_complete = serde_json::to_writer(&mut writer, value).is_ok();
+    let shown = String::from_utf8_lossy(&writer.0);
+    if is_complete { text(&shown) } else { text(&format!("{shown}…")) }
 }
 
-/// A text, cut, its control characters escaped.
+/// A text truncated to 60 characters, its control characters escaped.
 pub fn text(text: &str) -> String {
     truncate(text, MAX_CHARS)
 }
 
-/// A text, cut to so many characters, its control characters escaped.
-pub fn truncate(text: &str, most: usize) -> String {
+/// A text truncated to `max_chars` characters, its control characters escaped.
+pub fn truncate(text: &str, max_chars: usize) -> String {
     let mut shown = String::new();
     let mut length = 0;
     for c in text.chars() {
@@ -34,27 +34,27 @@ pub fn truncate(text: &str, most: usize) -> String {
             shown.push(c);
         }
         length += shown[before..].chars().count();
-        if length > most {
-            // One character makes room for the sign that something is missing.
-            let kept = shown.chars().take(most - 1).collect::<String>();
-            return kept + "…";
+        if length > max_chars {
+            // Drop one more character to make room for the ellipsis.
+            let truncated = shown.chars().take(max_chars - 1).collect::<String>();
+            return truncated + "…";
         }
     }
     shown
 }
 
-/// Several values, the first ones named: `"s", "m", "l"`.
+/// The first values of a list: `"s", "m", "l"`, and how many more there are.
 pub fn list<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> String {
     const MAX_LISTED: usize = 10;
-    let left = values.len().saturating_sub(MAX_LISTED);
+    let omitted = values.len().saturating_sub(MAX_LISTED);
     let mut shown: Vec<String> = values.take(MAX_LISTED).map(value).collect();
-    if left > 0 {
-        shown.push(format!("and {left} more"));
+    if omitted > 0 {
+        shown.push(format!("and {omitted} more"));
     }
     shown.join(", ")
 }
 
-/// What came, with its kind: `the string "two"`, `an array of 3 items`.
+/// A value with its type: `the string "two"`, `an array of 3 items`.
 pub fn describe(value: &Value) -> String {
     match value {
         Value::String(_) => format!("the string {}", self::value(value)),
@@ -73,16 +73,17 @@ fn needs_escape(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
+/// A writer that fails once its buffer is full.
 struct LimitedWriter(Vec<u8>);
 
 impl io::Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Four bytes hold any character, so the cut never comes before the sixtieth.
-        let room = (MAX_CHARS * 4).saturating_sub(self.0.len());
-        if room == 0 {
+        // A character takes at most four bytes, so at least `MAX_CHARS` characters fit.
+        let capacity = (MAX_CHARS * 4).saturating_sub(self.0.len());
+        if capacity == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        let taken = room.min(bytes.len());
+        let taken = capacity.min(bytes.len());
         self.0.extend_from_slice(&bytes[..taken]);
         Ok(taken)
     }

@@ -1,95 +1,96 @@
-//! What an owner says about business state: how much is kept, and who wins.
+//! Settings of business state: history, versions, size limits, write-behind, backups and conflict resolution.
 //!
-//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults. What each one does is said on its
-//! field, also where only a store on disk can do it.
+//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults. Each field documents its effect, and whether only
+//! stores on disk support it.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What holds for what tools remember.
+/// Settings of business state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BusinessStateConfig {
-    /// How many entries of a context's history are kept. 0 for none.
+    /// Maximum number of history entries per context. 0 disables the history.
     pub max_history_size: usize,
-    /// How large a state may be, as JSON text. What is larger is refused as `state_too_large`.
+    /// Maximum size of a state as JSON text, in bytes. A larger one is refused as `state_too_large`.
     pub max_state_size: usize,
-    /// Whether states are compressed. For stores on disk; in memory nothing is.
+    /// Whether states are compressed. Stores on disk only.
     pub state_compression: bool,
-    /// Whether snapshots of earlier versions are kept. Versions are counted in any case.
+    /// Whether snapshots of earlier versions are kept. Version numbers are assigned in any case.
     pub versioning: bool,
-    /// How many snapshots are kept, the present version among them.
+    /// Maximum number of snapshots, including the current version.
     pub max_versions: usize,
-    /// Whether what a tool changed is committed when its call succeeds. When not, only what it saved on purpose is
-    /// (`State::save`). The operations of the manager always commit, and a JSON tool that answers with a state has saved it.
+    /// Whether the changes of a tool are committed when its call succeeds. If not, only an explicit `State::save` commits.
+    /// The operations of the manager always commit, and a JSON tool that returns a state has saved it.
     pub auto_save: bool,
-    /// How often states are written when they are not written at once. For stores on disk.
+    /// The flush interval of write-behind. Stores on disk only.
     #[serde(with = "crate::millis")]
     pub sync_interval: Duration,
-    /// Whether a change is written before it is acknowledged. For stores on disk; in memory it always is.
+    /// Whether a change is written before it is acknowledged; `false` means write-behind. Stores on disk only; in memory every change
+    /// is written first.
     pub sync_on_change: bool,
-    /// What happens when two write at the same time, unless the tool says otherwise (`on_conflict`). Where nothing is said,
-    /// `set` and `update` go on until they have written, and what a tool wrote is rejected.
+    /// How a write conflict is resolved, unless the tool overrides it (`on_conflict`). Default: `set` and `update` retry until they have
+    /// written, and the commit of a tool is rejected.
     pub conflict_resolution: Option<ConflictResolution>,
-    /// Whether backups are made. For stores on disk.
+    /// Whether backups are made. Stores on disk only.
     pub backup_enabled: bool,
-    /// How often. For stores on disk.
+    /// The interval between backups. Stores on disk only.
     #[serde(with = "crate::millis")]
     pub backup_interval: Duration,
-    /// How long a backup is kept. For stores on disk.
+    /// How long a backup is retained. Stores on disk only.
     #[serde(with = "crate::millis")]
     pub backup_retention: Duration,
 }
 
-/// What happens when somebody else wrote in the meantime.
+/// What happens to a write when the state was changed in the meantime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConflictResolution {
-    /// Write all the same, over what is there now.
+    /// Overwrite the current state.
     LastWriteWins,
-    /// Write nothing and say so. A tool has run all the same: its call is a `state_conflict` and keeps the result.
+    /// Write nothing and report the conflict. A tool has run nevertheless: its call ends as `state_conflict` and keeps the result.
     Reject,
-    /// Do it again with what is there now: the closures of a tool that changed its state with `State::update` alone, or the
-    /// whole tool if it is `rerunnable`; any other is rejected. For `set` and `update` this is the same as
+    /// Apply the change again to the current state: the closures of a tool that changed its state only with `State::update`, or the
+    /// whole tool if it is `rerunnable`; any other commit is rejected. For `set` and `update` this is the same as
     /// `last_write_wins`.
     Retry,
-    /// Put both changes together, as `ToolState::merge` says; without a type, member by member. What does not go together is
-    /// rejected. A patch is laid over what is there now, so for `set` and `update` this is the same as `last_write_wins`.
+    /// Merge both changes with `ToolState::merge`; without a type, member by member. Changes that cannot be merged are
+    /// rejected. A patch is applied to the current state, so for `set` and `update` this is the same as `last_write_wins`.
     Merge,
 }
 
 impl BusinessStateConfig {
-    /// The settings that only a persistent manager heeds.
+    /// The non-default settings that only a persistent manager supports.
     pub fn disk_only_settings(&self) -> Vec<&'static str> {
-        let usual = Self::default();
-        let asked = [
+        let defaults = Self::default();
+        let settings = [
             (self.state_compression, "state_compression = true"),
             (!self.sync_on_change, "sync_on_change = false"),
-            (self.sync_interval != usual.sync_interval, "sync_interval"),
+            (self.sync_interval != defaults.sync_interval, "sync_interval"),
             (self.backup_enabled, "backup_enabled = true"),
-            (self.backup_interval != usual.backup_interval, "backup_interval"),
-            (self.backup_retention != usual.backup_retention, "backup_retention"),
+            (self.backup_interval != defaults.backup_interval, "backup_interval"),
+            (self.backup_retention != defaults.backup_retention, "backup_retention"),
         ];
-        asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
+        settings.into_iter().filter(|(is_set, _)| *is_set).map(|(_, field)| field).collect()
     }
 
-    /// What makes no sense: the field, and why.
+    /// The invalid settings, each with the reason.
     pub fn invalid_settings(&self) -> Vec<(&'static str, &'static str)> {
         let checks = [
             (
                 !self.sync_on_change && self.sync_interval.as_millis() == 0,
                 (
                     "sync_interval",
-                    "states would be written all the time; use at least a millisecond, or `sync_on_change`",
+                    "states would be flushed without pause; use at least a millisecond, or `sync_on_change`",
                 ),
             ),
             (
                 self.backup_enabled && self.backup_interval.as_millis() == 0,
-                ("backup_interval", "the store would do nothing but copy itself; use at least a millisecond"),
+                ("backup_interval", "backups would run without pause; use at least a millisecond"),
             ),
         ];
-        checks.into_iter().filter(|(wrong, _)| *wrong).map(|(_, what)| what).collect()
+        checks.into_iter().filter(|(is_invalid, _)| *is_invalid).map(|(_, problem)| problem).collect()
     }
 }
 

@@ -1,7 +1,7 @@
-//! What an owner says about connections to services: how many, how long, and how often to try again.
+//! Settings of connections to services: pool size, timeouts, keep-alive and retries.
 //!
 //! In: a config or its JSON (times are milliseconds). Out: plain values with defaults, and the retry policy they describe.
-//! Connections themselves are made by ways out of the hub; none is here.
+//! Executors open the connections.
 
 use std::time::Duration;
 
@@ -9,62 +9,62 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::Retry;
 
-/// What holds for the connections to one service.
+/// Settings of the connections to one service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConnectionStateConfig {
-    /// How many calls may use the service at once.
+    /// Maximum number of concurrent calls to the service.
     pub pool_size: usize,
-    /// How many more, when it is busy.
+    /// Additional concurrent calls allowed above `pool_size` under load.
     pub max_overflow: usize,
-    /// How long a call waits for its turn; then it is `overloaded`.
+    /// How long a call waits for a free connection; then it fails as `overloaded`.
     #[serde(with = "crate::millis")]
     pub pool_timeout: Duration,
-    /// The age at which a client is made anew.
+    /// The age at which a client is recreated.
     #[serde(with = "crate::millis")]
     pub pool_recycle: Duration,
-    /// How long a request may take in all.
+    /// Timeout of a whole request.
     #[serde(with = "crate::millis")]
     pub timeout: Duration,
-    /// How long it may take to connect.
+    /// Timeout of connecting.
     #[serde(with = "crate::millis")]
     pub connect_timeout: Duration,
-    /// How long the service may be silent while it answers.
+    /// How long the service may send nothing while it responds.
     #[serde(with = "crate::millis")]
     pub read_timeout: Duration,
-    /// How long it may take to send a request.
+    /// Timeout of sending a request.
     #[serde(with = "crate::millis")]
     pub write_timeout: Duration,
-    /// Whether connections are kept for the next request.
+    /// Whether connections are reused for the next request.
     pub keep_alive: bool,
-    /// How long an unused one is kept.
+    /// How long an idle connection is kept open.
     #[serde(with = "crate::millis")]
     pub keep_alive_timeout: Duration,
-    /// How often one that is kept is asked whether it still works.
+    /// The interval of keep-alive pings on an idle connection.
     #[serde(with = "crate::millis")]
     pub keep_alive_interval: Duration,
-    /// How often a request is tried, counting the first time.
+    /// Maximum number of attempts, including the first.
     pub retry_attempts: u32,
-    /// The wait before the second attempt.
+    /// The delay before the second attempt.
     #[serde(with = "crate::millis")]
     pub retry_delay: Duration,
-    /// By how much each wait is longer than the one before.
+    /// The factor by which each delay grows.
     pub retry_backoff: f64,
-    /// Whether a wait is a random part of its length.
+    /// Whether delays have full jitter.
     pub retry_jitter: bool,
 }
 
 impl ConnectionStateConfig {
-    /// The retry policy the four fields describe, for `ToolBuilder::retry` or a
-    /// [`Policy`](crate::policy::Policy). Only the first wait may be longer than half a minute.
+    /// The retry policy that the four `retry_` fields describe, for `ToolBuilder::retry` or a
+    /// [`Policy`](crate::policy::Policy). Delays are capped at 30 s, or at `retry_delay` if that is longer.
     #[must_use]
     pub fn retry(&self) -> Retry {
-        let usual = Retry::default();
+        let defaults = Retry::default();
         Retry {
             attempts: self.retry_attempts,
             first: self.retry_delay,
             factor: self.retry_backoff,
-            longest: usual.longest.max(self.retry_delay),
+            longest: defaults.longest.max(self.retry_delay),
             jitter: self.retry_jitter,
         }
     }

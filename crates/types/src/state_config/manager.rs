@@ -1,75 +1,75 @@
-//! What an owner says about where state is kept, and for how long.
+//! Settings of a state manager: where state is stored, and for how long.
 //!
-//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults, and what is wrong with them. `ttl`,
-//! `session_isolation` and the two about cleaning hold everywhere; the others are for the managers they name.
+//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults, and the invalid ones among them. `ttl`,
+//! `session_isolation` and the two cleanup settings apply to every manager; the others to the manager they name.
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Where state is kept, and for how long.
+/// Settings of a state manager.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StateManagerConfig {
-    /// Which manager; the hub's store where nothing is said.
+    /// The manager. Default: the hub's store.
     pub manager_type: Option<ManagerType>,
-    /// How long a state lives that is written without a time of its own; for ever where nothing is said.
+    /// Default TTL of a state written without one. Default: states do not expire.
     #[serde(with = "crate::millis::option")]
     pub ttl: Option<Duration>,
-    /// Whether what has expired is removed from the store in the background. Nobody sees it in either case.
+    /// Whether a background task removes expired states from the store. Readers never see an expired state in either case.
     pub auto_cleanup: bool,
-    /// How often; at least a millisecond.
+    /// The interval of that task; at least a millisecond.
     #[serde(with = "crate::millis")]
     pub cleanup_interval: Duration,
-    /// Where files are kept. For the persistent manager.
+    /// The directory of the files. Persistent manager only.
     pub persistence_path: PathBuf,
-    /// How files are written. For the persistent manager.
+    /// The format of the files. Persistent manager only.
     pub persistence_format: PersistenceFormat,
-    /// Whether files are compressed. For the persistent manager.
+    /// Whether the files are compressed. Persistent manager only.
     pub compression: bool,
-    /// Which server. For the distributed manager.
+    /// The URL of the server. Distributed manager only.
     pub redis_url: Option<String>,
-    /// How the names of all keys begin. For the distributed manager.
+    /// The prefix of all keys. Distributed manager only.
     pub redis_prefix: String,
-    /// Which database of the server. For the distributed manager.
+    /// The database number on the server. Distributed manager only.
     pub redis_db: u32,
-    /// Whether every thread has contexts of its own. When not, all threads of a tenant share one for each state; so do the
-    /// tools, and what they wrote is committed just before the end of their call.
+    /// Whether every thread has its own contexts. If not, all threads of a tenant share one context per state, tools included; a tool's
+    /// changes are then committed just before its call ends.
     pub session_isolation: bool,
-    /// How many contexts a thread may have in a session; one more is refused as `state_limit`. For the session manager.
+    /// Maximum number of contexts per thread and session; one more is refused as `state_limit`. Session manager only.
     pub max_states_per_session: usize,
-    /// How long a thread's states and instances outlive the last use of one of its states. For the session manager.
+    /// How long a thread's states and instances outlive the last use of one of its states. Session manager only.
     #[serde(with = "crate::millis")]
     pub session_timeout: Duration,
 }
 
 impl StateManagerConfig {
-    /// The settings that ask for what nothing here can do yet. Taken silently, they would promise what does not happen.
+    /// The non-default settings that are not implemented. Callers must refuse them: accepted silently, they would have no effect.
     pub fn unsupported_settings(&self) -> Vec<&'static str> {
-        let usual = Self::default();
-        let asked = [
+        let defaults = Self::default();
+        let settings = [
             (self.manager_type == Some(ManagerType::Distributed), "manager_type = distributed"),
             (self.redis_url.is_some(), "redis_url"),
-            (self.redis_prefix != usual.redis_prefix, "redis_prefix"),
-            (self.redis_db != usual.redis_db, "redis_db"),
+            (self.redis_prefix != defaults.redis_prefix, "redis_prefix"),
+            (self.redis_db != defaults.redis_db, "redis_db"),
         ];
-        asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
+        settings.into_iter().filter(|(is_set, _)| *is_set).map(|(_, field)| field).collect()
     }
 
-    /// The settings that only a persistent manager heeds.
+    /// The non-default settings that only a persistent manager supports.
     pub fn disk_only_settings(&self) -> Vec<&'static str> {
-        let usual = Self::default();
-        let asked = [
-            (self.persistence_path != usual.persistence_path, "persistence_path"),
-            (self.persistence_format != usual.persistence_format, "persistence_format"),
+        let defaults = Self::default();
+        let settings = [
+            (self.persistence_path != defaults.persistence_path, "persistence_path"),
+            (self.persistence_format != defaults.persistence_format, "persistence_format"),
             (self.compression, "compression = true"),
         ];
-        asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
+        settings.into_iter().filter(|(is_set, _)| *is_set).map(|(_, field)| field).collect()
     }
 
-    /// What makes no sense: the field, and why.
+    /// The invalid settings, each with the reason.
     pub fn invalid_settings(&self) -> Vec<(&'static str, &'static str)> {
-        let sessions = self.manager_type == Some(ManagerType::Session);
+        let is_session = self.manager_type == Some(ManagerType::Session);
         let checks = [
             (
                 self.ttl.is_some_and(|ttl| ttl.as_millis() == 0),
@@ -79,45 +79,45 @@ impl StateManagerConfig {
                 self.cleanup_interval.as_millis() == 0,
                 (
                     "cleanup_interval",
-                    "the hub would do nothing but clean; use at least a millisecond, or `auto_cleanup = false`",
+                    "cleanup would run without pause; use at least a millisecond, or `auto_cleanup = false`",
                 ),
             ),
             (
-                sessions && self.session_timeout.as_millis() == 0,
-                ("session_timeout", "a session would be over before it is used; use at least a millisecond"),
+                is_session && self.session_timeout.as_millis() == 0,
+                ("session_timeout", "a session would expire before its first use; use at least a millisecond"),
             ),
             (
-                sessions && self.max_states_per_session == 0,
-                ("max_states_per_session", "no thread could keep anything; use at least 1"),
+                is_session && self.max_states_per_session == 0,
+                ("max_states_per_session", "no thread could store any state; use at least 1"),
             ),
             (
-                sessions && !self.session_isolation,
+                is_session && !self.session_isolation,
                 (
                     "session_isolation",
-                    "a session is of one thread, so states that all threads share belong to none; use another \
+                    "a session belongs to one thread, so it cannot hold states that all threads share; use another \
                      `manager_type`, or leave `session_isolation` on",
                 ),
             ),
         ];
-        checks.into_iter().filter(|(wrong, _)| *wrong).map(|(_, what)| what).collect()
+        checks.into_iter().filter(|(is_invalid, _)| *is_invalid).map(|(_, problem)| problem).collect()
     }
 }
 
-/// The managers there are.
+/// The types of state managers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ManagerType {
-    /// Gone with the process.
+    /// In memory; lost when the process ends.
     Memory,
     /// On disk.
     Persistent,
-    /// Gone some time after the thread was used last.
+    /// Expires some time after the last use of the thread.
     Session,
     /// On a server that several nodes share.
     Distributed,
 }
 
-/// How a file is written.
+/// The file format of the persistent manager.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum PersistenceFormat {
@@ -128,15 +128,15 @@ pub enum PersistenceFormat {
     Sqlite,
 }
 
-/// A format that is not there.
+/// Why a format is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Reading a pickle runs whatever its writer put in.
+    /// Loading a pickle can execute arbitrary code.
     #[error("`pickle` is not supported, because reading a pickle can run foreign code; use `json` or `sqlite`")]
     Pickle,
-    /// Nobody knows it.
-    #[error("there is no format `{0}`; use `json` or `sqlite`")]
+    /// The format does not exist.
+    #[error("unknown format `{0}`; use `json` or `sqlite`")]
     Unknown(String),
 }
 
@@ -196,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_config_may_say_a_little_and_the_rest_is_as_by_default() {
-        let said: StateManagerConfig = from_value(json!({"ttl": 500, "persistence_format": "json"})).unwrap();
+        let config: StateManagerConfig = from_value(json!({"ttl": 500, "persistence_format": "json"})).unwrap();
         let ttl = Some(Duration::from_millis(500));
         let expected = StateManagerConfig { ttl, persistence_format: PersistenceFormat::Json, ..Default::default() };
-        assert_eq!(said, expected);
-        assert_eq!(from_value::<StateManagerConfig>(serde_json::to_value(&said).unwrap()).unwrap(), said);
+        assert_eq!(config, expected);
+        assert_eq!(from_value::<StateManagerConfig>(serde_json::to_value(&config).unwrap()).unwrap(), config);
     }
 
     #[test]

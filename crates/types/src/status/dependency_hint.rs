@@ -1,27 +1,27 @@
-//! Tells whether a tool still waits for others, and what to call next when it does.
+//! Turns missing dependencies into a readiness and a hint which tools to call next.
 //!
-//! In: what is missing. Out: whether the tool is there, and one short text that a model can act on. What is missing is found by `evidence.rs`.
+//! In: the missing dependencies, found by `evidence.rs`. Out: the readiness of the tool, and a short text that a model can act on.
 
 use super::{Language, MissingDependency, Readiness, reason::join_names};
 use crate::tool::{DependsOn, ToolName};
 
-/// What to do so that the waiting tool becomes available; empty where nothing is missing.
+/// What to do so that the waiting tool becomes available; empty if nothing is missing.
 #[must_use]
 pub fn next_step(missing: &[MissingDependency], language: Language) -> String {
-    let mut told: Vec<String> = Vec::new();
-    for text in missing.iter().map(|one| describe(one, language)) {
-        // Two groups may name the same tool; saying it twice reads like two different steps.
-        if !told.contains(&text) {
-            told.push(text);
+    let mut hints: Vec<String> = Vec::new();
+    for hint in missing.iter().map(|dependency| describe(dependency, language)) {
+        // Two groups may name the same tool; a repeated hint would read like two different steps.
+        if !hints.contains(&hint) {
+            hints.push(hint);
         }
     }
-    told.join(match language {
+    hints.join(match language {
         Language::English => " ",
         Language::Chinese => "",
     })
 }
 
-/// The tools that a call now would help with, each once, in the order of mention.
+/// The tools whose success would meet a dependency, without duplicates, in declaration order.
 #[must_use]
 pub fn tools_to_call(missing: &[MissingDependency]) -> Vec<ToolName> {
     let mut tools: Vec<ToolName> = Vec::new();
@@ -33,7 +33,7 @@ pub fn tools_to_call(missing: &[MissingDependency]) -> Vec<ToolName> {
     tools
 }
 
-/// What a thread's evidence says about a tool with these dependencies.
+/// The readiness of a tool with these dependencies.
 #[must_use]
 pub fn dependency_readiness(depends_on: &DependsOn, missing: &[MissingDependency]) -> Readiness {
     if depends_on.is_empty() {
@@ -46,7 +46,7 @@ pub fn dependency_readiness(depends_on: &DependsOn, missing: &[MissingDependency
 }
 
 impl MissingDependency {
-    /// The tools that a call now would help with.
+    /// The tools whose success would meet the dependency.
     #[must_use]
     pub fn tools(&self) -> &[ToolName] {
         match self {

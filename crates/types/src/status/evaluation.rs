@@ -1,8 +1,7 @@
-//! Turns facts into the one word that people see, with its reason and the moment it changes by itself.
+//! Derives the effective status of a tool, with its reason and the time of its next automatic change.
 //!
-//! In: a record, what else is known about the tool, the settings and the time. Out: a reading. Maintenance is said
-//! before failed, failed before unavailable, and available only when nothing else is true. Reads only; a word can
-//! only become better by itself, and `next_change` says when.
+//! In: a record, the readiness of the tool, the settings and the time. Out: an [`EffectiveStatus`]. Precedence: maintenance, failed,
+//! unavailable, available. Does not change the record. Without an event a status can only improve, and `next_change` says when.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,132 +9,132 @@ use serde::{Deserialize, Serialize};
 use super::{Breaker, BreakerCause, OverrideStatus, Reason, StatusRecord, StatusSettings};
 use crate::{timestamp::Timestamp, tool::ToolName};
 
-/// The status of a tool, the best word first.
+/// The status of a tool, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
-    /// It may be used.
+    /// The tool may be used.
     Available,
-    /// It is switched off, not connected, not implemented, or waits for another tool.
+    /// The tool is disabled, not connected, not implemented, or waits for another tool.
     Unavailable,
-    /// It failed too often and is withheld for a while.
+    /// The tool failed too often; its circuit breaker is open.
     Failed,
-    /// An operator works on it.
+    /// An operator has put the tool under maintenance.
     Maintenance,
 }
 
-/// Whether there is anything to call, as far as the record cannot know.
+/// Whether the tool can be called, as far as the record does not know it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// There is.
+    /// The tool can be called and has no dependencies.
     #[default]
     Ready,
-    /// There is, and the tools it waited for have succeeded in this thread.
+    /// The tool can be called, and its dependencies have succeeded in this thread.
     DependenciesMet,
     /// Other tools must succeed in this thread first.
     WaitingFor(Vec<ToolName>),
-    /// Its owner switched it off.
+    /// The owner has disabled the tool.
     Disabled {
-        /// Why, in the owner's words.
+        /// The reason given by the owner.
         message: Option<String>,
     },
-    /// The service behind it is not connected.
+    /// The service behind the tool is not connected.
     Disconnected,
-    /// Nothing implements it.
+    /// The tool has no implementation.
     NoImplementation,
 }
 
-/// What a record says at a moment.
+/// The status of a tool at a given time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectiveStatus {
-    /// The word.
+    /// The status.
     pub status: ToolStatus,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Available, but the next call decides whether it stays so.
+    /// Available on probation: the next call decides whether the breaker closes.
     pub probation: bool,
-    /// When the word will change by itself; absent where only an event can change it.
+    /// When the status will change without an event; `None` if only an event can change it.
     pub next_change: Option<Timestamp>,
 }
 
-/// What a record says at this moment.
+/// Derives the status of a record at `now`.
 #[must_use]
 pub fn evaluate(
-    facts: &StatusRecord,
-    presence: &Readiness,
+    record: &StatusRecord,
+    readiness: &Readiness,
     settings: &StatusSettings,
     now: Timestamp,
 ) -> EffectiveStatus {
-    let operator = facts.active_override(now);
-    let reading = |status, reason, next_change| EffectiveStatus { status, reason, probation: false, next_change };
-    if let Some(word) = operator.filter(|word| word.status == OverrideStatus::Maintenance) {
-        let reason = Reason::Maintenance { message: word.reason.clone() };
-        return reading(ToolStatus::Maintenance, reason, word.until);
+    let active = record.active_override(now);
+    let effective = |status, reason, next_change| EffectiveStatus { status, reason, probation: false, next_change };
+    if let Some(maintenance) = active.filter(|active| active.status == OverrideStatus::Maintenance) {
+        let reason = Reason::Maintenance { message: maintenance.reason.clone() };
+        return effective(ToolStatus::Maintenance, reason, maintenance.until);
     }
-    if let Breaker::Open { until, cause, .. } = &facts.breaker
+    if let Breaker::Open { until, cause, .. } = &record.breaker
         && settings.enabled
-        && facts.breaker.is_blocking(now)
+        && record.breaker.is_blocking(now)
     {
-        return reading(ToolStatus::Failed, failed_reason(facts, cause), Some(*until));
+        return effective(ToolStatus::Failed, failed_reason(record, cause), Some(*until));
     }
-    let absent = not_ready_reason(presence);
-    if let Some(word) = operator {
-        let reason = Reason::SwitchedOff { message: word.reason.clone() };
-        return reading(
+    let not_ready = not_ready_reason(readiness);
+    if let Some(switched_off) = active {
+        let reason = Reason::SwitchedOff { message: switched_off.reason.clone() };
+        return effective(
             ToolStatus::Unavailable,
             reason,
-            word.until.filter(|_| absent.is_none() && facts.disabled.is_none()),
+            switched_off.until.filter(|_| not_ready.is_none() && record.disabled.is_none()),
         );
     }
-    if let Some(switch) = &facts.disabled {
-        return reading(ToolStatus::Unavailable, Reason::Disabled { message: switch.reason.clone() }, None);
+    if let Some(disabled) = &record.disabled {
+        return effective(ToolStatus::Unavailable, Reason::Disabled { message: disabled.reason.clone() }, None);
     }
-    if let Some(reason) = absent {
-        return reading(ToolStatus::Unavailable, reason, None);
+    if let Some(reason) = not_ready {
+        return effective(ToolStatus::Unavailable, reason, None);
     }
-    let probation = settings.enabled && facts.breaker.is_on_probation(now);
-    let reason = if probation { Reason::OnProbation } else { available_reason(facts, presence) };
-    EffectiveStatus { probation, ..reading(ToolStatus::Available, reason, None) }
+    let probation = settings.enabled && record.breaker.is_on_probation(now);
+    let reason = if probation { Reason::OnProbation } else { available_reason(record, readiness) };
+    EffectiveStatus { probation, ..effective(ToolStatus::Available, reason, None) }
 }
 
-/// What a thread sees: the worse of its own reading and everybody's.
+/// The status that a thread sees: the worse of its own and the shared one.
 #[must_use]
 pub fn worst(thread: EffectiveStatus, shared: EffectiveStatus) -> EffectiveStatus {
     if thread.status != shared.status {
         return if thread.status > shared.status { thread } else { shared };
     }
-    // Both must change before the word does; where one never will, neither does the word.
-    let next_change = thread.next_change.zip(shared.next_change).map(|(one, other)| one.max(other));
-    // The reason that explains more: a probation, and otherwise what happened in the thread itself.
-    let told = if shared.probation && !thread.probation { shared } else { thread };
-    EffectiveStatus { next_change, ..told }
+    // Both must change before the combined status does; if one never will, neither does the combination.
+    let next_change = thread.next_change.zip(shared.next_change).map(|(own, shared)| own.max(shared));
+    // Prefer the reason that explains more: a probation, otherwise what happened in the thread itself.
+    let explained = if shared.probation && !thread.probation { shared } else { thread };
+    EffectiveStatus { next_change, ..explained }
 }
 
-fn failed_reason(facts: &StatusRecord, cause: &BreakerCause) -> Reason {
+fn failed_reason(record: &StatusRecord, cause: &BreakerCause) -> Reason {
     match cause {
-        BreakerCause::InARow => Reason::FailedInARow { times: facts.consecutive_failures },
+        BreakerCause::InARow => Reason::FailedInARow { times: record.consecutive_failures },
         BreakerCause::TooOften { failed, total } => Reason::FailedTooOften { failed: *failed, total: *total },
         BreakerCause::ByHand { reason } => Reason::ForcedFailed { message: reason.clone() },
     }
 }
 
-fn not_ready_reason(presence: &Readiness) -> Option<Reason> {
-    match presence {
+fn not_ready_reason(readiness: &Readiness) -> Option<Reason> {
+    match readiness {
         Readiness::Ready | Readiness::DependenciesMet => None,
         Readiness::WaitingFor(tools) => Some(Reason::WaitingFor { tools: tools.clone() }),
-        Readiness::Disabled { message: words } => Some(Reason::Disabled { message: words.clone() }),
+        Readiness::Disabled { message } => Some(Reason::Disabled { message: message.clone() }),
         Readiness::Disconnected => Some(Reason::Disconnected),
         Readiness::NoImplementation => Some(Reason::NoImplementation),
     }
 }
 
-fn available_reason(facts: &StatusRecord, presence: &Readiness) -> Reason {
-    let failed = facts.last_failure.as_ref().map(|failure| failure.at);
-    match (facts.consecutive_failures, facts.last_success) {
+fn available_reason(record: &StatusRecord, readiness: &Readiness) -> Reason {
+    let last_failure = record.last_failure.as_ref().map(|failure| failure.at);
+    match (record.consecutive_failures, record.last_success) {
         (times @ 1.., _) => Reason::FailedRecently { times },
-        (0, success) if success < failed => Reason::Recovered,
+        (0, last_success) if last_success < last_failure => Reason::Recovered,
         (0, Some(_)) => Reason::Succeeded,
-        (0, None) if *presence == Readiness::DependenciesMet => Reason::DependenciesMet,
+        (0, None) if *readiness == Readiness::DependenciesMet => Reason::DependenciesMet,
         (0, None) => Reason::NeverRun,
     }
 }

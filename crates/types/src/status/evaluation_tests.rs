@@ -1,4 +1,4 @@
-//! Words case by case: a record at a moment, the word, its reason and when it changes by itself.
+//! Cases of `evaluate`: a record at a given time, its status, reason and next change.
 
 use super::*;
 use crate::status::{Failure, Override};
@@ -12,26 +12,26 @@ fn open_record() -> StatusRecord {
     StatusRecord { breaker, consecutive_failures: 3, ..StatusRecord::default() }
 }
 
-fn with_override(facts: StatusRecord, status: OverrideStatus, until: Option<i64>) -> StatusRecord {
+fn with_override(record: StatusRecord, status: OverrideStatus, until: Option<i64>) -> StatusRecord {
     StatusRecord {
         operator_override: Some(Override { status, reason: Some("disk".into()), until: until.map(at) }),
-        ..facts
+        ..record
     }
 }
 
 #[track_caller]
 fn check(
-    facts: &StatusRecord,
-    presence: &Readiness,
+    record: &StatusRecord,
+    readiness: &Readiness,
     second: i64,
     status: ToolStatus,
     reason: &str,
     change: Option<i64>,
 ) {
-    let reading = evaluate(facts, presence, &StatusSettings::default(), at(second));
-    assert_eq!(reading.status, status);
-    assert_eq!(reading.reason.text(crate::language::Language::English), reason);
-    assert_eq!(reading.next_change, change.map(at));
+    let effective = evaluate(record, readiness, &StatusSettings::default(), at(second));
+    assert_eq!(effective.status, status);
+    assert_eq!(effective.reason.text(crate::language::Language::English), reason);
+    assert_eq!(effective.next_change, change.map(at));
 }
 
 use Readiness::{DependenciesMet, Disabled, Disconnected, NoImplementation, Ready};
@@ -86,14 +86,14 @@ fn a_breaker_that_seems_to_open_in_the_future_withholds_nothing() {
 fn with_counting_off_the_breaker_has_no_word() {
     let off = StatusSettings { enabled: false, ..StatusSettings::default() };
     for second in [100, 400] {
-        let reading = evaluate(&open_record(), &Ready, &off, at(second));
-        assert_eq!((reading.status, reading.probation), (Available, false));
+        let effective = evaluate(&open_record(), &Ready, &off, at(second));
+        assert_eq!((effective.status, effective.probation), (Available, false));
     }
 }
 
 #[test]
 fn a_thread_sees_the_worse_of_the_two_until_both_are_better() {
-    let at_100 = |facts: &StatusRecord| evaluate(facts, &Ready, &StatusSettings::default(), at(100));
+    let at_100 = |record: &StatusRecord| evaluate(record, &Ready, &StatusSettings::default(), at(100));
     let both = |thread: &StatusRecord, shared: &StatusRecord| worst(at_100(thread), at_100(shared));
     let later = |until| with_override(StatusRecord::default(), OverrideStatus::Maintenance, until);
     assert_eq!(both(&open_record(), &StatusRecord::default()), at_100(&open_record()));
@@ -105,16 +105,16 @@ fn a_thread_sees_the_worse_of_the_two_until_both_are_better() {
 
 #[test]
 fn probation_of_either_record_is_told() {
-    let now = |facts: &StatusRecord| evaluate(facts, &Ready, &StatusSettings::default(), at(300));
+    let now = |record: &StatusRecord| evaluate(record, &Ready, &StatusSettings::default(), at(300));
     let fresh = StatusRecord::default();
     for (thread, shared) in [(&fresh, &open_record()), (&open_record(), &fresh)] {
-        let reading = worst(now(thread), now(shared));
-        assert_eq!((reading.probation, reading.reason), (true, Reason::OnProbation));
+        let effective = worst(now(thread), now(shared));
+        assert_eq!((effective.probation, effective.reason), (true, Reason::OnProbation));
     }
 }
 
 #[test]
 fn the_words_are_written_in_lower_case() {
-    let written = serde_json::to_string(&[Available, Unavailable, Failed, Maintenance]).unwrap();
-    assert_eq!(written, r#"["available","unavailable","failed","maintenance"]"#);
+    let json = serde_json::to_string(&[Available, Unavailable, Failed, Maintenance]).unwrap();
+    assert_eq!(json, r#"["available","unavailable","failed","maintenance"]"#);
 }

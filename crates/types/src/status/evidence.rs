@@ -1,8 +1,7 @@
-//! What a thread has achieved, and what a tool that depends on it still waits for.
+//! Evidence of successes in a thread, and the dependencies of a tool that are still missing.
 //!
-//! In: the dependencies of a tool and the evidence of a thread. Out: what is missing, in the order of declaration.
-//! Evidence is only ever added to; a later failure revokes nothing. What to tell a model is in `step.rs`; where the
-//! evidence is stored is not known here.
+//! In: the dependencies of a tool and the evidence of a thread. Out: the missing dependencies, in declaration order.
+//! Evidence only grows; a later failure revokes nothing. `dependency_hint.rs` has the texts for models; storage is left to others.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,40 +17,40 @@ use crate::{
 #[serde(transparent)]
 pub struct Evidence(BTreeMap<ToolName, Success>);
 
-/// When a tool succeeded.
+/// The successes of one tool in a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Success {
-    /// For the first time.
+    /// The first success.
     pub first: Timestamp,
-    /// For the last time so far.
+    /// The latest success.
     pub last: Timestamp,
-    /// How many tools had succeeded in the thread before its first time. Orders are compared by this and not by
-    /// `first`, because a clock that is set back must not turn an order round.
+    /// How many tools had succeeded in the thread before the first success. Sequences are compared by this and not by
+    /// `first`, because a clock that is set back must not reverse an order.
     pub order: u32,
 }
 
-/// Something that a tool still waits for.
+/// A missing dependency of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MissingDependency {
     /// This tool has not succeeded yet.
     NeverSucceeded {
-        /// Which.
+        /// The tool.
         tool: ToolName,
     },
-    /// This tool's last success is too long ago.
+    /// This tool's last success is too old.
     Stale {
-        /// Which.
+        /// The tool.
         tool: ToolName,
-        /// How old it may be.
+        /// The maximum age.
         within: Duration,
     },
-    /// None of these tools has succeeded, or not lately enough.
+    /// None of these tools has succeeded, or not recently enough.
     NoneOf {
-        /// Which.
+        /// The tools.
         tools: Vec<ToolName>,
     },
-    /// The first successes came in the wrong order. Nothing in this thread can make up for it.
+    /// The first successes came in the wrong order. This cannot be corrected in this thread.
     OutOfOrder {
         /// The tool that had to succeed first.
         earlier: ToolName,
@@ -60,55 +59,55 @@ pub enum MissingDependency {
     },
 }
 
-/// What a tool with these dependencies still waits for; nothing when its time has come.
+/// The missing dependencies of a tool; empty if all are met.
 #[must_use]
 pub fn missing_dependencies(depends_on: &DependsOn, evidence: &Evidence, now: Timestamp) -> Vec<MissingDependency> {
-    let mut found = Vec::new();
+    let mut missing = Vec::new();
     for group in &depends_on.0 {
         match group {
             DependencyGroup::All { tools, within } => {
-                found.extend(tools.iter().filter_map(|tool| evidence.find_missing(tool, *within, now)));
+                missing.extend(tools.iter().filter_map(|tool| evidence.find_missing(tool, *within, now)));
             }
             DependencyGroup::Any { tools, within } => {
-                // A group of no tools asks for nothing; otherwise nobody could ever satisfy it.
-                let met =
+                // An empty group requires nothing; otherwise it could never be met.
+                let is_met =
                     tools.is_empty() || tools.iter().any(|tool| evidence.find_missing(tool, *within, now).is_none());
-                found.extend((!met).then(|| MissingDependency::NoneOf { tools: tools.clone() }));
+                missing.extend((!is_met).then(|| MissingDependency::NoneOf { tools: tools.clone() }));
             }
             DependencyGroup::Sequence { tools, within } => {
-                let disorder = evidence.find_order_violation(tools);
-                // Nothing helps any more against a wrong order, so nothing else is asked for.
-                let lacking = tools.iter().filter(|_| disorder.is_none());
-                found.extend(lacking.filter_map(|tool| evidence.find_missing(tool, *within, now)));
-                found.extend(disorder);
+                let violation = evidence.find_order_violation(tools);
+                // A wrong order cannot be corrected, so the other missing tools of the group are not reported.
+                let reported = tools.iter().filter(|_| violation.is_none());
+                missing.extend(reported.filter_map(|tool| evidence.find_missing(tool, *within, now)));
+                missing.extend(violation);
             }
         }
     }
-    found
+    missing
 }
 
-/// When a tool whose dependencies are met begins to wait again because evidence has grown old; absent where it never does.
+/// When the first evidence of a tool whose dependencies are met expires, so that it waits again; `None` if none expires.
 #[must_use]
 pub fn next_expiry(depends_on: &DependsOn, evidence: &Evidence) -> Option<Timestamp> {
     let groups = depends_on.0.iter().filter_map(|group| {
         let within = group.within()?;
-        let ends = group.tools().iter().filter_map(|tool| evidence.get(tool)).map(|success| success.last + within);
+        let expiries = group.tools().iter().filter_map(|tool| evidence.get(tool)).map(|success| success.last + within);
         match group {
-            DependencyGroup::Any { .. } => ends.max(),
-            DependencyGroup::All { .. } | DependencyGroup::Sequence { .. } => ends.min(),
+            DependencyGroup::Any { .. } => expiries.max(),
+            DependencyGroup::All { .. } | DependencyGroup::Sequence { .. } => expiries.min(),
         }
     });
-    // At its very end the time is not over yet.
-    groups.min().map(|end| end + Duration::from_millis(1))
+    // The maximum age is inclusive: evidence expires one millisecond later.
+    groups.min().map(|expiry| expiry + Duration::from_millis(1))
 }
 
 impl Evidence {
-    /// Forgets a tool's successes; says whether there was one.
+    /// Removes a tool's successes; returns whether there was one.
     pub fn forget(&mut self, tool: &ToolName) -> bool {
         self.0.remove(tool).is_some()
     }
 
-    /// Notes a success.
+    /// Records a success.
     pub fn add(&mut self, tool: &ToolName, now: Timestamp) {
         let order = self.0.values().map(|success| success.order.saturating_add(1)).max().unwrap_or(0);
         self.0.entry(tool.clone()).and_modify(|success| success.last = now).or_insert(Success {
@@ -118,11 +117,11 @@ impl Evidence {
         });
     }
 
-    /// Takes in what was saved of tools that have not succeeded here. Each side keeps its own order; only how the two lie
-    /// to each other is decided by the clock, because nothing else can tell.
+    /// Merges saved successes of tools that have not succeeded here. Each side keeps its own order; the two are interleaved by
+    /// timestamp, because nothing else relates them.
     pub fn merge(&mut self, saved: &Self) {
-        let in_order = |one: &Self| {
-            let mut list: Vec<_> = one.0.iter().map(|(tool, success)| (tool.clone(), *success)).collect();
+        let in_order = |evidence: &Self| {
+            let mut list: Vec<_> = evidence.0.iter().map(|(tool, success)| (tool.clone(), *success)).collect();
             list.sort_by_key(|(_, success)| success.order);
             list
         };
@@ -142,13 +141,13 @@ impl Evidence {
         self.0 = numbered.map(|((tool, success), order)| (tool, Success { order, ..success })).collect();
     }
 
-    /// When a tool succeeded, if it did.
+    /// The successes of a tool, if any.
     #[must_use]
     pub fn get(&self, tool: &ToolName) -> Option<Success> {
         self.0.get(tool).copied()
     }
 
-    /// Every tool that succeeded, by name.
+    /// All tools that succeeded, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&ToolName, &Success)> {
         self.0.iter()
     }
@@ -157,15 +156,16 @@ impl Evidence {
         let Some(success) = self.0.get(tool) else {
             return Some(MissingDependency::NeverSucceeded { tool: tool.clone() });
         };
-        // A success that seems to lie ahead, after a clock was set back, is fresh: it did happen.
-        let limit = within.filter(|within| now.since(success.last) > *within)?;
-        Some(MissingDependency::Stale { tool: tool.clone(), within: limit })
+        // A success in the future (the clock was set back) counts as fresh: it did happen.
+        let exceeded = within.filter(|within| now.since(success.last) > *within)?;
+        Some(MissingDependency::Stale { tool: tool.clone(), within: exceeded })
     }
 
-    /// The first two of the list whose order is wrong for good: the later one succeeded, the earlier one had not.
+    /// The first pair of the list in the wrong order: the later tool succeeded before the earlier one did.
     fn find_order_violation(&self, tools: &[ToolName]) -> Option<MissingDependency> {
         let order = |tool: &ToolName| self.0.get(tool).map_or(u32::MAX, |success| success.order);
-        let mut pairs = (0..tools.len()).flat_map(|at| tools[at + 1..].iter().map(move |later| (&tools[at], later)));
+        let mut pairs =
+            (0..tools.len()).flat_map(|index| tools[index + 1..].iter().map(move |later| (&tools[index], later)));
         let (earlier, later) = pairs.find(|(earlier, later)| order(earlier) > order(later))?;
         Some(MissingDependency::OutOfOrder { earlier: earlier.clone(), later: later.clone() })
     }

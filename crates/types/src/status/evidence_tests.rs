@@ -1,4 +1,4 @@
-//! Dependencies case by case: what succeeded and when, what is declared, what is missing.
+//! Cases of `missing_dependencies`: recorded successes, declared groups, missing dependencies.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn sequence(tools: &str) -> DependencyGroup {
     DependencyGroup::Sequence { tools: names(tools), within: None }
 }
 
-/// Successes as "tool@second", then what is missing at second 100, one word each.
+/// Successes as "tool@second", then the dependencies missing at second 100, one word each.
 #[track_caller]
 fn check(successes: &str, groups: &[DependencyGroup], expected: &str) {
     let mut evidence = Evidence::default();
@@ -29,18 +29,18 @@ fn check(successes: &str, groups: &[DependencyGroup], expected: &str) {
     }
     let text = serde_json::to_string(&evidence).unwrap();
     assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), evidence);
-    let found = missing_dependencies(&DependsOn(groups.to_vec()), &evidence, Timestamp::from_millis(100_000));
-    let words = found.iter().map(|one| match one {
+    let missing = missing_dependencies(&DependsOn(groups.to_vec()), &evidence, Timestamp::from_millis(100_000));
+    let words = missing.iter().map(|dependency| match dependency {
         MissingDependency::NeverSucceeded { tool } => tool.to_string(),
         MissingDependency::Stale { tool, .. } => format!("{tool}:old"),
-        MissingDependency::NoneOf { tools } => names_joined(tools, "|"),
+        MissingDependency::NoneOf { tools } => join_names(tools, "|"),
         MissingDependency::OutOfOrder { earlier, later } => format!("{earlier}>{later}"),
     });
     assert_eq!(words.collect::<Vec<_>>().join(" "), expected, "after {successes:?}");
 }
 
-fn names_joined(tools: &[ToolName], by: &str) -> String {
-    tools.iter().map(ToolName::as_str).collect::<Vec<_>>().join(by)
+fn join_names(tools: &[ToolName], separator: &str) -> String {
+    tools.iter().map(ToolName::as_str).collect::<Vec<_>>().join(separator)
 }
 
 #[test]

@@ -1,63 +1,64 @@
-//! Decides whether one call may pass, now.
+//! Admission decision of the circuit breaker for one call.
 //!
-//! In: the two records a call meets and what else is known of the tool. Out: pass, probe first, wait, or a refusal
-//! with its kind. Decides only: the caller takes the permit (a compare-and-set of `Event::ProbeTaken` on each record
-//! named), waits for the probe, and asks again afterwards.
+//! In: the thread's and the shared record, and the readiness of the tool. Out: pass, probe, wait for a probe, or a refusal
+//! with its kind. The caller takes the probe lease (a compare-and-set of `StatusEvent::ProbeTaken` on each record
+//! named), waits for a running probe, and asks again afterwards.
 
 use std::time::Duration;
 
 use super::{Readiness, Reason, StatusRecord, StatusSettings, ToolStatus, evaluate, worst};
 use crate::{error::ErrorKind, timestamp::Timestamp};
 
-/// What becomes of a call.
+/// The admission decision for a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
-    /// It may run.
+    /// The call may run.
     Pass,
-    /// It may run as the probe, once it has the permit of each record named here.
+    /// The call may run as the probe, once it holds the probe lease of each record named here.
     Probe {
-        /// The thread's own record is on probation.
+        /// The thread's record is on probation.
         thread: bool,
-        /// Everybody's record is on probation.
+        /// The shared record is on probation.
         shared: bool,
     },
-    /// Another call is probing; its answer decides.
+    /// Another call is probing; its result decides.
     WaitForProbe,
-    /// It may not run.
+    /// The call may not run.
     Refuse {
         /// The kind of the refusal.
         kind: ErrorKind,
-        /// Why.
+        /// The reason.
         reason: Reason,
-        /// When asking again may help, where that is known.
+        /// How long to wait before the next attempt, if known.
         retry_after: Option<Duration>,
     },
 }
 
-/// Whether a call may pass. A call without a thread meets only the shared record.
+/// Decides about a call. For a call without a thread only the shared record matters.
 #[must_use]
 pub fn admit(
     thread: Option<&StatusRecord>,
     shared: &StatusRecord,
-    presence: &Readiness,
+    readiness: &Readiness,
     settings: &StatusSettings,
     now: Timestamp,
 ) -> Admission {
-    let everybody = evaluate(shared, presence, settings, now);
-    let reading = match thread {
-        Some(own) => worst(evaluate(own, presence, settings, now), everybody),
-        None => everybody,
+    let shared_status = evaluate(shared, readiness, settings, now);
+    let effective = match thread {
+        Some(own) => worst(evaluate(own, readiness, settings, now), shared_status),
+        None => shared_status,
     };
-    if reading.status != ToolStatus::Available {
-        let kind = refusal_kind(reading.status, &reading.reason);
-        let retry_after = reading.next_change.map(|change| change.since(now));
-        return Admission::Refuse { kind, reason: reading.reason, retry_after };
+    if effective.status != ToolStatus::Available {
+        let kind = refusal_kind(effective.status, &effective.reason);
+        let retry_after = effective.next_change.map(|change| change.since(now));
+        return Admission::Refuse { kind, reason: effective.reason, retry_after };
     }
-    if !reading.probation {
+    if !effective.probation {
         return Admission::Pass;
     }
-    let probed = |facts: &StatusRecord| facts.breaker.is_on_probation(now) && facts.breaker.has_active_probe(now);
-    if probed(shared) || thread.is_some_and(probed) {
+    let is_probing =
+        |record: &StatusRecord| record.breaker.is_on_probation(now) && record.breaker.has_active_probe(now);
+    if is_probing(shared) || thread.is_some_and(is_probing) {
         return Admission::WaitForProbe;
     }
     Admission::Probe {

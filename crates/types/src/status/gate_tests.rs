@@ -1,4 +1,4 @@
-//! Admission case by case: two records at a moment, one decision.
+//! Cases of `admit`: two records at a given time, one decision.
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_millis(second * 1000)
 }
 
-/// A breaker that opened at 0 and is on probation from 300; perhaps probed until a moment.
+/// A breaker that opened at 0 and is on probation from 300; optionally with a probe lease until a given second.
 fn open_record(probed_until: Option<i64>) -> StatusRecord {
     let probe =
         probed_until.map(|until| ProbeLease { id: CallId::mint(at(0)), taken: at(300), lease_until: at(until) });
@@ -19,8 +19,8 @@ fn open_record(probed_until: Option<i64>) -> StatusRecord {
 }
 
 fn overridden_record(status: OverrideStatus, until: Option<i64>) -> StatusRecord {
-    let word = Override { status, reason: None, until: until.map(at) };
-    StatusRecord { operator_override: Some(word), ..StatusRecord::default() }
+    let operator_override = Some(Override { status, reason: None, until: until.map(at) });
+    StatusRecord { operator_override, ..StatusRecord::default() }
 }
 
 #[track_caller]
@@ -49,10 +49,9 @@ fn a_failed_tool_refuses_and_says_when_to_come_back() {
 
 #[test]
 fn an_operators_word_refuses_with_its_own_kind() {
-    let words = None;
     let maintenance = refusal(ErrorKind::ToolMaintenance, Reason::Maintenance { message: None }, Some(50));
     check(None, &overridden_record(OverrideStatus::Maintenance, Some(150)), 100, &maintenance);
-    let off = refusal(ErrorKind::ToolUnavailable, Reason::SwitchedOff { message: words }, None);
+    let off = refusal(ErrorKind::ToolUnavailable, Reason::SwitchedOff { message: None }, None);
     check(Some(&overridden_record(OverrideStatus::Unavailable, None)), &StatusRecord::default(), 100, &off);
     check(None, &overridden_record(OverrideStatus::Maintenance, Some(150)), 150, &Admission::Pass);
 }
@@ -95,13 +94,14 @@ fn with_counting_off_an_open_breaker_gates_nothing_and_an_override_still_does() 
 
 #[test]
 fn absence_refuses_with_the_fitting_kind() {
-    let of = |presence| match admit(None, &StatusRecord::default(), &presence, &StatusSettings::default(), at(0)) {
+    let kind_of = |readiness| match admit(None, &StatusRecord::default(), &readiness, &StatusSettings::default(), at(0))
+    {
         Admission::Refuse { kind, .. } => Some(kind),
         _ => None,
     };
-    assert_eq!(of(Readiness::Disabled { message: None }), Some(ErrorKind::ToolUnavailable));
-    assert_eq!(of(Readiness::Disconnected), Some(ErrorKind::ToolUnavailable));
-    assert_eq!(of(Readiness::NoImplementation), Some(ErrorKind::ToolUnavailable));
-    assert_eq!(of(Readiness::WaitingFor(vec![])), Some(ErrorKind::DependencyNotMet));
-    assert_eq!(of(Readiness::DependenciesMet), None);
+    assert_eq!(kind_of(Readiness::Disabled { message: None }), Some(ErrorKind::ToolUnavailable));
+    assert_eq!(kind_of(Readiness::Disconnected), Some(ErrorKind::ToolUnavailable));
+    assert_eq!(kind_of(Readiness::NoImplementation), Some(ErrorKind::ToolUnavailable));
+    assert_eq!(kind_of(Readiness::WaitingFor(vec![])), Some(ErrorKind::DependencyNotMet));
+    assert_eq!(kind_of(Readiness::DependenciesMet), None);
 }

@@ -1,11 +1,11 @@
-//! The status machine: old facts and an event make new facts.
+//! The status machine: applies an event to a record (circuit breaker, operator overrides, probe leases).
 //!
-//! In: a record, what happened, the settings, the time and a random number. Out: the record afterwards; the same
-//! record where the event changes nothing. It neither decides in which record a failure counts (`scope.rs`) nor
-//! whether a call may pass (`gate.rs`).
+//! In: a record, an event, the settings, the time and a random number. Out: the new record; an equal
+//! one if the event changes nothing. `scope.rs` decides in which record a failure counts, and `gate.rs`
+//! whether a call may pass.
 //!
-//! Two threads of thought run through it. A result moves the breaker only if it belongs to the present epoch: a call
-//! that began before the breaker opened says nothing about the tool on probation. And taking the permit changes the
+//! Two invariants. A result changes the breaker only if it belongs to the current epoch: a call that started
+//! before the breaker opened says nothing about the tool on probation. And taking the probe lease changes the
 //! record, so that of many callers with a compare-and-set exactly one becomes the probe.
 
 use std::time::Duration;
@@ -16,85 +16,85 @@ use super::{
 };
 use crate::{error::ErrorKind, ids::CallId, timestamp::Timestamp};
 
-/// How much a repeated wait is shortened at most, so that many tools do not all come back at once.
+/// The largest part by which jitter shortens a repeated cool-down, so that many tools do not return at the same time.
 const MAX_JITTER: f64 = 0.2;
 
-/// The longest operator's line that is kept, in characters.
+/// The stored length of a failure's operator text, in characters.
 const MAX_TEXT_CHARS: usize = 500;
 
-/// Something that happened to a tool.
+/// An event that changes the record of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatusEvent {
-    /// A call ended with an answer of the tool.
+    /// A call ended with a result of the tool.
     CallEnded {
-        /// What the answer means.
+        /// What the result means for this record.
         signal: HealthSignal,
-        /// The record's epoch when the call was admitted (for a probe: after it took the permit). None for a result
-        /// reported from elsewhere, which speaks of the present.
+        /// The record's epoch when the call was admitted (for a probe: after it took the lease). `None` for an externally
+        /// reported result, which always belongs to the current epoch.
         epoch: Option<u64>,
     },
-    /// A call asks for the permit to probe. It has it afterwards if [`Facts::is_probed_by`] says so.
+    /// A call requests the probe lease. [`StatusRecord::is_probe_held_by`] says whether it got it.
     ProbeTaken {
         /// The call.
         id: CallId,
-        /// How long the permit holds without an answer.
+        /// How long the lease holds without a result.
         lease: Duration,
     },
-    /// The probe ended without an answer of the tool: refused, cancelled, never sent.
+    /// The probe ended without a result of the tool: refused, cancelled, never sent.
     ProbeReleased {
         /// The call.
         id: CallId,
     },
-    /// A thread timed out. Told to the shared record before it is asked where the timeout counts.
+    /// A thread timed out. Apply it to the shared record before `failure_targets` decides where the timeout counts.
     TimedOut {
-        /// Which thread.
+        /// The thread.
         by: ThreadFingerprint,
     },
-    /// A reconnect or a health check found the tool well, without a call.
+    /// A reconnect or a health check found the tool healthy, without a call.
     Healthy,
-    /// Somebody has disabled the tool.
+    /// The tool was disabled.
     Disabled(Disabled),
-    /// Somebody has enabled it again. Nothing else changes.
+    /// The tool was enabled again. Nothing else changes.
     Enabled,
-    /// An operator said maintenance or unavailable.
+    /// An operator set the status to maintenance or unavailable.
     Overridden(Override),
-    /// An operator said failed.
+    /// An operator set the status to failed.
     ForcedFailed {
-        /// Why, in the operator's words.
+        /// The operator's reason.
         reason: Option<String>,
-        /// When probation begins, where the operator said so.
+        /// When probation begins. Default: after `failure_duration`.
         until: Option<Timestamp>,
     },
-    /// An operator said available: lifts the override and closes the breaker. What is known of results stays.
+    /// An operator set the status to available: removes the override and closes the breaker. The last results stay.
     ForcedAvailable,
-    /// Probation begins now. What a thread's reset does to the shared record, and what a record is told whose wait
-    /// lies ahead because a clock was set back ([`Breaker::is_ahead`]).
+    /// Probation begins now. The reset of a thread applies this to the shared record; it is also applied to a record whose
+    /// cool-down lies in the future because the clock was set back ([`Breaker::is_in_future`]).
     CoolDownEnded,
-    /// Everything is forgotten.
+    /// The record is cleared.
     Reset,
-    /// A record that was saved takes this one's place.
+    /// A saved record replaces this one.
     Restored(Box<StatusRecord>),
 }
 
-/// What the answer of a tool means for a record.
+/// What the result of a call means for a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthSignal {
-    /// It did what it should.
+    /// The tool succeeded.
     Success,
-    /// It failed in a way that counts here.
+    /// The tool failed in a way that counts in this record.
     Failure {
-        /// What went wrong.
+        /// The error kind.
         kind: ErrorKind,
-        /// The line for operators.
+        /// The text for operators.
         text: String,
     },
-    /// It answered, in a way that does not count here. It neither counts nor ends a row of failures, but it shows
-    /// that a tool on probation answers.
+    /// The tool responded in a way that does not count in this record. It neither counts as a failure nor resets consecutive
+    /// failures, but it closes the breaker of a tool on probation, because the tool responds.
     Uncounted,
 }
 
 impl StatusEvent {
-    /// What an operator's word means.
+    /// The event of an operator who sets a status.
     #[must_use]
     pub fn from_operator(status: ToolStatus, reason: Option<String>, until: Option<Timestamp>) -> Self {
         match status {
@@ -110,32 +110,32 @@ impl StatusEvent {
     }
 }
 
-/// The record after an event. `jitter` is a random number from 0 to 1; it shortens repeated waits.
+/// The record after an event. `jitter` is a random number from 0 to 1; it shortens repeated cool-downs.
 #[must_use]
 pub fn apply(
-    facts: &StatusRecord,
+    record: &StatusRecord,
     event: &StatusEvent,
     settings: &StatusSettings,
     now: Timestamp,
     jitter: f64,
 ) -> StatusRecord {
-    let mut next = facts.clone();
+    let mut next = record.clone();
     match event {
-        StatusEvent::CallEnded { signal: answer, epoch } => {
-            next.record_last_times(answer, now);
-            let current = epoch.is_none_or(|epoch| epoch == facts.epoch);
-            if current {
-                next.update_breaker(answer, settings, now, jitter);
+        StatusEvent::CallEnded { signal, epoch } => {
+            next.record_last_times(signal, now);
+            let is_current = epoch.is_none_or(|epoch| epoch == record.epoch);
+            if is_current {
+                next.update_breaker(signal, settings, now, jitter);
             }
         }
         StatusEvent::ProbeTaken { id, lease } => next.take_probe(*id, *lease, settings, now),
-        StatusEvent::ProbeReleased { id } => next.return_probe(*id),
+        StatusEvent::ProbeReleased { id } => next.release_probe(*id),
         StatusEvent::TimedOut { by } if settings.enabled => by.add_to(&mut next.timed_out),
         StatusEvent::Healthy if settings.enabled => next.close_unless_forced(),
         StatusEvent::TimedOut { .. } | StatusEvent::Healthy => {}
-        StatusEvent::Disabled(switch) => next.disabled = Some(switch.clone()),
+        StatusEvent::Disabled(disabled) => next.disabled = Some(disabled.clone()),
         StatusEvent::Enabled => next.disabled = None,
-        StatusEvent::Overridden(word) => next.operator_override = Some(word.clone()),
+        StatusEvent::Overridden(operator_override) => next.operator_override = Some(operator_override.clone()),
         StatusEvent::ForcedFailed { reason, until } => {
             let until = until.unwrap_or_else(|| span::end_after(now, settings.failure_duration));
             next.open(now, until, 1, BreakerCause::ByHand { reason: reason.clone() });
@@ -145,33 +145,33 @@ pub fn apply(
             next.close();
         }
         StatusEvent::CoolDownEnded => next.end_cool_down(now),
-        // The epoch outlives everything: a call that is still running must not count in the new life.
-        // A tool that is disabled stays so: that is no trouble it had.
+        // The epoch survives a reset and grows: a call that is still running must not count afterwards.
+        // A disabled tool stays disabled: that is a setting, not a failure.
         StatusEvent::Reset => {
-            let (epoch, disabled) = (facts.epoch.wrapping_add(1), facts.disabled.clone());
+            let (epoch, disabled) = (record.epoch.wrapping_add(1), record.disabled.clone());
             next = StatusRecord { epoch, disabled, ..StatusRecord::default() };
         }
         StatusEvent::Restored(saved) => {
-            // A permit of another life was never taken here.
+            // A saved lease was not taken on this record; drop it.
             let mut saved = (**saved).clone();
             if let Breaker::Open { probe, .. } = &mut saved.breaker {
                 *probe = None;
             }
-            // The epoch is this life's: one from a text could lead back to that of a call which still runs.
-            let (epoch, disabled) = (facts.epoch.wrapping_add(1), facts.disabled.clone());
+            // Keep this record's epoch: a saved one could collide with the epoch of a call that is still running.
+            let (epoch, disabled) = (record.epoch.wrapping_add(1), record.disabled.clone());
             next = StatusRecord { epoch, disabled, ..saved };
         }
     }
-    if next != *facts {
+    if next != *record {
         next.updated = Some(now);
     }
     next
 }
 
 impl StatusRecord {
-    /// Keeps the times. They are told even when the result is too old to move anything, or counting is off.
-    fn record_last_times(&mut self, answer: &HealthSignal, now: Timestamp) {
-        match answer {
+    /// Records the time of the last success or failure, even if the result is of an old epoch or counting is off.
+    fn record_last_times(&mut self, signal: &HealthSignal, now: Timestamp) {
+        match signal {
             HealthSignal::Success => self.last_success = Some(now),
             HealthSignal::Failure { kind, text } => {
                 let text = text.chars().take(MAX_TEXT_CHARS).collect();
@@ -181,13 +181,13 @@ impl StatusRecord {
         }
     }
 
-    fn update_breaker(&mut self, answer: &HealthSignal, settings: &StatusSettings, now: Timestamp, jitter: f64) {
+    fn update_breaker(&mut self, signal: &HealthSignal, settings: &StatusSettings, now: Timestamp, jitter: f64) {
         match &self.breaker {
-            Breaker::Closed => self.count_result(answer, settings, now),
-            // The permit is asked first: a clock set back while the probe ran must not void its answer.
+            Breaker::Closed => self.count_result(signal, settings, now),
+            // The lease is checked before the time: a clock set back while the probe ran must not void its result.
             Breaker::Open { probe, openings, .. } if probe.is_some() || self.breaker.is_on_probation(now) => {
                 let openings = openings.saturating_add(1);
-                match answer {
+                match signal {
                     _ if !settings.enabled => {}
                     HealthSignal::Success | HealthSignal::Uncounted => self.close(),
                     HealthSignal::Failure { .. } => {
@@ -201,11 +201,11 @@ impl StatusRecord {
         }
     }
 
-    fn count_result(&mut self, answer: &HealthSignal, settings: &StatusSettings, now: Timestamp) {
-        let failed = match answer {
+    fn count_result(&mut self, signal: &HealthSignal, settings: &StatusSettings, now: Timestamp) {
+        let failed = match signal {
             HealthSignal::Uncounted => return,
             HealthSignal::Success => {
-                // Also while counting is off: a success in between ends a row of failures.
+                // Also while counting is off: a success resets consecutive failures.
                 self.consecutive_failures = 0;
                 self.timed_out.clear();
                 false
@@ -232,8 +232,8 @@ impl StatusRecord {
         }
         let window = settings.failure_window?;
         let (failed, total) = self.recent.failed_and_total();
-        let enough = total >= u64::from(window.minimum_calls);
-        (enough && failed as f64 >= window.failure_rate * total as f64)
+        let has_minimum = total >= u64::from(window.minimum_calls);
+        (has_minimum && failed as f64 >= window.failure_rate * total as f64)
             .then_some(BreakerCause::TooOften { failed, total })
     }
 
@@ -256,15 +256,15 @@ impl StatusRecord {
     }
 
     fn take_probe(&mut self, id: CallId, lease: Duration, settings: &StatusSettings, now: Timestamp) {
-        let free = settings.enabled && self.breaker.is_on_probation(now) && !self.breaker.has_active_probe(now);
-        if let (true, Breaker::Open { probe, .. }) = (free, &mut self.breaker) {
+        let is_free = settings.enabled && self.breaker.is_on_probation(now) && !self.breaker.has_active_probe(now);
+        if let (true, Breaker::Open { probe, .. }) = (is_free, &mut self.breaker) {
             *probe = Some(ProbeLease { id, taken: now, lease_until: span::end_after(now, lease) });
-            // A prober whose lease ran out may still answer; from here on that answer is an old one.
+            // A probe whose lease expired may still end; its result now belongs to an old epoch.
             self.bump_epoch();
         }
     }
 
-    fn return_probe(&mut self, id: CallId) {
+    fn release_probe(&mut self, id: CallId) {
         if self.is_probe_held_by(id)
             && let Breaker::Open { probe, .. } = &mut self.breaker
         {
@@ -272,7 +272,8 @@ impl StatusRecord {
         }
     }
 
-    /// An operator who said "failed" knows something that a health check does not, so only a call ends that.
+    /// Closes the breaker after a health check. An operator who set `failed` knows more than a health check does, so only a
+    /// call can close that breaker.
     fn close_unless_forced(&mut self) {
         if matches!(&self.breaker, Breaker::Open { cause, .. } if !matches!(cause, BreakerCause::ByHand { .. })) {
             self.close();
@@ -283,19 +284,19 @@ impl StatusRecord {
         if let Breaker::Open { since, until, .. } = &mut self.breaker
             && now < *until
         {
-            // An empty stretch, so that a clock set back does not bring the wait to life again.
+            // An empty interval, so that a clock set back does not reactivate the cool-down.
             (*since, *until) = (now, now);
         }
     }
 }
 
-/// The wait after a failed probe: doubled each time up to the cap, then shortened a little by chance.
+/// The cool-down after a failed probe: doubled each time up to the cap, then shortened by jitter.
 fn backoff(openings: u32, settings: &StatusSettings, jitter: f64) -> Duration {
-    let cap = settings.longest.max(settings.failure_duration);
+    let cap = settings.max_failure_duration.max(settings.failure_duration);
     let doubled = settings.failure_duration.saturating_mul(2u32.saturating_pow(openings.saturating_sub(1)));
     let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
-    let wait = span::end_after(Timestamp::default(), doubled.min(cap)).millis() as f64;
-    Duration::from_millis((wait * (1.0 - MAX_JITTER * jitter)).round() as u64)
+    let cool_down = span::end_after(Timestamp::default(), doubled.min(cap)).millis() as f64;
+    Duration::from_millis((cool_down * (1.0 - MAX_JITTER * jitter)).round() as u64)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The machine rule by rule: events with their seconds, then the word and its reason at a moment.
+//! Cases of `apply`: events with their seconds, then the status and its reason at a given second.
 
 use super::*;
 use crate::{
@@ -10,8 +10,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_millis(second * 1000)
 }
 
-fn call_ended(answer: HealthSignal) -> StatusEvent {
-    StatusEvent::CallEnded { signal: answer, epoch: None }
+fn call_ended(signal: HealthSignal) -> StatusEvent {
+    StatusEvent::CallEnded { signal, epoch: None }
 }
 
 fn success() -> StatusEvent {
@@ -25,12 +25,12 @@ fn failure() -> StatusEvent {
 fn apply_all(settings: &StatusSettings, events: &[(i64, StatusEvent)]) -> StatusRecord {
     events
         .iter()
-        .fold(StatusRecord::default(), |facts, (second, event)| apply(&facts, event, settings, at(*second), 0.0))
+        .fold(StatusRecord::default(), |record, (second, event)| apply(&record, event, settings, at(*second), 0.0))
 }
 
-fn describe_status(facts: &StatusRecord, settings: &StatusSettings, second: i64) -> String {
-    let reading = evaluate(facts, &Readiness::Ready, settings, at(second));
-    format!("{:?}: {}", reading.status, reading.reason.text(Language::English))
+fn describe_status(record: &StatusRecord, settings: &StatusSettings, second: i64) -> String {
+    let effective = evaluate(record, &Readiness::Ready, settings, at(second));
+    format!("{:?}: {}", effective.status, effective.reason.text(Language::English))
 }
 
 #[track_caller]
@@ -87,16 +87,16 @@ fn a_success_or_an_uncounted_answer_on_probation_closes_the_breaker() {
 #[test]
 fn each_failed_probe_doubles_the_wait_up_to_the_cap() {
     let settings = StatusSettings::default();
-    let mut facts = apply_all(&settings, &three_failures_at(0));
+    let mut record = apply_all(&settings, &three_failures_at(0));
     let mut now = at(0);
     for minutes in [5, 10, 20, 40, 60, 60] {
-        let Breaker::Open { since, until, .. } = facts.breaker else { panic!("closed") };
+        let Breaker::Open { since, until, .. } = record.breaker else { panic!("closed") };
         assert_eq!(until.since(since), Duration::from_secs(minutes * 60));
         now = now + Duration::from_secs(minutes * 60);
-        facts = apply(&facts, &failure(), &settings, now, 0.0);
+        record = apply(&record, &failure(), &settings, now, 0.0);
     }
-    facts = apply(&facts, &failure(), &settings, now + Duration::from_secs(3600), 1.0);
-    let Breaker::Open { since, until, .. } = facts.breaker else { panic!("closed") };
+    record = apply(&record, &failure(), &settings, now + Duration::from_secs(3600), 1.0);
+    let Breaker::Open { since, until, .. } = record.breaker else { panic!("closed") };
     assert_eq!(until.since(since), Duration::from_secs(48 * 60), "jitter shortens");
 }
 
@@ -106,26 +106,26 @@ fn a_first_wait_above_the_cap_is_kept_and_odd_jitter_does_no_harm() {
     assert_eq!(backoff(2, &settings, f64::NAN), Duration::from_secs(7200));
     assert_eq!(backoff(u32::MAX, &settings, 9.0), Duration::from_secs(5760));
     let forever = StatusSettings { failure_duration: Duration::MAX, ..StatusSettings::default() };
-    let facts = apply_all(&forever, &three_failures_at(0));
-    let text = serde_json::to_string(&facts).unwrap();
-    assert_eq!(serde_json::from_str::<StatusRecord>(&text).unwrap(), facts);
+    let record = apply_all(&forever, &three_failures_at(0));
+    let text = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<StatusRecord>(&text).unwrap(), record);
 }
 
 #[test]
 fn one_call_at_a_time_holds_the_permit() {
     let settings = StatusSettings::default();
     let [one, two] = [1, 2].map(|second| CallId::mint(at(second)));
-    let take = |facts: &StatusRecord, id, second| {
-        apply(facts, &StatusEvent::ProbeTaken { id, lease: Duration::from_secs(30) }, &settings, at(second), 0.0)
+    let take = |record: &StatusRecord, id, second| {
+        apply(record, &StatusEvent::ProbeTaken { id, lease: Duration::from_secs(30) }, &settings, at(second), 0.0)
     };
     let failed = apply_all(&settings, &three_failures_at(0));
-    assert_eq!(take(&failed, one, 299), failed, "not before its time");
+    assert_eq!(take(&failed, one, 299), failed, "not before probation");
     let probed = take(&failed, one, 300);
     assert!(probed.is_probe_held_by(one) && probed.epoch > failed.epoch);
-    assert_eq!(take(&probed, two, 329), probed, "the first one has it");
-    assert!(take(&probed, two, 330).is_probe_held_by(two), "the lease ran out");
-    let returned = apply(&probed, &StatusEvent::ProbeReleased { id: one }, &settings, at(301), 0.0);
-    assert!(take(&returned, two, 301).is_probe_held_by(two));
+    assert_eq!(take(&probed, two, 329), probed, "the first call holds the lease");
+    assert!(take(&probed, two, 330).is_probe_held_by(two), "the lease expired");
+    let released = apply(&probed, &StatusEvent::ProbeReleased { id: one }, &settings, at(301), 0.0);
+    assert!(take(&released, two, 301).is_probe_held_by(two));
     assert_eq!(apply(&probed, &StatusEvent::ProbeReleased { id: two }, &settings, at(301), 0.0), probed);
 }
 
@@ -133,7 +133,7 @@ fn one_call_at_a_time_holds_the_permit() {
 fn results_of_an_old_epoch_move_nothing_but_are_remembered() {
     let settings = StatusSettings::default();
     let failed = apply_all(&settings, &three_failures_at(0));
-    let late = |answer| StatusEvent::CallEnded { signal: answer, epoch: Some(failed.epoch - 1) };
+    let late = |signal| StatusEvent::CallEnded { signal, epoch: Some(failed.epoch - 1) };
     for second in [100, 400] {
         let after = apply(&failed, &late(HealthSignal::Success), &settings, at(second), 0.0);
         assert_eq!((&after.breaker, after.last_success), (&failed.breaker, Some(at(second))));
@@ -147,35 +147,35 @@ fn results_of_an_old_epoch_move_nothing_but_are_remembered() {
 #[test]
 fn a_probe_that_outlived_its_lease_no_longer_decides() {
     let settings = StatusSettings::default();
-    let take = |facts: &StatusRecord, second| {
+    let take = |record: &StatusRecord, second| {
         let event = StatusEvent::ProbeTaken { id: CallId::mint(at(second)), lease: Duration::from_secs(30) };
-        apply(facts, &event, &settings, at(second), 0.0)
+        apply(record, &event, &settings, at(second), 0.0)
     };
     let first = take(&apply_all(&settings, &three_failures_at(0)), 300);
     let second = take(&first, 330);
-    let answer = |epoch| StatusEvent::CallEnded { signal: HealthSignal::Success, epoch: Some(epoch) };
-    assert_eq!(apply(&second, &answer(first.epoch), &settings, at(331), 0.0).breaker, second.breaker);
-    assert_eq!(apply(&second, &answer(second.epoch), &settings, at(331), 0.0).breaker, Breaker::Closed);
+    let success = |epoch| StatusEvent::CallEnded { signal: HealthSignal::Success, epoch: Some(epoch) };
+    assert_eq!(apply(&second, &success(first.epoch), &settings, at(331), 0.0).breaker, second.breaker);
+    assert_eq!(apply(&second, &success(second.epoch), &settings, at(331), 0.0).breaker, Breaker::Closed);
 }
 
 #[test]
 fn success_lifts_no_override_and_an_override_ends_on_time() {
-    let word = |until| StatusEvent::from_operator(ToolStatus::Maintenance, Some("disk".into()), until);
-    check(&[(0, word(None)), (1, success())], 2, "Maintenance: under maintenance: disk");
-    check(&[(0, word(Some(at(10)))), (1, success())], 9, "Maintenance: under maintenance: disk");
-    check(&[(0, word(Some(at(10)))), (1, success())], 10, "Available: executed successfully");
-    check(&[(0, word(None)), (1, StatusEvent::ForcedAvailable)], 2, "Available: never run");
+    let maintenance = |until| StatusEvent::from_operator(ToolStatus::Maintenance, Some("disk".into()), until);
+    check(&[(0, maintenance(None)), (1, success())], 2, "Maintenance: under maintenance: disk");
+    check(&[(0, maintenance(Some(at(10)))), (1, success())], 9, "Maintenance: under maintenance: disk");
+    check(&[(0, maintenance(Some(at(10)))), (1, success())], 10, "Available: executed successfully");
+    check(&[(0, maintenance(None)), (1, StatusEvent::ForcedAvailable)], 2, "Available: never run");
 }
 
 #[test]
 fn a_tool_that_never_ran_can_be_set_to_every_word() {
-    let by_hand = |status| [(0, StatusEvent::from_operator(status, None, None))];
-    check(&by_hand(ToolStatus::Failed), 299, "Failed: set to failed by an operator");
-    check(&by_hand(ToolStatus::Failed), 300, "Available: on probation");
+    let set_to = |status| [(0, StatusEvent::from_operator(status, None, None))];
+    check(&set_to(ToolStatus::Failed), 299, "Failed: set to failed by an operator");
+    check(&set_to(ToolStatus::Failed), 300, "Available: on probation");
     check(&[(0, StatusEvent::from_operator(ToolStatus::Failed, None, Some(at(9))))], 9, "Available: on probation");
-    check(&by_hand(ToolStatus::Maintenance), 1, "Maintenance: under maintenance");
-    check(&by_hand(ToolStatus::Unavailable), 1, "Unavailable: switched off by an operator");
-    check(&by_hand(ToolStatus::Available), 1, "Available: never run");
+    check(&set_to(ToolStatus::Maintenance), 1, "Maintenance: under maintenance");
+    check(&set_to(ToolStatus::Unavailable), 1, "Unavailable: switched off by an operator");
+    check(&set_to(ToolStatus::Available), 1, "Available: never run");
 }
 
 #[test]
@@ -209,16 +209,16 @@ fn a_cool_down_ended_by_hand_does_not_come_back_with_the_clock() {
 #[test]
 fn a_health_check_brings_a_tool_back_unless_an_operator_failed_it() {
     check(&append_events(three_failures_at(0), [(10, StatusEvent::Healthy)]), 10, "Available: available again");
-    let by_hand = StatusEvent::from_operator(ToolStatus::Failed, None, None);
-    check(&[(0, by_hand), (10, StatusEvent::Healthy)], 10, "Failed: set to failed by an operator");
+    let forced_failed = StatusEvent::from_operator(ToolStatus::Failed, None, None);
+    check(&[(0, forced_failed), (10, StatusEvent::Healthy)], 10, "Failed: set to failed by an operator");
 }
 
 #[test]
 fn with_counting_off_nothing_counts_and_a_success_still_ends_a_row() {
     let off = StatusSettings { enabled: false, ..StatusSettings::default() };
-    let facts = apply_all(&off, &[(0, failure()), (1, failure()), (2, failure()), (3, failure())]);
-    assert_eq!((facts.consecutive_failures, &facts.breaker), (0, &Breaker::Closed));
-    assert_eq!(facts.last_failure.as_ref().map(|failure| failure.at), Some(at(3)));
+    let record = apply_all(&off, &[(0, failure()), (1, failure()), (2, failure()), (3, failure())]);
+    assert_eq!((record.consecutive_failures, &record.breaker), (0, &Breaker::Closed));
+    assert_eq!(record.last_failure.as_ref().map(|failure| failure.at), Some(at(3)));
     let on = StatusSettings::default();
     let two = apply_all(&on, &[(0, failure()), (1, failure())]);
     assert_eq!(apply(&two, &success(), &off, at(2), 0.0).consecutive_failures, 0);
@@ -231,8 +231,8 @@ fn too_many_failures_in_the_window_open_the_breaker() {
     let window = FailureWindow { failure_rate: 0.5, window: Duration::from_secs(100), minimum_calls: 4 };
     let settings = StatusSettings { failure_window: Some(window), ..StatusSettings::default() };
     let events = [(0, success()), (1, failure()), (2, success()), (3, failure())];
-    let facts = apply_all(&settings, &events);
-    assert_eq!(describe_status(&facts, &settings, 4), "Failed: 2 of the last 4 calls failed");
+    let record = apply_all(&settings, &events);
+    assert_eq!(describe_status(&record, &settings, 4), "Failed: 2 of the last 4 calls failed");
     let cleared = [(0, success()), (1, failure()), (2, success()), (3, StatusEvent::ForcedAvailable), (4, failure())];
     assert_eq!(describe_status(&apply_all(&settings, &cleared), &settings, 5), "Available: the last call failed");
     let spread = [(0, success()), (1, failure()), (200, success()), (201, failure())];
@@ -249,16 +249,16 @@ fn a_clock_that_jumps_never_wedges_a_failed_tool() {
         &settings,
         &append_events(three_failures_at(0), [(300, StatusEvent::ProbeTaken { id, lease: Duration::from_secs(30) })]),
     );
-    let answer = StatusEvent::CallEnded { signal: HealthSignal::Success, epoch: Some(probed.epoch) };
-    assert_eq!(apply(&probed, &answer, &settings, at(100), 0.0).breaker, Breaker::Closed, "the probe's answer holds");
+    let success = StatusEvent::CallEnded { signal: HealthSignal::Success, epoch: Some(probed.epoch) };
+    assert_eq!(apply(&probed, &success, &settings, at(100), 0.0).breaker, Breaker::Closed, "the probe's result counts");
 }
 
 #[test]
 fn a_long_operators_line_is_cut_and_no_change_is_no_update() {
     let long = call_ended(HealthSignal::Failure { kind: ErrorKind::Crashed, text: "ü".repeat(9_999) });
-    let facts = apply_all(&StatusSettings::default(), &[(5, long), (9, call_ended(HealthSignal::Uncounted))]);
-    assert_eq!(facts.last_failure.map(|failure| failure.text.chars().count()), Some(500));
-    assert_eq!(facts.updated, Some(at(5)));
+    let record = apply_all(&StatusSettings::default(), &[(5, long), (9, call_ended(HealthSignal::Uncounted))]);
+    assert_eq!(record.last_failure.map(|failure| failure.text.chars().count()), Some(500));
+    assert_eq!(record.updated, Some(at(5)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Why a tool has the status it has, as data and in words.
+//! The reason of a tool's status, as data and as text.
 //!
-//! `word.rs` finds the reason; here it is only put into words, for operators, dashboards and models alike. An
-//! operator's own words are passed on as they are.
+//! `evaluation.rs` finds the reason; this file only formats it, for operators, dashboards and models alike. The
+//! message of an operator is passed on unchanged.
 
 use crate::{language::Language, tool::ToolName};
 
@@ -10,64 +10,64 @@ use crate::{language::Language, tool::ToolName};
 pub enum Reason {
     /// Available: it never ran.
     NeverRun,
-    /// Available: it waited for other tools and need not wait any longer.
+    /// Available: its dependencies are met.
     DependenciesMet,
-    /// Available: its last call went well.
+    /// Available: its last call succeeded.
     Succeeded,
-    /// Available: it failed lately, but not often enough to be withheld.
+    /// Available: it failed recently, but not often enough to open the breaker.
     FailedRecently {
-        /// How often in a row.
+        /// The number of consecutive failures.
         times: u32,
     },
-    /// Available: it failed and was cleared, by an answer or by hand.
+    /// Available: it failed, and a result, a health check or an operator closed the breaker.
     Recovered,
     /// Available again after failing; the next call decides.
     OnProbation,
-    /// Failed: too many failures in a row.
+    /// Failed: too many consecutive failures.
     FailedInARow {
-        /// How many.
+        /// The number of consecutive failures.
         times: u32,
     },
-    /// Failed: too many failures among the calls of late.
+    /// Failed: too many failures in the rolling window.
     FailedTooOften {
-        /// How many failed.
+        /// The number of failures.
         failed: u64,
-        /// Of how many.
+        /// The number of calls.
         total: u64,
     },
-    /// Failed: an operator said so.
+    /// Failed: set by an operator.
     ForcedFailed {
-        /// In whose words.
+        /// The operator's message.
         message: Option<String>,
     },
-    /// Maintenance: an operator said so.
+    /// Maintenance: set by an operator.
     Maintenance {
-        /// In whose words.
+        /// The operator's message.
         message: Option<String>,
     },
-    /// Unavailable: an operator said so.
+    /// Unavailable: set by an operator.
     SwitchedOff {
-        /// In whose words.
+        /// The operator's message.
         message: Option<String>,
     },
     /// Unavailable: it was disabled.
     Disabled {
-        /// In whose words.
+        /// The reason given.
         message: Option<String>,
     },
     /// Unavailable: the service behind it is not connected.
     Disconnected,
-    /// Unavailable: nothing implements it.
+    /// Unavailable: it has no implementation.
     NoImplementation,
     /// Unavailable in this thread: other tools must succeed first.
     WaitingFor {
-        /// Which; none where they succeeded in the wrong order and nothing helps any more.
+        /// The tools; empty if they succeeded in the wrong order, which cannot be corrected.
         tools: Vec<ToolName>,
     },
 }
 
 impl Reason {
-    /// The reason in words.
+    /// The reason as text.
     #[must_use]
     pub fn text(&self, language: Language) -> String {
         match language {
@@ -88,17 +88,13 @@ impl Reason {
             Self::FailedInARow { times: 1 } => "failed once".into(),
             Self::FailedInARow { times } => format!("failed {times} times in a row"),
             Self::FailedTooOften { failed, total } => format!("{failed} of the last {total} calls failed"),
-            Self::ForcedFailed { message: words } => {
-                append_message("set to failed by an operator", ": ", words.as_deref())
-            }
-            Self::Maintenance { message: words } => append_message("under maintenance", ": ", words.as_deref()),
-            Self::SwitchedOff { message: words } => {
-                append_message("switched off by an operator", ": ", words.as_deref())
-            }
-            Self::Disabled { message: words } => append_message("disabled", ": ", words.as_deref()),
+            Self::ForcedFailed { message } => append_message("set to failed by an operator", ": ", message.as_deref()),
+            Self::Maintenance { message } => append_message("under maintenance", ": ", message.as_deref()),
+            Self::SwitchedOff { message } => append_message("switched off by an operator", ": ", message.as_deref()),
+            Self::Disabled { message } => append_message("disabled", ": ", message.as_deref()),
             Self::Disconnected => "not connected".into(),
             Self::NoImplementation => "no implementation".into(),
-            Self::WaitingFor { tools } if tools.is_empty() => "others succeeded in the wrong order".into(),
+            Self::WaitingFor { tools } if tools.is_empty() => "dependencies succeeded in the wrong order".into(),
             Self::WaitingFor { tools } => format!("waiting for {}", join_names(tools, ", ")),
         }
     }
@@ -115,10 +111,10 @@ impl Reason {
             Self::FailedInARow { times: 1 } => "失败 1 次".into(),
             Self::FailedInARow { times } => format!("连续失败 {times} 次"),
             Self::FailedTooOften { failed, total } => format!("最近 {total} 次调用中有 {failed} 次失败"),
-            Self::ForcedFailed { message: words } => append_message("已被管理员标记为失败", "：", words.as_deref()),
-            Self::Maintenance { message: words } => append_message("维护中", "：", words.as_deref()),
-            Self::SwitchedOff { message: words } => append_message("已被管理员停用", "：", words.as_deref()),
-            Self::Disabled { message: words } => append_message("已禁用", "：", words.as_deref()),
+            Self::ForcedFailed { message } => append_message("已被管理员标记为失败", "：", message.as_deref()),
+            Self::Maintenance { message } => append_message("维护中", "：", message.as_deref()),
+            Self::SwitchedOff { message } => append_message("已被管理员停用", "：", message.as_deref()),
+            Self::Disabled { message } => append_message("已禁用", "：", message.as_deref()),
             Self::Disconnected => "未连接".into(),
             Self::NoImplementation => "没有可用的实现".into(),
             Self::WaitingFor { tools } if tools.is_empty() => "依赖的执行顺序有误，已无法满足".into(),
@@ -127,15 +123,15 @@ impl Reason {
     }
 }
 
-fn append_message(what: &str, colon: &str, words: Option<&str>) -> String {
-    match words.map(str::trim).filter(|words| !words.is_empty()) {
-        Some(words) => format!("{what}{colon}{words}"),
-        None => what.into(),
+fn append_message(text: &str, colon: &str, message: Option<&str>) -> String {
+    match message.map(str::trim).filter(|message| !message.is_empty()) {
+        Some(message) => format!("{text}{colon}{message}"),
+        None => text.into(),
     }
 }
 
-pub(super) fn join_names(tools: &[ToolName], comma: &str) -> String {
-    tools.iter().map(ToolName::as_str).collect::<Vec<_>>().join(comma)
+pub(super) fn join_names(tools: &[ToolName], separator: &str) -> String {
+    tools.iter().map(ToolName::as_str).collect::<Vec<_>>().join(separator)
 }
 
 #[cfg(test)]
@@ -159,15 +155,15 @@ mod tests {
         check(&Reason::OnProbation, "on probation", "试用恢复中");
         let tools = ["a", "b"].map(|name| ToolName::new(name).unwrap()).to_vec();
         check(&Reason::WaitingFor { tools }, "waiting for a, b", "等待 a、b 执行成功");
-        let disorder = Reason::WaitingFor { tools: Vec::new() };
-        check(&disorder, "others succeeded in the wrong order", "依赖的执行顺序有误，已无法满足");
-        let often = Reason::FailedTooOften { failed: 6, total: 10 };
-        check(&often, "6 of the last 10 calls failed", "最近 10 次调用中有 6 次失败");
+        let wrong_order = Reason::WaitingFor { tools: Vec::new() };
+        check(&wrong_order, "dependencies succeeded in the wrong order", "依赖的执行顺序有误，已无法满足");
+        let too_often = Reason::FailedTooOften { failed: 6, total: 10 };
+        check(&too_often, "6 of the last 10 calls failed", "最近 10 次调用中有 6 次失败");
     }
 
     #[test]
     fn an_operators_words_are_added_where_there_are_any() {
-        let maintenance = |words: Option<&str>| Reason::Maintenance { message: words.map(Into::into) };
+        let maintenance = |message: Option<&str>| Reason::Maintenance { message: message.map(Into::into) };
         check(&maintenance(Some("new disk")), "under maintenance: new disk", "维护中：new disk");
         check(&maintenance(Some("  ")), "under maintenance", "维护中");
         check(&maintenance(None), "under maintenance", "维护中");

@@ -1,8 +1,8 @@
-//! What is stored about a tool: one record shared by all, and one for each thread.
+//! The stored status record of a tool: one shared record per tool, and one per thread.
 //!
-//! Plain data that goes through a backend. `machine.rs` makes new facts of old ones, `word.rs` reads them. Nothing
-//! here is derived: a tool on probation is one whose breaker is open and whose time is over, and no timer must have
-//! run for that.
+//! Plain data stored by a backend. `machine.rs` changes it, `evaluation.rs` derives a status from it. Nothing
+//! derived is stored: a tool is on probation if its breaker is open and the cool-down is over, whether or not a timer
+//! has run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,100 +14,100 @@ use crate::{error::ErrorKind, ids::CallId, timestamp::Timestamp};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusRecord {
-    /// An operator's word, which holds whatever the tool does.
+    /// The operator's override, independent of results.
     #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
     pub operator_override: Option<Override>,
-    /// Somebody has disabled the tool, until it is enabled again.
+    /// Set while the tool is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Disabled>,
-    /// Whether the tool is withheld because it failed.
+    /// The circuit breaker.
     pub breaker: Breaker,
-    /// Grows whenever the breaker turns, a probe is taken or the record is cleared. A call remembers the epoch it was
-    /// admitted in; its result moves the breaker only if nothing turned in between.
+    /// Incremented whenever the breaker opens or closes, a probe is taken or the record is cleared. A call remembers the
+    /// epoch it was admitted in; its result changes the breaker only if the epoch is still the same.
     pub epoch: u64,
-    /// How many counted failures there were since the last success.
+    /// Counted failures since the last success.
     pub consecutive_failures: u32,
-    /// The results of late, where a rolling window is set.
+    /// Recent results, if a rolling window is configured.
     #[serde(skip_serializing_if = "RollingWindow::is_empty")]
     pub recent: RollingWindow,
-    /// Up to two threads that timed out since the last success; two make it everybody's problem.
+    /// Up to two threads that timed out since the last success; with two, timeouts count in the shared record too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub timed_out: Vec<ThreadFingerprint>,
-    /// When the tool last succeeded.
+    /// The time of the last success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_success: Option<Timestamp>,
     /// The last counted failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Failure>,
-    /// When anything here last changed.
+    /// The time of the last change of this record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated: Option<Timestamp>,
 }
 
-/// A counted failure, as it is remembered.
+/// A counted failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ToolFailure")]
 pub struct Failure {
-    /// When.
+    /// The time of the failure.
     pub at: Timestamp,
-    /// What went wrong.
+    /// The error kind.
     pub kind: ErrorKind,
-    /// The line for operators.
+    /// The text for operators.
     pub text: String,
 }
 
-/// An operator's word about a tool.
+/// An operator's override of a tool's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Override {
-    /// Which word.
+    /// The status.
     pub status: OverrideStatus,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// When it ends by itself. A moment on the wall clock, because that is what the operator meant.
+    /// When it expires. Wall-clock time, because that is what the operator meant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until: Option<Timestamp>,
 }
 
-/// That a tool is disabled. Beside an operator's word, which may come and go meanwhile.
+/// Marks a tool as disabled. Independent of an operator's override, which may be set and removed meanwhile.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Disabled {
-    /// Why, in the words of whoever did it.
+    /// The reason given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// The two words that hold until they are taken back.
+/// The statuses that an operator can set until further notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverrideStatus {
-    /// Somebody works on it.
+    /// The tool is under maintenance.
     Maintenance,
-    /// Somebody switched it off.
+    /// The tool is switched off.
     Unavailable,
 }
 
-/// Whether calls flow.
+/// The circuit breaker of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum Breaker {
-    /// They do.
+    /// Calls pass.
     #[default]
     Closed,
-    /// They do not until a moment; from then on one call at a time may try.
+    /// Calls are refused until `until`; from then on (half-open) one call at a time may probe.
     Open {
         /// When it opened.
         since: Timestamp,
         /// When probation begins.
         until: Timestamp,
-        /// How often in a row it opened; each time doubles the wait.
+        /// How often it opened without closing in between; each time doubles the cool-down.
         openings: u32,
         /// Why it opened.
         cause: BreakerCause,
-        /// The one call that may try.
+        /// The lease of the probing call.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         probe: Option<ProbeLease>,
     },
@@ -117,80 +117,82 @@ pub enum Breaker {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BreakerCause {
-    /// Too many failures in a row, or a failed probe.
+    /// Too many consecutive failures, or a failed probe.
     InARow,
     /// Too many failures in the rolling window.
     TooOften {
-        /// How many failed.
+        /// The number of failures.
         failed: u64,
-        /// Of how many.
+        /// The number of calls.
         total: u64,
     },
-    /// An operator said so.
+    /// An operator set the status to failed.
     ByHand {
-        /// Why, in the operator's words.
+        /// The operator's reason.
         reason: Option<String>,
     },
 }
 
-/// The right to make the probing call. It ends by itself, so that a prober that died blocks nobody for long.
+/// The exclusive right to make the probing call. It expires, so that a probe that died does not block others for long.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeLease {
-    /// The call that has it.
+    /// The call that holds it.
     pub id: CallId,
     /// When it was taken.
     pub taken: Timestamp,
-    /// When another call may take it.
+    /// When it expires and another call may take it.
     pub lease_until: Timestamp,
 }
 
 impl StatusRecord {
-    /// The operator's word, unless its end has come.
+    /// The operator's override, unless it has expired.
     #[must_use]
     pub fn active_override(&self, now: Timestamp) -> Option<&Override> {
-        self.operator_override.as_ref().filter(|order| order.until.is_none_or(|until| now < until))
+        self.operator_override.as_ref().filter(|active| active.until.is_none_or(|until| now < until))
     }
 
-    /// Whether this call holds the permit: the answer to "was I the one who took it?" after a compare-and-set.
+    /// Whether this call holds the probe lease. After a compare-and-set it tells a call whether it won the lease.
     #[must_use]
     pub fn is_probe_held_by(&self, call: CallId) -> bool {
-        matches!(&self.breaker, Breaker::Open { probe: Some(permit), .. } if permit.id == call)
+        matches!(&self.breaker, Breaker::Open { probe: Some(lease), .. } if lease.id == call)
     }
 
-    /// Whether a success would change nothing here but its time, so that it need not be written at once.
+    /// Whether a success would change only `last_success`, so that writing it can be deferred.
     #[must_use]
     pub fn is_unchanged_by_success(&self, settings: &StatusSettings) -> bool {
-        let sampled = settings.enabled && settings.failure_window.is_some();
-        self.breaker == Breaker::Closed && self.consecutive_failures == 0 && self.timed_out.is_empty() && !sampled
+        self.breaker == Breaker::Closed
+            && self.consecutive_failures == 0
+            && self.timed_out.is_empty()
+            && !settings.tracks_failure_rate()
     }
 }
 
 impl Breaker {
-    /// Whether the tool is withheld at this moment.
+    /// Whether the breaker refuses calls at `now`.
     #[must_use]
     pub fn is_blocking(&self, now: Timestamp) -> bool {
         matches!(self, Self::Open { since, until, .. } if span::contains(*since, *until, now))
     }
 
-    /// Whether the time is over and a probe may decide.
+    /// Whether the cool-down is over and a probe may decide (half-open).
     #[must_use]
     pub fn is_on_probation(&self, now: Timestamp) -> bool {
         *self != Self::Closed && !self.is_blocking(now)
     }
 
-    /// Whether a clock was set back so far that the wait seems to lie ahead. It withholds nothing now, but would when
-    /// the clock gets there; whoever notices tells the record `Event::CoolDownEnded`, and it is over for good.
+    /// Whether the clock was set back so far that the cool-down lies in the future. It blocks nothing now, but would once
+    /// the clock gets there; a caller that sees this applies `StatusEvent::CoolDownEnded`, which ends it for good.
     #[must_use]
     pub fn is_in_future(&self, now: Timestamp) -> bool {
         matches!(self, Self::Open { since, until, .. } if since < until && now < *until) && !self.is_blocking(now)
     }
 
-    /// Whether a call is probing at this moment.
+    /// Whether a probe lease is active at `now`.
     #[must_use]
     pub fn has_active_probe(&self, now: Timestamp) -> bool {
-        matches!(self, Self::Open { probe: Some(permit), .. }
-            if span::contains(permit.taken, permit.lease_until, now))
+        matches!(self, Self::Open { probe: Some(lease), .. }
+            if span::contains(lease.taken, lease.lease_until, now))
     }
 }
 
@@ -213,7 +215,7 @@ mod tests {
     #[test]
     fn a_full_record_survives_a_round_trip() {
         let at = Timestamp::from_millis(1_000);
-        let facts = StatusRecord {
+        let record = StatusRecord {
             operator_override: Some(Override {
                 status: OverrideStatus::Maintenance,
                 reason: Some("disk".into()),
@@ -233,7 +235,7 @@ mod tests {
             updated: Some(at),
             ..StatusRecord::default()
         };
-        let text = serde_json::to_string(&facts).unwrap();
-        assert_eq!(serde_json::from_str::<StatusRecord>(&text).unwrap(), facts);
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<StatusRecord>(&text).unwrap(), record);
     }
 }

@@ -1,7 +1,7 @@
-//! Remembers how many of the calls of late failed, in little space.
+//! Rolling window over the results of recent calls, in constant space.
 //!
-//! In: one result at a time. Out: failed and total over the window. Ten slices stand for the window however busy the
-//! tool is, because the facts are stored with every change. The price: the oldest tenth leaves all at once.
+//! In: one result at a time. Out: failed and total over the window. The window has ten slices however busy the
+//! tool is, because the record is stored with every change. The price: results expire a tenth of the window at a time.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::timestamp::Timestamp;
 
 const SLICES: u32 = 10;
 
-/// The results of late, by slices of time, oldest first.
+/// Recent results in time slices, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RollingWindow(Vec<WindowSlice>);
 
-/// The results of one slice of time.
+/// The results of one time slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowSlice {
     /// When the slice began.
     pub start: Timestamp,
-    /// How many results there were.
+    /// The number of results.
     pub total: u32,
-    /// How many of them were counted failures.
+    /// The number of counted failures among them.
     pub failed: u32,
 }
 
 impl RollingWindow {
-    /// Adds a result and lets go of what is outside the window, in the past or, after a clock was set back, ahead.
+    /// Adds a result and drops slices outside the window, in the past or (after the clock was set back) in the future.
     pub(super) fn add(&mut self, failed: bool, window: Duration, now: Timestamp) {
         let window = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
         let width = (window / i64::from(SLICES)).max(1);
@@ -43,19 +43,19 @@ impl RollingWindow {
             }
             None => self.0.push(WindowSlice { start, total: 1, failed: u32::from(failed) }),
         }
-        // Slices of another width stay when an owner widens the window; without this they could pile up.
+        // Slices of another width stay when the window is reconfigured; without this bound they could accumulate.
         let surplus = self.0.len().saturating_sub(2 * SLICES as usize);
         self.0.drain(..surplus);
     }
 
-    /// How many failed, and of how many.
+    /// The number of failures and of all results.
     pub(super) fn failed_and_total(&self) -> (u64, u64) {
         self.0
             .iter()
             .fold((0, 0), |(failed, total), slice| (failed + u64::from(slice.failed), total + u64::from(slice.total)))
     }
 
-    /// Whether nothing is remembered.
+    /// Whether there are no results.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

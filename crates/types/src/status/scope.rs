@@ -1,9 +1,9 @@
-//! Decides in which record a failure counts: the thread's own, everybody's, both or none.
+//! Decides in which record a failure counts: the thread's, the shared one, both or none.
 //!
-//! In: the kind of a failure, the circumstances of the call and the shared record. Out: two yes-or-no answers. A
-//! record where it counts is told `Answer::Failure`, the other one `Answer::Uncounted`; a success is told to both.
-//! The table of error kinds says what counts and in whose record; here it is only applied. Whether anything is counted
-//! at all is the machine's question.
+//! In: the kind of a failure, the context of the call and the shared record. Out: one flag per record. A
+//! record where it counts gets `HealthSignal::Failure`, the other one `HealthSignal::Uncounted`; a success goes to both.
+//! The table of error kinds defines what counts and where; this file applies it. `machine.rs` checks whether counting is enabled
+//! at all.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -15,34 +15,34 @@ use crate::{
     ids::{Tenant, ThreadId},
 };
 
-/// A thread that timed out, as a fingerprint: the shared record is read by everybody, a thread's name is not theirs.
+/// A hash of a thread that timed out. The shared record is visible to all tenants, so it must not contain thread ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ThreadFingerprint(SmolStr);
 
-/// What else is known about a failed call.
+/// The context of a failed call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FailureContext {
-    /// The thread it ran in. Without one there is no other record than everybody's.
+    /// The thread it ran in. Without one, only the shared record exists.
     pub thread: Option<ThreadFingerprint>,
-    /// It failed while connecting, before any thread's own data could matter.
+    /// Whether it failed while connecting, before any data of the thread could matter.
     pub connecting: bool,
-    /// It was the probe of the thread's record.
+    /// Whether it was the probe of the thread's record.
     pub probes_thread: bool,
-    /// It was the probe of the shared record.
+    /// Whether it was the probe of the shared record.
     pub probes_shared: bool,
 }
 
 /// The records in which a failure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureTargets {
-    /// The thread's own.
+    /// The thread's record.
     pub thread: bool,
-    /// Everybody's.
+    /// The shared record.
     pub shared: bool,
 }
 
-/// Whether a failure of this kind speaks against the tool.
+/// Whether an error of this kind counts as a failure of the tool.
 #[must_use]
 pub fn counts_as_failure(kind: ErrorKind, settings: &StatusSettings) -> bool {
     match kind.row().counts {
@@ -52,30 +52,33 @@ pub fn counts_as_failure(kind: ErrorKind, settings: &StatusSettings) -> bool {
     }
 }
 
-/// Where a failure counts.
+/// The records in which a failure counts.
 #[must_use]
 pub fn failure_targets(
     kind: ErrorKind,
-    circumstances: &FailureContext,
+    context: &FailureContext,
     shared: &StatusRecord,
     settings: &StatusSettings,
 ) -> FailureTargets {
     if !counts_as_failure(kind, settings) {
         return FailureTargets { thread: false, shared: false };
     }
-    let Some(own) = &circumstances.thread else {
+    let Some(own) = &context.thread else {
         return FailureTargets { thread: false, shared: true };
     };
-    let (thread, everybody) = match kind.row().scope {
-        FailureScope::Nobody => (false, false),
+    let (counts_in_thread, counts_in_shared) = match kind.row().scope {
+        FailureScope::None => (false, false),
         FailureScope::Thread => (true, false),
         FailureScope::Shared => (false, true),
         FailureScope::ThreadThenShared => {
-            (true, circumstances.connecting || shared.timed_out.iter().any(|it| it != own))
+            (true, context.connecting || shared.timed_out.iter().any(|thread| thread != own))
         }
     };
-    // The record that is probed hears of the failure whatever its scope: a probe that failed cannot close a breaker.
-    FailureTargets { thread: thread || circumstances.probes_thread, shared: everybody || circumstances.probes_shared }
+    // The failure counts in a probed record whatever its scope: a failed probe must not close the breaker.
+    FailureTargets {
+        thread: counts_in_thread || context.probes_thread,
+        shared: counts_in_shared || context.probes_shared,
+    }
 }
 
 impl ThreadFingerprint {
@@ -86,7 +89,7 @@ impl ThreadFingerprint {
         Self(SmolStr::new(&hash[..16]))
     }
 
-    /// Adds this thread to those that timed out. Two are enough to know that it is not one thread's own slowness.
+    /// Adds this thread to those that timed out. Two are enough to show that the problem is not specific to one thread.
     pub(super) fn add_to(&self, timed_out: &mut Vec<Self>) {
         if timed_out.len() < 2 && !timed_out.contains(self) {
             timed_out.push(self.clone());
@@ -106,16 +109,16 @@ mod tests {
         ThreadFingerprint::new(&Tenant::default(), &ThreadId::new(name).unwrap())
     }
 
-    /// A failure in thread `own` after timeouts in the threads of `timed_out`, as (thread, shared).
+    /// Checks where a failure in thread `own` counts after timeouts in the threads `timed_out`, as (thread, shared).
     #[track_caller]
     fn check(kind: ErrorKind, own: Option<&str>, timed_out: &[&str], expected: (bool, bool)) {
         let settings = StatusSettings::default();
-        let shared = timed_out.iter().fold(StatusRecord::default(), |facts, name| {
-            apply(&facts, &StatusEvent::TimedOut { by: thread(name) }, &settings, Timestamp::default(), 0.0)
+        let shared = timed_out.iter().fold(StatusRecord::default(), |record, name| {
+            apply(&record, &StatusEvent::TimedOut { by: thread(name) }, &settings, Timestamp::default(), 0.0)
         });
-        let circumstances = FailureContext { thread: own.map(thread), ..FailureContext::default() };
-        let counting = failure_targets(kind, &circumstances, &shared, &settings);
-        assert_eq!((counting.thread, counting.shared), expected, "{kind}");
+        let context = FailureContext { thread: own.map(thread), ..FailureContext::default() };
+        let targets = failure_targets(kind, &context, &shared, &settings);
+        assert_eq!((targets.thread, targets.shared), expected, "{kind}");
     }
 
     #[test]
@@ -146,21 +149,21 @@ mod tests {
 
     #[test]
     fn connecting_and_probing_widen_the_scope_and_refusals_count_only_when_asked() {
-        let of = |kind, circumstances: &FailureContext, settings: &StatusSettings| {
-            let counting = failure_targets(kind, circumstances, &StatusRecord::default(), settings);
-            (counting.thread, counting.shared)
+        let targets = |kind, context: &FailureContext, settings: &StatusSettings| {
+            let targets = failure_targets(kind, context, &StatusRecord::default(), settings);
+            (targets.thread, targets.shared)
         };
-        let plain = FailureContext { thread: Some(thread("a")), ..FailureContext::default() };
-        let usual = StatusSettings::default();
-        let connecting = FailureContext { connecting: true, ..plain.clone() };
-        assert_eq!(of(ErrorKind::Timeout, &connecting, &usual), (true, true));
-        let probes = FailureContext { probes_shared: true, ..plain.clone() };
-        assert_eq!(of(ErrorKind::ToolError, &probes, &usual), (true, true));
-        let probes = FailureContext { probes_thread: true, ..plain.clone() };
-        assert_eq!(of(ErrorKind::UpstreamError, &probes, &usual), (true, true));
-        assert_eq!(of(ErrorKind::Cancelled, &probes, &usual), (false, false));
-        let asked = StatusSettings { count_tool_errors: true, ..StatusSettings::default() };
-        assert_eq!(of(ErrorKind::ToolRefused, &plain, &asked), (true, false));
+        let in_thread = FailureContext { thread: Some(thread("a")), ..FailureContext::default() };
+        let defaults = StatusSettings::default();
+        let connecting = FailureContext { connecting: true, ..in_thread.clone() };
+        assert_eq!(targets(ErrorKind::Timeout, &connecting, &defaults), (true, true));
+        let probes = FailureContext { probes_shared: true, ..in_thread.clone() };
+        assert_eq!(targets(ErrorKind::ToolError, &probes, &defaults), (true, true));
+        let probes = FailureContext { probes_thread: true, ..in_thread.clone() };
+        assert_eq!(targets(ErrorKind::UpstreamError, &probes, &defaults), (true, true));
+        assert_eq!(targets(ErrorKind::Cancelled, &probes, &defaults), (false, false));
+        let opted_in = StatusSettings { count_tool_errors: true, ..StatusSettings::default() };
+        assert_eq!(targets(ErrorKind::ToolRefused, &in_thread, &opted_in), (true, false));
     }
 
     #[test]

@@ -1,58 +1,58 @@
-//! What an owner sets about failing tools and their return.
+//! Settings of the circuit breaker and of rebinding.
 //!
-//! In: a config or its JSON (`failureDuration` and the like are milliseconds). Out: plain values that the other files
-//! read. The numbers are taken as they are; what an odd number means is said on its field.
+//! In: a config or its JSON (durations are milliseconds). Out: plain values that the other files
+//! read. Values are not validated; each field documents what an unusual value means.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// When a tool is withheld, for how long, and when its return is announced.
+/// When the circuit breaker of a tool opens and for how long, and when changes of the offered tools are announced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusSettings {
-    /// Whether failures are counted at all. When not, the breaker withholds nothing; an operator's word still does.
+    /// Whether failures are counted. If not, the breaker never refuses calls; an operator's override still does.
     pub enabled: bool,
-    /// How many counted failures in a row make a tool failed. Zero is read as one.
+    /// Consecutive counted failures before the breaker opens. Zero means one.
     pub failure_threshold: u32,
-    /// How long a tool is withheld the first time.
+    /// The first cool-down of an open breaker.
     #[serde(with = "crate::millis")]
     #[schemars(with = "u64")]
     pub failure_duration: Duration,
-    /// Whether a changed list of tools is bound again by itself. If not, a held list stays until somebody binds it again.
+    /// Whether a changed tool list is rebound automatically. If not, the bound list stays until an explicit rebind.
     pub auto_rebind: bool,
-    /// How long changes of the list are gathered before they are announced.
+    /// How long changes of the tool list are debounced before they are announced.
     #[serde(with = "crate::millis")]
     #[schemars(with = "u64")]
     pub rebind_delay: Duration,
-    /// The longest a tool is withheld after failed probes. A `failure_duration` above it is not shortened.
+    /// Maximum cool-down after failed probes. A longer `failure_duration` is not shortened.
     #[serde(with = "crate::millis")]
     #[schemars(with = "u64")]
-    pub longest: Duration,
-    /// Withholds a tool by its rate of failures too, where set.
+    pub max_failure_duration: Duration,
+    /// Also opens the breaker by failure rate, if set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_window: Option<FailureWindow>,
-    /// Whether a tool that answers "no" counts as failing.
+    /// Whether a refusal by the tool counts as a failure.
     pub count_tool_errors: bool,
 }
 
-/// Too many failures among the calls of late.
+/// Opens the breaker by the failure rate over a rolling window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureWindow {
-    /// The share of failures, from 0 to 1, at which the tool is withheld.
+    /// The failure rate, from 0 to 1, at which the breaker opens.
     pub failure_rate: f64,
-    /// How far back calls are looked at.
+    /// The length of the window.
     #[serde(with = "crate::millis")]
     #[schemars(with = "u64")]
     pub window: Duration,
-    /// How many calls there must be before the share means anything.
+    /// Minimum number of calls in the window before the rate is considered.
     pub minimum_calls: u32,
 }
 
 impl StatusSettings {
-    /// Whether successes are weighed against failures.
+    /// Whether the failure rate is tracked, so that successes are recorded too.
     pub fn tracks_failure_rate(&self) -> bool {
         self.enabled && self.failure_window.is_some()
     }
@@ -66,7 +66,7 @@ impl Default for StatusSettings {
             failure_duration: Duration::from_secs(5 * 60),
             auto_rebind: true,
             rebind_delay: Duration::from_secs(10),
-            longest: Duration::from_secs(60 * 60),
+            max_failure_duration: Duration::from_secs(60 * 60),
             failure_window: None,
             count_tool_errors: false,
         }
@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn the_defaults_are_written_with_the_documented_names_and_numbers() {
-        let written = serde_json::to_value(StatusSettings::default()).unwrap();
+        let json = serde_json::to_value(StatusSettings::default()).unwrap();
         let expected = json!({
             "enabled": true, "failureThreshold": 3, "failureDuration": 300_000, "autoRebind": true,
-            "rebindDelay": 10_000, "longest": 3_600_000, "countToolErrors": false,
+            "rebindDelay": 10_000, "maxFailureDuration": 3_600_000, "countToolErrors": false,
         });
-        assert_eq!(written, expected);
+        assert_eq!(json, expected);
     }
 
     #[test]

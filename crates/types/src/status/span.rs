@@ -1,13 +1,13 @@
-//! A stretch of wall time that survives a clock that jumps.
+//! Intervals of wall-clock time that tolerate clock jumps and clock skew.
 //!
-//! In: two moments stored earlier and the present one. Out: whether the present lies between them.
+//! In: two stored timestamps and the current time. Out: whether the current time lies between them.
 //!
-//! Wall time is the only time that nodes and restarts share, and it may jump. Forward, a stretch ends early, which
-//! costs one probe. Backward, a stretch that was written an hour ago by a clock since set back would seem to lie in
-//! the future and hold for that hour more. Therefore a stretch that begins in the future holds nothing. A little
-//! slack is allowed, because another node's clock may be slightly ahead of ours: five seconds, and never more than
-//! the stretch itself. So from any `now`, whatever the clock did, it is over after its own length plus the slack.
-//! What lies ahead would hold once the clock gets there; `Breaker::is_ahead` tells whoever can write that.
+//! Wall-clock time is the only time that nodes and restarts share, and it may jump. If it jumps forward, an interval ends early, which
+//! costs one probe. If it jumps back by an hour, an interval written before the jump would lie in the future and apply for that
+//! hour longer. Therefore an interval that begins in the future does not apply. A little slack is allowed, because another node's clock
+//! may be slightly ahead of ours: five seconds, and never more than the length of the interval. So from any `now`, whatever the clock
+//! did, an interval is over after its length plus the slack. An interval in the future would apply once the clock gets there; callers
+//! that can write detect this with `Breaker::is_in_future`.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::timestamp::Timestamp;
 
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 
-/// Beyond this the calendar ends and a stored moment could not be read back.
+/// Keeps stored ends inside the calendar's range, so that they can be parsed again.
 const MAX_LENGTH: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// Whether `now` lies in the stretch from `from` until `until`.
+/// Whether `now` lies in the interval from `from` until `until`.
 pub(super) fn contains(from: Timestamp, until: Timestamp, now: Timestamp) -> bool {
     let slack = until.since(from).min(MAX_CLOCK_SKEW);
     from - slack <= now && now < until
 }
 
-/// The end of a stretch of this length; "for ever" means thirty years.
+/// The end of an interval of this length, at most thirty years.
 pub(super) fn end_after(from: Timestamp, length: Duration) -> Timestamp {
     from + length.min(MAX_LENGTH)
 }

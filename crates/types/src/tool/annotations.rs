@@ -1,16 +1,16 @@
-//! Hints about what a call does to the world, with MCP's pessimistic defaults.
+//! Tool annotations: hints about the side effects of a call, with MCP's pessimistic defaults.
 //!
-//! In: what the tool's owner declared. Out: the facts retry, batches and approvals decide on.
+//! In: the declarations of the tool's owner. Out: the facts on which retries, batches and approvals are decided.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a tool does to the world. What is not said is assumed to be the worse of the two.
+/// The side effects of a tool. The default of each field is the more dangerous value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "ToolAnnotations")]
 pub struct Annotations {
-    /// A name for people; the tool's own name where absent.
+    /// A display name. Default: the tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The tool changes nothing outside itself.
@@ -19,7 +19,7 @@ pub struct Annotations {
     pub destructive: bool,
     /// Calling it twice with the same arguments does no more than calling it once.
     pub idempotent: bool,
-    /// It reaches things outside this system.
+    /// The tool interacts with external systems.
     pub open_world: bool,
 }
 

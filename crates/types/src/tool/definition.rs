@@ -15,26 +15,26 @@ pub struct Definition {
     pub id: String,
     /// The name callers use.
     pub name: ToolName,
-    /// Who runs it.
+    /// The kind, which selects the executor.
     pub kind: Kind,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
     /// JSON Schema 2020-12 of the arguments; always an object.
     pub parameters: Value,
-    /// JSON Schema of the output, where known.
+    /// JSON Schema of the output, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_schema: Option<Value>,
-    /// What a call does to the world.
+    /// Hints about the side effects of a call.
     pub annotations: Annotations,
-    /// For finding and grouping.
+    /// Fields for finding and grouping tools.
     pub metadata: Metadata,
-    /// What must have succeeded before.
+    /// The tools that must have succeeded before.
     #[serde(skip_serializing_if = "DependsOn::is_empty", default)]
     pub depends_on: DependsOn,
-    /// Where the tool comes from, when it was imported.
+    /// The origin of an imported tool.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub origin: Option<Origin>,
-    /// The kind's own settings.
+    /// Settings specific to the kind.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub config: Value,
 }
@@ -44,16 +44,16 @@ pub struct Definition {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "ToolMetadata")]
 pub struct Metadata {
-    /// One word for a group of tools.
+    /// The name of a group of tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Words to filter by.
+    /// Tags to filter by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// The tool's own version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Anything else the owner wants to keep with it.
+    /// Free fields of the owner.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -62,25 +62,25 @@ pub struct Metadata {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ToolOrigin")]
 pub struct Origin {
-    /// The server or document it was found in.
+    /// The server or document it was imported from.
     pub source: String,
-    /// Its name there.
+    /// Its name in that source.
     pub name: String,
 }
 
 impl Definition {
-    /// The stable id of a tool of this kind: imported tools are known by where they come from, others by name.
+    /// The stable id of a tool: a hash of the kind and the origin, or of the kind and the name if the tool is not imported.
     #[must_use]
     pub fn derive_id(kind: &Kind, name: &ToolName, origin: Option<&Origin>) -> String {
-        let (source, name) = origin.map_or(("", name.as_str()), |from| (&from.source, &from.name));
+        let (source, name) = origin.map_or(("", name.as_str()), |origin| (&origin.source, &origin.name));
         let hash = digest::sha256_hex([kind.as_str().as_bytes(), source.as_bytes(), name.as_bytes()]);
         format!("tool_{}", &hash[..32])
     }
 
-    /// A fingerprint of all of it. What people allowed for one definition they did not allow for another.
+    /// A hash of the whole definition. Grants are bound to it: a grant for one definition is void for a changed one.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        let whole = serde_json::to_value(self).unwrap_or_default();
-        digest::hash_json(&whole)
+        let json = serde_json::to_value(self).unwrap_or_default();
+        digest::hash_json(&json)
     }
 }

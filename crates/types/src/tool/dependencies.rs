@@ -1,6 +1,6 @@
-//! What must have succeeded in a thread before a tool may be used there.
+//! Dependencies of a tool: the tools that must have succeeded in a thread before it may be used there.
 //!
-//! Declared here, checked for unknown names and circles by the registry, enforced on the way of a call.
+//! Declarations only. The registry checks them for unknown names and cycles; the pipeline enforces them.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::ToolName;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DependsOn(pub Vec<DependencyGroup>);
 
-/// Tools that must have succeeded, and how they are counted together.
+/// Tools that must have succeeded, and how many of them in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "DependencyGroup")]
 pub enum DependencyGroup {
-    /// Each of them.
+    /// All of them.
     All {
         /// The tools.
         tools: Vec<ToolName>,
-        /// How old a success may be; any age where absent.
+        /// Maximum age of a success. Default: any age.
         #[serde(rename = "withinMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
         #[schemars(with = "Option<u64>")]
         within: Option<Duration>,
@@ -31,16 +31,16 @@ pub enum DependencyGroup {
     Any {
         /// The tools.
         tools: Vec<ToolName>,
-        /// How old a success may be; any age where absent.
+        /// Maximum age of a success. Default: any age.
         #[serde(rename = "withinMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
         #[schemars(with = "Option<u64>")]
         within: Option<Duration>,
     },
-    /// Each of them, their first successes in this order.
+    /// All of them; their first successes must be in this order.
     Sequence {
         /// The tools.
         tools: Vec<ToolName>,
-        /// How old a success may be; any age where absent.
+        /// Maximum age of a success. Default: any age.
         #[serde(rename = "withinMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
         #[schemars(with = "Option<u64>")]
         within: Option<Duration>,
@@ -48,20 +48,20 @@ pub enum DependencyGroup {
 }
 
 impl DependsOn {
-    /// Whether the tool can be used from the first moment on.
+    /// Whether the tool has no dependencies.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every tool named, in order of mention.
+    /// The tools of all groups, in declaration order.
     pub fn names(&self) -> impl Iterator<Item = &ToolName> {
         self.0.iter().flat_map(DependencyGroup::tools)
     }
 }
 
 impl DependencyGroup {
-    /// How old a success may be; any age where absent.
+    /// Maximum age of a success. Default: any age.
     #[must_use]
     pub fn within(&self) -> Option<Duration> {
         match self {
@@ -69,12 +69,12 @@ impl DependencyGroup {
         }
     }
 
-    /// The same group, with successes no older than this.
+    /// The same group with a maximum age of successes.
     #[must_use]
-    pub fn with_max_age(mut self, limit: Duration) -> Self {
+    pub fn with_max_age(mut self, max_age: Duration) -> Self {
         match &mut self {
             Self::All { within, .. } | Self::Any { within, .. } | Self::Sequence { within, .. } => {
-                *within = Some(limit);
+                *within = Some(max_age);
             }
         }
         self

@@ -1,30 +1,30 @@
-//! The kinds of tools: who runs them.
+//! The kinds of tools; each kind has one executor.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// Who runs a tool.
+/// The kind of a tool, which selects its executor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "SmolStr", into = "SmolStr")]
 pub enum Kind {
-    /// A function that remembers nothing.
+    /// A function without state.
     Stateless,
-    /// A function with state kept for it, or an instance that lives in a thread.
+    /// A function with managed state, or an instance that lives in a thread.
     Stateful,
     /// An HTTP request.
     Rest,
     /// A tool of an MCP server.
     Mcp,
-    /// A kind added from outside, run by the executor registered under this word.
+    /// A custom kind, run by the executor registered under this name.
     Other(SmolStr),
 }
 
-crate::text_schema! { Kind "who runs a tool: `stateless`, `stateful`, `rest`, `mcp`, or a word of an executor of your own" {} }
+crate::text_schema! { Kind "the kind of a tool: `stateless`, `stateful`, `rest`, `mcp`, or the name of a custom executor" {} }
 
 impl Kind {
-    /// The word used in config, API and logs.
+    /// The name used in config, API and logs.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -32,7 +32,7 @@ impl Kind {
             Self::Stateful => "stateful",
             Self::Rest => "rest",
             Self::Mcp => "mcp",
-            Self::Other(word) => word,
+            Self::Other(name) => name,
         }
     }
 }
@@ -44,8 +44,8 @@ impl fmt::Display for Kind {
 }
 
 impl From<&str> for Kind {
-    fn from(word: &str) -> Self {
-        match word {
+    fn from(name: &str) -> Self {
+        match name {
             "stateless" => Self::Stateless,
             "stateful" => Self::Stateful,
             "rest" => Self::Rest,
@@ -56,15 +56,15 @@ impl From<&str> for Kind {
 }
 
 impl From<SmolStr> for Kind {
-    fn from(word: SmolStr) -> Self {
-        Self::from(word.as_str())
+    fn from(name: SmolStr) -> Self {
+        Self::from(name.as_str())
     }
 }
 
 impl From<Kind> for SmolStr {
     fn from(kind: Kind) -> Self {
         match kind {
-            Kind::Other(word) => word,
+            Kind::Other(name) => name,
             known => SmolStr::new(known.as_str()),
         }
     }

@@ -1,6 +1,6 @@
-//! Names of tools, and how a foreign name becomes one.
+//! Tool names, and how the name of an imported tool is derived.
 //!
-//! In: text. Out: a name every model provider accepts (letters, digits, `_`, `-`; at most 64), or why not.
+//! In: text. Out: a name that every model provider accepts (letters, digits, `_`, `-`; at most 64 characters), or an error.
 
 use std::{borrow::Borrow, fmt, ops::Deref};
 
@@ -18,10 +18,10 @@ pub struct ToolName(SmolStr);
 
 crate::text_schema! { ToolName "the name of a tool" { "pattern": "^[A-Za-z0-9_-]{1,64}$" } }
 
-/// Why a text is no tool name.
+/// Why a text is not a tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing is there.
+    /// The text is empty.
     #[error("a tool name cannot be empty")]
     Empty,
     /// More than 64 characters.
@@ -41,7 +41,7 @@ impl ToolName {
     /// Checks a name.
     ///
     /// # Errors
-    /// When it is empty, too long, or has a character that a provider would refuse.
+    /// When it is empty, too long, or has a character that a provider would reject.
     pub fn new(text: impl Into<SmolStr>) -> Result<Self, NameError> {
         let text = text.into();
         if text.is_empty() {
@@ -56,10 +56,10 @@ impl ToolName {
         Ok(Self(text))
     }
 
-    /// The name of a tool that comes from elsewhere: `server__tool`, or just `tool` where the source is empty.
+    /// The name of an imported tool: `server__tool`, or just `tool` if the source is empty.
     ///
-    /// What a provider would refuse is replaced by `_` and what is too long is cut; then a hash of the original is added,
-    /// so that the same origin always gets the same name. Two origins may still meet; the registry refuses the second.
+    /// Invalid characters are replaced by `_` and a long name is truncated; then a hash of the original is appended,
+    /// so that the same origin always gets the same name. Two origins may still collide; the registry refuses the second.
     #[must_use]
     pub fn imported(source: &str, original: &str) -> Self {
         let joined = if source.is_empty() { original.to_owned() } else { format!("{source}__{original}") };
@@ -122,7 +122,7 @@ mod tests {
     #[track_caller]
     fn check(source: &str, original: &str, expected: &str) {
         let name = ToolName::imported(source, original);
-        assert!(ToolName::new(name.as_str()).is_ok(), "{name} is no legal name");
+        assert!(ToolName::new(name.as_str()).is_ok(), "{name} is not a legal name");
         assert!(name.starts_with(expected), "{name} does not start with {expected}");
     }
 

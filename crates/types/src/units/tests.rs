@@ -1,11 +1,11 @@
-//! Times and sizes, right and nearly right.
+//! Parsing and formatting of durations and sizes, and the suggestions for near misses.
 
 use super::*;
 
 #[track_caller]
 fn check(text: &str, expected: Result<u64, &str>) {
-    let read = parse_duration(text).map(|time| time.as_millis() as u64).map_err(|wrong| wrong.help);
-    assert_eq!(read, expected.map_err(String::from), "{text}");
+    let millis = parse_duration(text).map(|duration| duration.as_millis() as u64).map_err(|error| error.help);
+    assert_eq!(millis, expected.map_err(String::from), "{text}");
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn a_time_that_was_nearly_right_is_said_right() {
     check("2 Weeks", Err("write \"14d\""));
     check("0.25 seconds", Err("write \"250ms\""));
     check("30", Err("write the unit in a string: \"30s\" for seconds, \"30ms\" for milliseconds"));
-    let usual = "write a whole number and ms, s, m, h or d, such as \"500ms\", \"30s\" or \"1h30m\"";
+    let general_help = "write a whole number and ms, s, m, h or d, such as \"500ms\", \"30s\" or \"1h30m\"";
     for text in ["", "soon", "s", "-5s", "1h-3m", "1e9s", "５s"] {
-        check(text, Err(usual));
+        check(text, Err(general_help));
     }
 }
 

@@ -1,15 +1,15 @@
-//! Rewrites JSON Schema as Gemini's schema.
+//! Converts JSON Schema to Gemini's schema dialect.
 //!
-//! In: the keywords of a schema without references. Out: the fields Gemini's `Schema` message has and no others, for
-//! an unknown one fails the whole request. Every schema has exactly one type, in capitals, or is an `anyOf` with
-//! nothing beside it. What has no field is said in the description (`facts.rs`); unions are resolved in `unions.rs`.
+//! In: the keywords of a schema without references. Out: only the fields of Gemini's `Schema` message, because
+//! an unknown one fails the whole request. Every schema has exactly one type, in upper case, or is an `anyOf` with
+//! nothing beside it. Constraints without a field go into the description (`constraints.rs`); `unions.rs` resolves unions.
 
 use serde_json::{Map, Value, json};
 
 use super::{constraints, unions};
 use crate::export::append_description;
 
-/// The keywords that count for each type, where Gemini's have the same name and meaning.
+/// The keywords of each type that have the same name and meaning in Gemini's dialect.
 const FIELDS_BY_TYPE: [(&str, &[&str]); 6] = [
     ("string", &["pattern", "minLength", "maxLength"]),
     ("integer", &["minimum", "maximum"]),
@@ -19,12 +19,12 @@ const FIELDS_BY_TYPE: [(&str, &[&str]); 6] = [
     ("object", &["minProperties", "maxProperties"]),
 ];
 
-/// The schema of all arguments. Has no `properties` when there are none to list.
+/// Converts the argument schema. The result has no `properties` if there are no arguments.
 pub(super) fn convert_object(schema: &Map<String, Value>) -> Map<String, Value> {
     convert_typed("object", schema)
 }
 
-/// Any schema below it.
+/// Converts any schema below the root.
 pub(super) fn convert(value: &Value) -> Value {
     let Some(keywords) = value.as_object() else { return any_type(&Map::new(), false) };
     let (keywords, mut nullable) = unions::split_off_null(keywords.clone());
@@ -37,38 +37,38 @@ pub(super) fn convert(value: &Value) -> Value {
         [] => any_type(&keywords, nullable),
         [kind] => set_nullable(convert_typed(kind, &keywords), nullable),
         _ => {
-            let mut bare = keywords.clone();
-            bare.remove("description");
-            any_of(&keywords, kinds.iter().map(|kind| convert_typed(kind, &bare).into()).collect(), nullable)
+            let mut undescribed = keywords.clone();
+            undescribed.remove("description");
+            any_of(&keywords, kinds.iter().map(|kind| convert_typed(kind, &undescribed).into()).collect(), nullable)
         }
     }
 }
 
 fn convert_typed(kind: &str, keywords: &Map<String, Value>) -> Map<String, Value> {
-    let mut written = Map::new();
-    written.insert("type".into(), kind.to_uppercase().into());
+    let mut converted = Map::new();
+    converted.insert("type".into(), kind.to_uppercase().into());
     let fields = FIELDS_BY_TYPE.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, fields)| fields);
     for field in ["title", "description", "default"].iter().chain(fields) {
         if let Some(value) = keywords.get(*field).filter(|value| !value.is_null() && constraints::is_exact(value)) {
-            written.insert((*field).into(), value.clone());
+            converted.insert((*field).into(), value.clone());
         }
     }
     match kind {
         "array" => {
-            written.insert("items".into(), convert_items(keywords));
+            converted.insert("items".into(), convert_items(keywords));
         }
-        "object" => list_properties(&mut written, keywords),
-        _ => constraints::write_value_constraints(&mut written, kind, keywords),
+        "object" => list_properties(&mut converted, keywords),
+        _ => constraints::write_value_constraints(&mut converted, kind, keywords),
     }
-    for fact in constraints::describe_unsupported(kind, keywords) {
-        append_description(&mut written, &fact);
+    for sentence in constraints::describe_unsupported(kind, keywords) {
+        append_description(&mut converted, &sentence);
     }
-    written
+    converted
 }
 
-fn list_properties(written: &mut Map<String, Value>, keywords: &Map<String, Value>) {
+fn list_properties(converted: &mut Map<String, Value>, keywords: &Map<String, Value>) {
     let Some(Value::Object(properties)) = keywords.get("properties").filter(|all| **all != json!({})) else { return };
-    // Requiring what is not listed is refused.
+    // Gemini rejects a required property that is not listed.
     let required: Vec<&Value> = keywords
         .get("required")
         .and_then(Value::as_array)
@@ -77,39 +77,39 @@ fn list_properties(written: &mut Map<String, Value>, keywords: &Map<String, Valu
         .filter(|name| name.as_str().is_some_and(|name| properties.contains_key(name)))
         .collect();
     if !required.is_empty() {
-        written.insert("required".into(), json!(required));
+        converted.insert("required".into(), json!(required));
     }
     let properties: Map<_, _> = properties.iter().map(|(name, inner)| (name.clone(), convert(inner))).collect();
-    written.insert("properties".into(), properties.into());
+    converted.insert("properties".into(), properties.into());
 }
 
-/// The one schema for all items; there are no tuples, so a tuple's places become alternatives.
+/// The schema of all items. Gemini has no tuples, so the items of a tuple become alternatives.
 fn convert_items(keywords: &Map<String, Value>) -> Value {
-    let mut each: Vec<Value> = Vec::new();
-    for place in keywords.get("prefixItems").and_then(Value::as_array).into_iter().flatten().map(convert) {
-        if !each.contains(&place) {
-            each.push(place);
+    let mut distinct: Vec<Value> = Vec::new();
+    for item in keywords.get("prefixItems").and_then(Value::as_array).into_iter().flatten().map(convert) {
+        if !distinct.contains(&item) {
+            distinct.push(item);
         }
     }
-    match (each.len(), keywords.get("items")) {
+    match (distinct.len(), keywords.get("items")) {
         (0, Some(items)) => convert(items),
         (0, None) => any_type(&Map::new(), false),
-        _ => any_of(&Map::new(), each, false),
+        _ => any_of(&Map::new(), distinct, false),
     }
 }
 
-/// Gemini refuses a schema without a type, so "anything" is every type in turn.
+/// Gemini rejects a schema without a type, so an unrestricted value is an `anyOf` of all types.
 fn any_type(keywords: &Map<String, Value>, nullable: bool) -> Value {
-    let plain = |kind: &str| json!({"type": kind});
-    let list = json!({"type": "ARRAY", "items": {"type": "STRING"}});
-    let all = vec![plain("STRING"), plain("NUMBER"), plain("BOOLEAN"), plain("OBJECT"), list];
+    let of_type = |kind: &str| json!({"type": kind});
+    let array = json!({"type": "ARRAY", "items": {"type": "STRING"}});
+    let all = vec![of_type("STRING"), of_type("NUMBER"), of_type("BOOLEAN"), of_type("OBJECT"), array];
     any_of(keywords, all, nullable)
 }
 
-/// An `anyOf` must stand alone: what was beside it is repeated in each branch.
-fn any_of(beside: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> Value {
-    let outer = beside.get("description").and_then(Value::as_str);
-    let mut each: Vec<Value> = Vec::new();
+/// Gemini allows nothing beside an `anyOf`, so the description beside it is repeated in each branch.
+fn any_of(siblings: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> Value {
+    let outer = siblings.get("description").and_then(Value::as_str);
+    let mut distinct: Vec<Value> = Vec::new();
     for branch in branches {
         let inner = match branch {
             Value::Object(mut branch) => match branch.remove("anyOf") {
@@ -125,22 +125,22 @@ fn any_of(beside: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> 
                 branch.insert("description".into(), own.unwrap_or_else(|| outer.to_owned()).into());
             }
             let branch = set_nullable(branch, nullable);
-            if !each.contains(&branch) {
-                each.push(branch);
+            if !distinct.contains(&branch) {
+                distinct.push(branch);
             }
         }
     }
-    if each.len() == 1 { each.remove(0) } else { json!({ "anyOf": each }) }
+    if distinct.len() == 1 { distinct.remove(0) } else { json!({ "anyOf": distinct }) }
 }
 
-fn set_nullable(mut written: Map<String, Value>, nullable: bool) -> Value {
+fn set_nullable(mut converted: Map<String, Value>, nullable: bool) -> Value {
     if nullable {
-        written.insert("nullable".into(), true.into());
+        converted.insert("nullable".into(), true.into());
     }
-    written.into()
+    converted.into()
 }
 
-/// The types a schema names, or those its other keywords speak of.
+/// The types of a schema, or those implied by its other keywords.
 fn type_names(keywords: &Map<String, Value>) -> Vec<&str> {
     let mut kinds = match keywords.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],
@@ -157,8 +157,8 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
-    fn check(from: Value, expected: Value) {
-        assert_eq!(convert(&from), expected);
+    fn check(schema: Value, expected: Value) {
+        assert_eq!(convert(&schema), expected);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Resolves unions to what Gemini's schema can say of them.
+//! Resolves unions to what Gemini's dialect can express.
 //!
-//! In: the keywords of a schema. Out: the same without `null` among its alternatives, or its alternatives as schemas
-//! of their own. Alternatives that only list strings become one list.
+//! In: the keywords of a schema. Out: the same without the `null` branch, or the branches as separate schemas.
+//! Branches that are string enums are merged into one enum.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::export::{
     walk,
 };
 
-/// The keywords without the alternative `null`, and whether there was one.
+/// The keywords without the `null` branch or type, and whether there was one.
 pub(super) fn split_off_null(keywords: Map<String, Value>) -> (Map<String, Value>, bool) {
     let mut keywords = merge_all_of(keywords);
     let mut nullable = keywords.remove("nullable") == Some(Value::Bool(true));
@@ -34,16 +34,16 @@ pub(super) fn split_off_null(keywords: Map<String, Value>) -> (Map<String, Value
         match (branches.len(), merge_string_enums(&branches)) {
             (0, _) => {}
             (1, _) => {
-                if let Some(Value::Object(only)) = branches.pop() {
-                    let (only, inner) = split_off_null(only);
-                    nullable |= inner;
-                    keywords = intersect(keywords, only);
+                if let Some(Value::Object(single)) = branches.pop() {
+                    let (single, inner_nullable) = split_off_null(single);
+                    nullable |= inner_nullable;
+                    keywords = intersect(keywords, single);
                 }
             }
-            (_, Some((listed, words))) => {
-                keywords = intersect(keywords, listed);
-                if !words.is_empty() {
-                    append_description(&mut keywords, &words.join("\n"));
+            (_, Some((merged, descriptions))) => {
+                keywords = intersect(keywords, merged);
+                if !descriptions.is_empty() {
+                    append_description(&mut keywords, &descriptions.join("\n"));
                 }
             }
             _ => {
@@ -54,20 +54,20 @@ pub(super) fn split_off_null(keywords: Map<String, Value>) -> (Map<String, Value
     (keywords, nullable)
 }
 
-/// The alternatives of a schema that is still a union.
+/// The branches of a schema that is still a union.
 pub(super) fn branches(keywords: &Map<String, Value>) -> Option<Vec<Value>> {
     let branches = ["anyOf", "oneOf"].into_iter().find_map(|keyword| keywords.get(keyword)?.as_array())?;
-    // Next to properties of its own a union says which of them go together. Repeating them in every branch would
-    // multiply the schema with each level, so they become one object, as at the root.
+    // A union beside `properties` describes their valid combinations. Repeating the properties in every branch would
+    // grow the schema exponentially with its depth, so they become one object, as at the root.
     if keywords.contains_key("properties") {
-        let mut one = flatten::object(&Value::Object(keywords.clone()));
-        one.remove("description");
-        return Some(vec![one.into()]);
+        let mut flattened = flatten::object(&Value::Object(keywords.clone()));
+        flattened.remove("description");
+        return Some(vec![flattened.into()]);
     }
     if keywords.contains_key("items") {
-        let plain =
+        let array =
             keywords.iter().filter(|(keyword, _)| !["anyOf", "oneOf", "description"].contains(&keyword.as_str()));
-        return Some(vec![Value::Object(plain.map(|(k, v)| (k.clone(), v.clone())).collect())]);
+        return Some(vec![Value::Object(array.map(|(keyword, value)| (keyword.clone(), value.clone())).collect())]);
     }
     let shared: Map<String, Value> = keywords
         .iter()
@@ -75,14 +75,14 @@ pub(super) fn branches(keywords: &Map<String, Value>) -> Option<Vec<Value>> {
         .filter(|(keyword, _)| !walk::holds_schemas(keyword))
         .map(|(keyword, value)| (keyword.clone(), value.clone()))
         .collect();
-    let each = branches.iter().map(|branch| match branch {
+    let combined = branches.iter().map(|branch| match branch {
         Value::Object(branch) => Value::Object(intersect(branch.clone(), shared.clone())),
         other => other.clone(),
     });
-    Some(each.collect())
+    Some(combined.collect())
 }
 
-/// The keywords with everything under `allOf` joined in.
+/// The keywords intersected with all schemas in `allOf`.
 fn merge_all_of(mut keywords: Map<String, Value>) -> Map<String, Value> {
     let Some(Value::Array(parts)) = keywords.remove("allOf") else { return keywords };
     let parts = parts.into_iter().filter_map(|part| match part {
@@ -96,19 +96,19 @@ fn is_null(branch: &Value) -> bool {
     branch["type"] == "null" || fixed_values(branch).is_some_and(|values| values.iter().all(Value::is_null))
 }
 
-/// Alternatives that each list strings, as one list, and what is said of each value.
+/// Merges branches that are all string enums into one, with the descriptions of single values; `None` if any is not.
 fn merge_string_enums(branches: &[Value]) -> Option<(Map<String, Value>, Vec<String>)> {
     let mut values: Vec<Value> = Vec::new();
-    let mut words = Vec::new();
+    let mut descriptions = Vec::new();
     for branch in branches {
-        let listed = fixed_values(branch).filter(|values| values.iter().all(Value::is_string))?;
-        if let (Some(text), [value]) = (branch["description"].as_str(), &listed[..]) {
-            words.push(format!("{value}: {text}"));
+        let branch_values = fixed_values(branch).filter(|values| values.iter().all(Value::is_string))?;
+        if let (Some(text), [value]) = (branch["description"].as_str(), &branch_values[..]) {
+            descriptions.push(format!("{value}: {text}"));
         }
-        values.extend(listed);
+        values.extend(branch_values);
     }
-    let mut listed = Map::new();
-    listed.insert("type".into(), "string".into());
-    listed.insert("enum".into(), json!(values));
-    Some((listed, words))
+    let mut merged = Map::new();
+    merged.insert("type".into(), "string".into());
+    merged.insert("enum".into(), json!(values));
+    Some((merged, descriptions))
 }

@@ -1,11 +1,11 @@
-//! A list without gaps that grows without moving what it holds.
+//! Chunked vector: grows without moving its elements.
 //!
-//! In: values. Out: where each lies: the last one takes the place of one that goes. A plain list would copy everything
-//! whenever it grows, and keep up to half of its room empty.
+//! In: values. Out: their indices; `swap_remove` keeps the indices dense. A plain `Vec` would copy all elements when it grows
+//! and leave up to half of its capacity unused.
 
 use std::ops::{Index, IndexMut};
 
-/// How many values lie in one piece.
+/// Elements per chunk.
 const CHUNK_SIZE: usize = 512;
 
 pub(super) struct ChunkedVec<T>(Vec<Vec<T>>);
@@ -28,7 +28,7 @@ impl<T> ChunkedVec<T> {
         }
     }
 
-    /// Takes a value out; the last one lies in its place afterwards.
+    /// Removes an element; the last one takes its index.
     pub(super) fn swap_remove(&mut self, at: usize) {
         let Some(mut last) = self.0.last_mut().and_then(Vec::pop) else { return };
         if at < self.len() {
@@ -66,19 +66,19 @@ mod tests {
 
     #[test]
     fn it_is_as_a_plain_list_would_be() {
-        let (mut random, mut dense, mut plain) = (fastrand::Rng::with_seed(3), ChunkedVec::default(), Vec::new());
+        let (mut random, mut chunked, mut plain) = (fastrand::Rng::with_seed(3), ChunkedVec::default(), Vec::new());
         for step in 0..3_000 {
             if random.u32(0..3_000) > step || plain.is_empty() {
-                dense.push(step);
+                chunked.push(step);
                 plain.push(step);
             } else {
                 let at = random.usize(0..plain.len());
-                dense.swap_remove(at);
+                chunked.swap_remove(at);
                 plain.swap_remove(at);
             }
-            assert_eq!(dense.len(), plain.len());
+            assert_eq!(chunked.len(), plain.len());
         }
-        assert!(dense.iter().eq(&plain));
-        assert!((0..plain.len()).all(|at| dense[at] == plain[at]));
+        assert!(chunked.iter().eq(&plain));
+        assert!((0..plain.len()).all(|at| chunked[at] == plain[at]));
     }
 }

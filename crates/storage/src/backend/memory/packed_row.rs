@@ -1,8 +1,7 @@
-//! A row as the store in memory keeps it: one small text for everything but its value.
+//! Compact representation of a row in memory: one byte string for everything but its value.
 //!
-//! In: a row and its name. Out: the same, read back. Numbers take as many bytes as they need, and times are kept as what
-//! they are apart, so that a million small rows cost little more than their values. The value is the one that was handed
-//! in, never a copy: whoever loads the row shares it.
+//! In: a row and its id. Out: the same, decoded. Numbers are varints and timestamps are stored as deltas, so that a million
+//! small rows cost little more than their values. The value is the `Arc` that was passed in, never a copy; loaded rows share it.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -11,17 +10,16 @@ use smol_str::SmolStr;
 use crate::backend::{Row, RowVersion, Table};
 use toolhub_types::timestamp::Timestamp;
 
-/// A stored row.
+/// A row with its metadata packed into one allocation.
 pub(super) struct PackedRow {
-    /// The length of the address and the address (empty where the drawer knows it), the length of the name and the name
-    /// (the table's number and the id), then version, layout, creation, last writing and end. The last one is absent
-    /// where the row has no end.
+    /// The length-prefixed partition key (empty if `PartitionRows` stores it), the length-prefixed sort key (table number
+    /// and id), then version, schema, creation, last update and expiry. The expiry is absent if the row never expires.
     header: Box<[u8]>,
     value: Arc<[u8]>,
     stamp: u64,
 }
 
-/// What is known of a row beside its value.
+/// The metadata of a row: everything but its value.
 #[derive(Clone, Copy)]
 pub(super) struct RowMeta {
     pub(super) version: RowVersion,
@@ -31,7 +29,7 @@ pub(super) struct RowMeta {
     pub(super) updated: Timestamp,
 }
 
-/// The name of a row inside its partition.
+/// The id of a row inside its partition.
 #[derive(Clone, Copy)]
 pub(super) struct RowId<'a> {
     pub(super) table: Table,
@@ -39,44 +37,44 @@ pub(super) struct RowId<'a> {
 }
 
 impl PackedRow {
-    pub(super) fn new(address: &[u8], name: RowId<'_>, row: Row) -> Self {
-        let mut head = Vec::with_capacity(header_len(address, name, &row));
-        push_varint(&mut head, address.len() as u64);
-        head.extend(address);
-        push_varint(&mut head, name.id.len() as u64 + 1);
-        head.push(name.table as u8);
-        head.extend(name.id.as_bytes());
-        encode_meta(&mut head, &row);
-        Self { header: head.into(), value: row.value, stamp: row.version.stamp }
+    pub(super) fn new(partition_key: &[u8], row_id: RowId<'_>, row: Row) -> Self {
+        let mut header = Vec::with_capacity(header_len(partition_key, row_id, &row));
+        push_varint(&mut header, partition_key.len() as u64);
+        header.extend(partition_key);
+        push_varint(&mut header, row_id.id.len() as u64 + 1);
+        header.push(row_id.table as u8);
+        header.extend(row_id.id.as_bytes());
+        encode_meta(&mut header, &row);
+        Self { header: header.into(), value: row.value, stamp: row.version.stamp }
     }
 
-    /// The same name with another row. The head stays where it is if the new one is as long.
+    /// Replaces the row under the same id. The header keeps its allocation if the new one has the same length.
     pub(super) fn rewrite(&mut self, row: Row) {
-        let names = self.header.len() - self.meta_bytes().len();
-        let mut head = std::mem::take(&mut self.header).into_vec();
-        head.truncate(names);
-        encode_meta(&mut head, &row);
-        (self.header, self.value, self.stamp) = (head.into(), row.value, row.version.stamp);
+        let ids_len = self.header.len() - self.meta_bytes().len();
+        let mut header = std::mem::take(&mut self.header).into_vec();
+        header.truncate(ids_len);
+        encode_meta(&mut header, &row);
+        (self.header, self.value, self.stamp) = (header.into(), row.value, row.version.stamp);
     }
 
-    /// The same row with another address.
-    pub(super) fn with_partition_key(self, address: &[u8]) -> Self {
+    /// The same row with another partition key.
+    pub(super) fn with_partition_key(self, partition_key: &[u8]) -> Self {
         let (table, id) = (self.table(), self.id());
-        Self::new(address, RowId { table, id: &id }, self.row())
+        Self::new(partition_key, RowId { table, id: &id }, self.row())
     }
 
-    /// Empty where the drawer keeps it.
+    /// Empty if `PartitionRows` stores the key.
     pub(super) fn partition_key(&self) -> &[u8] {
         let mut rest = &*self.header;
         take_slice(&mut rest)
     }
 
-    /// The number of the table and the bytes of the id, in the order of which rows are kept.
+    /// The number of the table and the bytes of the id: rows are sorted by them.
     pub(super) fn sort_key(&self) -> (u8, &[u8]) {
         let mut rest = &*self.header;
         take_slice(&mut rest);
-        let name = take_slice(&mut rest);
-        (name[0], &name[1..])
+        let key = take_slice(&mut rest);
+        (key[0], &key[1..])
     }
 
     pub(super) fn table(&self) -> Table {
@@ -84,12 +82,12 @@ impl PackedRow {
     }
 
     pub(super) fn id(&self) -> SmolStr {
-        str::from_utf8(self.sort_key().1).expect("an id was text").into()
+        str::from_utf8(self.sort_key().1).expect("ids are valid UTF-8").into()
     }
 
-    /// Where this row lies beside a name.
-    pub(super) fn cmp_id(&self, name: RowId<'_>) -> Ordering {
-        self.sort_key().cmp(&(name.table as u8, name.id.as_bytes()))
+    /// Compares the sort key of this row with an id.
+    pub(super) fn cmp_id(&self, row_id: RowId<'_>) -> Ordering {
+        self.sort_key().cmp(&(row_id.table as u8, row_id.id.as_bytes()))
     }
 
     pub(super) fn row(&self) -> Row {
@@ -98,29 +96,29 @@ impl PackedRow {
 
     /// The row, unless it has expired.
     pub(super) fn row_at(&self, now: Timestamp) -> Option<Row> {
-        self.meta_at(now).map(|facts| self.with_meta(facts))
+        self.meta_at(now).map(|meta| self.with_meta(meta))
     }
 
-    fn with_meta(&self, facts: RowMeta) -> Row {
-        let RowMeta { version: seen, schema, expires, created, updated } = facts;
-        Row { version: seen, schema, value: self.value.clone(), expires, created, updated }
+    fn with_meta(&self, meta: RowMeta) -> Row {
+        let RowMeta { version, schema, expires, created, updated } = meta;
+        Row { version, schema, value: self.value.clone(), expires, created, updated }
     }
 
-    /// All of the row but its value, unless it has expired.
+    /// The metadata, unless the row has expired.
     pub(super) fn meta_at(&self, now: Timestamp) -> Option<RowMeta> {
-        Some(self.meta()).filter(|facts| facts.expires.is_none_or(|at| at > now))
+        Some(self.meta()).filter(|meta| meta.expires.is_none_or(|at| at > now))
     }
 
-    /// All of the row but its value.
+    /// The metadata.
     pub(super) fn meta(&self) -> RowMeta {
         let mut rest = self.meta_bytes();
-        let seen = RowVersion { number: take_varint(&mut rest), stamp: self.stamp };
-        let schema = u32::try_from(take_varint(&mut rest)).expect("a layout was 32 bits");
+        let version = RowVersion { number: take_varint(&mut rest), stamp: self.stamp };
+        let schema = u32::try_from(take_varint(&mut rest)).expect("a schema version has 32 bits");
         let created = zigzag_decode(take_varint(&mut rest));
-        let later = |apart: u64| Timestamp::from_millis(created.wrapping_add(zigzag_decode(apart)));
-        let updated = later(take_varint(&mut rest));
-        let expires = (!rest.is_empty()).then(|| later(take_varint(&mut rest)));
-        RowMeta { version: seen, schema, expires, created: Timestamp::from_millis(created), updated }
+        let from_delta = |delta: u64| Timestamp::from_millis(created.wrapping_add(zigzag_decode(delta)));
+        let updated = from_delta(take_varint(&mut rest));
+        let expires = (!rest.is_empty()).then(|| from_delta(take_varint(&mut rest)));
+        RowMeta { version, schema, expires, created: Timestamp::from_millis(created), updated }
     }
 
     pub(super) fn expires(&self) -> Option<Timestamp> {
@@ -131,7 +129,7 @@ impl PackedRow {
         self.expires().is_some_and(|at| at <= now)
     }
 
-    /// What stands behind the names.
+    /// The part of the header after the partition key and the sort key.
     fn meta_bytes(&self) -> &[u8] {
         let mut rest = &*self.header;
         take_slice(&mut rest);
@@ -140,27 +138,27 @@ impl PackedRow {
     }
 }
 
-/// Exactly, so that nothing is allocated in vain.
-fn header_len(address: &[u8], name: RowId<'_>, row: &Row) -> usize {
-    let names = address.len() + name.id.len() + 1;
-    let lengths = varint_len(address.len() as u64) + varint_len(name.id.len() as u64 + 1);
-    names + lengths + meta_fields(row).into_iter().flatten().map(varint_len).sum::<usize>()
+/// The exact length, so that converting the `Vec` into a box never reallocates.
+fn header_len(partition_key: &[u8], row_id: RowId<'_>, row: &Row) -> usize {
+    let ids = partition_key.len() + row_id.id.len() + 1;
+    let lengths = varint_len(partition_key.len() as u64) + varint_len(row_id.id.len() as u64 + 1);
+    ids + lengths + meta_fields(row).into_iter().flatten().map(varint_len).sum::<usize>()
 }
 
-fn encode_meta(head: &mut Vec<u8>, row: &Row) {
-    meta_fields(row).into_iter().flatten().for_each(|number| push_varint(head, number));
+fn encode_meta(header: &mut Vec<u8>, row: &Row) {
+    meta_fields(row).into_iter().flatten().for_each(|number| push_varint(header, number));
 }
 
 fn meta_fields(row: &Row) -> [Option<u64>; 5] {
     let created = row.created.millis();
-    // Wrapping, because a moment may be the last one there is: taken apart and put together it is the same again.
-    let apart = |at: Timestamp| zigzag_encode(at.millis().wrapping_sub(created));
-    let numbers = [row.version.number, u64::from(row.schema), zigzag_encode(created), apart(row.updated)];
+    // Wrapping, because timestamps may be at the limits of `i64`; wrapping on decode restores the exact value.
+    let delta = |at: Timestamp| zigzag_encode(at.millis().wrapping_sub(created));
+    let numbers = [row.version.number, u64::from(row.schema), zigzag_encode(created), delta(row.updated)];
     let [version, schema, created, updated] = numbers.map(Some);
-    [version, schema, created, updated, row.expires.map(apart)]
+    [version, schema, created, updated, row.expires.map(delta)]
 }
 
-/// Seven bits a byte, the lowest first; the eighth says that more follow.
+/// LEB128: seven bits per byte, lowest first; the eighth bit says that more bytes follow.
 fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -173,10 +171,10 @@ fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
 fn take_varint(bytes: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0, 0);
     loop {
-        let (first, rest) = bytes.split_first().expect("a head is whole");
+        let (first, rest) = bytes.split_first().expect("the header is complete");
         *bytes = rest;
         number |= u64::from(first & 0x7f) << shift;
-        // Nearly all numbers are short.
+        // Nearly all numbers fit in one byte.
         if *first < 0x80 {
             return number;
         }
@@ -184,7 +182,7 @@ fn take_varint(bytes: &mut &[u8]) -> u64 {
     }
 }
 
-/// How many bytes a number takes.
+/// The encoded length of a number.
 fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -192,12 +190,12 @@ fn varint_len(number: u64) -> usize {
 #[inline]
 fn take_slice<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     let length = take_varint(bytes) as usize;
-    let (piece, rest) = bytes.split_at(length);
+    let (slice, rest) = bytes.split_at(length);
     *bytes = rest;
-    piece
+    slice
 }
 
-/// Small numbers stay small, whichever sign they have.
+/// Maps small numbers of either sign to small unsigned numbers.
 fn zigzag_encode(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
@@ -220,23 +218,23 @@ mod tests {
     proptest! {
         #[test]
         fn a_row_is_read_back_as_it_was_written(
-            address in "[a-z/]{0,200}", id in ".{0,200}", table in 0..Table::ALL.len(), times in [any_timestamp(), any_timestamp()],
+            partition_key in "[a-z/]{0,200}", id in ".{0,200}", table in 0..Table::ALL.len(), times in [any_timestamp(), any_timestamp()],
             expires in proptest::option::of(any_timestamp()), number: u64, stamp: u64, schema: u32,
         ) {
             let [created, updated] = times;
             let value: Arc<[u8]> = id.as_bytes().into();
             let row = Row { version: RowVersion { number, stamp }, schema, value, expires, created, updated };
-            let name = RowId { table: Table::ALL[table], id: &id };
-            let mut slip = PackedRow::new(address.as_bytes(), name, row.clone());
-            prop_assert_eq!(slip.header.len(), header_len(address.as_bytes(), name, &row));
-            prop_assert_eq!(slip.row(), row.clone());
-            prop_assert_eq!(slip.expires(), expires);
-            prop_assert_eq!((slip.partition_key(), slip.table(), &*slip.id()), (address.as_bytes(), name.table, &*id));
+            let row_id = RowId { table: Table::ALL[table], id: &id };
+            let mut packed = PackedRow::new(partition_key.as_bytes(), row_id, row.clone());
+            prop_assert_eq!(packed.header.len(), header_len(partition_key.as_bytes(), row_id, &row));
+            prop_assert_eq!(packed.row(), row.clone());
+            prop_assert_eq!(packed.expires(), expires);
+            prop_assert_eq!((packed.partition_key(), packed.table(), &*packed.id()), (partition_key.as_bytes(), row_id.table, &*id));
             let other = Row { version: RowVersion { number: 1, stamp: 2 }, expires: None, ..row };
-            slip.rewrite(other.clone());
-            prop_assert_eq!((slip.row(), slip.partition_key(), &*slip.id()), (other.clone(), address.as_bytes(), &*id));
-            let slip = slip.with_partition_key(b"x");
-            prop_assert_eq!((slip.row(), slip.partition_key(), &*slip.id()), (other, b"x".as_slice(), &*id));
+            packed.rewrite(other.clone());
+            prop_assert_eq!((packed.row(), packed.partition_key(), &*packed.id()), (other.clone(), partition_key.as_bytes(), &*id));
+            let packed = packed.with_partition_key(b"x");
+            prop_assert_eq!((packed.row(), packed.partition_key(), &*packed.id()), (other, b"x".as_slice(), &*id));
         }
     }
 }

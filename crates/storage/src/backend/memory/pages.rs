@@ -1,7 +1,7 @@
-//! Scans of the store in memory: which rows a page may hold, and the first of them out of many partitions.
+//! Scans of the in-memory backend: the window of a scan, and a top-k merge over many partitions.
 //!
-//! In: a scan, and drawers. Out: a page. Of a scan over many partitions only the rows that may still be on the page are
-//! kept, however many are looked at; the others are not even copied.
+//! In: a scan and the partitions' rows. Out: a page. A scan over many partitions keeps only the rows that may still be on the
+//! page, however many it visits; the others are not copied.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
@@ -15,12 +15,12 @@ use super::{
 use crate::backend::{Cursor, Page, Partition, Row, RowKey, Scan, Table};
 use toolhub_types::timestamp::Timestamp;
 
-/// The part of the order that a scan is about: rows go by table, id and the text of their partition.
+/// The key range of a scan. Rows are ordered by table, id and partition key.
 pub(super) struct ScanWindow<'a> {
     table: u8,
     prefix: &'a [u8],
     descending: bool,
-    /// The id and the address of the last row of the page before.
+    /// The id and the partition key of the last row of the previous page.
     after: Option<(&'a [u8], PartitionKey)>,
 }
 
@@ -31,44 +31,45 @@ impl<'a> ScanWindow<'a> {
         Self { table: scan.table as u8, prefix: scan.prefix.as_bytes(), descending: scan.descending, after }
     }
 
-    /// Whether a row lies ahead of everything that is asked for.
-    pub(super) fn is_before(&self, slip: &PackedRow, address: &[u8]) -> bool {
-        let name = slip.sort_key();
-        name < (self.table, self.prefix)
-            || (!self.descending && self.cmp_cursor(name, address).is_some_and(Ordering::is_le))
+    /// Whether a row sorts before the window.
+    pub(super) fn is_before(&self, packed: &PackedRow, partition_key: &[u8]) -> bool {
+        let sort_key = packed.sort_key();
+        sort_key < (self.table, self.prefix)
+            || (!self.descending && self.cmp_cursor(sort_key, partition_key).is_some_and(Ordering::is_le))
     }
 
-    /// Whether a row is asked for, or lies ahead of what is.
-    pub(super) fn is_not_after(&self, slip: &PackedRow, address: &[u8]) -> bool {
-        let name = slip.sort_key();
-        let within = name < (self.table, self.prefix) || (name.0 == self.table && name.1.starts_with(self.prefix));
-        within && (!self.descending || self.cmp_cursor(name, address).is_none_or(Ordering::is_lt))
+    /// Whether a row is in the window or sorts before it.
+    pub(super) fn is_not_after(&self, packed: &PackedRow, partition_key: &[u8]) -> bool {
+        let sort_key = packed.sort_key();
+        let within =
+            sort_key < (self.table, self.prefix) || (sort_key.0 == self.table && sort_key.1.starts_with(self.prefix));
+        within && (!self.descending || self.cmp_cursor(sort_key, partition_key).is_none_or(Ordering::is_lt))
     }
 
-    fn cmp_cursor(&self, (table, id): (u8, &[u8]), address: &[u8]) -> Option<Ordering> {
-        let (last, at) = self.after.as_ref()?;
-        Some((table, id, address).cmp(&(self.table, last, at.as_bytes())))
+    fn cmp_cursor(&self, (table, id): (u8, &[u8]), partition_key: &[u8]) -> Option<Ordering> {
+        let (last_id, last_partition) = self.after.as_ref()?;
+        Some((table, id, partition_key).cmp(&(self.table, last_id, last_partition.as_bytes())))
     }
 }
 
-/// The rows of one partition: those of a page, and one more if there is another page.
+/// The rows of one partition for a page, plus one if there is another page.
 pub(super) fn page_of_partition(
-    drawer: &PartitionRows,
+    partition_rows: &PartitionRows,
     partition: &Partition,
     scan: &Scan,
     window: &ScanWindow<'_>,
     now: Timestamp,
 ) -> Vec<(RowKey, Row)> {
-    let read = |slip: &PackedRow| {
-        let row = slip.row_at(now)?;
-        Some((RowKey { partition: partition.clone(), table: scan.table, id: slip.id() }, row))
+    let read = |packed: &PackedRow| {
+        let row = packed.row_at(now)?;
+        Some((RowKey { partition: partition.clone(), table: scan.table, id: packed.id() }, row))
     };
-    let rows = drawer.window(window).filter_map(read);
-    let most = scan.limit.saturating_add(1);
-    if scan.descending { rows.rev().take(most).collect() } else { rows.take(most).collect() }
+    let rows = partition_rows.window(window).filter_map(read);
+    let limit = scan.limit.saturating_add(1);
+    if scan.descending { rows.rev().take(limit).collect() } else { rows.take(limit).collect() }
 }
 
-/// Cuts the rows to a page. There is one more of them if there is another page.
+/// Cuts the rows to a page. One row more than the limit means that there is another page.
 pub(super) fn into_page(mut rows: Vec<(RowKey, Row)>, limit: usize) -> Page {
     let more = rows.len() > limit;
     rows.truncate(limit);
@@ -76,9 +77,9 @@ pub(super) fn into_page(mut rows: Vec<(RowKey, Row)>, limit: usize) -> Page {
     Page { rows, next }
 }
 
-/// The first rows of all that were offered, at most so many.
+/// The first `limit` rows of all that were offered (top-k heap).
 pub(super) struct TopRows {
-    /// The last of them on top.
+    /// The last row of the page is on top.
     rows: BinaryHeap<Candidate>,
     limit: usize,
     descending: bool,
@@ -89,52 +90,55 @@ impl TopRows {
         Self { rows: BinaryHeap::new(), limit: scan.limit.saturating_add(1), descending: scan.descending }
     }
 
-    /// Takes what is among the first of a drawer's rows.
-    pub(super) fn offer(&mut self, drawer: &PartitionRows, window: &ScanWindow<'_>, now: Timestamp) {
-        let (address, rows) = (drawer.key(), drawer.window(window));
-        if self.descending { self.take(address, rows.rev(), now) } else { self.take(address, rows, now) }
+    /// Takes those rows of a partition that are among the first.
+    pub(super) fn offer(&mut self, partition_rows: &PartitionRows, window: &ScanWindow<'_>, now: Timestamp) {
+        let (partition_key, rows) = (partition_rows.key(), partition_rows.window(window));
+        if self.descending { self.take(partition_key, rows.rev(), now) } else { self.take(partition_key, rows, now) }
     }
 
-    fn take<'a>(&mut self, address: &[u8], slips: impl Iterator<Item = &'a PackedRow>, now: Timestamp) {
-        for slip in slips.filter(|slip| !slip.is_expired(now)) {
+    fn take<'a>(&mut self, partition_key: &[u8], packed_rows: impl Iterator<Item = &'a PackedRow>, now: Timestamp) {
+        for packed in packed_rows.filter(|packed| !packed.is_expired(now)) {
             if self.rows.len() >= self.limit {
-                let is_sooner = |last: &Candidate| last.cmp_row(slip.sort_key().1, address).is_gt();
-                // What follows in this drawer comes later still.
-                if !self.rows.peek().is_some_and(is_sooner) {
+                let sorts_before = |last: &Candidate| last.cmp_row(packed.sort_key().1, partition_key).is_gt();
+                // The remaining rows of this partition sort even later.
+                if !self.rows.peek().is_some_and(sorts_before) {
                     return;
                 }
                 self.rows.pop();
             }
-            let (address, newest) = (address.into(), self.descending);
-            self.rows.push(Candidate { id: slip.id(), address, row: slip.row(), descending: newest });
+            let (partition_key, descending) = (partition_key.into(), self.descending);
+            self.rows.push(Candidate { id: packed.id(), partition_key, row: packed.row(), descending });
         }
     }
 
     pub(super) fn into_rows(self, table: Table) -> Vec<(RowKey, Row)> {
-        let key =
-            |found: &Candidate| RowKey { partition: parse_partition(&found.address), table, id: found.id.clone() };
-        self.rows.into_sorted_vec().into_iter().map(|found| (key(&found), found.row)).collect()
+        let key = |candidate: &Candidate| RowKey {
+            partition: parse_partition(&candidate.partition_key),
+            table,
+            id: candidate.id.clone(),
+        };
+        self.rows.into_sorted_vec().into_iter().map(|candidate| (key(&candidate), candidate.row)).collect()
     }
 }
 
-/// A row that may be on the page, in the order of the page.
+/// A row that may be on the page; ordered as on the page.
 struct Candidate {
     id: SmolStr,
-    address: Box<[u8]>,
+    partition_key: Box<[u8]>,
     row: Row,
     descending: bool,
 }
 
 impl Candidate {
-    fn cmp_row(&self, id: &[u8], address: &[u8]) -> Ordering {
-        let order = (self.id.as_bytes(), &*self.address).cmp(&(id, address));
+    fn cmp_row(&self, id: &[u8], partition_key: &[u8]) -> Ordering {
+        let order = (self.id.as_bytes(), &*self.partition_key).cmp(&(id, partition_key));
         if self.descending { order.reverse() } else { order }
     }
 }
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.cmp_row(other.id.as_bytes(), &other.address)
+        self.cmp_row(other.id.as_bytes(), &other.partition_key)
     }
 }
 

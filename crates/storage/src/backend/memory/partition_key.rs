@@ -1,38 +1,38 @@
-//! The text of a partition, by which the store in memory finds it.
+//! Lookup key of a partition in the in-memory backend: its text.
 //!
-//! In: a partition. Out: its text as bytes, made on the stack where it is short; and the partition those bytes stand for.
+//! In: a partition. Out: its text as bytes, on the stack if it is short; and the partition parsed back from these bytes.
 
 use std::fmt::{self, Write};
 
 use crate::backend::{Partition, PartitionKind};
 use toolhub_types::ids::Tenant;
 
-/// Enough for a tenant and a thread as people name them, and for every minted id.
+/// Enough for typical tenant and thread names, and for every generated id.
 const INLINE_CAPACITY: usize = 96;
 
-/// The text of a partition.
+/// The text of a partition as bytes.
 pub(super) struct PartitionKey {
     inline: [u8; INLINE_CAPACITY],
     length: usize,
-    /// The whole text, once it is too long for the place above.
+    /// The whole text, once it exceeds the inline capacity.
     heap: Vec<u8>,
 }
 
 impl PartitionKey {
     pub(super) fn new(partition: &Partition) -> Self {
-        let mut address = Self { inline: [0; INLINE_CAPACITY], length: 0, heap: Vec::new() };
-        // Threads are asked for at every call; their text needs no formatting.
+        let mut partition_key = Self { inline: [0; INLINE_CAPACITY], length: 0, heap: Vec::new() };
+        // Every call looks up a thread, so its text is concatenated without formatting.
         if let PartitionKind::Thread(thread) = &partition.kind {
             for part in [partition.tenant.as_str(), "/t/", thread.as_str()] {
-                address.push(part.as_bytes());
+                partition_key.push(part.as_bytes());
             }
         } else {
-            write!(address, "{partition}").expect("bytes in memory take any text");
+            write!(partition_key, "{partition}").expect("writing to memory cannot fail");
         }
-        address
+        partition_key
     }
 
-    /// How the texts of all partitions of a tenant begin.
+    /// The common prefix of all partition keys of a tenant.
     pub(super) fn tenant_prefix(tenant: &Tenant) -> Vec<u8> {
         format!("{tenant}/").into_bytes()
     }
@@ -62,13 +62,13 @@ impl Write for PartitionKey {
     }
 }
 
-/// The partition an address stands for.
-pub(super) fn parse_partition(address: &[u8]) -> Partition {
-    let text = str::from_utf8(address).expect("an address was made of text");
+/// Parses a partition key back.
+pub(super) fn parse_partition(partition_key: &[u8]) -> Partition {
+    let text = str::from_utf8(partition_key).expect("partition keys are valid UTF-8");
     text.parse().unwrap_or_else(|_| {
-        // A shared state without a name is the one partition whose text is not read back.
+        // A shared state with an empty name is the only partition whose text `FromStr` rejects.
         let tenant = text.strip_suffix("/h/").and_then(|tenant| Tenant::new(tenant).ok());
-        Partition { tenant: tenant.expect("an address was made of a partition"), kind: PartitionKind::State("".into()) }
+        Partition { tenant: tenant.expect("the key was made from a partition"), kind: PartitionKind::State("".into()) }
     })
 }
 
@@ -86,13 +86,13 @@ mod tests {
         let tenant = |name: &str| Tenant::new(name).unwrap();
         let key = PartitionKind::Key(ToolName::new("pay").unwrap(), IdempotencyKey::new("k/".repeat(120)).unwrap());
         let thread = |length| PartitionKind::Thread(ThreadId::new("t".repeat(length)).unwrap());
-        let places = [thread(1), thread(88), thread(89), thread(90), thread(128), key, PartitionKind::Grants];
-        let places = places.into_iter().chain([PartitionKind::Call(CallId::mint(Timestamp::from_millis(1)))]);
-        for place in places.chain([PartitionKind::State("".into()), PartitionKind::State("a/h/".into())]) {
-            let asked = Partition { tenant: tenant("main"), kind: place };
-            let address = PartitionKey::new(&asked);
-            assert_eq!(address.as_bytes(), asked.to_string().as_bytes());
-            assert_eq!(parse_partition(address.as_bytes()), asked);
+        let kinds = [thread(1), thread(88), thread(89), thread(90), thread(128), key, PartitionKind::Grants];
+        let kinds = kinds.into_iter().chain([PartitionKind::Call(CallId::mint(Timestamp::from_millis(1)))]);
+        for kind in kinds.chain([PartitionKind::State("".into()), PartitionKind::State("a/h/".into())]) {
+            let partition = Partition { tenant: tenant("main"), kind };
+            let partition_key = PartitionKey::new(&partition);
+            assert_eq!(partition_key.as_bytes(), partition.to_string().as_bytes());
+            assert_eq!(parse_partition(partition_key.as_bytes()), partition);
         }
     }
 }

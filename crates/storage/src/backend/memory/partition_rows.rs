@@ -1,7 +1,7 @@
-//! What is kept of one partition: its rows, and the highest fence that was seen.
+//! The rows of one partition and the highest fence it has seen.
 //!
-//! In: names and rows. Out: slips. Most partitions of a large store hold a single row; such a one is its own drawer and
-//! carries the address. Nothing here asks whether a row has expired, but for the sweep.
+//! In: row ids and rows. Out: packed rows. Most partitions of a large store hold a single row; that row is stored without a
+//! container and carries the partition key. Only the sweep looks at expiry here.
 
 use super::{
     packed_row::{PackedRow, RowId},
@@ -11,12 +11,12 @@ use super::{
 use crate::backend::{Row, Table};
 use toolhub_types::timestamp::Timestamp;
 
-/// Later than everything that has an end.
+/// Later than every expiry.
 pub(super) const NEVER: Timestamp = Timestamp::from_millis(i64::MAX);
 
 /// The contents of a partition.
 pub(super) enum PartitionRows {
-    /// A single row, which carries the address.
+    /// A single row, which carries the partition key.
     Single(PackedRow),
     Multiple(Box<RowSet>),
 }
@@ -24,34 +24,34 @@ pub(super) enum PartitionRows {
 pub(super) struct RowSet {
     key: Box<[u8]>,
     fence: u64,
-    /// No row ends before this.
+    /// No row expires before this.
     next_expiry: Timestamp,
     rows: SortedRows,
 }
 
 impl PartitionRows {
-    pub(super) fn empty(address: &[u8]) -> Self {
+    pub(super) fn empty(partition_key: &[u8]) -> Self {
         Self::Multiple(Box::new(RowSet {
-            key: address.into(),
+            key: partition_key.into(),
             fence: 0,
             next_expiry: NEVER,
             rows: SortedRows::default(),
         }))
     }
 
-    pub(super) fn single(address: &[u8], name: RowId<'_>, row: Row) -> Self {
-        Self::Single(PackedRow::new(address, name, row))
+    pub(super) fn single(partition_key: &[u8], row_id: RowId<'_>, row: Row) -> Self {
+        Self::Single(PackedRow::new(partition_key, row_id, row))
     }
 
     pub(super) fn key(&self) -> &[u8] {
         match self {
-            Self::Single(slip) => slip.partition_key(),
-            Self::Multiple(many) => &many.key,
+            Self::Single(packed) => packed.partition_key(),
+            Self::Multiple(set) => &set.key,
         }
     }
 
     pub(super) fn fence(&self) -> u64 {
-        if let Self::Multiple(many) = self { many.fence } else { 0 }
+        if let Self::Multiple(set) = self { set.fence } else { 0 }
     }
 
     pub(super) fn raise_fence(&mut self, fence: u64) {
@@ -60,107 +60,108 @@ impl PartitionRows {
         }
     }
 
-    /// Without rows and fence it is as good as none.
+    /// Without rows and fence the partition can be dropped.
     pub(super) fn is_empty(&self) -> bool {
-        matches!(self, Self::Multiple(many) if many.rows.is_empty() && many.fence == 0)
+        matches!(self, Self::Multiple(set) if set.rows.is_empty() && set.fence == 0)
     }
 
-    pub(super) fn get(&self, name: RowId<'_>) -> Option<&PackedRow> {
+    pub(super) fn get(&self, row_id: RowId<'_>) -> Option<&PackedRow> {
         match self {
-            Self::Single(slip) => Some(slip).filter(|slip| slip.cmp_id(name).is_eq()),
-            Self::Multiple(many) => many.rows.get(name),
+            Self::Single(packed) => Some(packed).filter(|packed| packed.cmp_id(row_id).is_eq()),
+            Self::Multiple(set) => set.rows.get(row_id),
         }
     }
 
-    /// Writes what `make` makes of the row that is there. Answers whether there was none.
-    pub(super) fn put(&mut self, name: RowId<'_>, make: impl FnOnce(Option<&PackedRow>) -> Row) -> bool {
-        if let Self::Single(slip) = self
-            && slip.cmp_id(name).is_eq()
+    /// Stores the row that `make` builds from the existing one. Returns whether the row is new.
+    pub(super) fn put(&mut self, row_id: RowId<'_>, make: impl FnOnce(Option<&PackedRow>) -> Row) -> bool {
+        if let Self::Single(packed) = self
+            && packed.cmp_id(row_id).is_eq()
         {
-            slip.rewrite(make(Some(slip)));
+            packed.rewrite(make(Some(packed)));
             return false;
         }
-        let many = self.promote();
-        let mut ends = None;
-        let is_new = many.rows.put(name, |before| {
+        let set = self.promote();
+        let mut expires = None;
+        let is_new = set.rows.put(row_id, |before| {
             let row = make(before);
-            ends = row.expires;
+            expires = row.expires;
             row
         });
-        many.next_expiry = many.next_expiry.min(ends.unwrap_or(NEVER));
+        set.next_expiry = set.next_expiry.min(expires.unwrap_or(NEVER));
         is_new
     }
 
-    /// Takes a row out.
-    pub(super) fn remove(&mut self, name: RowId<'_>) -> Option<PackedRow> {
-        if let Self::Single(slip) = self
-            && slip.cmp_id(name).is_ne()
+    /// Removes a row.
+    pub(super) fn remove(&mut self, row_id: RowId<'_>) -> Option<PackedRow> {
+        if let Self::Single(packed) = self
+            && packed.cmp_id(row_id).is_ne()
         {
             return None;
         }
-        self.promote().rows.remove(name)
+        self.promote().rows.remove(row_id)
     }
 
-    /// No row ends before this.
+    /// No row expires before this.
     pub(super) fn next_expiry(&self) -> Timestamp {
         match self {
-            Self::Single(slip) => slip.expires().unwrap_or(NEVER),
-            Self::Multiple(many) => many.next_expiry,
+            Self::Single(packed) => packed.expires().unwrap_or(NEVER),
+            Self::Multiple(set) => set.next_expiry,
         }
     }
 
-    /// Removes at most `most` expired rows and names their tables. Where more are left, `soonest` still says so.
-    pub(super) fn sweep(&mut self, most: usize, now: Timestamp, mut gone: impl FnMut(Table)) {
+    /// Removes at most `limit` expired rows and reports their tables to `on_removed`. If more are left, `next_expiry` stays in
+    /// the past.
+    pub(super) fn sweep(&mut self, limit: usize, now: Timestamp, mut on_removed: impl FnMut(Table)) {
         if self.next_expiry() > now {
             return;
         }
-        let many = self.promote();
-        let (mut left, mut soonest) = (most, NEVER);
-        many.rows.retain(|slip| {
-            let Some(ends) = slip.expires() else { return true };
-            if ends <= now && left > 0 {
-                left -= 1;
-                gone(slip.table());
+        let set = self.promote();
+        let (mut remaining, mut next_expiry) = (limit, NEVER);
+        set.rows.retain(|packed| {
+            let Some(expires) = packed.expires() else { return true };
+            if expires <= now && remaining > 0 {
+                remaining -= 1;
+                on_removed(packed.table());
                 return false;
             }
-            soonest = soonest.min(ends);
+            next_expiry = next_expiry.min(expires);
             true
         });
-        many.next_expiry = soonest;
+        set.next_expiry = next_expiry;
     }
 
-    /// The rows of a scan, in the order of their ids.
+    /// The rows in the window of a scan, ordered by id.
     pub(super) fn window<'a>(
         &'a self,
         window: &ScanWindow<'_>,
     ) -> impl DoubleEndedIterator<Item = &'a PackedRow> + use<'a> {
-        let address = self.key();
-        let is_ahead = |slip: &PackedRow| window.is_before(slip, address);
-        let is_not_past = |slip: &PackedRow| window.is_not_after(slip, address);
-        let (one, many) = match self {
-            Self::Single(slip) => (Some(slip).filter(|slip| !is_ahead(slip) && is_not_past(slip)), None),
-            Self::Multiple(many) => {
-                let (from, to) = (many.rows.lower_bound(is_ahead), many.rows.lower_bound(is_not_past));
-                (None, Some(many.rows.range(from, to)))
+        let partition_key = self.key();
+        let is_before = |packed: &PackedRow| window.is_before(packed, partition_key);
+        let is_not_after = |packed: &PackedRow| window.is_not_after(packed, partition_key);
+        let (single, multiple) = match self {
+            Self::Single(packed) => (Some(packed).filter(|packed| !is_before(packed) && is_not_after(packed)), None),
+            Self::Multiple(set) => {
+                let (from, to) = (set.rows.lower_bound(is_before), set.rows.lower_bound(is_not_after));
+                (None, Some(set.rows.range(from, to)))
             }
         };
-        one.into_iter().chain(many.into_iter().flatten())
+        single.into_iter().chain(multiple.into_iter().flatten())
     }
 
-    /// Makes room for more than a single row.
+    /// Converts a single row into a row set.
     fn promote(&mut self) -> &mut RowSet {
-        if let Self::Single(slip) = self {
-            let many = Self::empty(slip.partition_key());
-            if let Self::Single(slip) = std::mem::replace(self, many) {
-                let soonest = slip.expires().unwrap_or(NEVER);
-                let many = self.promote();
-                many.next_expiry = soonest;
-                many.rows.add(slip.with_partition_key(b""));
+        if let Self::Single(packed) = self {
+            let empty = Self::empty(packed.partition_key());
+            if let Self::Single(packed) = std::mem::replace(self, empty) {
+                let next_expiry = packed.expires().unwrap_or(NEVER);
+                let set = self.promote();
+                set.next_expiry = next_expiry;
+                set.rows.add(packed.with_partition_key(b""));
             }
         }
         match self {
-            Self::Multiple(many) => many,
-            Self::Single(_) => unreachable!("a single row has just been given more room"),
+            Self::Multiple(set) => set,
+            Self::Single(_) => unreachable!("a single row has just been promoted"),
         }
     }
 }
@@ -169,7 +170,7 @@ impl PartitionRows {
 mod tests {
     use super::*;
 
-    /// There is one for each of a million threads.
+    /// A large store holds a million of them, one per thread.
     #[test]
     fn a_drawer_is_no_larger_than_its_one_row() {
         assert_eq!(size_of::<PartitionRows>(), 5 * size_of::<usize>());

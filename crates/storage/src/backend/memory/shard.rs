@@ -1,7 +1,8 @@
-//! A part of the store in memory, under one lock: the drawers whose addresses fall into it.
+//! One shard of the in-memory backend, under one lock: the partitions whose keys hash to it.
 //!
-//! In: an address and its hash, a batch. Out: drawers, versions. Drawers lie in a dense list and are found by an index of
-//! small numbers: a table of the drawers themselves would be half empty, and could not be walked in steps.
+//! In: a partition key and its hash, a change. Out: partitions, versions. Partitions are stored in a dense vector and found
+//! through a hash table of `u32` indices: a hash table of the partitions themselves would be half empty and could not be
+//! walked in steps.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,28 +16,28 @@ use super::{
 use crate::backend::{Action, Applied, Change, Expect, PriorRow, Row, StoreError, Table, Write, WriteContext};
 use toolhub_types::timestamp::Timestamp;
 
-/// How many drawers a sweep looks at before it lets others have the lock.
+/// How many partitions a sweep visits before it releases the lock.
 const SWEEP_STEP: usize = 256;
 
 pub(super) struct Shard {
-    /// The same in all shards of a store.
+    /// The same hasher in all shards of a store.
     hasher: RandomState,
-    /// Where in the list an address lies.
+    /// Maps a partition key to its index in `partitions`.
     index: HashTable<u32>,
     partitions: ChunkedVec<PartitionRows>,
-    /// How many rows each table has here, so that a scan passes over what holds none of its own.
+    /// Rows per table in this shard, so that a scan can skip a shard without rows of its table.
     counts: [usize; Table::ALL.len()],
-    /// No row here ends before this.
+    /// No row of the shard expires before this.
     next_expiry: Timestamp,
-    /// How far a sweep has come. It goes from the end to the beginning: what takes the place of a drawer that went was
-    /// seen already, and what is added meanwhile is noted when it is added.
+    /// The position of an unfinished sweep. It walks from the end to the beginning: `swap_remove` moves only partitions
+    /// that were visited already, and rows added meanwhile update `next_expiry` when they are added.
     sweep: Option<SweepPass>,
 }
 
 struct SweepPass {
-    /// All drawers from here on have been looked at.
+    /// All partitions from this index on have been visited.
     at: usize,
-    /// None of their rows ends before this.
+    /// None of their rows expires before this.
     next_expiry: Timestamp,
 }
 
@@ -53,8 +54,8 @@ impl Shard {
         }
     }
 
-    pub(super) fn find(&self, hash: u64, address: &[u8]) -> Option<usize> {
-        let at = self.index.find(hash, |at| self.partitions[*at as usize].key() == address);
+    pub(super) fn find(&self, hash: u64, partition_key: &[u8]) -> Option<usize> {
+        let at = self.index.find(hash, |at| self.partitions[*at as usize].key() == partition_key);
         at.map(|at| *at as usize)
     }
 
@@ -62,12 +63,12 @@ impl Shard {
         &self.partitions[at]
     }
 
-    /// The drawers that may hold rows of a table; all or none.
+    /// The partitions that may hold rows of a table: all or none.
     pub(super) fn partitions_with(&self, table: Table) -> impl Iterator<Item = &PartitionRows> {
         self.partitions.iter().take(if self.counts[table as usize] > 0 { usize::MAX } else { 0 })
     }
 
-    /// Whether a write finds its row as it expects it.
+    /// Checks the precondition of a write.
     pub(super) fn check_expectation(&self, at: Option<usize>, write: &Write, now: Timestamp) -> Result<(), StoreError> {
         if write.expect == Expect::Any {
             return Ok(());
@@ -75,74 +76,74 @@ impl Shard {
         write.check(&self.prior_row(at, RowId { table: write.table, id: &write.id }, now))
     }
 
-    /// The row of this name before a write.
-    fn prior_row(&self, at: Option<usize>, name: RowId<'_>, now: Timestamp) -> PriorRow {
-        let facts = self.get(at, name).and_then(|slip| slip.meta_at(now));
-        PriorRow::from_found(facts.map(|facts| (facts.version, facts.created)))
+    /// The row before a write.
+    fn prior_row(&self, at: Option<usize>, row_id: RowId<'_>, now: Timestamp) -> PriorRow {
+        let meta = self.get(at, row_id).and_then(|packed| packed.meta_at(now));
+        PriorRow::from_found(meta.map(|meta| (meta.version, meta.created)))
     }
 
-    /// The row of this name, expired or not.
-    pub(super) fn get(&self, at: Option<usize>, name: RowId<'_>) -> Option<&PackedRow> {
-        self.partitions[at?].get(name)
+    /// The row, expired or not.
+    pub(super) fn get(&self, at: Option<usize>, row_id: RowId<'_>) -> Option<&PackedRow> {
+        self.partitions[at?].get(row_id)
     }
 
-    /// The drawer of an address has seen this fence; it is made where there is none.
-    pub(super) fn raise_fence(&mut self, at: &mut Option<usize>, address: &[u8], fence: u64) {
-        let at = *at.get_or_insert_with(|| self.add(PartitionRows::empty(address)));
+    /// Raises the fence of a partition; creates the partition if needed.
+    pub(super) fn raise_fence(&mut self, at: &mut Option<usize>, partition_key: &[u8], fence: u64) {
+        let at = *at.get_or_insert_with(|| self.add(PartitionRows::empty(partition_key)));
         self.partitions[at].raise_fence(fence);
     }
 
-    /// Makes a change in the drawer `at`, which is made where there is none and one is needed. Answers the row's version
-    /// afterwards, and whether anything changed.
+    /// Applies a change in the partition `at`, which is created if needed. Returns the row's version afterwards and whether
+    /// anything changed.
     pub(super) fn apply(
         &mut self,
         at: &mut Option<usize>,
-        address: &[u8],
-        name: RowId<'_>,
+        partition_key: &[u8],
+        row_id: RowId<'_>,
         change: &Change,
-        writing: WriteContext,
+        context: WriteContext,
     ) -> (u64, bool) {
         match change {
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
-                let (mut version, schema, expires) = (0, *schema, *expires);
-                // The row is looked up once, where its place is found.
-                self.put(at, address, name, expires, |found| {
-                    let found = found.and_then(|slip| slip.meta_at(writing.now));
-                    let before = PriorRow::from_found(found.map(|facts| (facts.version, facts.created)));
-                    let applied = change.apply(&before, writing);
-                    version = applied.version;
-                    let Action::Put { row_version: seen, created } = applied.action else {
+                let (mut new_version, schema, expires) = (0, *schema, *expires);
+                // One lookup finds both the row and its position.
+                self.put(at, partition_key, row_id, expires, |found| {
+                    let found = found.and_then(|packed| packed.meta_at(context.now));
+                    let before = PriorRow::from_found(found.map(|meta| (meta.version, meta.created)));
+                    let applied = change.apply(&before, context);
+                    new_version = applied.version;
+                    let Action::Put { row_version: version, created } = applied.action else {
                         unreachable!("a put stores a value")
                     };
-                    Row { version: seen, schema, value: value.clone(), expires, created, updated: writing.now }
+                    Row { version, schema, value: value.clone(), expires, created, updated: context.now }
                 });
-                (version, true)
+                (new_version, true)
             }
             Change::Touch { .. } | Change::Keep | Change::Remove => {
-                self.apply_without_value(at, address, name, change, writing)
+                self.apply_without_value(at, partition_key, row_id, change, context)
             }
         }
     }
 
-    /// A change that stores no value.
+    /// Applies a change that stores no value.
     fn apply_without_value(
         &mut self,
         at: &mut Option<usize>,
-        address: &[u8],
-        name: RowId<'_>,
+        partition_key: &[u8],
+        row_id: RowId<'_>,
         change: &Change,
-        writing: WriteContext,
+        context: WriteContext,
     ) -> (u64, bool) {
-        let Applied { version, changed, action } = change.apply(&self.prior_row(*at, name, writing.now), writing);
+        let Applied { version, changed, action } = change.apply(&self.prior_row(*at, row_id, context.now), context);
         match (action, change) {
             (Action::Touch, Change::Touch { expires }) => {
-                if let Some(row) = self.get(*at, name).and_then(|slip| slip.row_at(writing.now)) {
-                    self.put(at, address, name, *expires, |_| Row { expires: *expires, ..row });
+                if let Some(row) = self.get(*at, row_id).and_then(|packed| packed.row_at(context.now)) {
+                    self.put(at, partition_key, row_id, *expires, |_| Row { expires: *expires, ..row });
                 }
             }
             (Action::Remove, _) => {
-                let removed = at.and_then(|at| self.partitions[at].remove(name));
-                self.counts[name.table as usize] -= usize::from(removed.is_some());
+                let removed = at.and_then(|at| self.partitions[at].remove(row_id));
+                self.counts[row_id.table as usize] -= usize::from(removed.is_some());
             }
             (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
         }
@@ -152,42 +153,42 @@ impl Shard {
     fn put(
         &mut self,
         at: &mut Option<usize>,
-        address: &[u8],
-        name: RowId<'_>,
-        ends: Option<Timestamp>,
+        partition_key: &[u8],
+        row_id: RowId<'_>,
+        expires: Option<Timestamp>,
         make: impl FnOnce(Option<&PackedRow>) -> Row,
     ) {
-        let ends = ends.unwrap_or(NEVER);
-        self.next_expiry = self.next_expiry.min(ends);
+        let expires = expires.unwrap_or(NEVER);
+        self.next_expiry = self.next_expiry.min(expires);
         if let Some(sweep) = &mut self.sweep {
-            sweep.next_expiry = sweep.next_expiry.min(ends);
+            sweep.next_expiry = sweep.next_expiry.min(expires);
         }
         let is_new = match *at {
-            Some(at) => self.partitions[at].put(name, make),
+            Some(at) => self.partitions[at].put(row_id, make),
             None => {
-                *at = Some(self.add(PartitionRows::single(address, name, make(None))));
+                *at = Some(self.add(PartitionRows::single(partition_key, row_id, make(None))));
                 true
             }
         };
-        self.counts[name.table as usize] += usize::from(is_new);
+        self.counts[row_id.table as usize] += usize::from(is_new);
     }
 
-    fn add(&mut self, drawer: PartitionRows) -> usize {
+    fn add(&mut self, partition: PartitionRows) -> usize {
         let at = self.partitions.len();
-        let number = u32::try_from(at).expect("four thousand million partitions do not fit into memory");
-        self.partitions.push(drawer);
+        let number = u32::try_from(at).expect("2^32 partitions do not fit into memory");
+        self.partitions.push(partition);
         let hash = |at: usize| self.hasher.hash_one(self.partitions[at].key());
         self.index.insert_unique(hash(at), number, |at| hash(*at as usize));
         at
     }
 
-    /// Takes the drawer away if nothing is in it.
+    /// Removes the partition if it is empty.
     pub(super) fn remove_if_empty(&mut self, at: usize) {
         if !self.partitions[at].is_empty() {
             return;
         }
         let last = self.partitions.len() - 1;
-        let hash = |drawers: &ChunkedVec<PartitionRows>, at: usize| self.hasher.hash_one(drawers[at].key());
+        let hash = |partitions: &ChunkedVec<PartitionRows>, at: usize| self.hasher.hash_one(partitions[at].key());
         if let Ok(entry) = self.index.find_entry(hash(&self.partitions, at), |number| *number as usize == at) {
             entry.remove();
         }
@@ -195,15 +196,15 @@ impl Shard {
             *number = at as u32;
         }
         self.partitions.swap_remove(at);
-        // Room that a rush has taken is given back.
+        // Give back capacity after a burst.
         if self.index.capacity() > 4 * self.index.len() {
             self.index.shrink_to_fit(|at| hash(&self.partitions, *at as usize));
         }
     }
 
-    /// Removes at most `most` expired rows, in one step of a walk over all drawers. Answers how many, and whether the
-    /// walk has come to its end.
-    pub(super) fn sweep(&mut self, most: usize, now: Timestamp) -> (usize, bool) {
+    /// Removes at most `limit` expired rows, in one step of a pass over all partitions. Returns how many, and whether the
+    /// pass is complete.
+    pub(super) fn sweep(&mut self, limit: usize, now: Timestamp) -> (usize, bool) {
         let mut pass = match self.sweep.take() {
             Some(pass) => SweepPass { at: pass.at.min(self.partitions.len()), ..pass },
             None if self.next_expiry > now => return (0, true),
@@ -211,25 +212,25 @@ impl Shard {
         };
         let mut swept = 0;
         for _ in 0..SWEEP_STEP {
-            let Some(at) = pass.at.checked_sub(1).filter(|_| swept < most) else { break };
-            let (drawer, counts) = (&mut self.partitions[at], &mut self.counts);
-            drawer.sweep(most - swept, now, |table| {
+            let Some(at) = pass.at.checked_sub(1).filter(|_| swept < limit) else { break };
+            let (partition, counts) = (&mut self.partitions[at], &mut self.counts);
+            partition.sweep(limit - swept, now, |table| {
                 counts[table as usize] -= 1;
                 swept += 1;
             });
-            let soonest = drawer.next_expiry();
-            if soonest <= now {
-                // More has expired here than may go.
+            let next_expiry = partition.next_expiry();
+            if next_expiry <= now {
+                // More rows have expired here than the limit allows.
                 break;
             }
-            pass = SweepPass { at, next_expiry: pass.next_expiry.min(soonest) };
+            pass = SweepPass { at, next_expiry: pass.next_expiry.min(next_expiry) };
             self.remove_if_empty(at);
         }
         if pass.at > 0 {
             self.sweep = Some(pass);
             return (swept, false);
         }
-        // What has come meanwhile was noted in the pass as well.
+        // Rows that were added meanwhile are included in the pass's `next_expiry`.
         self.next_expiry = pass.next_expiry;
         (swept, self.next_expiry > now)
     }
@@ -241,23 +242,29 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
-    /// Four steps of drawers, each with one row that ends then.
-    fn shard(ends: impl Fn(usize) -> Option<i64>) -> Shard {
+    /// Four sweep steps of partitions, each with one row of the given expiry.
+    fn shard(expires: impl Fn(usize) -> Option<i64>) -> Shard {
         let mut shard = Shard::new(RandomState::new());
         for number in 0..4 * SWEEP_STEP {
-            let expires = ends(number).map(Timestamp::from_millis);
+            let expires = expires(number).map(Timestamp::from_millis);
             let change = Change::Put { value: [].into(), schema: 1, expires };
-            let (address, name) = (format!("main/t/{number}"), RowId { table: Table::State, id: "a" });
-            shard.apply(&mut None, address.as_bytes(), name, &change, WriteContext { stamp: 1, floor: 0, now: NOW });
+            let (partition_key, row_id) = (format!("main/t/{number}"), RowId { table: Table::State, id: "a" });
+            shard.apply(
+                &mut None,
+                partition_key.as_bytes(),
+                row_id,
+                &change,
+                WriteContext { stamp: 1, floor: 0, now: NOW },
+            );
         }
         shard
     }
 
-    /// How many rows each step of a sweep took, until it was done.
-    fn steps(shard: &mut Shard, most: usize, now: i64) -> Vec<usize> {
+    /// How many rows each step of a sweep removed, until the pass was complete.
+    fn steps(shard: &mut Shard, limit: usize, now: i64) -> Vec<usize> {
         let mut steps = Vec::new();
         loop {
-            let (swept, done) = shard.sweep(most, Timestamp::from_millis(now));
+            let (swept, done) = shard.sweep(limit, Timestamp::from_millis(now));
             steps.push(swept);
             if done {
                 return steps;

@@ -1,5 +1,5 @@
-//! Many at once: exactly one is first, whoever looks sees no half of a commit, and one whose caller went away is made whole
-//! or not at all.
+//! Contract of concurrent access: one of several conflicting commits wins, readers see no partial commit, and a commit whose
+//! future was dropped is applied completely or not at all.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ pub(super) async fn one_of_many_is_first<B: Backend>(store: &Arc<B>) {
         tokio::spawn(async move {
             let mut added = 0;
             while added < 25 {
-                let Some(row) = get(&*store, &thread("t"), "n", NOW).await else { panic!("the row is there") };
+                let Some(row) = get(&*store, &thread("t"), "n", NOW).await else { panic!("the row does not exist") };
                 let n: u64 = String::from_utf8_lossy(&row.value).parse().expect("a number was written");
                 let next = value(&(n + 1).to_string(), None);
                 match store.commit(Batch::new(thread("t")).with(write("n", Expect::Same(row.version), next)), NOW).await
                 {
                     Ok(_) => added += 1,
                     Err(StoreError::Conflict { .. }) => {}
-                    Err(error) => panic!("a sound commit was refused: {error}"),
+                    Err(error) => panic!("a valid commit failed: {error}"),
                 }
             }
         })
     });
     for task in adding.collect::<Vec<_>>() {
-        task.await.expect("the task ends well");
+        task.await.expect("the task does not panic");
     }
-    let Some(row) = get(&**store, &thread("t"), "n", NOW).await else { panic!("the row is there") };
-    assert_eq!((&*row.value, row.version.number), (&b"200"[..], 201), "no increment is lost and none is made twice");
+    let Some(row) = get(&**store, &thread("t"), "n", NOW).await else { panic!("the row does not exist") };
+    assert_eq!((&*row.value, row.version.number), (&b"200"[..], 201), "no increment is lost or applied twice");
 }
 
 pub(super) async fn dropped_commits_are_whole<B: Backend>(store: &Arc<B>) {
@@ -45,9 +45,9 @@ pub(super) async fn dropped_commits_are_whole<B: Backend>(store: &Arc<B>) {
         }
         task.abort();
         let _ = task.await;
-        // What a store was sent may arrive after the caller has gone, but not by halves: one load sees one moment.
+        // The batch may be applied after the caller was dropped, but never partially: one load sees one snapshot.
         let [a, b] = load_both(store).await;
-        assert_eq!(a, b, "a commit whose caller went away is whole or not at all");
+        assert_eq!(a, b, "a commit whose caller was dropped is applied completely or not at all");
     }
 }
 
@@ -63,13 +63,13 @@ pub(super) async fn one_load_sees_one_moment<B: Backend>(store: &Arc<B>) {
     });
     while !writing.is_finished() {
         let [a, b] = load_both(store).await;
-        assert_eq!(a, b, "a load sees the rows of one commit all as they were before it, or all as they are after it");
+        assert_eq!(a, b, "a load sees either all or none of the rows of one commit");
         tokio::task::yield_now().await;
     }
-    writing.await.expect("the task ends well");
+    writing.await.expect("the task does not panic");
 }
 
-/// Two rows, in one load.
+/// Loads both rows in one request.
 async fn load_both<B: Backend>(store: &Arc<B>) -> [Option<Arc<[u8]>>; 2] {
     let keys = ["a", "b"].map(|id| RowKey { partition: thread("t"), table: Table::State, id: id.into() });
     let rows = expect_ok(store.load(&keys, NOW)).await;

@@ -1,4 +1,4 @@
-//! A store that is too simple to be wrong, and random programs that compare a real one with it.
+//! A naive reference model of a store, and random programs that compare a real store with it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,35 +24,35 @@ struct Model {
     fences: BTreeMap<String, u64>,
 }
 
-/// One random program, the same for the same seed.
+/// Runs one random program, deterministic for its seed.
 pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2]) {
     let (mut random, mut model, mut now) = (Rng::with_seed(seed), Model::default(), NOW);
-    let mut seen = vec![RowVersion { number: 1, stamp: 0 }];
+    let mut known_versions = vec![RowVersion { number: 1, stamp: 0 }];
     for step in 0..STEPS {
-        let place = format!("program {seed}, step {step}");
+        let context = format!("program {seed}, step {step}");
         match random.u8(0..10) {
             0..5 => {
-                let batch = batch(&mut random, tables, &seen, now);
-                let (ours, theirs) = (model.commit(&batch, now), store.commit(batch.clone(), now).await);
-                assert_eq!(theirs, ours, "{place}: {batch:?}");
+                let batch = batch(&mut random, tables, &known_versions, now);
+                let (expected, actual) = (model.commit(&batch, now), store.commit(batch.clone(), now).await);
+                assert_eq!(actual, expected, "{context}: {batch:?}");
             }
             5..7 => {
                 let keys: Vec<RowKey> = (0..random.usize(1..4)).map(|_| key(&mut random, tables)).collect();
-                let ours: Vec<Option<Row>> = keys.iter().map(|key| model.load(key, now)).collect();
-                assert_eq!(store.load(&keys, now).await, Ok(ours.clone()), "{place}: {keys:?}");
-                seen.extend(ours.into_iter().flatten().map(|row| row.version));
+                let expected: Vec<Option<Row>> = keys.iter().map(|key| model.load(key, now)).collect();
+                assert_eq!(store.load(&keys, now).await, Ok(expected.clone()), "{context}: {keys:?}");
+                known_versions.extend(expected.into_iter().flatten().map(|row| row.version));
             }
             7 => {
                 let scan = scan(&mut random, tables);
-                let theirs = store.scan(scan.clone(), now).await.map(|page| (page.rows, page.next));
+                let actual = store.scan(scan.clone(), now).await.map(|page| (page.rows, page.next));
                 let Page { rows, next } = model.scan(&scan, now);
-                assert_eq!(theirs, Ok((rows, next)), "{place}: {scan:?}");
+                assert_eq!(actual, Ok((rows, next)), "{context}: {scan:?}");
             }
             8 => now = now + Duration::from_millis(random.u64(1..2_000)),
             _ => {
-                // Which rows go is the store's choice; that they are expired and how many go is not.
-                let (most, expired) = (random.usize(1..4), model.count_expired(now));
-                assert_eq!(store.sweep(most, now).await, Ok(most.min(expired)), "{place}: sweep {most}");
+                // Which rows a sweep removes is the store's choice; that they are expired, and how many, is not.
+                let (limit, expired) = (random.usize(1..4), model.count_expired(now));
+                assert_eq!(store.sweep(limit, now).await, Ok(limit.min(expired)), "{context}: sweep {limit}");
                 while store.sweep(100, now).await == Ok(100) {}
                 model.rows.retain(|_, (_, row)| !row.is_expired(now));
             }
@@ -84,10 +84,10 @@ impl Model {
             let holds = match expect {
                 Expect::Any => true,
                 Expect::Absent => found.is_none(),
-                Expect::Same(seen) => found == Some(*seen),
+                Expect::Same(version) => found == Some(*version),
             };
             if !holds {
-                let found = found.map(|seen| seen.number);
+                let found = found.map(|version| version.number);
                 return Err(StoreError::Conflict { table: *table, id: id.clone(), found });
             }
         }
@@ -101,41 +101,41 @@ impl Model {
         let Write { table, id, change, .. } = write;
         let before = self.find(partition, *table, id, now).cloned();
         let version = before.as_ref().map_or(0, |row| row.version.number);
-        let place = (partition.to_string(), *table, id.clone());
+        let index = (partition.to_string(), *table, id.clone());
         let key = RowKey { partition: partition.clone(), table: *table, id: id.clone() };
         match (change, before) {
             (
                 change @ (Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. }),
                 before,
             ) => {
-                let had = if let Change::Restore { version, .. } = change { *version } else { 0 };
-                let seen = RowVersion { number: had.max(version + 1), stamp };
+                let restored = if let Change::Restore { version, .. } = change { *version } else { 0 };
+                let number = restored.max(version + 1);
                 let created = before.map_or(now, |row| row.created);
                 let row = Row {
-                    version: seen,
+                    version: RowVersion { number, stamp },
                     schema: *schema,
                     value: value.clone(),
                     expires: *expires,
                     created,
                     updated: now,
                 };
-                self.rows.insert(place, (key, row));
-                seen.number
+                self.rows.insert(index, (key, row));
+                number
             }
             (Change::Touch { expires }, Some(row)) => {
-                self.rows.insert(place, (key, Row { expires: *expires, ..row }));
+                self.rows.insert(index, (key, Row { expires: *expires, ..row }));
                 version
             }
             (Change::Touch { .. } | Change::Keep, _) => version,
             (Change::Remove, _) => {
-                self.rows.remove(&place);
+                self.rows.remove(&index);
                 0
             }
         }
     }
 
     fn scan(&self, scan: &Scan, now: Timestamp) -> Page {
-        let wanted = |(key, row): &&(RowKey, Row)| {
+        let in_scope = |(key, row): &&(RowKey, Row)| {
             key.table == scan.table
                 && key.id.starts_with(&scan.prefix)
                 && !row.is_expired(now)
@@ -145,15 +145,15 @@ impl Model {
                     Scope::Partition(partition) => key.partition == *partition,
                 }
         };
-        let mut rows: Vec<(RowKey, Row)> = self.rows.values().filter(wanted).cloned().collect();
+        let mut rows: Vec<(RowKey, Row)> = self.rows.values().filter(in_scope).cloned().collect();
         rows.sort_by_cached_key(|(key, _)| (key.id.clone(), key.partition.to_string()));
         if scan.descending {
             rows.reverse();
         }
         if let Some(Cursor(last)) = &scan.after {
-            let place = |key: &RowKey| (key.id.clone(), key.partition.to_string());
-            let last = place(last);
-            rows.retain(|(key, _)| if scan.descending { place(key) < last } else { place(key) > last });
+            let sort_key = |key: &RowKey| (key.id.clone(), key.partition.to_string());
+            let last = sort_key(last);
+            rows.retain(|(key, _)| if scan.descending { sort_key(key) < last } else { sort_key(key) > last });
         }
         let more = rows.len() > scan.limit;
         rows.truncate(scan.limit);
@@ -168,9 +168,10 @@ impl Model {
 
 fn partition(random: &mut Rng) -> Partition {
     match random.u8(0..4) {
-        0 => {
-            Partition::for_thread(Tenant::new("other").expect("a good name"), ThreadId::new("t").expect("a good name"))
-        }
+        0 => Partition::for_thread(
+            Tenant::new("other").expect("a valid name"),
+            ThreadId::new("t").expect("a valid name"),
+        ),
         1 => thread("u"),
         _ => thread("t"),
     }
@@ -181,29 +182,29 @@ fn key(random: &mut Rng, tables: [Table; 2]) -> RowKey {
     RowKey { partition: partition(random), table, id }
 }
 
-fn batch(random: &mut Rng, tables: [Table; 2], seen: &[RowVersion], now: Timestamp) -> Batch {
-    let soon = |random: &mut Rng| random.bool().then(|| now + Duration::from_millis(random.u64(0..3_000)));
+fn batch(random: &mut Rng, tables: [Table; 2], known_versions: &[RowVersion], now: Timestamp) -> Batch {
+    let expiry = |random: &mut Rng| random.bool().then(|| now + Duration::from_millis(random.u64(0..3_000)));
     let writes = (0..random.usize(1..4)).map(|_| {
         let RowKey { table, id, .. } = key(random, tables);
         let expect = match random.u8(0..4) {
             0 => Expect::Absent,
-            1 => Expect::Same(seen[random.usize(0..seen.len())]),
+            1 => Expect::Same(known_versions[random.usize(0..known_versions.len())]),
             _ => Expect::Any,
         };
         let change = match random.u8(0..7) {
             3 => Change::Restore {
                 value: random.u32(..).to_string().into_bytes().into(),
                 schema: random.u32(1..3),
-                expires: soon(random),
+                expires: expiry(random),
                 version: random.u64(1..9),
             },
             0 => Change::Remove,
-            1 => Change::Touch { expires: soon(random) },
+            1 => Change::Touch { expires: expiry(random) },
             2 => Change::Keep,
             _ => Change::Put {
                 value: random.u32(..).to_string().into_bytes().into(),
                 schema: random.u32(1..3),
-                expires: soon(random),
+                expires: expiry(random),
             },
         };
         Write { table, id, expect, change, durability: Durability::KillSafe }

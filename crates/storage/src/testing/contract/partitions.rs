@@ -1,4 +1,4 @@
-//! Every sort of record can lie in every sort of place, and is found there and nowhere else.
+//! Contract of partitions: every table can be used in every kind of partition, and rows of one are not visible in another.
 
 use super::{NOW, expect_ok, value};
 use crate::backend::{Backend, Batch, Durability, Expect, Partition, PartitionKind, RowKey, Scan, Scope, Table, Write};
@@ -9,12 +9,12 @@ use toolhub_types::{
 };
 
 fn partition_kinds() -> Vec<PartitionKind> {
-    let tool = || ToolName::new("pay").expect("a good name");
+    let tool = || ToolName::new("pay").expect("a valid name");
     vec![
-        PartitionKind::Thread(ThreadId::new("t1").expect("a good id")),
+        PartitionKind::Thread(ThreadId::new("t1").expect("a valid id")),
         PartitionKind::Call(CallId::mint(Timestamp::from_millis(1))),
-        PartitionKind::Key(tool(), IdempotencyKey::new("a/b").expect("a good key")),
-        PartitionKind::Request("threads".into(), IdempotencyKey::new("a/b").expect("a good key")),
+        PartitionKind::Key(tool(), IdempotencyKey::new("a/b").expect("a valid key")),
+        PartitionKind::Request("threads".into(), IdempotencyKey::new("a/b").expect("a valid key")),
         PartitionKind::Artifact(ArtifactId::mint()),
         PartitionKind::Tool(tool()),
         PartitionKind::Grants,
@@ -28,9 +28,9 @@ fn partition_kinds() -> Vec<PartitionKind> {
 }
 
 pub(super) async fn every_table_in_every_place(store: &impl Backend) {
-    let tenants = [Tenant::default(), Tenant::new("other").expect("a good name")];
-    let all = || tenants.iter().flat_map(|tenant| partition_kinds().into_iter().map(|place| (tenant.clone(), place)));
-    let partitions: Vec<Partition> = all().map(|(tenant, place)| Partition { tenant, kind: place }).collect();
+    let tenants = [Tenant::default(), Tenant::new("other").expect("a valid name")];
+    let all = || tenants.iter().flat_map(|tenant| partition_kinds().into_iter().map(|kind| (tenant.clone(), kind)));
+    let partitions: Vec<Partition> = all().map(|(tenant, kind)| Partition { tenant, kind }).collect();
     for (number, partition) in partitions.iter().enumerate() {
         let mut batch = Batch::new(partition.clone());
         for table in Table::ALL {
@@ -44,7 +44,7 @@ pub(super) async fn every_table_in_every_place(store: &impl Backend) {
         for table in Table::ALL {
             let key = RowKey { partition: partition.clone(), table, id: "row".into() };
             let row = expect_ok(store.load(std::slice::from_ref(&key), NOW)).await.pop().flatten();
-            let row = row.unwrap_or_else(|| panic!("a row of {table} in {partition} is lost"));
+            let row = row.unwrap_or_else(|| panic!("the row of {table} in {partition} is missing"));
             assert_eq!(&*row.value, format!("{table} {number}").as_bytes(), "{table} in {partition}");
             let page = expect_ok(store.scan(Scan::new(table, Scope::Partition(partition.clone())), NOW)).await;
             let found: Vec<&RowKey> = page.rows.iter().map(|(key, _)| key).collect();

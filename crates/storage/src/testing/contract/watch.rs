@@ -1,4 +1,4 @@
-//! Watching: the versions of a row are told in order, and only those of the table that is watched.
+//! Contract of watching: the versions of a row arrive in order, and only for the watched table.
 
 use std::time::Duration;
 
@@ -16,16 +16,21 @@ pub(super) async fn in_order(store: &impl Backend, other: Table) {
     expect_ok(store.commit(batch(vec![elsewhere]), NOW)).await;
     let removals = vec![write("a", Expect::Any, Change::Remove), write("none", Expect::Any, Change::Remove)];
     expect_ok(store.commit(batch(removals), NOW)).await;
-    let mut told = Vec::new();
-    while told.len() < 4 {
-        // A store that tells nothing must not hang the suite.
+    let mut events = Vec::new();
+    while events.len() < 4 {
+        // A store that sends no event must not hang the suite.
         match tokio::time::timeout(Duration::from_secs(10), watcher.next()).await {
-            Ok(Some(WatchEvent::Row(key, version))) => told.push((key.id.to_string(), version)),
-            // A watcher that has only just begun may be told to read again.
+            Ok(Some(WatchEvent::Row(key, version))) => events.push((key.id.to_string(), version)),
+            // A watcher that has just subscribed may receive `Lagged`.
             Ok(Some(WatchEvent::Lagged)) => {}
-            other => panic!("after {told:?} the watcher was told {other:?}"),
+            other => panic!("unexpected {other:?} after {events:?}"),
         }
     }
-    let of = |id: &str| told.iter().filter(|(told, _)| told == id).map(|(_, version)| *version).collect::<Vec<_>>();
-    assert_eq!((of("a"), of("b")), (vec![Some(1), Some(2), None], vec![Some(1)]), "versions are told in order");
+    let versions =
+        |id: &str| events.iter().filter(|(row, _)| row == id).map(|(_, version)| *version).collect::<Vec<_>>();
+    assert_eq!(
+        (versions("a"), versions("b")),
+        (vec![Some(1), Some(2), None], vec![Some(1)]),
+        "versions arrive in order"
+    );
 }

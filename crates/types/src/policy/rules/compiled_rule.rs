@@ -1,13 +1,13 @@
-//! A rule whose texts have been read.
+//! A rule with its globs and regular expressions compiled.
 //!
-//! In: a rule as written. Out: everything that is wrong with it, or whether it matches a call.
+//! In: a rule. Out: all problems of its texts, or a matcher for tools and calls.
 
 use serde_json::Value;
 
 use super::{Rule, RuleError, condition::Condition};
 use crate::{ids::Caller, policy::glob::Glob, tool::Definition};
 
-/// A rule ready to be asked.
+/// A rule ready for matching.
 #[derive(Debug, Clone)]
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
@@ -16,7 +16,7 @@ pub(super) struct CompiledRule {
     caller: Option<Glob>,
 }
 
-/// A rule is what was written; the rest is made of it.
+/// Compares the source rule only; the other fields are derived from it.
 impl PartialEq for CompiledRule {
     fn eq(&self, other: &Self) -> bool {
         self.rule == other.rule
@@ -26,14 +26,14 @@ impl PartialEq for CompiledRule {
 impl CompiledRule {
     pub(super) fn new(rule: Rule) -> Result<Self, RuleError> {
         let mut problems = Vec::new();
-        let tool = Glob::new(rule.tool.as_str()).map_err(|flaw| problems.push(format!("tool: {flaw}"))).ok();
+        let tool = Glob::new(rule.tool.as_str()).map_err(|error| problems.push(format!("tool: {error}"))).ok();
         let caller = rule.caller.as_deref().map(Glob::new).transpose();
-        let caller = caller.map_err(|flaw| problems.push(format!("caller: {flaw}"))).ok();
+        let caller = caller.map_err(|error| problems.push(format!("caller: {error}"))).ok();
         let mut conditions = Vec::with_capacity(rule.arguments.len());
         for raw in &rule.arguments {
             match Condition::new(raw) {
                 Ok(condition) => conditions.push(condition),
-                Err(flaws) => problems.extend(flaws),
+                Err(errors) => problems.extend(errors),
             }
         }
         match (tool, caller) {
@@ -42,20 +42,20 @@ impl CompiledRule {
         }
     }
 
-    /// Whether it has something to say about this call of a tool it fits.
+    /// Whether it matches this call, given that it matches the tool.
     pub(super) fn matches(&self, arguments: &Value, caller: &Caller) -> bool {
-        self.caller.as_ref().is_none_or(|wanted| wanted.matches(caller.as_str()))
+        self.caller.as_ref().is_none_or(|glob| glob.matches(caller.as_str()))
             && self.conditions.iter().all(|condition| condition.matches(arguments))
     }
 
-    /// Whether it has something to say about every call of this tool, as far as the caller is known.
+    /// Whether it matches every call of this tool. A rule with a caller pattern does so only if the given caller matches.
     pub(super) fn matches_every_call(&self, tool: &Definition, caller: Option<&Caller>) -> bool {
         self.conditions.is_empty()
             && self.matches_tool(tool)
-            && self.caller.as_ref().is_none_or(|wanted| caller.is_some_and(|known| wanted.matches(known.as_str())))
+            && self.caller.as_ref().is_none_or(|glob| caller.is_some_and(|caller| glob.matches(caller.as_str())))
     }
 
-    /// Whether it speaks of tools like this one.
+    /// Whether its name pattern and annotations match this tool.
     pub(super) fn matches_tool(&self, tool: &Definition) -> bool {
         self.tool.matches(&tool.name) && self.rule.annotations.matches(&tool.annotations)
     }

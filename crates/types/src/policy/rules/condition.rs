@@ -1,7 +1,7 @@
-//! A condition on one argument: where it stands, and what it must look like.
+//! A compiled condition on one argument: a JSON pointer and a regular expression.
 //!
-//! In: a JSON pointer and a regular expression as text, then arguments. Out: whether the value there matches.
-//! A value that is not there matches nothing.
+//! In: the pointer and the expression as text, then arguments. Out: whether the value at the pointer matches.
+//! A missing value never matches.
 
 use regex::{Regex, RegexBuilder};
 use serde_json::{Number, Value};
@@ -9,39 +9,40 @@ use serde_json::{Number, Value};
 use super::ArgumentMatch;
 use crate::digest;
 
-/// How large a compiled pattern may be. `\d{4,}` needs 22 KiB; `\w{1,64}`, with every letter of Unicode, half of this.
+/// Maximum size of a compiled pattern. `\d{4,}` needs 22 KiB; `\w{1,64}`, with every letter of Unicode, half of this limit.
 const MAX_PATTERN_BYTES: usize = 8 * 1024 * 1024;
 
-/// A condition ready to be asked.
+/// A condition ready for matching.
 #[derive(Debug, Clone)]
 pub(super) struct Condition {
-    /// The steps of the pointer, without escapes.
+    /// The reference tokens of the pointer, unescaped.
     tokens: Vec<String>,
     pattern: Regex,
 }
 
 impl Condition {
-    /// Reads a condition, or says everything that is wrong with it.
+    /// Compiles a condition, or returns all its problems.
     pub(super) fn new(raw: &ArgumentMatch) -> Result<Self, Vec<String>> {
         let ArgumentMatch { pointer, pattern } = raw;
-        let wrong_pointer = pointer_error(pointer).map(|flaw| format!("`{pointer}` is no JSON pointer: {flaw}"));
+        let pointer_problem = pointer_error(pointer).map(|error| format!("`{pointer}` is not a JSON pointer: {error}"));
         let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
-        match (wrong_pointer, compiled) {
+        match (pointer_problem, compiled) {
             (None, Ok(pattern)) => Ok(Self { tokens: pointer_tokens(pointer), pattern }),
-            (wrong_pointer, compiled) => {
-                let wrong_pattern = compiled.err().map(|flaw| format!("`{pattern}` is no usable pattern: {flaw}"));
-                Err(wrong_pointer.into_iter().chain(wrong_pattern).collect())
+            (pointer_problem, compiled) => {
+                let pattern_problem =
+                    compiled.err().map(|error| format!("`{pattern}` is not a usable pattern: {error}"));
+                Err(pointer_problem.into_iter().chain(pattern_problem).collect())
             }
         }
     }
 
-    /// Whether the value at the pointer matches. The pattern may match any part of it; `^` and `$` tie it down. A string is
-    /// matched as it is, anything else as JSON. One value has one text, so that nobody slips past a rule by writing the
-    /// same arguments in another way: members are sorted.
+    /// Whether the value at the pointer matches. The pattern may match any part of it; `^` and `$` anchor it. A string is
+    /// matched without quotes, anything else as canonical JSON: equal values have one text, so that a caller cannot evade a rule by
+    /// reordering members.
     pub(super) fn matches(&self, arguments: &Value) -> bool {
-        let value = self.tokens.iter().try_fold(arguments, |value, step| match value {
-            Value::Object(members) => members.get(step),
-            Value::Array(items) => parse_index(step).and_then(|at| items.get(at)),
+        let value = self.tokens.iter().try_fold(arguments, |value, token| match value {
+            Value::Object(members) => members.get(token),
+            Value::Array(items) => parse_index(token).and_then(|index| items.get(index)),
             _ => None,
         });
         value.is_some_and(|value| match value {
@@ -51,8 +52,8 @@ impl Condition {
         })
     }
 
-    /// A number is read without an exponent and without an empty fraction: `1e4` and `10000.0` read `10000`, or a rule
-    /// about the number of digits would let them through. Whole ones are common, and written without taking memory.
+    /// Matches a number without exponent and without a zero fraction: `1e4` and `10000.0` are matched as `10000`, because otherwise they
+    /// would evade a rule about the number of digits. Integers are common and formatted without an allocation.
     fn matches_number(&self, number: &Number) -> bool {
         let mut digits = itoa::Buffer::new();
         match (number.as_u64(), number.as_i64(), number.as_f64()) {
@@ -64,22 +65,22 @@ impl Condition {
     }
 }
 
-/// The steps of a pointer, read once: a rule is asked about every call.
+/// The reference tokens of a pointer. Parsed once, because a rule is evaluated for every call.
 fn pointer_tokens(pointer: &str) -> Vec<String> {
-    pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
+    pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// A place in a list: digits without a leading zero.
-fn parse_index(step: &str) -> Option<usize> {
-    if step.starts_with('+') || (step.starts_with('0') && step.len() > 1) { None } else { step.parse().ok() }
+/// An array index: digits without a leading zero.
+fn parse_index(token: &str) -> Option<usize> {
+    if token.starts_with('+') || (token.starts_with('0') && token.len() > 1) { None } else { token.parse().ok() }
 }
 
 fn pointer_error(pointer: &str) -> Option<&'static str> {
     if !pointer.is_empty() && !pointer.starts_with('/') {
-        return Some("it begins with `/`, or is empty for the arguments as a whole");
+        return Some("it must begin with `/`, or be empty for the arguments as a whole");
     }
-    let escapes_are_whole = pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
-    (!escapes_are_whole).then_some("`~` is written `~0`, and `/` inside a name `~1`")
+    let escapes_are_valid = pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
+    (!escapes_are_valid).then_some("write `~` as `~0`, and `/` inside a name as `~1`")
 }
 
 #[cfg(test)]
@@ -122,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_number_is_matched_by_its_digits_however_it_was_written() {
-        for written in ["10000", "1e4", "10000.0", "1e300"] {
-            let arguments: Value = serde_json::from_str(&format!(r#"{{"amount":{written}}}"#)).unwrap();
+        for literal in ["10000", "1e4", "10000.0", "1e300"] {
+            let arguments: Value = serde_json::from_str(&format!(r#"{{"amount":{literal}}}"#)).unwrap();
             check("/amount", r"^\d{5,}$", &arguments, true);
         }
         check("/amount", r"^0\.5$", &json!({"amount": 0.5}), true);
@@ -133,12 +134,12 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_said_at_once() {
-        let flaws = condition("amount~2", "(").unwrap_err();
-        assert_eq!(flaws.len(), 2, "{flaws:?}");
-        assert!(flaws[0].contains("`amount~2` is no JSON pointer"), "{flaws:?}");
-        assert!(flaws[1].contains("`(` is no usable pattern"), "{flaws:?}");
-        for bad in ["/a~", "/a~2b", "/~/x", "x"] {
-            assert!(condition(bad, "x").is_err(), "{bad}");
+        let problems = condition("amount~2", "(").unwrap_err();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("`amount~2` is not a JSON pointer"), "{problems:?}");
+        assert!(problems[1].contains("`(` is not a usable pattern"), "{problems:?}");
+        for invalid in ["/a~", "/a~2b", "/~/x", "x"] {
+            assert!(condition(invalid, "x").is_err(), "{invalid}");
         }
     }
 

@@ -1,7 +1,7 @@
-//! One rule as its owner writes it.
+//! One approval rule as written in code or config.
 //!
-//! Plain texts; nothing is checked while a rule is built, so that building a hub can name every mistake at once.
-//! `ready.rs` reads the texts and matches.
+//! Holds uncompiled texts: building a rule checks nothing, so that building a hub can report the mistakes of all rules together.
+//! `compiled_rule.rs` compiles the texts and matches calls.
 
 use std::{fmt, time::Duration};
 
@@ -11,51 +11,51 @@ use serde::{Deserialize, Serialize};
 use super::compiled_rule::CompiledRule;
 use crate::tool::Annotations;
 
-/// What a rule says about a call. In the order of asking: a deny outweighs everything.
+/// The decision of a rule about a call. The variants are in evaluation order: deny rules come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// The call is refused.
     Deny,
-    /// A person must say yes.
+    /// The call needs the approval of a person.
     Ask,
-    /// The call goes on.
+    /// The call may run.
     Allow,
 }
 
-/// Denies, asks or allows the calls it matches. Everything it names must fit.
+/// Denies, asks about or allows the calls it matches. A call must meet all its conditions.
 ///
-/// Such as `Rule::ask("payments__*").when("/amount", r"^\d{4,}").because("large sums need a second look")`.
+/// For example `Rule::ask("payments__*").when("/amount", r"^\d{4,}").reason("large sums need a second look")`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Rule {
-    /// A glob over names of tools.
+    /// A glob over tool names.
     pub tool: String,
-    /// What the tool must say about itself.
+    /// The annotations that the tool must have.
     #[serde(skip_serializing_if = "AnnotationMatch::is_empty")]
     pub annotations: AnnotationMatch,
-    /// What the arguments must look like.
+    /// Conditions on the arguments; all must match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentMatch>,
-    /// A glob over callers; anybody where absent.
+    /// A glob over callers. Default: any caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// What to do with the call.
+    /// The decision about a matching call.
     pub decision: Decision,
-    /// Why, for the people and models who meet the rule.
+    /// The reason, shown to people and models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How long a person has to answer; the hub's own time where absent.
+    /// How long a person has to decide. Default: the tool's approval timeout.
     #[serde(rename = "approvalTimeoutMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub approval_timeout: Option<Duration>,
 }
 
-/// What a tool must say about itself; what is `None` may be either.
+/// The annotations that a tool must have; `None` matches both values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(missing_docs, reason = "the same words as in `Annotations`")]
+#[allow(missing_docs, reason = "the fields are documented in `Annotations`")]
 pub struct AnnotationMatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
@@ -67,39 +67,39 @@ pub struct AnnotationMatch {
     pub open_world: Option<bool>,
 }
 
-/// What one argument must look like.
+/// A condition on one argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArgumentMatch {
-    /// Where it stands, as a JSON pointer; empty for the arguments as a whole.
+    /// A JSON pointer to the argument; empty for the arguments as a whole.
     pub pointer: String,
-    /// A regular expression that must match a part of it: of a string itself, of anything else as JSON.
+    /// A regular expression that must match a part of the value: of a string itself, of any other value as JSON.
     pub pattern: String,
 }
 
-/// What is wrong with a rule.
+/// Why a rule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the rule `{rule}` cannot be used: {}", problems.join("; "))]
+#[error("the rule `{rule}` is invalid: {}", problems.join("; "))]
 pub struct RuleError {
     /// The rule's label.
     pub rule: String,
-    /// Everything that is wrong.
+    /// All its problems.
     pub problems: Vec<String>,
 }
 
 impl Rule {
-    /// Refuses the calls of these tools.
+    /// Denies the calls of these tools.
     #[must_use]
     pub fn deny(tools: impl Into<String>) -> Self {
         Self::new(Decision::Deny, tools.into())
     }
 
-    /// Asks a person about the calls of these tools.
+    /// Requires approval for the calls of these tools.
     #[must_use]
     pub fn ask(tools: impl Into<String>) -> Self {
         Self::new(Decision::Ask, tools.into())
     }
 
-    /// Lets the calls of these tools go on.
+    /// Allows the calls of these tools.
     #[must_use]
     pub fn allow(tools: impl Into<String>) -> Self {
         Self::new(Decision::Allow, tools.into())
@@ -110,72 +110,72 @@ impl Rule {
         Self { tool, annotations, arguments, caller: None, decision, reason: None, approval_timeout: None }
     }
 
-    /// Only where the argument at this JSON pointer matches this regular expression. Said twice, both must match.
+    /// Adds a condition: the argument at this JSON pointer must match this regular expression. All conditions must match.
     #[must_use]
     pub fn when(mut self, pointer: impl Into<String>, pattern: impl Into<String>) -> Self {
         self.arguments.push(ArgumentMatch { pointer: pointer.into(), pattern: pattern.into() });
         self
     }
 
-    /// Only for the callers that fit this glob.
+    /// Restricts the rule to callers that match this glob.
     #[must_use]
     pub fn caller(mut self, callers: impl Into<String>) -> Self {
         self.caller = Some(callers.into());
         self
     }
 
-    /// Only tools that are, or are not, read-only.
+    /// Restricts the rule to tools that are, or are not, read-only.
     #[must_use]
-    pub fn read_only(mut self, wanted: bool) -> Self {
-        self.annotations.read_only = Some(wanted);
+    pub fn read_only(mut self, required: bool) -> Self {
+        self.annotations.read_only = Some(required);
         self
     }
 
-    /// Only tools that are, or are not, destructive.
+    /// Restricts the rule to tools that are, or are not, destructive.
     #[must_use]
-    pub fn destructive(mut self, wanted: bool) -> Self {
-        self.annotations.destructive = Some(wanted);
+    pub fn destructive(mut self, required: bool) -> Self {
+        self.annotations.destructive = Some(required);
         self
     }
 
-    /// Only tools that are, or are not, idempotent.
+    /// Restricts the rule to tools that are, or are not, idempotent.
     #[must_use]
-    pub fn idempotent(mut self, wanted: bool) -> Self {
-        self.annotations.idempotent = Some(wanted);
+    pub fn idempotent(mut self, required: bool) -> Self {
+        self.annotations.idempotent = Some(required);
         self
     }
 
-    /// Only tools that reach, or do not reach, things outside this system.
+    /// Restricts the rule to tools that interact, or do not interact, with external systems.
     #[must_use]
-    pub fn open_world(mut self, wanted: bool) -> Self {
-        self.annotations.open_world = Some(wanted);
+    pub fn open_world(mut self, required: bool) -> Self {
+        self.annotations.open_world = Some(required);
         self
     }
 
-    /// Why there is such a rule.
+    /// Sets the reason, shown to people and models.
     #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
-    /// How long a person has to answer.
+    /// Sets how long a person has to decide.
     #[must_use]
-    pub fn approval_timeout(mut self, time: Duration) -> Self {
-        self.approval_timeout = Some(time);
+    pub fn approval_timeout(mut self, timeout: Duration) -> Self {
+        self.approval_timeout = Some(timeout);
         self
     }
 
-    /// Whether every text of the rule can be read.
+    /// Checks all texts of the rule.
     ///
     /// # Errors
-    /// When a glob, a pointer or a pattern cannot.
+    /// When a glob, a pointer or a pattern is invalid.
     pub fn check(&self) -> Result<(), RuleError> {
         CompiledRule::new(self.clone()).map(drop)
     }
 
-    /// The rule in one line: what it decides and about which calls. Two rules that match other calls or decide
-    /// otherwise never share a label, so that a grant can be bound to it.
+    /// The rule in one line: its decision and its conditions. Rules that match different calls or decide
+    /// differently never share a label, so that a grant can be bound to it.
     #[must_use]
     pub fn label(&self) -> String {
         let mut label = format!("{} {}", self.decision, quote_if_needed(&self.tool));
@@ -183,9 +183,9 @@ impl Rule {
         if !annotations.is_empty() {
             label += &format!(" if {}", annotations.join(" and "));
         }
-        for (at, ArgumentMatch { pointer, pattern }) in self.arguments.iter().enumerate() {
-            let word = if at == 0 { "when" } else { "and" };
-            label += &format!(" {word} {} ~ {}", quote_if_needed(pointer), quote_if_needed(pattern));
+        for (index, ArgumentMatch { pointer, pattern }) in self.arguments.iter().enumerate() {
+            let keyword = if index == 0 { "when" } else { "and" };
+            label += &format!(" {keyword} {} ~ {}", quote_if_needed(pointer), quote_if_needed(pattern));
         }
         if let Some(caller) = &self.caller {
             label += &format!(" by {}", quote_if_needed(caller));
@@ -194,7 +194,7 @@ impl Rule {
     }
 }
 
-/// A text inside a label. Quoted where it could be taken for the words around it, or break the line.
+/// A text inside a label, quoted if it could be confused with the surrounding keywords or break the line.
 fn quote_if_needed(text: &str) -> String {
     let plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"');
     if plain { text.to_owned() } else { format!("{text:?}") }
@@ -205,13 +205,13 @@ impl AnnotationMatch {
         *self == Self::default()
     }
 
-    /// Whether a tool says all of this about itself.
-    pub(super) fn matches(&self, said: &Annotations) -> bool {
-        let fits = |wanted: Option<bool>, said: bool| wanted.is_none_or(|wanted| wanted == said);
-        fits(self.read_only, said.read_only)
-            && fits(self.destructive, said.destructive)
-            && fits(self.idempotent, said.idempotent)
-            && fits(self.open_world, said.open_world)
+    /// Whether a tool with these annotations matches.
+    pub(super) fn matches(&self, annotations: &Annotations) -> bool {
+        let matches = |required: Option<bool>, actual: bool| required.is_none_or(|required| required == actual);
+        matches(self.read_only, annotations.read_only)
+            && matches(self.destructive, annotations.destructive)
+            && matches(self.idempotent, annotations.idempotent)
+            && matches(self.open_world, annotations.open_world)
     }
 
     fn describe(&self) -> Vec<String> {
@@ -221,8 +221,8 @@ impl AnnotationMatch {
             ("idempotent", self.idempotent),
             ("open_world", self.open_world),
         ];
-        let said = all.into_iter().filter_map(|(word, wanted)| Some((word, wanted?)));
-        said.map(|(word, wanted)| if wanted { word.into() } else { format!("not {word}") }).collect()
+        let required = all.into_iter().filter_map(|(name, required)| Some((name, required?)));
+        required.map(|(name, required)| if required { name.into() } else { format!("not {name}") }).collect()
     }
 }
 

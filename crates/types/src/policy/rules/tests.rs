@@ -1,4 +1,4 @@
-//! Which rule speaks about which call.
+//! Which rule matches which call, and the labels and errors of rules.
 
 use std::time::Duration;
 
@@ -32,15 +32,14 @@ fn caller(name: &str) -> Caller {
     Caller::new(name).unwrap()
 }
 
-/// The decision and the place of the rule that matches a call of `pay` with these arguments by `bot-7`.
+/// Checks the decision and the index of the rule that matches a call of `pay` with these arguments by `bot-7`.
 #[track_caller]
 fn check(rules: &[Rule], arguments: &Value, expected: Option<(Decision, usize)>) {
-    let ready = Rules::new(rules.to_vec()).unwrap();
     let pay = tool("pay", Annotations::default());
-    let ready = ready.for_tool(&pay);
-    let got = ready.decide(arguments, &caller("bot-7"));
-    let place = |found: &Rule| rules.iter().position(|rule| rule == found).unwrap();
-    assert_eq!(got.map(|rule| (rule.decision, place(rule))), expected);
+    let compiled = Rules::new(rules.to_vec()).unwrap().for_tool(&pay);
+    let matched = compiled.decide(arguments, &caller("bot-7"));
+    let index = |found: &Rule| rules.iter().position(|rule| rule == found).unwrap();
+    assert_eq!(matched.map(|rule| (rule.decision, index(rule))), expected);
 }
 
 #[test]
@@ -84,14 +83,14 @@ fn a_rule_may_be_about_some_callers_only() {
 fn annotations_must_be_as_the_rule_wants_them_and_may_be_anything_otherwise() {
     let all = Annotations { title: None, read_only: true, destructive: true, idempotent: true, open_world: true };
     let none = Annotations { title: None, read_only: false, destructive: false, idempotent: false, open_world: false };
-    let makers: [fn(Rule, bool) -> Rule; 4] = [Rule::read_only, Rule::destructive, Rule::idempotent, Rule::open_world];
-    for make in makers {
-        for wanted in [true, false] {
-            let rules = Rules::new(vec![make(Rule::ask("*"), wanted)]).unwrap();
-            for (annotations, said) in [(&all, true), (&none, false)] {
+    let setters: [fn(Rule, bool) -> Rule; 4] = [Rule::read_only, Rule::destructive, Rule::idempotent, Rule::open_world];
+    for set in setters {
+        for required in [true, false] {
+            let rules = Rules::new(vec![set(Rule::ask("*"), required)]).unwrap();
+            for (annotations, actual) in [(&all, true), (&none, false)] {
                 let rules = rules.for_tool(&tool("any", annotations.clone()));
                 let found = rules.decide(&json!({}), &caller("me"));
-                assert_eq!(found.is_some(), wanted == said, "{wanted} {said}");
+                assert_eq!(found.is_some(), required == actual, "{required} {actual}");
             }
         }
     }
@@ -125,7 +124,7 @@ fn every_broken_rule_is_named_with_all_that_is_wrong() {
     let errors = Rules::new(vec![broken.clone(), Rule::allow("*"), other]).unwrap_err();
     assert_eq!(errors.len(), 2);
     assert_eq!(errors[0].problems.len(), 4, "{}", errors[0]);
-    assert!(errors[0].to_string().contains(r#"the rule `ask "" when amount ~ ( by ""` cannot be used: tool: "#));
+    assert!(errors[0].to_string().contains(r#"the rule `ask "" when amount ~ ( by ""` is invalid: tool: "#));
     assert!(errors[1].to_string().contains("deny pay when /x ~ ["));
     assert_eq!(broken.check().unwrap_err(), errors[0]);
     assert_eq!(Rule::allow("*").check(), Ok(()));
@@ -154,10 +153,10 @@ fn a_rule_is_written_as_its_texts() {
         .destructive(true)
         .approval_timeout(Duration::from_secs(60))
         .reason("money");
-    let written = json!({
+    let json = json!({
         "tool": "pay", "decision": "ask", "annotations": {"destructive": true}, "reason": "money",
         "arguments": [{"pointer": "/amount", "pattern": r"\d"}], "approvalTimeoutMs": 60_000,
     });
-    assert_eq!(serde_json::to_value(&rule).unwrap(), written);
+    assert_eq!(serde_json::to_value(&rule).unwrap(), json);
     assert_eq!(serde_json::to_value(Rule::deny("x")).unwrap(), json!({"tool": "x", "decision": "deny"}));
 }

@@ -1,9 +1,9 @@
-//! A second opinion for the tests: a record that keeps everything that ever happened and works out the rest anew.
+//! Reference implementation of the status machine: a record that logs every event and derives everything else from the log.
 //!
 //! Written against the rules, not against the machine: no counters, no epochs, no stored breaker. The log is cut into
-//! segments at the entries where calls began or ceased to flow, and every question is answered by scanning it.
+//! segments at the entries where the breaker opened or closed, and every question is answered by scanning it.
 
-/// What the owner had set when something happened.
+/// The settings at the time of an event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReferenceSettings {
     pub(super) enabled: bool,
@@ -11,24 +11,24 @@ pub(super) struct ReferenceSettings {
     pub(super) windowed: bool,
 }
 
-/// What happened. `seen` is how much of the log the call had behind it when it was let in; none for foreign results. In
-/// the log it is counted from the log's beginning, and is below zero for a call of an earlier life. `Alien` begins a log
-/// in the middle, blocked after so many waits and failures in a row; `Reborn` says that the log up to here was saved.
+/// An event. `events_seen` is the length of the log when the call was admitted; `None` for externally reported results. In
+/// the log it is relative to the log's beginning, and negative for a call from before a restore. `RestoredForeign` starts a log
+/// with an open breaker after `streak` openings and `failures` consecutive failures; `Restored` marks the log before it as saved.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LoggedEvent {
-    Success { seen: Option<i64> },
-    Failure { seen: Option<i64> },
-    Uncounted { seen: Option<i64> },
+    Success { events_seen: Option<i64> },
+    Failure { events_seen: Option<i64> },
+    Uncounted { events_seen: Option<i64> },
     ProbeTaken { call: usize },
     ProbeReleased { call: usize },
-    TimedOut { who: usize },
+    TimedOut { thread: usize },
     Healthy,
     Overridden { maintenance: bool, until: Option<i64> },
     ForcedFailed { until: Option<i64> },
     ForcedAvailable,
     CoolDownEnded,
     Reset,
-    RestoredForeign { end: i64, streak: u32, row: u32 },
+    RestoredForeign { end: i64, streak: u32, failures: u32 },
     Restored,
 }
 
@@ -37,7 +37,7 @@ struct Entry {
     at: i64,
     event: LoggedEvent,
     settings: ReferenceSettings,
-    /// Thousandths.
+    /// In thousandths.
     jitter: i64,
 }
 
@@ -48,7 +48,7 @@ enum OpenCause {
     Forced,
 }
 
-/// The part of the log since calls last began or ceased to flow.
+/// The part of the log since the breaker last opened or closed, or a probe was taken.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     from: usize,
@@ -66,7 +66,7 @@ struct OpenBreaker {
     probe: Option<(usize, i64)>,
 }
 
-/// What the reference says of a record.
+/// The status of a record according to the reference.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ExpectedStatus {
     pub(super) status: &'static str,
@@ -78,97 +78,98 @@ pub(super) struct ExpectedStatus {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record {
     log: Vec<Entry>,
-    /// How much was behind the record when this log took its place.
+    /// The number of events of the record before this log replaced the previous one.
     events_before: i64,
 }
 
 const LEASE: i64 = 30_000;
 
 fn interval_contains(start: i64, end: i64, at: i64) -> bool {
-    let ahead = if at < start { start - at } else { 0 };
-    at < end && ahead <= 5_000 && ahead <= end - start
+    let skew = if at < start { start - at } else { 0 };
+    at < end && skew <= 5_000 && skew <= end - start
 }
 
 impl Record {
-    /// How much is behind the record, in this life and those before.
+    /// The number of events of the record, including those before a restore.
     pub(super) fn total_events(&self) -> i64 {
         self.events_before + self.log.len() as i64
     }
 
-    /// A log that was saved takes the place of this one. Whoever was let in before belongs to another life.
-    pub(super) fn restore(&mut self, saved: &Self, at: i64, rules: ReferenceSettings) {
+    /// Replaces this log by a saved one. Calls admitted before no longer count.
+    pub(super) fn restore(&mut self, saved: &Self, at: i64, settings: ReferenceSettings) {
         *self = Self { events_before: self.total_events() + 1, log: saved.log.clone() };
-        self.add(at, LoggedEvent::Restored, rules, 0);
+        self.add(at, LoggedEvent::Restored, settings, 0);
     }
 
-    pub(super) fn add(&mut self, at: i64, what: LoggedEvent, rules: ReferenceSettings, jitter: i64) {
-        let here = |seen: Option<i64>| seen.map(|seen| seen - self.events_before);
-        let what = match what {
-            LoggedEvent::Success { seen } => LoggedEvent::Success { seen: here(seen) },
-            LoggedEvent::Failure { seen } => LoggedEvent::Failure { seen: here(seen) },
-            LoggedEvent::Uncounted { seen } => LoggedEvent::Uncounted { seen: here(seen) },
+    pub(super) fn add(&mut self, at: i64, event: LoggedEvent, settings: ReferenceSettings, jitter: i64) {
+        let relative = |events_seen: Option<i64>| events_seen.map(|events_seen| events_seen - self.events_before);
+        let event = match event {
+            LoggedEvent::Success { events_seen } => LoggedEvent::Success { events_seen: relative(events_seen) },
+            LoggedEvent::Failure { events_seen } => LoggedEvent::Failure { events_seen: relative(events_seen) },
+            LoggedEvent::Uncounted { events_seen } => LoggedEvent::Uncounted { events_seen: relative(events_seen) },
             other => other,
         };
-        self.log.push(Entry { at, event: what, settings: rules, jitter });
+        self.log.push(Entry { at, event, settings, jitter });
     }
 
-    /// Whether a thread other than this one timed out since the tool last worked.
+    /// Whether a thread other than this one timed out since the last success.
     pub(super) fn has_other_timeouts(&self, own: usize) -> bool {
         let from = self.segment().timeouts_from;
-        self.log[from..]
-            .iter()
-            .any(|entry| matches!(entry.event, LoggedEvent::TimedOut { who } if who != own && entry.settings.enabled))
+        self.log[from..].iter().any(
+            |entry| matches!(entry.event, LoggedEvent::TimedOut { thread } if thread != own && entry.settings.enabled),
+        )
     }
 
-    pub(super) fn evaluate(&self, present: bool, rules: ReferenceSettings, at: i64) -> ExpectedStatus {
+    pub(super) fn evaluate(&self, is_ready: bool, settings: ReferenceSettings, at: i64) -> ExpectedStatus {
         let segment = self.segment();
-        let all = self.log.len();
+        let end_of_log = self.log.len();
         let cooling = segment.open_breaker.filter(|_| {
-            let (start, end) = self.cool_down(&segment, all);
-            rules.enabled && interval_contains(start, end, at)
+            let (start, end) = self.cool_down(&segment, end_of_log);
+            settings.enabled && interval_contains(start, end, at)
         });
-        let probation = rules.enabled && segment.open_breaker.is_some() && cooling.is_none();
-        let probed =
-            self.active_probe(&segment, all).is_some_and(|(_, taken)| interval_contains(taken, taken + LEASE, at));
-        let told =
-            |word, reason: &str| ExpectedStatus { status: word, reason: reason.into(), probation: false, probed };
+        let probation = settings.enabled && segment.open_breaker.is_some() && cooling.is_none();
+        let probed = self
+            .active_probe(&segment, end_of_log)
+            .is_some_and(|(_, taken)| interval_contains(taken, taken + LEASE, at));
+        let expected =
+            |status, reason: &str| ExpectedStatus { status, reason: reason.into(), probation: false, probed };
         match (self.active_override(at), cooling) {
-            (Some(true), _) => told("maintenance", "under maintenance: words"),
+            (Some(true), _) => expected("maintenance", "under maintenance: message"),
             (_, Some(OpenBreaker { cause: OpenCause::InARow, consecutive_failures: 1, .. })) => {
-                told("failed", "failed once")
+                expected("failed", "failed once")
             }
-            (_, Some(OpenBreaker { cause: OpenCause::InARow, consecutive_failures: row, .. })) => {
-                told("failed", &format!("failed {row} times in a row"))
+            (_, Some(OpenBreaker { cause: OpenCause::InARow, consecutive_failures, .. })) => {
+                expected("failed", &format!("failed {consecutive_failures} times in a row"))
             }
-            (_, Some(OpenBreaker { cause: OpenCause::Rate(bad, total), .. })) => {
-                told("failed", &format!("{bad} of the last {total} calls failed"))
+            (_, Some(OpenBreaker { cause: OpenCause::Rate(failed, total), .. })) => {
+                expected("failed", &format!("{failed} of the last {total} calls failed"))
             }
-            (_, Some(_)) => told("failed", "set to failed by an operator: words"),
-            (Some(false), None) => told("unavailable", "switched off by an operator: words"),
-            (None, None) if !present => told("unavailable", "disabled"),
-            (None, None) if probation => ExpectedStatus { probation, ..told("available", "on probation") },
-            (None, None) => told("available", &self.available_reason(&segment)),
+            (_, Some(_)) => expected("failed", "set to failed by an operator: message"),
+            (Some(false), None) => expected("unavailable", "switched off by an operator: message"),
+            (None, None) if !is_ready => expected("unavailable", "disabled"),
+            (None, None) if probation => ExpectedStatus { probation, ..expected("available", "on probation") },
+            (None, None) => expected("available", &self.available_reason(&segment)),
         }
     }
 
-    /// Whether the wait seems to begin later, and not just a little.
+    /// Whether the cool-down begins in the future, beyond the allowed clock skew.
     pub(super) fn is_in_future(&self, at: i64) -> bool {
         let segment = self.segment();
         let (start, end) = self.cool_down(&segment, self.log.len());
         segment.open_breaker.is_some() && start < end && at < start && !interval_contains(start, end, at)
     }
 
-    /// Every moment at which a word could change by itself.
+    /// All times at which the status could change without an event.
     pub(super) fn transition_times(&self) -> Vec<i64> {
         let segment = self.segment();
-        let held = self.log.iter().filter_map(|entry| match entry.event {
+        let override_ends = self.log.iter().filter_map(|entry| match entry.event {
             LoggedEvent::Overridden { until, .. } => until,
             _ => None,
         });
-        held.chain(segment.open_breaker.map(|_| self.cool_down(&segment, self.log.len()).1)).collect()
+        override_ends.chain(segment.open_breaker.map(|_| self.cool_down(&segment, self.log.len()).1)).collect()
     }
 
-    /// The operator's word: maintenance or not.
+    /// The operator's override: whether it is maintenance.
     fn active_override(&self, at: i64) -> Option<bool> {
         let last = self.log.iter().rev().find_map(|entry| match entry.event {
             LoggedEvent::Overridden { maintenance, until } => Some(Some((maintenance, until))),
@@ -180,22 +181,22 @@ impl Record {
     }
 
     fn available_reason(&self, segment: &Segment) -> String {
-        // With counting off a blocked record may be asked too; the row it was blocked with is still true.
-        let row = segment.open_breaker.map_or_else(
+        // With counting off the breaker may still be open; then the failures it opened with apply.
+        let failures = segment.open_breaker.map_or_else(
             || self.count_consecutive_failures(segment.from, self.log.len()),
-            |blocked| blocked.consecutive_failures,
+            |open| open.consecutive_failures,
         );
-        let born = self.log.iter().rposition(|entry| matches!(entry.event, LoggedEvent::Reset)).unwrap_or(0);
-        let last = |wanted: fn(&LoggedEvent) -> bool| {
-            self.log[born..].iter().rev().find(|it| wanted(&it.event)).map(|it| it.at)
+        let last_reset = self.log.iter().rposition(|entry| matches!(entry.event, LoggedEvent::Reset)).unwrap_or(0);
+        let last = |is_match: fn(&LoggedEvent) -> bool| {
+            self.log[last_reset..].iter().rev().find(|entry| is_match(&entry.event)).map(|entry| entry.at)
         };
-        let good = last(|what| matches!(what, LoggedEvent::Success { .. }));
-        let bad = last(|what| matches!(what, LoggedEvent::Failure { .. }));
-        match (row, good, bad) {
+        let success = last(|event| matches!(event, LoggedEvent::Success { .. }));
+        let failure = last(|event| matches!(event, LoggedEvent::Failure { .. }));
+        match (failures, success, failure) {
             (1, ..) => "the last call failed".into(),
-            (2.., ..) => format!("the last {row} calls failed"),
+            (2.., ..) => format!("the last {failures} calls failed"),
             (0, None, None) => "never run".into(),
-            (0, Some(good), Some(bad)) if good < bad => "available again".into(),
+            (0, Some(success), Some(failure)) if success < failure => "available again".into(),
             (0, None, Some(_)) => "available again".into(),
             (0, Some(_), _) => "executed successfully".into(),
         }
@@ -203,7 +204,7 @@ impl Record {
 
     fn segment(&self) -> Segment {
         let mut segment = Segment { from: 0, timeouts_from: 0, open_breaker: None };
-        while let Some(next) = (segment.from..self.log.len()).find_map(|at| self.next_segment(&segment, at)) {
+        while let Some(next) = (segment.from..self.log.len()).find_map(|index| self.next_segment(&segment, index)) {
             segment = next;
         }
         segment.timeouts_from = self.timeouts_start(&segment, self.log.len());
@@ -211,72 +212,74 @@ impl Record {
     }
 
     /// The segment that begins after this entry, if one does.
-    fn next_segment(&self, segment: &Segment, at: usize) -> Option<Segment> {
-        let entry = self.log[at];
-        let from = at + 1;
-        let flowing = Some(Segment { from, timeouts_from: from, open_breaker: None });
-        let blocked = |length: i64, streak, why, row| {
+    fn next_segment(&self, segment: &Segment, index: usize) -> Option<Segment> {
+        let entry = self.log[index];
+        let from = index + 1;
+        let closed = Some(Segment { from, timeouts_from: from, open_breaker: None });
+        let open = |length: i64, streak, cause, consecutive_failures| {
             let (start, end) = (entry.at, entry.at + length);
-            let blocked = Some(OpenBreaker { start, end, streak, cause: why, consecutive_failures: row, probe: None });
-            Some(Segment { from, timeouts_from: self.timeouts_start(segment, at), open_breaker: blocked })
+            let open_breaker = Some(OpenBreaker { start, end, streak, cause, consecutive_failures, probe: None });
+            Some(Segment { from, timeouts_from: self.timeouts_start(segment, index), open_breaker })
         };
-        let row = segment.open_breaker.map_or_else(
-            || self.count_consecutive_failures(segment.from, from),
-            |blocked| blocked.consecutive_failures,
-        );
+        let failures = segment
+            .open_breaker
+            .map_or_else(|| self.count_consecutive_failures(segment.from, from), |open| open.consecutive_failures);
         match (entry.event, segment.open_breaker) {
-            (LoggedEvent::ForcedAvailable | LoggedEvent::Reset, _) => return flowing,
-            (LoggedEvent::RestoredForeign { end, streak, row }, _) => {
-                return blocked(end - entry.at, streak, OpenCause::InARow, row as usize);
+            (LoggedEvent::ForcedAvailable | LoggedEvent::Reset, _) => return closed,
+            (LoggedEvent::RestoredForeign { end, streak, failures }, _) => {
+                return open(end - entry.at, streak, OpenCause::InARow, failures as usize);
             }
             (LoggedEvent::ForcedFailed { until }, _) => {
-                return blocked(until.map_or(300_000, |until| until - entry.at), 1, OpenCause::Forced, row);
+                return open(until.map_or(300_000, |until| until - entry.at), 1, OpenCause::Forced, failures);
             }
-            (LoggedEvent::Healthy, Some(OpenBreaker { cause: why, .. }))
-                if entry.settings.enabled && why != OpenCause::Forced =>
+            (LoggedEvent::Healthy, Some(OpenBreaker { cause, .. }))
+                if entry.settings.enabled && cause != OpenCause::Forced =>
             {
-                return flowing;
+                return closed;
             }
             (LoggedEvent::Failure { .. }, None) if entry.settings.enabled && is_current(&entry, segment.from) => {
-                if row >= entry.settings.threshold.max(1) as usize {
-                    return blocked(300_000, 1, OpenCause::InARow, row);
+                if failures >= entry.settings.threshold.max(1) as usize {
+                    return open(300_000, 1, OpenCause::InARow, failures);
                 }
-                let (bad, total) = self.window_counts(segment.from, at);
-                let often = entry.settings.windowed && total >= 4 && bad * 10 >= total * 6;
-                return if often { blocked(300_000, 1, OpenCause::Rate(bad, total), row) } else { None };
+                let (failed, total) = self.window_counts(segment.from, index);
+                let too_often = entry.settings.windowed && total >= 4 && failed * 10 >= total * 6;
+                return if too_often { open(300_000, 1, OpenCause::Rate(failed, total), failures) } else { None };
             }
             _ => {}
         }
-        let now = segment.open_breaker.filter(|_| entry.settings.enabled)?;
-        let (start, end) = self.cool_down(segment, at);
-        let asker = self.active_probe(segment, at);
-        let over = !interval_contains(start, end, entry.at);
+        let current = segment.open_breaker.filter(|_| entry.settings.enabled)?;
+        let (start, end) = self.cool_down(segment, index);
+        let probe = self.active_probe(segment, index);
+        let on_probation = !interval_contains(start, end, entry.at);
         match entry.event {
             LoggedEvent::ProbeTaken { call } => {
-                let free = over && !asker.is_some_and(|(_, taken)| interval_contains(taken, taken + LEASE, entry.at));
-                let blocked = Some(OpenBreaker { start, end, probe: Some((call, entry.at)), ..now });
-                free.then_some(Segment { from, timeouts_from: self.timeouts_start(segment, at), open_breaker: blocked })
+                let is_free =
+                    on_probation && !probe.is_some_and(|(_, taken)| interval_contains(taken, taken + LEASE, entry.at));
+                let open_breaker = Some(OpenBreaker { start, end, probe: Some((call, entry.at)), ..current });
+                is_free.then_some(Segment { from, timeouts_from: self.timeouts_start(segment, index), open_breaker })
             }
-            _ if !is_current(&entry, segment.from) || !(over || asker.is_some()) => None,
-            LoggedEvent::Success { .. } | LoggedEvent::Uncounted { .. } => flowing,
+            _ if !is_current(&entry, segment.from) || !(on_probation || probe.is_some()) => None,
+            LoggedEvent::Success { .. } | LoggedEvent::Uncounted { .. } => closed,
             LoggedEvent::Failure { .. } => {
-                let full = (300_000_i64 << now.streak.min(20)).min(3_600_000);
-                // Numbers that somebody else wrote may be as large as numbers get; there they stay.
-                let row = (row + 1).min(u32::MAX as usize);
-                blocked(full - full * entry.jitter / 5_000, now.streak.saturating_add(1), OpenCause::InARow, row)
+                let full = (300_000_i64 << current.streak.min(20)).min(3_600_000);
+                // A foreign record may hold the largest numbers; counting saturates there.
+                let failures = (failures + 1).min(u32::MAX as usize);
+                open(full - full * entry.jitter / 5_000, current.streak.saturating_add(1), OpenCause::InARow, failures)
             }
             _ => None,
         }
     }
 
-    /// How many counted failures stand at the end of this part of the log, with no success behind them.
+    /// The number of counted failures in this part of the log after its last success.
     fn count_consecutive_failures(&self, from: usize, to: usize) -> usize {
-        let heard = self.log[from..to].iter().rev().filter(|entry| is_current(entry, from));
-        let since_good = heard.take_while(|entry| !matches!(entry.event, LoggedEvent::Success { .. }));
-        since_good.filter(|entry| entry.settings.enabled && matches!(entry.event, LoggedEvent::Failure { .. })).count()
+        let current = self.log[from..to].iter().rev().filter(|entry| is_current(entry, from));
+        let since_success = current.take_while(|entry| !matches!(entry.event, LoggedEvent::Success { .. }));
+        since_success
+            .filter(|entry| entry.settings.enabled && matches!(entry.event, LoggedEvent::Failure { .. }))
+            .count()
     }
 
-    /// Failures and results in the ten slices of six seconds up to this entry. A sample that once fell out of the
+    /// Failures and results in the ten slices of six seconds up to this entry. A sample that once left the
     /// window, because time jumped either way, does not return.
     fn window_counts(&self, from: usize, to: usize) -> (usize, usize) {
         let samples: Vec<_> = self.log[from..=to]
@@ -285,47 +288,48 @@ impl Record {
             .filter(|entry| matches!(entry.event, LoggedEvent::Success { .. } | LoggedEvent::Failure { .. }))
             .map(|entry| (entry.at.div_euclid(6_000), matches!(entry.event, LoggedEvent::Failure { .. })))
             .collect();
-        let kept = samples.iter().enumerate().filter(|(index, (slice, _))| {
+        let in_window = samples.iter().enumerate().filter(|(index, (slice, _))| {
             samples[*index..].iter().all(|(later, _)| (0..10).contains(&(later - slice)))
         });
-        let bad = kept.clone().filter(|(_, (_, bad))| *bad).count();
-        (bad, kept.count())
+        let failed = in_window.clone().filter(|(_, (_, failed))| *failed).count();
+        (failed, in_window.count())
     }
 
-    /// Start and end of the wait, as the entries of the segment left it.
+    /// Start and end of the cool-down, after the entries of the segment.
     fn cool_down(&self, segment: &Segment, to: usize) -> (i64, i64) {
-        let (start, end) = segment.open_breaker.map_or((0, 0), |blocked| (blocked.start, blocked.end));
+        let (start, end) = segment.open_breaker.map_or((0, 0), |open| (open.start, open.end));
         let ends = self.log[segment.from..to].iter().filter(|entry| matches!(entry.event, LoggedEvent::CoolDownEnded));
-        // Every end cuts what is left, so the earliest one decides, if it is earlier than the wait's own.
+        // Every such event cuts the rest, so the earliest one decides, if it precedes the regular end.
         ends.map(|entry| entry.at).min().filter(|cut| *cut < end).map_or((start, end), |cut| (cut, cut))
     }
 
-    /// Who probes: the call that took the permit, unless it gave it back. A permit is not saved: it was not taken here.
+    /// The call that holds the probe lease, unless it released it. A restore drops the lease.
     fn active_probe(&self, segment: &Segment, to: usize) -> Option<(usize, i64)> {
-        let (asker, taken) = segment.open_breaker?.probe?;
-        let over = |entry: &Entry| match entry.event {
-            LoggedEvent::ProbeReleased { call } => call == asker,
+        let (holder, taken) = segment.open_breaker?.probe?;
+        let ends_lease = |entry: &Entry| match entry.event {
+            LoggedEvent::ProbeReleased { call } => call == holder,
             LoggedEvent::Restored => true,
             _ => false,
         };
-        (!self.log[segment.from..to].iter().any(over)).then_some((asker, taken))
+        (!self.log[segment.from..to].iter().any(ends_lease)).then_some((holder, taken))
     }
 
-    /// Where timeouts begin to matter: after the last success that was heard while calls flowed.
+    /// The index from which timeouts matter: after the last success that counted while the breaker was closed.
     fn timeouts_start(&self, segment: &Segment, to: usize) -> usize {
-        let heard =
+        let is_success =
             |entry: &Entry| matches!(entry.event, LoggedEvent::Success { .. }) && is_current(entry, segment.from);
-        let good = self.log[segment.from..to].iter().rposition(heard).filter(|_| segment.open_breaker.is_none());
-        good.map_or(segment.timeouts_from, |good| segment.from + good + 1)
+        let last_success =
+            self.log[segment.from..to].iter().rposition(is_success).filter(|_| segment.open_breaker.is_none());
+        last_success.map_or(segment.timeouts_from, |index| segment.from + index + 1)
     }
 }
 
-/// Whether a result was let in after the last turn.
+/// Whether the call of a result was admitted after the segment began.
 fn is_current(entry: &Entry, from: usize) -> bool {
     match entry.event {
-        LoggedEvent::Success { seen } | LoggedEvent::Failure { seen } | LoggedEvent::Uncounted { seen } => {
-            seen.is_none_or(|seen| seen >= from as i64)
-        }
+        LoggedEvent::Success { events_seen }
+        | LoggedEvent::Failure { events_seen }
+        | LoggedEvent::Uncounted { events_seen } => events_seen.is_none_or(|events_seen| events_seen >= from as i64),
         _ => false,
     }
 }

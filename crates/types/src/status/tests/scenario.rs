@@ -1,6 +1,6 @@
-//! One story: the records under test, the reference beside them, and the calls that run meanwhile.
+//! One scenario: the records under test, the reference records, and the running calls.
 //!
-//! In: one step after the other. Every step is told to both sides; `compare.rs` asks whether they agree.
+//! In: one step after the other. Every step is applied to both sides; `compare.rs` checks that they agree.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// A call that was let in: what it must remember for the machine and for the reference.
+/// An admitted call: what it must remember for the machine and for the reference.
 #[derive(Debug, Clone)]
 pub(super) struct RunningCall {
     number: usize,
@@ -29,12 +29,12 @@ pub(super) struct RunningCall {
     probes: [bool; 3],
 }
 
-/// One story: the records under test, the reference beside them, and the calls between.
+/// One scenario: the records under test, the reference records, and the running calls.
 pub(super) struct Scenario {
     pub(super) now: i64,
     pub(super) jitter: i64,
-    pub(super) facts: [StatusRecord; 3],
-    pub(super) records: [Record; 3],
+    pub(super) actual: [StatusRecord; 3],
+    pub(super) reference: [Record; 3],
     pub(super) settings: StatusSettings,
     pub(super) is_ready: bool,
     running: Vec<RunningCall>,
@@ -48,8 +48,8 @@ impl Scenario {
         Self {
             now: 1_800_000_000_000,
             jitter: 0,
-            facts: Default::default(),
-            records: Default::default(),
+            actual: Default::default(),
+            reference: Default::default(),
             settings: StatusSettings::default(),
             is_ready: true,
             running: Vec::new(),
@@ -69,38 +69,42 @@ impl Scenario {
         if self.is_ready { Readiness::Ready } else { Readiness::Disabled { message: None } }
     }
 
-    pub(super) fn record_coverage(&mut self, what: &'static str) {
-        *self.coverage.entry(what).or_default() += 1;
+    pub(super) fn record_coverage(&mut self, situation: &'static str) {
+        *self.coverage.entry(situation).or_default() += 1;
     }
 
-    fn apply_event(&mut self, record: usize, event: &StatusEvent, what: LoggedEvent) {
+    fn apply_event(&mut self, record: usize, event: &StatusEvent, logged: LoggedEvent) {
         let (now, jitter) = (Timestamp::from_millis(self.now), self.jitter as f64 / 1000.0);
-        self.facts[record] = apply(&self.facts[record], event, &self.settings, now, jitter);
-        self.records[record].add(self.now, what, self.reference_settings(), self.jitter);
+        self.actual[record] = apply(&self.actual[record], event, &self.settings, now, jitter);
+        self.reference[record].add(self.now, logged, self.reference_settings(), self.jitter);
     }
 
     pub(super) fn run_step(&mut self, step: &Step) {
         match step.clone() {
-            Step::Sleep { by, settle } => {
-                self.now += by;
+            Step::Sleep { millis, settle } => {
+                self.now += millis;
                 for record in (0..3).filter(|_| settle) {
-                    let ahead = self.facts[record].breaker.is_in_future(Timestamp::from_millis(self.now));
-                    assert_eq!(ahead, self.records[record].is_in_future(self.now), "whether {record} lies ahead");
-                    if ahead {
-                        self.record_coverage("wait ahead of the clock");
+                    let in_future = self.actual[record].breaker.is_in_future(Timestamp::from_millis(self.now));
+                    assert_eq!(
+                        in_future,
+                        self.reference[record].is_in_future(self.now),
+                        "whether the cool-down of {record} is in the future"
+                    );
+                    if in_future {
+                        self.record_coverage("cool-down in the future");
                         self.apply_event(record, &StatusEvent::CoolDownEnded, LoggedEvent::CoolDownEnded);
                     }
                 }
             }
             Step::Call { thread } => self.start_call(thread),
-            Step::End { which, how, connecting } if which < self.running.len() => {
-                let call = self.running.swap_remove(which);
-                self.end_call(call.thread, how, connecting, Some(&call));
+            Step::End { call, error, connecting } if call < self.running.len() => {
+                let call = self.running.swap_remove(call);
+                self.end_call(call.thread, error, connecting, Some(&call));
             }
-            Step::ReleaseProbe { which } if which < self.running.len() => {
-                let call = self.running.swap_remove(which);
+            Step::ReleaseProbe { call } if call < self.running.len() => {
+                let call = self.running.swap_remove(call);
                 for record in (0..3).filter(|record| call.probes[*record]) {
-                    self.record_coverage("permit given back");
+                    self.record_coverage("lease released");
                     self.apply_event(
                         record,
                         &StatusEvent::ProbeReleased { id: call.id },
@@ -108,18 +112,18 @@ impl Scenario {
                     );
                 }
             }
-            Step::DropCall { which } if which < self.running.len() => drop(self.running.swap_remove(which)),
+            Step::DropCall { call } if call < self.running.len() => drop(self.running.swap_remove(call)),
             Step::End { .. } | Step::ReleaseProbe { .. } | Step::DropCall { .. } => {}
-            Step::Report { thread, how, times } => (0..times).for_each(|_| self.end_call(thread, how, false, None)),
-            Step::OperatorSet { record, word, after } => {
+            Step::Report { thread, error, times } => (0..times).for_each(|_| self.end_call(thread, error, false, None)),
+            Step::OperatorSet { record, status, after } => {
                 let until = after.map(|after| self.now + after);
-                let what = match word {
+                let logged = match status {
                     ToolStatus::Available => LoggedEvent::ForcedAvailable,
                     ToolStatus::Failed => LoggedEvent::ForcedFailed { until },
-                    _ => LoggedEvent::Overridden { maintenance: word == ToolStatus::Maintenance, until },
+                    _ => LoggedEvent::Overridden { maintenance: status == ToolStatus::Maintenance, until },
                 };
                 let until = until.map(Timestamp::from_millis);
-                self.apply_event(record, &StatusEvent::from_operator(word, Some("words".into()), until), what);
+                self.apply_event(record, &StatusEvent::from_operator(status, Some("message".into()), until), logged);
             }
             Step::ResetThread { thread } => {
                 self.apply_event(thread, &StatusEvent::Reset, LoggedEvent::Reset);
@@ -127,28 +131,29 @@ impl Scenario {
             }
             Step::ResetAll { record } => self.apply_event(record, &StatusEvent::Reset, LoggedEvent::Reset),
             Step::Healthy { record } => self.apply_event(record, &StatusEvent::Healthy, LoggedEvent::Healthy),
-            Step::Configure { on, threshold, windowed, refusals, present } => {
+            Step::Configure { enabled, threshold, windowed, count_refusals, is_ready } => {
                 let window = FailureWindow { failure_rate: 0.6, window: Duration::from_secs(60), minimum_calls: 4 };
-                self.settings.enabled = on;
+                self.settings.enabled = enabled;
                 self.settings.failure_threshold = threshold;
                 self.settings.failure_window = windowed.then_some(window);
-                self.settings.count_tool_errors = refusals;
-                self.is_ready = present;
+                self.settings.count_tool_errors = count_refusals;
+                self.is_ready = is_ready;
             }
             Step::Restart => {
-                let text = serde_json::to_string(&self.facts).unwrap();
-                self.facts = serde_json::from_str(&text).unwrap();
+                let text = serde_json::to_string(&self.actual).unwrap();
+                self.actual = serde_json::from_str(&text).unwrap();
             }
-            Step::Save { record } => self.saved.push((self.facts[record].clone(), self.records[record].clone())),
-            Step::Restore { record, which, epoch, permit } => {
-                if let Some((facts, log)) = self.saved.iter().rev().nth(which).cloned() {
-                    let elsewhere = log.total_events() != self.records[record].total_events();
-                    self.record_coverage(if elsewhere { "restored" } else { "restored as it was" });
-                    self.restore(record, StatusRecord { epoch: epoch.unwrap_or(facts.epoch), ..facts }, permit, &log);
+            Step::Save { record } => self.saved.push((self.actual[record].clone(), self.reference[record].clone())),
+            Step::Restore { record, save, epoch, with_lease } => {
+                if let Some((saved, log)) = self.saved.iter().rev().nth(save).cloned() {
+                    let differs = log.total_events() != self.reference[record].total_events();
+                    self.record_coverage(if differs { "restored" } else { "restored unchanged" });
+                    let saved = StatusRecord { epoch: epoch.unwrap_or(saved.epoch), ..saved };
+                    self.restore(record, saved, with_lease, &log);
                 }
             }
-            Step::RestoreForeign { record, began, lasts, openings, row } => {
-                let (start, end) = (self.now + began, self.now + began + lasts);
+            Step::RestoreForeign { record, start, length, openings, failures } => {
+                let (start, end) = (self.now + start, self.now + start + length);
                 let breaker = Breaker::Open {
                     since: Timestamp::from_millis(start),
                     until: Timestamp::from_millis(end),
@@ -156,40 +161,44 @@ impl Scenario {
                     cause: BreakerCause::InARow,
                     probe: None,
                 };
-                let facts =
-                    StatusRecord { breaker, consecutive_failures: row, epoch: u64::MAX, ..StatusRecord::default() };
+                let foreign = StatusRecord {
+                    breaker,
+                    consecutive_failures: failures,
+                    epoch: u64::MAX,
+                    ..StatusRecord::default()
+                };
                 let mut log = Record::default();
                 log.add(
                     start,
-                    LoggedEvent::RestoredForeign { end, streak: openings, row },
+                    LoggedEvent::RestoredForeign { end, streak: openings, failures },
                     self.reference_settings(),
                     0,
                 );
-                self.record_coverage("restored from a foreign life");
-                self.restore(record, facts, true, &log);
+                self.record_coverage("restored a foreign record");
+                self.restore(record, foreign, true, &log);
             }
         }
     }
 
-    /// Puts a saved record in the place of the present one, as a text that anybody may have written. With `permit` it
-    /// claims that a call which runs here is the probe.
-    fn restore(&mut self, record: usize, mut facts: StatusRecord, permit: bool, log: &Record) {
+    /// Replaces a record by a saved one, as untrusted text. With `with_lease` the text claims that a running call
+    /// holds the probe lease.
+    fn restore(&mut self, record: usize, mut saved: StatusRecord, with_lease: bool, log: &Record) {
         let now = Timestamp::from_millis(self.now);
-        if let (true, Breaker::Open { probe, .. }) = (permit, &mut facts.breaker) {
+        if let (true, Breaker::Open { probe, .. }) = (with_lease, &mut saved.breaker) {
             let id = self.running.last().map_or_else(|| CallId::mint(now), |call| call.id);
             *probe = Some(ProbeLease { id, taken: now, lease_until: now + Duration::from_secs(30) });
         }
-        if matches!(facts.breaker, Breaker::Open { probe: Some(_), .. }) {
-            self.record_coverage("restored a permit");
+        if matches!(saved.breaker, Breaker::Open { probe: Some(_), .. }) {
+            self.record_coverage("restored a lease");
         }
         if !self.running.is_empty() {
             self.record_coverage("restored under a running call");
         }
-        let text = serde_json::to_string(&facts).unwrap();
+        let text = serde_json::to_string(&saved).unwrap();
         let event = StatusEvent::Restored(Box::new(serde_json::from_str(&text).unwrap()));
-        self.facts[record] = apply(&self.facts[record], &event, &self.settings, now, 0.0);
-        let rules = self.reference_settings();
-        self.records[record].restore(log, self.now, rules);
+        self.actual[record] = apply(&self.actual[record], &event, &self.settings, now, 0.0);
+        let settings = self.reference_settings();
+        self.reference[record].restore(log, self.now, settings);
     }
 
     fn start_call(&mut self, thread: Option<usize>) {
@@ -215,16 +224,16 @@ impl Scenario {
                 &StatusEvent::ProbeTaken { id, lease: Duration::from_secs(30) },
                 LoggedEvent::ProbeTaken { call: number },
             );
-            assert!(self.facts[record].is_probe_held_by(id), "an admitted probe gets the permit");
+            assert!(self.actual[record].is_probe_held_by(id), "an admitted probe gets the lease");
         }
-        let epochs = self.facts.each_ref().map(|facts| facts.epoch);
-        let seen = self.records.each_ref().map(Record::total_events);
-        self.running.push(RunningCall { number, id, thread, epochs, events_seen: seen, probes });
+        let epochs = self.actual.each_ref().map(|record| record.epoch);
+        let events_seen = self.reference.each_ref().map(Record::total_events);
+        self.running.push(RunningCall { number, id, thread, epochs, events_seen, probes });
     }
 
-    /// A call that may not probe asks for the permit all the same, as one does that decided a moment too early.
-    fn request_probe_late(&mut self, thread: Option<usize>, why: &'static str) {
-        self.record_coverage(why);
+    /// Requests the probe lease for a call that may not probe, as a caller would whose decision is outdated.
+    fn request_probe_late(&mut self, thread: Option<usize>, situation: &'static str) {
+        self.record_coverage(situation);
         self.calls += 1;
         let (call, id) = (self.calls, CallId::mint(Timestamp::from_millis(self.now)));
         for record in thread.into_iter().chain([SHARED]) {
@@ -239,46 +248,47 @@ impl Scenario {
     fn end_call(
         &mut self,
         thread: Option<usize>,
-        how: Option<ErrorKind>,
+        error: Option<ErrorKind>,
         connecting: bool,
         call: Option<&RunningCall>,
     ) {
-        let who = thread
+        let fingerprint = thread
             .map(|thread| ThreadFingerprint::new(&Tenant::default(), &ThreadId::new(["a", "b"][thread]).unwrap()));
-        if let (Some(ErrorKind::Timeout), Some(by), Some(thread)) = (how, &who, thread) {
-            self.apply_event(SHARED, &StatusEvent::TimedOut { by: by.clone() }, LoggedEvent::TimedOut { who: thread });
+        if let (Some(ErrorKind::Timeout), Some(by), Some(thread)) = (error, &fingerprint, thread) {
+            self.apply_event(SHARED, &StatusEvent::TimedOut { by: by.clone() }, LoggedEvent::TimedOut { thread });
         }
         let probes = call.map_or([false; 3], |call| call.probes);
-        let counted = how.map(|kind| {
-            let circumstances = FailureContext {
-                thread: who,
+        let counted = error.map(|kind| {
+            let context = FailureContext {
+                thread: fingerprint,
                 connecting,
                 probes_thread: thread.is_some_and(|thread| probes[thread]),
                 probes_shared: probes[SHARED],
             };
-            let counting = failure_targets(kind, &circumstances, &self.facts[SHARED], &self.settings);
+            let targets = failure_targets(kind, &context, &self.actual[SHARED], &self.settings);
             let expected = self.expected_targets(kind, thread, connecting, probes);
-            assert_eq!((counting.thread, counting.shared), expected, "{kind:?}");
+            assert_eq!((targets.thread, targets.shared), expected, "{kind:?}");
             expected
         });
         for record in thread.into_iter().chain([SHARED]) {
-            let (epoch, seen) = (call.map(|call| call.epochs[record]), call.map(|call| call.events_seen[record]));
+            let epoch = call.map(|call| call.epochs[record]);
+            let events_seen = call.map(|call| call.events_seen[record]);
             let counts = counted.map(|(own, shared)| if record == SHARED { shared } else { own });
-            let (answer, what) = match (how, counts) {
+            let (signal, logged) = match (error, counts) {
                 (Some(kind), Some(true)) => {
-                    (HealthSignal::Failure { kind, text: "text".into() }, LoggedEvent::Failure { seen })
+                    (HealthSignal::Failure { kind, text: "text".into() }, LoggedEvent::Failure { events_seen })
                 }
-                (Some(_), _) => (HealthSignal::Uncounted, LoggedEvent::Uncounted { seen }),
-                (None, _) => (HealthSignal::Success, LoggedEvent::Success { seen }),
+                (Some(_), _) => (HealthSignal::Uncounted, LoggedEvent::Uncounted { events_seen }),
+                (None, _) => (HealthSignal::Success, LoggedEvent::Success { events_seen }),
             };
-            if epoch.is_some_and(|epoch| epoch != self.facts[record].epoch) {
+            if epoch.is_some_and(|epoch| epoch != self.actual[record].epoch) {
                 self.record_coverage("late result");
             }
-            self.apply_event(record, &StatusEvent::CallEnded { signal: answer, epoch }, what);
+            self.apply_event(record, &StatusEvent::CallEnded { signal, epoch }, logged);
         }
     }
 
-    /// The error table once more, by hand.
+    /// The scopes of the error table, written out independently of it.
     fn expected_targets(
         &self,
         kind: ErrorKind,
@@ -289,7 +299,7 @@ impl Scenario {
         let (own, shared) = match (kind, thread) {
             (ErrorKind::ToolRefused, _) if !self.settings.count_tool_errors => return (false, false),
             (ErrorKind::ToolError | ErrorKind::Crashed | ErrorKind::ToolRefused, Some(_)) => (true, false),
-            (ErrorKind::Timeout, Some(own)) => (true, connecting || self.records[SHARED].has_other_timeouts(own)),
+            (ErrorKind::Timeout, Some(own)) => (true, connecting || self.reference[SHARED].has_other_timeouts(own)),
             (ErrorKind::UpstreamError | ErrorKind::UpstreamUnreachable, Some(_)) => (false, true),
             (ErrorKind::ToolError | ErrorKind::Crashed | ErrorKind::ToolRefused, None) => return (false, true),
             (ErrorKind::Timeout | ErrorKind::UpstreamError | ErrorKind::UpstreamUnreachable, None) => {
@@ -302,7 +312,7 @@ impl Scenario {
 
     pub(super) fn admission(&self, thread: Option<usize>) -> Admission {
         let now = Timestamp::from_millis(self.now);
-        let own = thread.map(|thread| &self.facts[thread]);
-        admit(own, &self.facts[SHARED], &self.readiness(), &self.settings, now)
+        let own = thread.map(|thread| &self.actual[thread]);
+        admit(own, &self.actual[SHARED], &self.readiness(), &self.settings, now)
     }
 }
