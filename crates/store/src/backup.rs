@@ -1,7 +1,7 @@
-//! What the backups of all stores have in common: when they are made, what lies beside them, how long they are kept.
+//! Backups of all stores: schedule, manifest and retention.
 //!
-//! In: where to, how often, and a `Maker` that makes one and knows one that is whole. Out: backups in a folder. `clerk` is the
-//! thread that has them made, `manifest` the text beside each, `bytes` what is done with files on the way.
+//! In: folder, interval and retention, and a `BackupSource` that creates and verifies a backup. Out: backups in a folder.
+//! `worker` is the thread that runs them, `manifest` the JSON file next to each, `file_ops` the file operations they share.
 
 mod file_ops;
 mod manifest;
@@ -22,28 +22,28 @@ pub use manifest::Backup;
 pub use restore::{RestoreError, RestoreReport};
 pub(crate) use worker::BackupWorker;
 
-/// How a store makes backups of itself.
+/// Scheduled backups of a store.
 ///
 /// ```
 /// # use std::time::Duration;
-/// use toolhub_store::sqlite::{Backups, Options};
+/// use toolhub_store::sqlite::{BackupOptions, Options};
 ///
 /// let day = Duration::from_secs(24 * 3600);
-/// let options = Options::default().backups(Backups { every: day, keep_for: 30 * day, ..Backups::into("backups") });
+/// let backups = BackupOptions { interval: day, retention: 30 * day, ..BackupOptions::new("backups") };
+/// let options = Options::default().backups(backups);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupOptions {
-    /// Where they are laid. The folder is made when it is missing, and holds the backups of one store.
+    /// The backup folder. Created if it is missing; holds the backups of one store.
     pub folder: PathBuf,
-    /// The time from one to the next, also over restarts. One hour unless it is said otherwise.
+    /// The time between backups, also across restarts. Default: one hour.
     pub interval: Duration,
-    /// How old one becomes before it is removed. Seven days unless it is said otherwise. The latest that is sound stays,
-    /// however old it is.
+    /// Older backups are removed. Default: seven days. The latest intact backup is never removed, however old it is.
     pub retention: Duration,
 }
 
 impl BackupOptions {
-    /// Every hour, for seven days.
+    /// Backups into this folder, every hour, kept for seven days.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -53,26 +53,26 @@ impl BackupOptions {
     }
 }
 
-/// Why there is no backup.
+/// Why a backup failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// There is a file already, and no backup takes the place of another file.
-    #[error("{} is there already", .0.display())]
+    /// The destination exists already; a backup never overwrites a file.
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
-    /// The copy is not sound, so the store is not: it can be read, but not relied on.
-    #[error("the store is damaged, and so would be its backup: {0}")]
+    /// The copy failed verification, so the store itself is damaged.
+    #[error("the backup was discarded because the store is damaged: {0}")]
     Damaged(String),
     /// A file could not be written or read; the disk may be full.
     #[error("{} cannot be written: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         error: io::Error,
     },
-    /// SQLite could not copy it; the disk may be full.
-    #[error("the store cannot be copied: {0}")]
+    /// SQLite could not copy the store; the disk may be full.
+    #[error("SQLite cannot copy the store: {0}")]
     Sqlite(String),
     /// The store was closed before the backup was made.
     #[error("the store was closed before the backup was made")]
@@ -85,20 +85,20 @@ impl BackupError {
     }
 }
 
-/// What differs from store to store.
+/// The store-specific part of a backup.
 ///
-/// An implementation promises that a backup has its name only when it is whole and its manifest lies beside it, that what it
-/// makes before that has the same name with `.half` behind it, and that it stops soon when it is told to.
+/// An implementation promises that a backup gets its final name only when it is complete and its manifest exists, that
+/// temporary files have the same name with the suffix `.half`, and that it stops soon after the stop flag is set.
 pub(crate) trait BackupSource: Send + 'static {
-    /// The store, whose name those of its backups begin with.
+    /// The path of the store; the names of its backups begin with its file stem.
     fn store_path(&self) -> &Path;
 
-    /// How their names end.
+    /// The suffix of backup names.
     const SUFFIX: &'static str;
 
-    /// Makes one. The flag says when it is not wanted any more.
-    fn create_backup(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError>;
+    /// Creates a backup. Stops early once the flag is set.
+    fn create_backup(&self, destination: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError>;
 
-    /// Whether a backup is still what was made.
+    /// Whether a backup is complete and matches its checksum.
     fn is_intact(&self, backup: &Backup) -> bool;
 }

@@ -1,8 +1,8 @@
-//! A store that keeps what tools remember compressed.
+//! Backend decorator that compresses tool state with zstd.
 //!
-//! In: the requests of `Backend`. Out: the same, with the values of states, snapshots and history packed by zstd on the way
-//! in and unpacked on the way out. A value says by its first bytes whether it is packed, and JSON never begins with those;
-//! so what lies in a store unpacked is read as it is.
+//! In: the requests of `Backend`. Out: the same, with the values of states, snapshots and history compressed on write and
+//! decompressed on read. The zstd magic number marks a compressed value; JSON never begins with it, so uncompressed values
+//! of an existing store remain readable.
 
 use std::{collections::BTreeMap, io::Read, sync::Arc};
 
@@ -13,31 +13,31 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-/// How a packed value begins.
+/// The zstd magic number.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Shorter ones gain nothing.
+/// Compressing shorter values gains nothing.
 const MIN_COMPRESS_BYTES: usize = 128;
-/// A good deal smaller, and quick.
+/// zstd's default level: a good ratio at low cost.
 const LEVEL: i32 = 3;
-/// No state is this large. What claims to be was not written by us.
+/// No state is this large; a larger value was not written by this code (decompression bomb).
 const MAX_DECOMPRESSED_BYTES: usize = 1 << 30;
 
-/// A backend before another one, which keeps the values of states packed.
+/// Wraps a backend and stores the values of states compressed.
 ///
-/// It stays before that store for good: whoever reads it without this finds packed values.
+/// The wrapper must stay in place for good: without it, readers get compressed values.
 #[derive(Debug)]
 pub struct Compressed<B>(pub B);
 
-/// Whether the values of a table are JSON, and many.
+/// Whether the table has many JSON values.
 fn is_compressible(table: Table) -> bool {
     matches!(table, Table::State | Table::Versions | Table::History)
 }
 
 fn compress(table: Table, value: &mut Arc<[u8]>) {
     if is_compressible(table) && (MIN_COMPRESS_BYTES..MAX_DECOMPRESSED_BYTES).contains(&value.len()) {
-        // What cannot be packed is kept as it is.
+        // A value that zstd cannot compress is stored uncompressed.
         match zstd::bulk::compress(value, LEVEL) {
-            Ok(packed) if packed.len() < value.len() => *value = packed.into(),
+            Ok(compressed) if compressed.len() < value.len() => *value = compressed.into(),
             _ => {}
         }
     }
@@ -83,7 +83,7 @@ impl<B: Backend> Backend for Compressed<B> {
             page.rows.retain_mut(|(key, row)| match decompress(key, row) {
                 Ok(()) => true,
                 Err(error) => {
-                    tracing::warn!(%error, "a stored record is passed over");
+                    tracing::warn!(%error, "skipping unreadable stored record");
                     false
                 }
             });
@@ -91,8 +91,8 @@ impl<B: Backend> Backend for Compressed<B> {
         })
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.0.sweep(most, now)
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(limit, now)
     }
 
     fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {

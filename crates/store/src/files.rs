@@ -1,10 +1,9 @@
-//! What tools remember as readable files: one JSON file for each context, and nothing else to keep house for.
+//! File backend for tool state: one readable JSON file per context.
 //!
-//! In: the requests of `Backend`, for states, their snapshots and their history. Out: their answers. `doc` is what a file
-//! holds and `text` how it is written; `index` and `shelf` know which files there are and read them; `writer` is the one
-//! thread that writes; `intent` makes one of several files; `disk` is what is asked of the file system. One process at a
-//! time has the folder (`crate::lock`). `backup` makes copies while others work, and `restore` puts one in the place of a store
-//! that is closed.
+//! In: the requests of `Backend`, for states, their snapshots and their history. Out: rows and versions. `doc` is the content
+//! of a file and `text_format` its encoding; `index` and `document_store` find and read files; `writer` is the single writer
+//! thread; `intent` is the write-ahead record that makes writes to several files atomic; `disk` abstracts the file system.
+//! One process at a time opens the folder (`crate::lock`). `backup` makes online copies, and `restore` replaces a closed store.
 
 mod backup;
 mod cache;
@@ -46,17 +45,16 @@ pub use disk::{Disk, LocalDisk};
 pub use error::{OpenError, QuarantinedFile};
 pub use restore::{RestoreError, restore};
 
-/// How a folder is opened.
+/// Options for opening a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether files are compressed with zstd when they are written. Files of both sorts are read, so this may be said
-    /// otherwise at any opening.
+    /// Whether new files are compressed with zstd. Both kinds are readable, so this may differ at every opening.
     pub compression: bool,
-    /// Whether the store makes backups of itself, and where to.
+    /// Scheduled backups; `None` for none.
     pub backups: Option<BackupOptions>,
 }
 
-/// A backend that keeps what tools remember in one JSON file for each context, and keeps nothing else.
+/// A backend that stores tool state in one JSON file per context, and no other tables.
 ///
 /// ```
 /// use toolhub_storage::backend::Backend as _;
@@ -70,11 +68,11 @@ pub struct Options {
 /// # Ok(()) }
 /// ```
 ///
-/// Records of calls, approvals and the like are refused: a hub that runs tools keeps them in another store.
+/// Records of calls, approvals and other tables are refused: a hub that runs tools stores them in another backend.
 ///
-/// The answers come from threads of its own, which tokio's paused time does not wait for: a test that stops the clock
-/// uses the store in memory.
-// The order matters: a backup that is being made ends first, and the lock is given back when nobody writes any more.
+/// Its own threads do the work, and tokio's paused clock does not wait for them: tests that pause time use the in-memory
+/// backend.
+// The drop order matters: a running backup ends first, and the lock is released after the writer has stopped.
 pub struct Files {
     folder: PathBuf,
     backup_worker: BackupWorker,
@@ -86,20 +84,20 @@ pub struct Files {
 }
 
 impl Files {
-    /// Where the files are.
+    /// The folder of the store.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The files that could not be read and were set aside since the folder was opened. What they held is answered with
-    /// [`Damaged`](StoreError::Damaged) until it is written anew, as long as they lie there.
+    /// The unreadable files that were quarantined since the folder was opened. Reading their contents fails with
+    /// [`Damaged`](StoreError::Damaged) until the rows are rewritten, as long as the quarantined files exist.
     #[must_use]
     pub fn quarantined_files(&self) -> Vec<QuarantinedFile> {
         self.documents.lock_index().quarantined_files.clone()
     }
 
-    /// How many files there are.
+    /// The number of files.
     #[must_use]
     pub fn count(&self) -> usize {
         self.documents.lock_index().len()
@@ -125,8 +123,8 @@ impl Backend for Files {
         Box::pin(self.readers.scan(scan, now))
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(self.writer.sweep(most, now))
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(self.writer.sweep(limit, now))
     }
 
     fn watch(&self, table: Table) -> Watcher {

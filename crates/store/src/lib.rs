@@ -1,8 +1,8 @@
-//! Backends of Toolhub that survive the process.
+//! Persistent backends of Toolhub: SQLite, files, and the write-behind and compression decorators.
 //!
-//! Use the crate `toolhub`; this one is what it is made of. Each store is a room of its own and knows only the trait
-//! `toolhub_storage::backend::Backend`: what rows mean is none of its business. What they share: one process at a time has
-//! a store (`lock`), watchers are told what was committed (`watch`), and backups are made on time and kept for a while (`backup`).
+//! Internal crate of `toolhub`; depend on that one. Each store is a module of its own and implements
+//! `toolhub_storage::backend::Backend` without interpreting the rows. Shared parts: the exclusive lock (`lock`), the change
+//! feed for watchers (`watch`), and scheduled backups with retention (`backup`).
 #![forbid(unsafe_code)]
 
 mod backup;

@@ -1,8 +1,7 @@
-//! One process at a time has a store, and opens it once.
+//! Exclusive lock of a store: one process opens it, once.
 //!
-//! In: the path of the store. Out: a lock that is held until it is dropped, or who holds it. The lock is the operating
-//! system's, on a file beside the store, so it ends with its process however that ends; the text in the file only says
-//! who it is.
+//! In: the path of the store. Out: a lock that is held until dropped, or its current holder. It is an operating system lock
+//! on a file next to the store, so it ends with its process, even after a crash; the text in the file only names the holder.
 
 use std::{
     fmt,
@@ -13,25 +12,25 @@ use std::{
 
 use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 
-/// Who has a store open.
+/// The process that has a store open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockHolder {
-    /// The number of the process, if it has said so yet.
+    /// The process id, if the lock file contains it already.
     pub process: Option<u32>,
-    /// Since when.
+    /// When it took the lock.
     pub since: Option<Timestamp>,
 }
 
 /// Why a lock was not taken.
 pub(crate) enum LockError {
-    /// Somebody has it.
+    /// Another holder has the lock.
     InUse(LockHolder),
-    /// Its file cannot be used.
+    /// The lock file cannot be opened, locked or written.
     Io(PathBuf, io::Error),
 }
 
-/// Held while the store is open.
+/// An exclusive lock, held while the store is open.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
@@ -39,13 +38,13 @@ pub(crate) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // On purpose and not only by closing it: a process that is being started at this moment has the file open too.
+        // Explicitly, not only by closing the file: a child process that is just being forked has inherited the descriptor.
         let _ = self.file.unlock();
     }
 }
 
 impl Lock {
-    /// Takes the lock of a store, also over from a process that died with it.
+    /// Takes the lock of a store; the lock of a dead process is free.
     pub(crate) fn acquire(store: &Path) -> Result<Self, LockError> {
         let mut path = store.as_os_str().to_owned();
         path.push(".lock");
@@ -56,13 +55,13 @@ impl Lock {
             Ok(()) => write_holder(&mut file).map_err(failed)?,
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // Whatever cannot be read is not known; that the store is in use is certain.
+                // The holder is informational: the store is in use even if the text cannot be read.
                 let _ = file.read_to_string(&mut text);
                 return Err(LockError::InUse(LockHolder::parse(&text)));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // The file is left behind when the lock ends: whoever removed it might remove one that is held already.
+        // The lock file is never deleted: a process could delete a file that another one has already locked.
         Ok(Self { file })
     }
 }
@@ -70,15 +69,15 @@ impl Lock {
 fn write_holder(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
-    // In one piece, so that nobody reads a half of it.
+    // In one write, so that a reader does not see part of it.
     file.write_all(format!("process {}\nsince {}\n", std::process::id(), SystemClock.now()).as_bytes())
 }
 
 impl LockHolder {
     fn parse(text: &str) -> Self {
-        let word = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        let process = word("process").and_then(|process| process.parse().ok());
-        Self { process, since: word("since").and_then(|since| since.parse().ok()) }
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let process = field("process").and_then(|process| process.parse().ok());
+        Self { process, since: field("since").and_then(|since| since.parse().ok()) }
     }
 }
 
@@ -98,8 +97,8 @@ mod tests {
 
     #[test]
     fn a_holder_is_named_as_far_as_it_is_known() {
-        let whole = LockHolder::parse("process 12\nsince 2024-01-01T12:00:00.007Z\n");
-        assert_eq!(whole.to_string(), "process 12 since 2024-01-01T12:00:00.007Z");
+        let complete = LockHolder::parse("process 12\nsince 2024-01-01T12:00:00.007Z\n");
+        assert_eq!(complete.to_string(), "process 12 since 2024-01-01T12:00:00.007Z");
         for unknown in ["", "process", "process x\nsince then", "\0\u{1}"] {
             assert_eq!(LockHolder::parse(unknown).to_string(), "another process");
         }

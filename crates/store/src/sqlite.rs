@@ -1,9 +1,9 @@
-//! Records in one SQLite file: nothing to install, and what was acknowledged is there after a crash.
+//! SQLite backend: all records in one file; acknowledged commits survive a crash.
 //!
-//! In: the requests of `Backend`. Out: their answers. Writes go to one thread that makes many of them in one
-//! transaction (`writer`); loads are made on the spot, on connections that only read (`read`); scans on threads that
-//! may block (`scan`). One process at a time has the file (`crate::lock`). What is damaged is set `aside`; `backup` makes
-//! copies while others work, and `restore` puts one in the place of a store that is closed.
+//! In: the requests of `Backend`. Out: rows and versions. One thread executes the writes, many per transaction (group commit,
+//! `writer`); loads run inline on read-only connections (`read`); scans run on threads of their own (`scan`). One process at a
+//! time opens the file (`crate::lock`). Damaged rows go to `quarantine`; `backup` makes online copies, and `restore` replaces
+//! a closed store.
 
 mod backup;
 mod connection;
@@ -38,7 +38,7 @@ pub use restore::{RestoreError, restore};
 
 use crate::{backup::BackupWorker, lock::Lock, watch::ChangeFeed};
 
-/// A backend that keeps everything in one SQLite file.
+/// A backend that stores everything in one SQLite file.
 ///
 /// ```
 /// use toolhub_store::{Sqlite, sqlite::Options};
@@ -54,9 +54,9 @@ use crate::{backup::BackupWorker, lock::Lock, watch::ChangeFeed};
 /// # Ok(()) }
 /// ```
 ///
-/// The answers come from threads of its own, which tokio's paused time does not wait for: a test that stops the clock
-/// uses the store in memory.
-// The order matters: a backup that is being made ends first, the writer's connection is the last to be closed, and the lock is given back when nobody writes.
+/// Its own threads do the work, and tokio's paused clock does not wait for them: tests that pause time use the in-memory
+/// backend.
+// The drop order matters: a running backup ends first, the writer closes its connection last, and then the lock is released.
 pub struct Sqlite {
     path: PathBuf,
     backup_worker: BackupWorker,
@@ -68,7 +68,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Where the file is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         &self.path
@@ -83,17 +83,17 @@ impl fmt::Debug for Sqlite {
 
 impl Backend for Sqlite {
     fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        // Microseconds, while a thread that may block would cost several times as much.
+        // Inline: a load takes microseconds, and handing it to a blocking thread would cost several times as much.
         Box::pin(async move {
             let loaded = self.readers.load(keys, now);
             if let Err(StoreError::Damaged { table, id, .. }) = &loaded {
-                let same = keys.iter().filter(|key| key.table == *table && key.id == *id);
+                let damaged = keys.iter().filter(|key| key.table == *table && key.id == *id);
                 let suspect = |key: &RowKey| quarantine::Suspect {
                     partition: key.partition.to_string(),
                     table: key.table,
                     id: key.id.to_string(),
                 };
-                self.writer.inspect(same.map(suspect).collect(), now);
+                self.writer.inspect(damaged.map(suspect).collect(), now);
             }
             loaded
         })
@@ -111,8 +111,8 @@ impl Backend for Sqlite {
         })
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(self.writer.sweep(most, now))
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(self.writer.sweep(limit, now))
     }
 
     fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
@@ -123,7 +123,7 @@ impl Backend for Sqlite {
         self.change_feed.watch(table)
     }
 
-    /// The lock on the file says so.
+    /// Guaranteed by the lock on the file.
     fn is_exclusive(&self) -> bool {
         true
     }

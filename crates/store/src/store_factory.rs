@@ -1,6 +1,6 @@
-//! Opens the stores that the configs of states ask for.
+//! Opens the store that a state configuration describes.
 //!
-//! In: what an owner says about states. Out: a store that does it, put together of the rooms of this crate.
+//! In: the state manager and business state configs. Out: a backend, composed of the stores and decorators of this crate.
 
 use std::{fs, io, path::PathBuf, sync::Arc};
 
@@ -13,29 +13,29 @@ use crate::{Compressed, Files, Sqlite, WriteBehind, backup::BackupOptions, files
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenStoreError {
-    /// Its folder cannot be made.
-    #[error("the folder {} cannot be made: {error}", path.display())]
+    /// Its folder cannot be created.
+    #[error("cannot create the folder {}: {error}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         error: io::Error,
     },
-    /// A SQLite file.
+    /// The SQLite store cannot be opened.
     #[error(transparent)]
     Sqlite(#[from] sqlite::OpenError),
-    /// A folder of files.
+    /// The file store cannot be opened.
     #[error(transparent)]
     Files(#[from] files::OpenError),
-    /// Writing behind needs a row of its own in the store.
-    #[error("writing behind cannot begin: {0}")]
+    /// Write-behind cannot read or write its shutdown record in the store.
+    #[error("write-behind cannot start: {0}")]
     WriteBehind(#[from] StoreError),
-    /// There is no such store.
+    /// There is no store of this type.
     #[error("there is no store for `manager_type = distributed` yet; use `persistent`")]
     Unsupported,
 }
 
-/// Opens the store that these configs ask for: `persistence_path`, `persistence_format`, `compression` and
+/// Opens the store that these configs describe: `persistence_path`, `persistence_format`, `compression` and
 /// `state_compression`, `sync_on_change` and `sync_interval`, `backup_enabled`, `backup_interval` and `backup_retention`.
 /// With `sqlite` the records are in `state.db` in the folder, with `json` in the folder itself; backups in `backups` there.
 ///
@@ -56,7 +56,7 @@ pub enum OpenStoreError {
 /// ```
 ///
 /// # Errors
-/// When the folder cannot be made, the store cannot be opened, or there is none of that sort.
+/// When the folder cannot be created, the store cannot be opened, or there is no store of this type.
 pub fn open_store(
     manager: &StateManagerConfig,
     business: &BusinessStateConfig,
@@ -68,7 +68,7 @@ pub fn open_store(
     }
     let folder = &manager.persistence_path;
     fs::create_dir_all(folder).map_err(|error| OpenStoreError::Folder { path: folder.clone(), error })?;
-    let packed = manager.compression || business.state_compression;
+    let compression = manager.compression || business.state_compression;
     let backups = business.backup_enabled.then(|| BackupOptions {
         interval: business.backup_interval,
         retention: business.backup_retention,
@@ -78,14 +78,14 @@ pub fn open_store(
         PersistenceFormat::Sqlite => {
             let options = backups.into_iter().fold(sqlite::Options::default(), sqlite::Options::backups);
             let store = Sqlite::open(folder.join("state.db"), options)?;
-            if packed { Arc::new(Compressed(store)) } else { Arc::new(store) }
+            if compression { Arc::new(Compressed(store)) } else { Arc::new(store) }
         }
-        PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression: packed, backups })?),
+        PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression, backups })?),
     };
     if business.sync_on_change { Ok(store) } else { open_write_behind(store, business) }
 }
 
-/// Asks the store on a thread of its own: whoever builds a hub or registers a tool may have no runtime to wait on.
+/// Opens it on a temporary thread with its own runtime: callers that build a hub or register a tool may have no runtime.
 fn open_write_behind(
     store: Arc<dyn Backend>,
     business: &BusinessStateConfig,
@@ -97,7 +97,10 @@ fn open_write_behind(
             let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
             runtime.block_on(WriteBehind::open(store, options))
         };
-        scope.spawn(open).join().unwrap_or_else(|_| Err(StoreError::Unknown("the opening fell over".into())))
+        scope
+            .spawn(open)
+            .join()
+            .unwrap_or_else(|_| Err(StoreError::Unknown("opening the write-behind store panicked".into())))
     });
     Ok(Arc::new(opened?))
 }

@@ -1,9 +1,9 @@
-//! A store that acknowledges first and writes later: for whoever would rather lose seconds than wait for a disk.
+//! Write-behind backend: acknowledges commits from memory and flushes them later, trading durability for latency.
 //!
-//! In: the requests of `Backend`. Out: their answers, made of what waits here and of what the store behind has. Batches
-//! reach that store whole and, in each partition, in order: at an interval, when much waits, when asked, and at the end.
-//! `waiting` is what was acknowledged and is not written, `clerk` the thread that writes it, `mark` how an unclean end is
-//! noticed.
+//! In: the requests of `Backend`. Out: results merged from the buffer and the inner store. Batches reach the inner store
+//! complete and, within a partition, in order: at an interval, when the buffer fills up, on request, and on close.
+//! `buffer` holds the acknowledged, unwritten batches, `flusher` is the thread that writes them, and `clean_shutdown` detects
+//! an unclean shutdown.
 
 mod buffer;
 pub(crate) mod clean_shutdown;
@@ -30,13 +30,13 @@ use self::{
 };
 use crate::watch::ChangeFeed;
 
-/// How a store is written behind.
+/// Options of a write-behind store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The time from one writing to the next. A minute unless it is said otherwise.
+    /// The time between flushes. Default: one minute.
     pub flush_interval: Duration,
-    /// How many bytes may wait to be written, about. When half of it is reached they are written early; when all of it
-    /// is and they cannot be written, new ones are refused. 64 MiB unless it is said otherwise.
+    /// Approximate limit of buffered bytes. At half of it a flush starts early; at the limit commits wait for a flush, and fail
+    /// if it fails. Default: 64 MiB.
     pub max_pending_bytes: usize,
 }
 
@@ -46,38 +46,39 @@ impl Default for Options {
     }
 }
 
-/// A backend before another one: what is committed is acknowledged at once, and written every so often.
+/// Wraps a backend: commits are acknowledged immediately and flushed periodically.
 ///
-/// Nobody else may use the store behind. What was acknowledged since the last writing is lost when the process dies; what
-/// is there then is a state that was, partition by partition. After such an end versions go on from a higher number, so
-/// that none is given out twice. Dropped, it writes what waits; [`close`](Self::close) does so too, and says whether it worked.
+/// Nothing else may use the inner store. A crash loses the commits since the last flush; each partition is then in an
+/// earlier consistent state. After a crash versions continue from a higher number, so that none is assigned twice. Dropping
+/// it flushes the buffer; [`close`](Self::close) does so too and reports errors.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use toolhub_storage::backend::Memory;
-/// use toolhub_store::behind::{Behind, Options};
+/// use toolhub_store::write_behind::{Options, WriteBehind};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = Behind::open(Arc::new(Memory::new()), Options::default()).await?;
-/// // Hand it to a hub, and when that is gone:
+/// let store = WriteBehind::open(Arc::new(Memory::new()), Options::default()).await?;
+/// // Use it in a hub, and after the hub is closed:
 /// store.close().await?;
 /// # Ok(()) }
 /// ```
 ///
-/// A batch with a fence is written at once, and so are the first of each sort and one that would take half of the room: a
-/// store that does not take them says so to the one who asked. A power-safe commit of the store behind must carry the earlier ones of its partition with it.
+/// Some batches are written through immediately: those with a fence, the first of each table and partition kind, and those
+/// that would fill half of the buffer. So the caller gets the error of a store that does not accept them. A power-safe
+/// commit of the inner store must also make the earlier commits of its partition power-safe.
 pub struct WriteBehind {
     shared: Arc<Shared>,
     flusher: Flusher,
 }
 
-/// What those who ask and the thread that writes both work with.
+/// State shared by the callers and the flusher thread.
 struct Shared {
     inner: Arc<dyn Backend>,
     buffer: Mutex<WriteBuffer>,
     change_feed: ChangeFeed,
-    /// Held by whoever works out what a batch will do, while it asks the store behind; closed while something is written
-    /// that nobody could work out.
+    /// Callers hold it for reading while they compute the effect of a batch from the inner store; the flusher holds it for
+    /// writing while it writes a batch through, whose effect cannot be computed in advance.
     write_through_lock: RwLock<()>,
     max_pending_bytes: usize,
 }
@@ -89,54 +90,54 @@ impl Shared {
 }
 
 impl WriteBehind {
-    /// Puts itself before a store. Finds out whether the last one that did so had a clean end.
+    /// Wraps a store, and checks whether its last use ended with a clean shutdown.
     ///
     /// # Errors
-    /// When the store behind cannot be read or written.
+    /// When the inner store cannot be read or written.
     pub async fn open(inner: Arc<dyn Backend>, options: Options) -> Result<Self, StoreError> {
         let epoch = clean_shutdown::record_open(&*inner).await?;
-        let waiting = Mutex::new(WriteBuffer::new(epoch));
+        let buffer = Mutex::new(WriteBuffer::new(epoch));
         let shared = Shared {
             inner,
-            buffer: waiting,
+            buffer,
             change_feed: ChangeFeed::new(),
             write_through_lock: RwLock::new(()),
             max_pending_bytes: options.max_pending_bytes.max(2),
         };
         let shared = Arc::new(shared);
-        let clerk = Flusher::spawn(shared.clone(), options.flush_interval, epoch);
-        let clerk = clerk.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Self { shared, flusher: clerk })
+        let flusher = Flusher::spawn(shared.clone(), options.flush_interval, epoch);
+        let flusher = flusher.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Self { shared, flusher })
     }
 
-    /// Writes all that waits.
+    /// Writes all buffered batches.
     ///
     /// # Errors
-    /// When the store behind does not take it. It goes on waiting.
+    /// When the inner store fails. The batches stay in the buffer.
     pub async fn flush(&self) -> Result<(), StoreError> {
         self.flusher.request(|reply| FlusherTask::Flush(None, reply)).await
     }
 
-    /// Writes all that waits, and that this was a clean end.
+    /// Writes all buffered batches and records a clean shutdown.
     ///
     /// # Errors
-    /// When the store behind does not take it: then it is lost.
+    /// When the inner store fails: the buffered batches are then lost.
     pub async fn close(self) -> Result<(), StoreError> {
         self.flusher.request(FlusherTask::Close).await
     }
 
-    /// How many bytes wait to be written, about.
+    /// The approximate number of buffered bytes.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.shared.lock_buffer().bytes()
     }
 
-    /// Makes room when too much waits.
+    /// Flushes when the buffer is full, or requests a flush when it is half full.
     async fn apply_backpressure(&self) -> Result<(), StoreError> {
         let bytes = self.shared.lock_buffer().bytes();
         if bytes >= self.shared.max_pending_bytes {
             self.flush().await.map_err(|error| {
-                StoreError::Unavailable(format!("too much waits to be written, and the store behind says: {error}"))
+                StoreError::Unavailable(format!("the write-behind buffer is full and the flush failed: {error}"))
             })?;
         } else if bytes >= self.shared.max_pending_bytes / 2 {
             self.flusher.request_flush();
@@ -149,52 +150,50 @@ impl WriteBehind {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
         if self.flusher.is_stopped() {
-            return Err(StoreError::Unavailable(
-                "whoever writes what waits has fallen over; open the store again".into(),
-            ));
+            return Err(StoreError::Unavailable("the write-behind flusher panicked; reopen the store".into()));
         }
         self.apply_backpressure().await?;
-        let is_heavy = batch_bytes(&batch) >= self.shared.max_pending_bytes / 2;
+        let is_large = batch_bytes(&batch) >= self.shared.max_pending_bytes / 2;
         let mut batch = batch;
         loop {
-            if is_heavy || batch.fence.is_some() || !self.shared.lock_buffer().has_accepted(&batch) {
+            if is_large || batch.fence.is_some() || !self.shared.lock_buffer().has_accepted(&batch) {
                 return self.flusher.request(|reply| FlusherTask::WriteThrough(batch, now, reply)).await;
             }
-            let open = self.shared.write_through_lock.read().await;
-            let (missing, moment) = self.shared.lock_buffer().missing_keys(&batch);
+            let read_guard = self.shared.write_through_lock.read().await;
+            let (missing, generations) = self.shared.lock_buffer().missing_keys(&batch);
             let loaded = match self.shared.inner.load(&missing, now).await {
                 Ok(loaded) => loaded,
-                // What cannot be read may still be replaced; the store behind knows the rules.
+                // An unreadable row may still be replaced; the inner store decides.
                 Err(StoreError::Damaged { .. }) => {
-                    drop(open);
+                    drop(read_guard);
                     return self.flusher.request(|reply| FlusherTask::WriteThrough(batch, now, reply)).await;
                 }
                 Err(error) => return Err(error),
             };
-            let behind = missing.into_iter().zip(loaded).collect();
-            match self.shared.lock_buffer().commit(batch, now, behind, moment, &self.shared.change_feed) {
-                Ok(answer) => return answer,
-                // Somebody else was faster.
-                Err(again) => batch = *again,
+            let stored = missing.into_iter().zip(loaded).collect();
+            match self.shared.lock_buffer().commit(batch, now, stored, generations, &self.shared.change_feed) {
+                Ok(result) => return result,
+                // The partition has changed since the load: retry.
+                Err(returned) => batch = *returned,
             }
         }
     }
 
     async fn load_merged(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         loop {
-            let (found, missing, moment) = self.shared.lock_buffer().lookup(keys, now);
+            let (found, missing, generations) = self.shared.lock_buffer().lookup(keys, now);
             if missing.is_empty() {
                 return Ok(found);
             }
             let loaded = self.shared.inner.load(&missing, now).await?;
-            if self.shared.lock_buffer().is_current(&moment) {
+            if self.shared.lock_buffer().is_current(&generations) {
                 return Ok(buffer::merge_loaded(keys, found, missing, loaded));
             }
         }
     }
 }
 
-/// The bytes of its records.
+/// The size of the batch's values.
 fn batch_bytes(batch: &Batch) -> usize {
     let bytes = |write: &Write| match &write.change {
         Change::Put { value, .. } | Change::Restore { value, .. } => value.len(),
@@ -205,7 +204,7 @@ fn batch_bytes(batch: &Batch) -> usize {
 
 impl fmt::Debug for WriteBehind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Behind").field("waiting_bytes", &self.pending_bytes()).finish_non_exhaustive()
+        f.debug_struct("WriteBehind").field("pending_bytes", &self.pending_bytes()).finish_non_exhaustive()
     }
 }
 
@@ -226,8 +225,8 @@ impl Backend for WriteBehind {
         })
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(self.flusher.request(move |reply| FlusherTask::Sweep(most, now, reply)))
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(self.flusher.request(move |reply| FlusherTask::Sweep(limit, now, reply)))
     }
 
     fn count_by_id(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {

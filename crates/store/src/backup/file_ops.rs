@@ -1,6 +1,6 @@
-//! What backups and restores do with files and folders.
+//! File operations of backups and restores.
 //!
-//! In: paths. Out: that it is done, or what the system says.
+//! In: paths. Out: success or the I/O error.
 
 use std::{
     fs::{self, File},
@@ -10,14 +10,14 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// A path with something behind its name.
-pub(crate) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
+/// The path with a suffix appended to its name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
-/// The path without links and dots, so that two names of one file have one lock.
+/// The path without symlinks and dots, so that two names of one file share one lock. The file itself need not exist.
 pub(crate) fn canonical_path(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -29,19 +29,21 @@ pub(crate) fn canonical_path(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The name with this ending that is free, also with each of `endings` behind it: the first, the second, and so on.
-pub(crate) fn unused_path(path: &Path, ending: &str, endings: &[&str]) -> io::Result<PathBuf> {
-    let names = std::iter::once(with_suffix(path, ending))
-        .chain((2..).map(|number| with_suffix(path, &format!("{ending}-{number}"))));
-    let is_free = |name: &PathBuf| endings.iter().all(|more| fs::symlink_metadata(with_suffix(name, more)).is_err());
-    names.into_iter().find(is_free).ok_or_else(|| io::ErrorKind::AlreadyExists.into())
+/// The first unused path of `path` + `suffix`, then `path` + `suffix-2` and so on. A path counts as unused only if it is also
+/// unused with each of `more_suffixes`.
+pub(crate) fn unused_path(path: &Path, suffix: &str, more_suffixes: &[&str]) -> io::Result<PathBuf> {
+    let names = std::iter::once(with_suffix(path, suffix))
+        .chain((2..).map(|number| with_suffix(path, &format!("{suffix}-{number}"))));
+    let is_unused =
+        |name: &PathBuf| more_suffixes.iter().all(|more| fs::symlink_metadata(with_suffix(name, more)).is_err());
+    names.into_iter().find(is_unused).ok_or_else(|| io::ErrorKind::AlreadyExists.into())
 }
 
-/// Copies bytes to their end; answers their SHA-256, in hex, and how many there are.
+/// Copies all bytes; returns their SHA-256 in hex and their number.
 pub(crate) fn copy_hashed(mut from: impl Read, mut to: impl Write) -> io::Result<(String, u64)> {
-    let (mut hash, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; 1 << 18]);
+    let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 18]);
     loop {
-        let read = match from.read(&mut piece) {
+        let read = match from.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
@@ -49,13 +51,13 @@ pub(crate) fn copy_hashed(mut from: impl Read, mut to: impl Write) -> io::Result
             let hex = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
             return Ok((hex, bytes));
         }
-        hash.update(&piece[..read]);
-        to.write_all(&piece[..read])?;
+        hash.update(&buffer[..read]);
+        to.write_all(&buffer[..read])?;
         bytes += read as u64;
     }
 }
 
-/// A second name for a file where the file system has such a thing, a copy elsewhere. On the disk when this returns.
+/// Hard-links a file, or copies it if the file system has no hard links. The content is durable when this returns.
 pub(crate) fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -66,12 +68,12 @@ pub(crate) fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns when all names in a folder have reached the disk.
+/// Syncs a folder, so that renames and new files in it are durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes a file, or a folder and all in it, that may not be there.
+/// Removes a file or a folder with its contents; succeeds if it does not exist.
 pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -81,23 +83,23 @@ pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
-/// Something that is removed again unless it got another name.
+/// A temporary file or folder, removed on drop unless it was renamed.
 pub(crate) struct TempPath {
     pub(crate) path: PathBuf,
-    /// What may lie beside it: it goes too.
+    /// Suffixes of related files that are removed too.
     suffixes: &'static [&'static str],
 }
 
 impl TempPath {
-    /// Its place, with nothing left of an earlier one.
-    pub(crate) fn new(path: PathBuf, endings: &'static [&'static str]) -> io::Result<Self> {
-        endings.iter().try_for_each(|ending| remove_if_exists(&with_suffix(&path, ending)))?;
-        Ok(Self { path, suffixes: endings })
+    /// Reserves the path and removes leftovers of an earlier attempt.
+    pub(crate) fn new(path: PathBuf, suffixes: &'static [&'static str]) -> io::Result<Self> {
+        suffixes.iter().try_for_each(|suffix| remove_if_exists(&with_suffix(&path, suffix)))?;
+        Ok(Self { path, suffixes })
     }
 }
 
 impl Drop for TempPath {
     fn drop(&mut self) {
-        self.suffixes.iter().for_each(|ending| drop(remove_if_exists(&with_suffix(&self.path, ending))));
+        self.suffixes.iter().for_each(|suffix| drop(remove_if_exists(&with_suffix(&self.path, suffix))));
     }
 }

@@ -1,7 +1,7 @@
-//! What a backup must be like: a small JSON text beside it.
+//! Backup manifest: a small JSON file next to each backup, with its size and checksum.
 //!
-//! In: a backup, or a folder of them. Out: what their manifests say. A manifest names no file: it belongs to the one it
-//! lies beside.
+//! In: a backup, or a folder of them. Out: their manifests. A manifest contains no file name: it belongs to the backup next
+//! to it.
 
 use std::{
     fs::{self, File},
@@ -14,57 +14,58 @@ use toolhub_storage::clock::Timestamp;
 
 use super::with_suffix;
 
-/// No manifest is longer.
+/// Upper limit of a manifest's size.
 const MAX_MANIFEST_BYTES: u64 = 64 * 1024;
 
-/// A backup that was made.
+/// A completed backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Backup {
     /// The file, or the folder.
     #[serde(skip)]
     pub path: PathBuf,
-    /// The moment it is of.
+    /// The time of its snapshot.
     pub made_at: Timestamp,
     /// The schema of the store.
     pub schema: u32,
-    /// How long the file is, or all files together.
+    /// The size of the file, or of all files together.
     pub bytes: u64,
-    /// How many rows it holds, or files.
+    /// The number of rows, or of files.
     pub rows: u64,
-    /// The SHA-256 of the file, in hex; of a folder, that of the list in it, which has one for each file.
+    /// The SHA-256 of the file in hex; for a folder, that of its checksum list.
     pub sha256: String,
 }
 
 impl Backup {
-    /// What the manifest beside this backup says.
+    /// Reads the manifest of a backup.
     ///
     /// # Errors
-    /// When there is none, or it cannot be read.
+    /// When it does not exist or cannot be parsed.
     pub fn read(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let mut text = String::new();
         let manifest = with_suffix(&path, ".json");
         if !fs::metadata(&manifest)?.is_file() {
-            return Err(io::Error::other("the manifest is no file"));
+            return Err(io::Error::other("the manifest is not a file"));
         }
         File::open(manifest)?.take(MAX_MANIFEST_BYTES).read_to_string(&mut text)?;
-        let read: Self = serde_json::from_str(&text)?;
-        Ok(Self { path, ..read })
+        let manifest: Self = serde_json::from_str(&text)?;
+        Ok(Self { path, ..manifest })
     }
 
-    /// What has the place of the manifest of such a backup, and is none. One that a process left when it died may be replaced.
+    /// The path of the manifest, if a file exists there that is not a manifest. A manifest left by a crashed process may be
+    /// overwritten.
     pub(crate) fn conflicting_manifest(path: &Path) -> Option<PathBuf> {
         let manifest = with_suffix(path, ".json");
         (fs::symlink_metadata(&manifest).is_ok() && Self::read(path).is_err()).then_some(manifest)
     }
 
-    /// All in a folder that are there themselves, the latest first. What is no backup is passed over.
+    /// All backups of a folder that exist, latest first. Skips other files.
     pub(super) fn list_in(folder: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == "json") {
+            if path.extension().is_some_and(|extension| extension == "json") {
                 let file = path.with_extension("");
                 found.extend(Self::read(&file).ok().filter(|_| file.exists()));
             }
@@ -73,15 +74,15 @@ impl Backup {
         Ok(found)
     }
 
-    /// Lays the manifest beside the backup; it is on the disk when this returns.
+    /// Writes the manifest next to the backup; durable when this returns.
     pub(crate) fn write(&self) -> io::Result<()> {
-        let (manifest, half) = (with_suffix(&self.path, ".json"), with_suffix(&self.path, ".json.half"));
+        let (manifest, partial) = (with_suffix(&self.path, ".json"), with_suffix(&self.path, ".json.half"));
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
-        let written = File::create(&half).and_then(|mut file| {
+        let written = File::create(&partial).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         });
-        written.and_then(|()| fs::rename(&half, manifest)).inspect_err(|_| drop(fs::remove_file(&half)))
+        written.and_then(|()| fs::rename(&partial, manifest)).inspect_err(|_| drop(fs::remove_file(&partial)))
     }
 }

@@ -1,35 +1,35 @@
-//! What became of the wish to put a backup in the place of a store.
+//! Result and errors of restoring a backup.
 
 use std::{io, path::PathBuf};
 
 use super::Backup;
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreReport {
-    /// The backup.
+    /// The restored backup.
     pub backup: Backup,
-    /// Where what was there before lies now; none if there was nothing.
+    /// Where the previous store was moved; `None` if there was none.
     pub previous_store: Option<PathBuf>,
 }
 
-/// Why a backup was not restored. The store is as it was. `Open` is why a store of its sort is not opened.
+/// Why a restore failed. The store is unchanged. `Open` is the error of opening this kind of store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError<Open> {
-    /// The store is in use, or cannot be reached; or a later version made the backup.
+    /// The store is in use or not accessible, or the backup was made by a later version.
     #[error(transparent)]
     Store(#[from] Open),
-    /// There is no backup there, or nothing that says what it must be like.
-    #[error("{} is no backup: {reason}", path.display())]
+    /// The backup or its manifest is missing or unusable.
+    #[error("{} is not a backup: {reason}", path.display())]
     NoBackup {
-        /// Where it should be.
+        /// The given path.
         path: PathBuf,
-        /// What is missing.
+        /// What is missing or wrong.
         reason: String,
     },
-    /// It is not what it was when it was made.
+    /// The backup does not match its manifest.
     #[error("the backup {} is damaged: {reason}", path.display())]
     Damaged {
         /// The backup.
@@ -37,15 +37,15 @@ pub enum RestoreError<Open> {
         /// What is wrong with it.
         reason: String,
     },
-    /// It could not be copied; the disk may be full.
+    /// The backup could not be copied; the disk may be full.
     #[error("the backup cannot be copied to {}: {error}", path.display())]
     Io {
-        /// What could not be written.
+        /// The path that could not be written.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         error: io::Error,
     },
-    /// The copy could not be made ready; the disk may be full.
+    /// The copy could not be prepared; the disk may be full.
     #[error("the backup cannot be prepared: {0}")]
     PrepareFailed(String),
 }

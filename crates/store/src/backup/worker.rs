@@ -1,7 +1,6 @@
-//! The thread that makes backups: those it is asked for, and those that are due.
+//! Backup thread: runs requested and scheduled backups and applies the retention.
 //!
-//! In: requests, and the settings. Out: files in the folder, old ones removed from it. What goes wrong is told to
-//! `tracing`, kept to be asked for, and tried again.
+//! In: requests and the options. Out: backups in the folder. Errors are logged, available as `last_error`, and retried.
 
 use std::{
     fs, io,
@@ -20,12 +19,12 @@ use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 
 use super::{Backup, BackupError, BackupOptions, BackupSource, remove_if_exists, with_suffix};
 
-/// After a failure it is tried again this soon, or after the interval if that is shorter.
+/// Retry delay after a failure, unless the interval is shorter.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
-/// Clocks jump, so what is due is looked at now and then.
+/// Maximum time between checks: the wall clock may jump.
 const POLL_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The way to the thread. Dropped, it ends what the thread is doing and waits for that.
+/// Handle of the backup thread. Dropping it cancels a running backup and joins the thread.
 pub(crate) struct BackupWorker {
     requests: Option<Sender<Request>>,
     stop: Arc<AtomicBool>,
@@ -40,30 +39,30 @@ struct Request {
 }
 
 impl BackupWorker {
-    pub(crate) fn spawn(maker: impl BackupSource, settings: Option<BackupOptions>) -> io::Result<Self> {
-        // One request for each caller that waits.
-        let (requests, waiting) = mpsc::channel();
-        let (stop, trouble) = (Arc::<AtomicBool>::default(), Arc::<Mutex<_>>::default());
+    pub(crate) fn spawn(source: impl BackupSource, settings: Option<BackupOptions>) -> io::Result<Self> {
+        // Unbounded, but each waiting caller has only one request.
+        let (requests, receiver) = mpsc::channel();
+        let (stop, last_error) = (Arc::<AtomicBool>::default(), Arc::<Mutex<_>>::default());
         let folder = settings.as_ref().map(|settings| settings.folder.clone());
-        let desk =
-            Worker { source: maker, requests: waiting, settings, stop: stop.clone(), last_error: trouble.clone() };
-        let thread = std::thread::Builder::new().name("toolhub-backup".into()).spawn(move || desk.run())?;
-        Ok(Self { requests: Some(requests), stop, last_error: trouble, folder, thread: Some(thread) })
+        let worker =
+            Worker { source, requests: receiver, settings, stop: stop.clone(), last_error: last_error.clone() };
+        let thread = std::thread::Builder::new().name("toolhub-backup".into()).spawn(move || worker.run())?;
+        Ok(Self { requests: Some(requests), stop, last_error, folder, thread: Some(thread) })
     }
 
-    pub(crate) async fn create_backup(&self, into: &Path) -> Result<Backup, BackupError> {
-        let (reply, answer) = oneshot::channel();
-        let request = Request { destination: into.to_owned(), reply };
+    pub(crate) async fn create_backup(&self, destination: &Path) -> Result<Backup, BackupError> {
+        let (reply, result) = oneshot::channel();
+        let request = Request { destination: destination.to_owned(), reply };
         self.requests.as_ref().and_then(|requests| requests.send(request).ok()).ok_or(BackupError::Closed)?;
-        answer.await.unwrap_or(Err(BackupError::Closed))
+        result.await.unwrap_or(Err(BackupError::Closed))
     }
 
-    /// Those in the folder of the settings, the latest first.
+    /// The backups in the configured folder, latest first.
     pub(crate) fn list(&self) -> io::Result<Vec<Backup>> {
         self.folder.as_deref().map_or_else(|| Ok(Vec::new()), Backup::list_in)
     }
 
-    /// Why the last one that was due was not made.
+    /// The error of the last scheduled backup, if it failed.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -96,8 +95,8 @@ impl<M: BackupSource> Worker<M> {
                 Some(_) => self.requests.recv_timeout(wait.min(POLL_INTERVAL)),
             };
             match (request, &self.settings) {
-                (Ok(Request { destination: into, reply }), _) => {
-                    let _ = reply.send(self.source.create_backup(&into, &self.stop));
+                (Ok(Request { destination, reply }), _) => {
+                    let _ = reply.send(self.source.create_backup(&destination, &self.stop));
                 }
                 (Err(RecvTimeoutError::Timeout), Some(settings)) => wait = self.run_if_due(settings),
                 _ => return,
@@ -105,79 +104,79 @@ impl<M: BackupSource> Worker<M> {
         }
     }
 
-    /// Makes a backup if one is due, and removes old ones. Answers when to look again.
+    /// Creates a backup if one is due, and removes old ones. Returns the time until the next check.
     fn run_if_due(&self, settings: &BackupOptions) -> Duration {
         let due = self.time_until_due(settings);
-        if let Ok(left) = due
-            && !left.is_zero()
+        if let Ok(remaining) = due
+            && !remaining.is_zero()
         {
-            return left;
+            return remaining;
         }
-        let made = due.and_then(|_| {
+        let result = due.and_then(|_| {
             self.remove_partial(&settings.folder).map_err(BackupError::io(&settings.folder))?;
-            let into = settings.folder.join(self.new_backup_name(SystemClock.now()));
-            let made = self.source.create_backup(&into, &self.stop)?;
-            tracing::info!(backup = %made.path.display(), bytes = made.bytes, "a backup is made");
+            let destination = settings.folder.join(self.new_backup_name(SystemClock.now()));
+            let backup = self.source.create_backup(&destination, &self.stop)?;
+            tracing::info!(backup = %backup.path.display(), bytes = backup.bytes, "backup created");
             self.remove_old(settings, SystemClock.now()).map_err(BackupError::io(&settings.folder))
         });
-        let trouble = made.err().filter(|error| !matches!(error, BackupError::Closed));
-        let next = if trouble.is_some() { settings.interval.min(RETRY_INTERVAL) } else { settings.interval };
-        if let Some(error) = &trouble {
-            tracing::warn!(store = %self.source.store_path().display(), %error, "the store made no backup of itself");
+        let error = result.err().filter(|error| !matches!(error, BackupError::Closed));
+        let next = if error.is_some() { settings.interval.min(RETRY_INTERVAL) } else { settings.interval };
+        if let Some(error) = &error {
+            tracing::warn!(store = %self.source.store_path().display(), %error, "scheduled backup failed; will retry");
         }
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = trouble.map(|error| error.to_string());
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.map(|error| error.to_string());
         next
     }
 
-    /// How long until the next is due: an interval after the latest in the folder, or at once.
+    /// The time until the next backup is due: one interval after the latest in the folder, or zero.
     fn time_until_due(&self, settings: &BackupOptions) -> Result<Duration, BackupError> {
-        let broken = BackupError::io(&settings.folder);
-        fs::create_dir_all(&settings.folder).map_err(&broken)?;
-        let latest = Backup::list_in(&settings.folder).map_err(&broken)?.into_iter().next();
+        let io_error = BackupError::io(&settings.folder);
+        fs::create_dir_all(&settings.folder).map_err(&io_error)?;
+        let latest = Backup::list_in(&settings.folder).map_err(&io_error)?.into_iter().next();
         let now = SystemClock.now();
         Ok(latest.map_or(Duration::ZERO, |latest| {
-            // One that claims to be of the future says nothing about when the next is due.
+            // A backup dated in the future does not delay the next one.
             let age = if latest.made_at > now { Duration::MAX } else { now.since(latest.made_at) };
             settings.interval.saturating_sub(age)
         }))
     }
 
-    /// Removes what processes left that died while they made a backup: as long as the store, and of no use.
+    /// Removes partial backups of crashed processes: they are as large as the store and useless.
     fn remove_partial(&self, folder: &Path) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let Some((ours, behind)) = self.split_backup_name(&name) else { continue };
-            if is_leftover(folder, ours, behind) {
+            let Some((backup_name, suffix)) = self.split_backup_name(&name) else { continue };
+            if is_leftover(folder, backup_name, suffix) {
                 remove_if_exists(&entry.path())?;
             }
         }
         Ok(())
     }
 
-    /// The name of a backup of ours, and what stands behind it.
+    /// Splits a file name into the name of a backup of this store and the suffix after it.
     fn split_backup_name<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
         let stem = self.source.store_path().file_stem()?.to_str()?;
-        let (moment, behind) = name.strip_prefix(stem)?.strip_prefix('-')?.split_once('Z')?;
-        let (day, time) = moment.split_once('T')?;
+        let (timestamp, rest) = name.strip_prefix(stem)?.strip_prefix('-')?.split_once('Z')?;
+        let (day, time) = timestamp.split_once('T')?;
         format!("{day}T{}Z", time.replace('-', ":")).parse::<Timestamp>().ok()?;
-        let behind = behind.strip_prefix(M::SUFFIX)?;
-        Some((&name[..name.len() - behind.len()], behind))
+        let suffix = rest.strip_prefix(M::SUFFIX)?;
+        Some((&name[..name.len() - suffix.len()], suffix))
     }
 
-    /// Removes what is older than it may become, but for the latest that is still what it was.
+    /// Removes the backups beyond the retention, except for the latest intact one.
     fn remove_old(&self, settings: &BackupOptions, now: Timestamp) -> io::Result<()> {
-        let mut kept = false;
+        let mut newer_is_intact = false;
         let mut newer = Vec::new();
         for backup in Backup::list_in(&settings.folder)? {
             if now.since(backup.made_at) <= settings.retention {
                 newer.push(backup);
                 continue;
             }
-            // It takes a reading to know, so it is not asked before there is something to remove.
-            kept = kept || newer.drain(..).any(|newer| self.source.is_intact(&newer));
-            if kept {
-                // The backup first: a manifest without one is none, one without a manifest would stay for ever.
+            // Verification reads the whole backup, so it runs only if there is something to remove.
+            newer_is_intact = newer_is_intact || newer.drain(..).any(|newer| self.source.is_intact(&newer));
+            if newer_is_intact {
+                // The backup first: a manifest without a backup is ignored, but a backup without a manifest would stay forever.
                 remove_if_exists(&backup.path)?;
                 remove_if_exists(&with_suffix(&backup.path, ".json"))?;
             } else {
@@ -187,16 +186,15 @@ impl<M: BackupSource> Worker<M> {
         Ok(())
     }
 
-    /// A name no other backup has: by the moment.
+    /// A unique backup name: it contains the timestamp.
     fn new_backup_name(&self, now: Timestamp) -> PathBuf {
         let stem = self.source.store_path().file_stem().unwrap_or_default();
         with_suffix(Path::new(stem), &format!("-{}{}", now.to_string().replace(':', "-"), M::SUFFIX))
     }
 }
 
-/// Whether this is what is left of a backup with a name of ours (in `name`) that a process was making when it died, by what
-/// stands behind that name.
-fn is_leftover(folder: &Path, name: &str, behind: &str) -> bool {
-    let half = ["", "-wal", "-shm", "-journal"].iter().any(|ending| behind.strip_prefix(".half") == Some(ending));
-    half || behind == ".json.half" || (behind == ".json" && !folder.join(name).exists())
+/// Whether the file `backup_name` + `suffix` is a leftover of a crashed backup: a temporary file, or a manifest without backup.
+fn is_leftover(folder: &Path, backup_name: &str, suffix: &str) -> bool {
+    let is_partial = ["", "-wal", "-shm", "-journal"].iter().any(|end| suffix.strip_prefix(".half") == Some(end));
+    is_partial || suffix == ".json.half" || (suffix == ".json" && !folder.join(backup_name).exists())
 }

@@ -1,8 +1,8 @@
-//! Backups of a folder: all files of one moment, under second names, with a list that has the checksum of each.
+//! Online backups of a file store: a hard-linked snapshot of all files, with a list of checksums.
 //!
-//! In: where to. Out: a folder that `restore` puts back, with a manifest beside it (`crate::backup`). Files of a store are replaced
-//! and never changed, so a second name keeps what a file held; the thread that writes gives them out between two writes
-//! (`writer/moment.rs`). Everything that takes time is done here afterwards, while others write.
+//! In: a destination. Out: a folder that `restore` accepts, with a manifest next to it (`crate::backup`). Store files are replaced,
+//! never modified, so a hard link preserves the content of a file; the writer thread creates the links between two writes
+//! (`writer/snapshot.rs`). The slow part, copying and hashing, runs here afterwards, concurrently with writes.
 
 mod checksum_list;
 
@@ -27,10 +27,10 @@ use crate::{
     failpoint,
 };
 
-/// Where in the folder of a store its files get second names. Whatever lies there is left of a backup that was cut short.
+/// The folder for hard links inside the store's folder. Existing contents are leftovers of an interrupted backup.
 pub(super) const SNAPSHOT_FOLDER: &str = "moment";
 
-/// Makes backups of a store.
+/// Creates backups of a file store.
 pub(super) struct FilesBackupSource {
     pub(super) folder: PathBuf,
     pub(super) writer: Arc<Writer>,
@@ -43,42 +43,44 @@ impl BackupSource for FilesBackupSource {
         &self.folder
     }
 
-    fn create_backup(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
-        let path = canonical_path(into).map_err(BackupError::io(into))?;
-        let taken = fs::symlink_metadata(&path).is_ok();
-        // What lies in these is the store's.
-        if taken || ["contexts", "new", SNAPSHOT_FOLDER].iter().any(|ours| path.starts_with(self.folder.join(ours))) {
+    fn create_backup(&self, destination: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+        let path = canonical_path(destination).map_err(BackupError::io(destination))?;
+        let exists = fs::symlink_metadata(&path).is_ok();
+        // These folders belong to the store.
+        if exists || ["contexts", "new", SNAPSHOT_FOLDER].iter().any(|name| path.starts_with(self.folder.join(name))) {
             return Err(BackupError::Exists(path));
         }
         if let Some(other) = Backup::conflicting_manifest(&path) {
             return Err(BackupError::Exists(other));
         }
-        let broken = BackupError::io(&path);
-        let half = TempPath::new(with_suffix(&path, ".half"), &[""]).map_err(&broken)?;
-        let moment = TempPath::new(self.folder.join(SNAPSHOT_FOLDER), &[""]).map_err(BackupError::io(&self.folder))?;
-        failpoint::reach("backup of files: before the moment");
-        let made_at = self.writer.link_snapshot(&moment.path, stop)?;
-        failpoint::reach("backup of files: after the moment");
-        fs::create_dir(&half.path).map_err(&broken)?;
-        // Nobody else may read it than may read the store.
-        let allowed = fs::metadata(&self.folder).and_then(|store| fs::set_permissions(&half.path, store.permissions()));
-        allowed.map_err(&broken)?;
-        let (bytes, rows) = copy(&moment.path, &half.path, stop)?;
-        failpoint::reach("backup of files: after the copy");
-        let (sha256, _) = File::open(half.path.join(checksum_list::LIST_FILE))
+        let io_error = BackupError::io(&path);
+        let partial = TempPath::new(with_suffix(&path, ".half"), &[""]).map_err(&io_error)?;
+        let snapshot =
+            TempPath::new(self.folder.join(SNAPSHOT_FOLDER), &[""]).map_err(BackupError::io(&self.folder))?;
+        failpoint::reach("files backup: before the snapshot");
+        let made_at = self.writer.link_snapshot(&snapshot.path, stop)?;
+        failpoint::reach("files backup: after the snapshot");
+        fs::create_dir(&partial.path).map_err(&io_error)?;
+        // Same permissions as the store.
+        let permissions =
+            fs::metadata(&self.folder).and_then(|store| fs::set_permissions(&partial.path, store.permissions()));
+        permissions.map_err(&io_error)?;
+        let (bytes, rows) = copy(&snapshot.path, &partial.path, stop)?;
+        failpoint::reach("files backup: after the copy");
+        let (sha256, _) = File::open(partial.path.join(checksum_list::LIST_FILE))
             .and_then(|list| copy_hashed(list, io::sink()))
-            .and_then(|hashed| sync_folder(&half.path).map(|()| hashed))
-            .map_err(&broken)?;
+            .and_then(|hashed| sync_folder(&partial.path).map(|()| hashed))
+            .map_err(&io_error)?;
         let backup = Backup { path: path.clone(), made_at, schema: LAYOUT_VERSION, bytes, rows, sha256 };
-        // The manifest first: a folder that has its name has its manifest.
-        backup.write().map_err(&broken)?;
-        failpoint::reach("backup of files: after the manifest");
+        // The manifest first: a backup with its final name always has a manifest.
+        backup.write().map_err(&io_error)?;
+        failpoint::reach("files backup: after the manifest");
         if fs::symlink_metadata(&path).is_ok() {
             return Err(BackupError::Exists(path.clone()));
         }
-        fs::rename(&half.path, &path).map_err(&broken)?;
-        failpoint::reach("backup of files: after the name");
-        sync_folder(path.parent().unwrap_or(Path::new("/"))).map_err(&broken)?;
+        fs::rename(&partial.path, &path).map_err(&io_error)?;
+        failpoint::reach("files backup: after the name");
+        sync_folder(path.parent().unwrap_or(Path::new("/"))).map_err(&io_error)?;
         Ok(backup)
     }
 
@@ -87,40 +89,40 @@ impl BackupSource for FilesBackupSource {
     }
 }
 
-/// Gives the files of a moment their names in the backup, and lists them. Answers how long they are and how many.
-fn copy(moment: &Path, half: &Path, stop: &AtomicBool) -> Result<(u64, u64), BackupError> {
-    let (contexts, list) = (half.join(checksum_list::CONTEXTS), half.join(checksum_list::LIST_FILE));
-    let broken = BackupError::io(half);
-    fs::create_dir(&contexts).map_err(&broken)?;
-    let mut lines = BufWriter::new(File::create_new(&list).map_err(&broken)?);
+/// Links or copies the files of a snapshot into the backup and writes the checksum list. Returns their total size and number.
+fn copy(snapshot: &Path, partial: &Path, stop: &AtomicBool) -> Result<(u64, u64), BackupError> {
+    let (contexts, list) = (partial.join(checksum_list::CONTEXTS), partial.join(checksum_list::LIST_FILE));
+    let io_error = BackupError::io(partial);
+    fs::create_dir(&contexts).map_err(&io_error)?;
+    let mut lines = BufWriter::new(File::create_new(&list).map_err(&io_error)?);
     let (mut bytes, mut count) = (0, 0);
-    let mut take = |name: &str| -> io::Result<()> {
+    let mut add = |name: &str| -> io::Result<()> {
         let to = contexts.join(name);
-        link_or_copy(&moment.join(name), &to)?;
+        link_or_copy(&snapshot.join(name), &to)?;
         let (sha256, length) = copy_hashed(File::open(&to)?, io::sink())?;
         (bytes, count) = (bytes + length, count + 1);
         lines.write_all(checksum_list::format_line(&sha256, name).as_bytes())
     };
-    for name in sorted_names(moment).map_err(&broken)? {
-        if moment.join(&name).is_dir() {
-            fs::create_dir(contexts.join(&name)).map_err(&broken)?;
-            for file in sorted_names(&moment.join(&name)).map_err(&broken)? {
+    for name in sorted_names(snapshot).map_err(&io_error)? {
+        if snapshot.join(&name).is_dir() {
+            fs::create_dir(contexts.join(&name)).map_err(&io_error)?;
+            for file in sorted_names(&snapshot.join(&name)).map_err(&io_error)? {
                 if stop.load(Ordering::Relaxed) {
                     return Err(BackupError::Closed);
                 }
-                take(&format!("{name}/{file}")).map_err(&broken)?;
+                add(&format!("{name}/{file}")).map_err(&io_error)?;
             }
-            sync_folder(&contexts.join(&name)).map_err(&broken)?;
+            sync_folder(&contexts.join(&name)).map_err(&io_error)?;
         } else {
-            take(&name).map_err(&broken)?;
+            add(&name).map_err(&io_error)?;
         }
     }
-    sync_folder(&contexts).map_err(&broken)?;
-    lines.into_inner().map_err(io::IntoInnerError::into_error).and_then(|list| list.sync_all()).map_err(&broken)?;
+    sync_folder(&contexts).map_err(&io_error)?;
+    lines.into_inner().map_err(io::IntoInnerError::into_error).and_then(|list| list.sync_all()).map_err(&io_error)?;
     Ok((bytes, count))
 }
 
-/// What lies in a folder, in order.
+/// The names in a folder, sorted.
 pub(super) fn sorted_names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -131,21 +133,21 @@ pub(super) fn sorted_names(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 impl Files {
-    /// Makes a backup: all files as they are at one moment, while everybody goes on reading and writing.
+    /// Creates an online backup: a consistent snapshot of all files, while reads and writes continue.
     ///
-    /// It is a folder under the name that is given, with a text beside it (`….json`). In it are the files, and a list of them that
-    /// `sha256sum -c` understands. Either it is whole and on the disk, or it is not there. On the disk of the store the files
-    /// are not copied but have second names, so what does not change takes its room once; on another disk they are copied. Nothing
-    /// is written to the store while its files get their second names, some microseconds for each. What was set aside as damaged
-    /// is in it too. It is made to its end also when nobody waits for it any more.
+    /// The result is a folder with the given name and a manifest next to it (`….json`). It contains the files and a checksum
+    /// list for `sha256sum -c`. The backup is either complete and durable, or absent. On the store's own file system the files
+    /// are hard-linked, so unchanged files take no extra space; on another one they are copied. Writes are blocked while the
+    /// links are created, some microseconds per file. Quarantined files are included. The backup continues even if the
+    /// returned future is dropped.
     ///
     /// # Errors
-    /// When there is something of that name, and when the disk is full.
-    pub async fn backup(&self, into: impl AsRef<Path>) -> Result<Backup, BackupError> {
-        self.backup_worker.create_backup(into.as_ref()).await
+    /// When the destination exists, and when the disk is full.
+    pub async fn backup(&self, destination: impl AsRef<Path>) -> Result<Backup, BackupError> {
+        self.backup_worker.create_backup(destination.as_ref()).await
     }
 
-    /// The backups in the folder that was named in the options, the latest first.
+    /// The backups in the folder of the options, latest first.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -153,7 +155,7 @@ impl Files {
         self.backup_worker.list()
     }
 
-    /// Why the last backup the store was to make by itself was not made; `None` when it was.
+    /// The error of the last scheduled backup; `None` if it succeeded.
     #[must_use]
     pub fn last_backup_error(&self) -> Option<String> {
         self.backup_worker.last_error()

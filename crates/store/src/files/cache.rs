@@ -1,6 +1,6 @@
-//! Documents that were used lately, so that hot contexts are neither read nor parsed again.
+//! LRU cache of parsed documents.
 //!
-//! In: documents. Out: the same, as long as there is room; the one that was not used for longest goes first.
+//! In: documents. Out: the cached ones. Bounded by memory; evicts the least recently used document first.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,12 +9,12 @@ use std::{
 
 use super::{context::Context, doc::Doc};
 
-/// How many bytes all of them may take, about.
+/// Approximate memory limit of all documents.
 const CAPACITY_BYTES: usize = 64 * 1024 * 1024;
 
 pub(super) struct Cache {
     docs: HashMap<Context, (Arc<Doc>, u64)>,
-    /// By their last use.
+    /// Contexts by last use.
     by_last_use: BTreeMap<u64, Context>,
     bytes: usize,
     capacity: usize,
@@ -105,7 +105,7 @@ mod tests {
         }
         assert_eq!((cache.bytes, cache.by_last_use.len(), cache.docs.len()), (0, 0, 0));
         cache.put(doc("huge", 2 * SMALL));
-        assert!(!has(&cache, "huge"), "what does not fit is not kept");
+        assert!(!has(&cache, "huge"), "a document larger than the cache is not cached");
         assert_eq!(cache.bytes, 0);
     }
 }

@@ -1,7 +1,7 @@
-//! Which context a row belongs to, and which file a context has.
+//! Maps rows to contexts, and contexts to file names.
 //!
-//! In: partitions and row ids, which may hold anything. Out: contexts, and file names that hold lower-case letters,
-//! digits and a hash only, so that no name leaves its folder and none differs from another by case alone.
+//! In: partitions and row ids, which may contain any character. Out: contexts, and file names of lower-case letters, digits
+//! and a hash only, so that no name escapes its folder and no two names differ by case alone.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -10,14 +10,14 @@ use smol_str::SmolStr;
 use toolhub_storage::backend::{Partition, PartitionKind};
 use toolhub_types::ids::Tenant;
 
-/// How a plain file ends.
+/// Suffix of an uncompressed file.
 pub(super) const JSON_SUFFIX: &str = ".json";
-/// How a compressed file ends.
+/// Suffix of a compressed file.
 pub(super) const ZSTD_SUFFIX: &str = ".json.zst";
-/// How many characters of a thread or a state a file name shows.
+/// Maximum number of characters of a thread or state in a file name.
 const MAX_SHOWN_CHARS: usize = 24;
 
-/// What lies in one file: the rows of one partition whose ids begin alike.
+/// The unit of one file: the rows of one partition with a common id prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Context {
     /// The text of the partition.
@@ -27,43 +27,43 @@ pub(super) struct Context {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Part {
-    /// The highest fence that was seen. No rows.
+    /// The highest fence the partition has seen. No rows.
     Fence,
-    /// How the ids of the rows begin: up to and with the first `/`. An id without one is alone, and begins with all of
-    /// itself. So the ids of one partition are in order where the contexts are.
+    /// The common prefix of the row ids, up to and including the first `/`. An id without `/` has a context of its own, with
+    /// the whole id as prefix. So sorting contexts also sorts the ids of a partition.
     Rows(SmolStr),
 }
 
-/// The text of a partition that may hold states; `None` for all others.
+/// The text of a partition that can hold states; `None` for all others.
 pub(super) fn partition_key(partition: &Partition) -> Option<Arc<str>> {
     matches!(partition.kind, PartitionKind::Thread(_) | PartitionKind::State(_)).then(|| partition.to_string().into())
 }
 
-/// The partition of a text.
-pub(super) fn parse_partition(home: &str) -> Option<Partition> {
-    home.parse().ok().or_else(|| {
-        // A shared state without a name is the one partition whose text is not read back.
-        let tenant = Tenant::new(home.strip_suffix("/h/")?).ok()?;
+/// Parses the text of a partition.
+pub(super) fn parse_partition(partition_key: &str) -> Option<Partition> {
+    partition_key.parse().ok().or_else(|| {
+        // A shared state with an empty name is the only partition whose text `FromStr` rejects.
+        let tenant = Tenant::new(partition_key.strip_suffix("/h/")?).ok()?;
         Some(Partition { tenant, kind: PartitionKind::State(SmolStr::default()) })
     })
 }
 
-/// How the ids of the context begin that has this row.
+/// The id prefix of the context of this row.
 pub(super) fn id_prefix(id: &str) -> &str {
     id.find('/').map_or(id, |at| &id[..=at])
 }
 
 impl Context {
-    /// The context that has this row.
-    pub(super) fn of_row(home: &Arc<str>, id: &str) -> Self {
-        Self { partition_key: home.clone(), part: Part::Rows(id_prefix(id).into()) }
+    /// The context of this row.
+    pub(super) fn of_row(partition_key: &Arc<str>, id: &str) -> Self {
+        Self { partition_key: partition_key.clone(), part: Part::Rows(id_prefix(id).into()) }
     }
 
-    pub(super) fn fence(home: &Arc<str>) -> Self {
-        Self { partition_key: home.clone(), part: Part::Fence }
+    pub(super) fn fence(partition_key: &Arc<str>) -> Self {
+        Self { partition_key: partition_key.clone(), part: Part::Fence }
     }
 
-    /// The folder and the name of its file, without the ending.
+    /// The folder and name of its file, without suffix.
     pub(super) fn stem(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(self.partition_key.as_bytes());
@@ -72,10 +72,10 @@ impl Context {
                 hash.update([0, 1]);
                 "fence"
             }
-            Part::Rows(beginning) => {
+            Part::Rows(prefix) => {
                 hash.update([0, 2]);
-                hash.update(beginning.as_bytes());
-                beginning.trim_end_matches('/')
+                hash.update(prefix.as_bytes());
+                prefix.trim_end_matches('/')
             }
         };
         let hash = hash.finalize();
@@ -83,38 +83,40 @@ impl Context {
         for byte in &hash[..16] {
             let _ = write!(hex, "{byte:02x}");
         }
-        let place = self.partition_key.splitn(3, '/').nth(2).unwrap_or_default();
-        format!("{}/{}-{}-{hex}", &hex[..2], sanitize(place), sanitize(state))
+        let name = self.partition_key.splitn(3, '/').nth(2).unwrap_or_default();
+        format!("{}/{}-{}-{hex}", &hex[..2], sanitize(name), sanitize(state))
     }
 
-    /// Its file, below the folder of all of them.
-    pub(super) fn file(&self, packed: bool) -> String {
+    /// Its file, relative to the folder `contexts`.
+    pub(super) fn file(&self, compressed: bool) -> String {
         let mut file = self.stem();
-        file.push_str(if packed { ZSTD_SUFFIX } else { JSON_SUFFIX });
+        file.push_str(if compressed { ZSTD_SUFFIX } else { JSON_SUFFIX });
         file
     }
 }
 
-/// As much of a text as is safe in a file name, for people who look for a file.
+/// The file-name-safe beginning of a text, to make files recognizable.
 fn sanitize(text: &str) -> String {
-    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-    text.chars().take(MAX_SHOWN_CHARS).map(letter).collect()
+    let sanitize_char = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    text.chars().take(MAX_SHOWN_CHARS).map(sanitize_char).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn file(home: &str, id: &str) -> String {
-        Context::of_row(&home.into(), id).file(false)
+    fn file(partition_key: &str, id: &str) -> String {
+        Context::of_row(&partition_key.into(), id).file(false)
     }
 
     #[test]
     fn a_file_name_shows_its_thread_and_state_and_holds_nothing_dangerous() {
         assert!(file("main/t/T:1", "cart/business")[2..].starts_with("/t_1-cart-"), "{}", file("main/t/T:1", "cart/x"));
         let odd = ["..", "../../etc/passwd", "ü\u{10ffff}", "a\0b", "CON", "", "/", ".hidden", &"x".repeat(10_000)];
-        for (home, id) in odd.iter().flat_map(|odd| [(format!("main/h/{odd}"), "a/b"), ("main/t/t".into(), *odd)]) {
-            let file = file(&home, id);
+        for (partition_key, id) in
+            odd.iter().flat_map(|odd| [(format!("main/h/{odd}"), "a/b"), ("main/t/t".into(), *odd)])
+        {
+            let file = file(&partition_key, id);
             let (folder, name) = file.split_once('/').unwrap();
             assert_eq!(folder.len(), 2, "{file}");
             assert!(name.len() < 100, "{file}");
@@ -136,8 +138,8 @@ mod tests {
             assert_ne!(file(one.0, one.1).to_lowercase(), file(other.0, other.1).to_lowercase());
         }
         assert_eq!(file("main/t/a", "cart/business"), file("main/t/a", "cart/0001"), "one context, one file");
-        let home = "main/t/a".into();
-        assert_ne!(Context::fence(&home).file(false), Context::of_row(&home, "").file(false));
+        let partition_key = "main/t/a".into();
+        assert_ne!(Context::fence(&partition_key).file(false), Context::of_row(&partition_key, "").file(false));
     }
 
     #[test]

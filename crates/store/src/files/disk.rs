@@ -1,7 +1,7 @@
-//! What the store asks of a file system, and the real one.
+//! File system abstraction of the file store, and the real file system.
 //!
-//! In: paths and bytes. Out: that it is done, or the system's error. A test hands in a disk that is full, that fails or
-//! that loses power; everything the store does to files goes through here, so nothing is out of such a test's reach.
+//! In: paths and bytes. Out: success or the I/O error. Tests inject a disk that is full, fails or loses power; all file
+//! operations of the store go through this trait, so tests can simulate failures of each of them.
 
 use std::{
     fs::{self, File},
@@ -9,39 +9,39 @@ use std::{
     path::Path,
 };
 
-/// A file system as the store of files uses it.
+/// The file system operations that the file store uses.
 ///
-/// An implementation promises what a local file system does: a rename is whole or not at all for whoever looks, and what
-/// was synced is there after a loss of power. Names in a folder are there after one once the folder was synced.
+/// An implementation promises the semantics of a local file system: a rename is atomic for readers, synced content survives a
+/// power failure, and so do the names in a folder once the folder was synced.
 pub trait Disk: Send + Sync + 'static {
-    /// The first bytes of a file, at most so many.
+    /// Reads at most `limit` bytes from the beginning of a file.
     ///
     /// # Errors
-    /// What the system says.
-    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>>;
+    /// The I/O error.
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>>;
 
     /// The names in a folder, in any order.
     ///
     /// # Errors
-    /// What the system says.
+    /// The I/O error.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes a file of this content, or replaces one; with `sync` it returns when the content has reached the disk.
+    /// Creates or overwrites a file; with `sync`, the content is durable when this returns.
     ///
     /// # Errors
-    /// What the system says; then the file may be there, with any content.
+    /// The I/O error; the file may then exist with any content.
     fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()>;
 
-    /// Gives a file another name, in place of whatever had it.
+    /// Renames a file, replacing the destination.
     ///
     /// # Errors
-    /// What the system says.
+    /// The I/O error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name, or makes a copy of it where there is no such thing. Nothing is synced.
+    /// Creates a hard link, or a copy if the file system has no hard links. Does not sync.
     ///
     /// # Errors
-    /// What the system says.
+    /// The I/O error.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.write(to, &self.read(from, usize::MAX)?, false)
     }
@@ -49,19 +49,19 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system says; [`NotFound`](io::ErrorKind::NotFound) where there is none.
+    /// The I/O error; [`NotFound`](io::ErrorKind::NotFound) if the file does not exist.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a folder, unless it is there.
+    /// Creates a folder unless it exists.
     ///
     /// # Errors
-    /// What the system says.
+    /// The I/O error.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Returns when all names in a folder have reached the disk.
+    /// Syncs a folder, so that the names in it are durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The I/O error.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -70,18 +70,18 @@ pub trait Disk: Send + Sync + 'static {
 pub struct LocalDisk;
 
 impl Disk for LocalDisk {
-    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         let file = File::open(path)?;
-        let expected = file.metadata()?.len().min(most as u64);
+        let expected = file.metadata()?.len().min(limit as u64);
         let mut content = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
-        file.take(most as u64).read_to_end(&mut content)?;
+        file.take(limit as u64).read_to_end(&mut content)?;
         Ok(content)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(folder)? {
-            // A name that is no text was not given by us.
+            // The store creates only UTF-8 names; others are not its files.
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)
@@ -98,7 +98,7 @@ impl Disk for LocalDisk {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // Not every file system knows a second name, and none knows any number of them.
+        // Some file systems have no hard links, and all limit their number.
         fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop))
     }
 
@@ -115,7 +115,7 @@ impl Disk for LocalDisk {
     }
 }
 
-/// A file that is to go may be gone already.
+/// Treats removing a missing file as success.
 pub(super) fn ignore_not_found(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }

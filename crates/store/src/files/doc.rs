@@ -1,7 +1,7 @@
-//! What lies in one file: the rows of a context, or a fence.
+//! In-memory document of one file: the rows of a context, or a fence.
 //!
-//! In: rows to keep or to let go. Out: the rows that are there, and the head that tells what a scan or a sweep must know
-//! without reading them all. A row keeps its text beside it, so that writing a file again puts texts together and makes none.
+//! In: rows to put or remove. Out: its rows, and the head with what a scan or sweep must know without reading the rows. A row
+//! caches its encoded text, so that rewriting a file concatenates texts instead of encoding all rows again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,44 +13,44 @@ use toolhub_storage::{
 
 use super::{context::Context, text_format};
 
-/// The tables that are kept here, in the order of a file.
+/// The tables that the file store supports, in file order.
 pub(super) const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
-/// Later than everything that has an end.
+/// Later than every expiry.
 pub(super) const NO_EXPIRY: Timestamp = Timestamp::from_millis(i64::MAX);
-/// What a row takes in memory beside its value and its text, about.
+/// Approximate memory of a row besides its value and text.
 const ROW_OVERHEAD_BYTES: usize = 200;
 
-/// Where a table lies in a file; `None` for one that is not kept here.
+/// The position of a table in a file; `None` if it is not supported.
 pub(super) fn table_index(table: Table) -> Option<usize> {
-    TABLES.iter().position(|kept| *kept == table)
+    TABLES.iter().position(|supported| *supported == table)
 }
 
 /// The contents of one file.
 #[derive(Debug, Clone)]
 pub(super) struct Doc {
     pub(super) context: Context,
-    /// Grows with every write to the store: of two files for one context, the one with the greater number counts.
+    /// Incremented with every write to the store: of two files for one context, the one with the higher number is current.
     pub(super) write_seq: u64,
     pub(super) fence: u64,
     rows: [BTreeMap<SmolStr, Arc<StoredRow>>; 3],
     bytes: usize,
 }
 
-/// A row and its text.
+/// A row and its encoded text.
 #[derive(Debug)]
 pub(super) struct StoredRow {
     pub(super) row: Row,
     pub(super) text: Box<str>,
 }
 
-/// What is known of a file without its rows.
+/// Summary of a file's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DocHead {
     /// The ids of its states.
     pub(super) states: Box<[SmolStr]>,
     /// The first and the last id of each of the other tables.
     pub(super) spans: [Option<Box<(SmolStr, SmolStr)>>; 2],
-    /// No row ends before this.
+    /// No row expires before this.
     pub(super) earliest_expiry: Timestamp,
 }
 
@@ -69,17 +69,17 @@ impl Doc {
         Self { context, write_seq: 0, fence: 0, rows: Default::default(), bytes: ROW_OVERHEAD_BYTES }
     }
 
-    /// Without rows and fence it is as good as none.
+    /// A document without rows and fence needs no file.
     pub(super) fn is_empty(&self) -> bool {
         self.fence == 0 && self.rows.iter().all(BTreeMap::is_empty)
     }
 
-    /// What it takes in memory, about.
+    /// Approximate memory use.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The rows of a table, in the order of their ids.
+    /// The rows of a table, ordered by id.
     pub(super) fn rows(&self, table: Table) -> &BTreeMap<SmolStr, Arc<StoredRow>> {
         const NONE: &BTreeMap<SmolStr, Arc<StoredRow>> = &BTreeMap::new();
         table_index(table).map_or(NONE, |at| &self.rows[at])
@@ -87,7 +87,7 @@ impl Doc {
 
     /// A row, expired or not.
     pub(super) fn get(&self, table: Table, id: &str) -> Option<&Row> {
-        self.rows(table).get(id).map(|kept| &kept.row)
+        self.rows(table).get(id).map(|stored| &stored.row)
     }
 
     pub(super) fn put(&mut self, table: Table, id: SmolStr, row: Row) {
@@ -101,15 +101,15 @@ impl Doc {
 
     pub(super) fn remove(&mut self, table: Table, id: &str) {
         let removed = table_index(table).and_then(|at| self.rows[at].remove(id));
-        self.bytes -= removed.map_or(0, |kept| kept.bytes());
+        self.bytes -= removed.map_or(0, |stored| stored.bytes());
     }
 
-    /// Removes rows that have expired, at most so many; answers how many.
-    pub(super) fn sweep(&mut self, most: usize, now: Timestamp) -> usize {
+    /// Removes at most `limit` expired rows; returns how many.
+    pub(super) fn sweep(&mut self, limit: usize, now: Timestamp) -> usize {
         let mut swept = 0;
         for table in TABLES {
-            let expired = self.rows(table).iter().filter(|(_, kept)| kept.row.is_expired(now));
-            let ids: Vec<SmolStr> = expired.take(most - swept).map(|(id, _)| id.clone()).collect();
+            let expired = self.rows(table).iter().filter(|(_, stored)| stored.row.is_expired(now));
+            let ids: Vec<SmolStr> = expired.take(limit - swept).map(|(id, _)| id.clone()).collect();
             ids.iter().for_each(|id| self.remove(table, id));
             swept += ids.len();
         }
@@ -121,9 +121,9 @@ impl Doc {
             let (first, last) = (self.rows[at].first_key_value()?.0, self.rows[at].last_key_value()?.0);
             Some(Box::new((first.clone(), last.clone())))
         };
-        let ends = self.rows.iter().flat_map(BTreeMap::values).filter_map(|kept| kept.row.expires);
+        let expirations = self.rows.iter().flat_map(BTreeMap::values).filter_map(|stored| stored.row.expires);
         let states = self.rows[0].keys().cloned().collect();
-        DocHead { states, spans: [span(1), span(2)], earliest_expiry: ends.min().unwrap_or(NO_EXPIRY) }
+        DocHead { states, spans: [span(1), span(2)], earliest_expiry: expirations.min().unwrap_or(NO_EXPIRY) }
     }
 }
 

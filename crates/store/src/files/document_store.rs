@@ -1,7 +1,7 @@
-//! The files of a folder and what is known of them: reads documents, and sets aside what cannot be read.
+//! Access to the files of a folder: reads documents through the index, and quarantines unreadable files.
 //!
-//! In: contexts. Out: their documents, all as of one moment. Whoever reads a file while it is replaced finds out, because
-//! every write has its number, and reads again.
+//! In: contexts. Out: their documents, all from one snapshot. A reader detects that a file was replaced while it was read,
+//! because every write has a sequence number, and retries.
 
 use std::{
     collections::HashMap,
@@ -22,41 +22,41 @@ use super::{
     text_format::DecodeError,
 };
 
-/// What is put behind the name of a file that cannot be read.
+/// Suffix of a quarantined file.
 const QUARANTINE_SUFFIX: &str = ".damaged";
-/// How often a file is read again that does not hold the write it should. With every turn somebody else has written.
+/// How often a read is retried if the file does not contain the expected write. Each retry implies a concurrent write.
 const MAX_READ_ATTEMPTS: usize = 1_000;
 
-/// How many of one context are set aside, each under a name of its own.
+/// Maximum number of quarantined files per context, each with a unique name.
 const MAX_QUARANTINED_COPIES: u32 = 1_000;
 
 pub(super) struct DocumentStore {
-    /// Below it are the files of all contexts.
+    /// The root folder of the context files.
     pub(super) contexts: PathBuf,
-    /// Where files are made, before they get their names.
+    /// Where new files are written before they are renamed into place.
     pub(super) staging_folder: PathBuf,
     pub(super) disk: Arc<dyn Disk>,
     index: Mutex<Index>,
 }
 
-/// A context as it was at one moment.
+/// A context in a snapshot.
 pub(super) enum Content {
     Absent,
     Doc(Arc<Doc>),
-    /// It was set aside, for this reason.
+    /// The file is quarantined for this reason.
     Quarantined(String),
-    /// Its file must be read first; then everything is asked for again.
+    /// The file must be read first; the view is then computed again.
     Unread,
 }
 
-/// All contexts as they are at one moment.
+/// A consistent view of all contexts, under the index lock.
 pub(super) struct View<'a> {
     pub(super) index: MutexGuard<'a, Index>,
     loaded: &'a HashMap<Context, Arc<Doc>>,
     unread: Vec<(Context, Location)>,
 }
 
-/// Where a file is, and which write it should hold.
+/// The file to read and the write it should contain.
 struct Location {
     write_seq: u64,
     compressed: bool,
@@ -68,17 +68,17 @@ impl View<'_> {
             DocLookup::Absent => Content::Absent,
             DocLookup::InMemory(doc) => Content::Doc(doc),
             DocLookup::Quarantined(reason) => Content::Quarantined(reason),
-            DocLookup::OnDisk { write_seq: write, compressed: packed } => match self.loaded.get(context) {
-                Some(doc) if doc.write_seq == write => Content::Doc(doc.clone()),
+            DocLookup::OnDisk { write_seq, compressed } => match self.loaded.get(context) {
+                Some(doc) if doc.write_seq == write_seq => Content::Doc(doc.clone()),
                 _ => {
-                    self.unread.push((context.clone(), Location { write_seq: write, compressed: packed }));
+                    self.unread.push((context.clone(), Location { write_seq, compressed }));
                     Content::Unread
                 }
             },
         }
     }
 
-    /// How many files must be read first.
+    /// The number of files that must be read first.
     pub(super) fn unread(&self) -> usize {
         self.unread.len()
     }
@@ -86,52 +86,52 @@ impl View<'_> {
 
 impl DocumentStore {
     pub(super) fn new(folder: &Path, disk: Arc<dyn Disk>) -> Self {
-        let (contexts, workshop) = (folder.join("contexts"), folder.join("new"));
-        Self { contexts, staging_folder: workshop, disk, index: Mutex::default() }
+        let (contexts, staging_folder) = (folder.join("contexts"), folder.join("new"));
+        Self { contexts, staging_folder, disk, index: Mutex::default() }
     }
 
     pub(super) fn lock_index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `make` makes of contexts as they are at one moment. It is asked again when files had to be read for it.
-    /// `None` when a file would have to be read and this thread may not block.
+    /// Computes a value from a consistent view of contexts. `compute` is called again after files had to be read for it.
+    /// Returns `None` if a file must be read and this thread may not block.
     pub(super) fn view<T>(
         &self,
         may_block: bool,
-        mut make: impl FnMut(&mut View<'_>) -> T,
+        mut compute: impl FnMut(&mut View<'_>) -> T,
     ) -> Option<Result<T, StoreError>> {
-        let mut read = HashMap::new();
+        let mut loaded = HashMap::new();
         for _ in 0..MAX_READ_ATTEMPTS {
-            let (made, unread) = {
-                let mut view = View { index: self.lock_index(), loaded: &read, unread: Vec::new() };
-                let made = make(&mut view);
-                // The lock ends here, before anything is read.
-                (made, view.unread)
+            let (value, unread) = {
+                let mut view = View { index: self.lock_index(), loaded: &loaded, unread: Vec::new() };
+                let value = compute(&mut view);
+                // Releases the lock before any file is read.
+                (value, view.unread)
             };
             if unread.is_empty() {
-                return Some(Ok(made));
+                return Some(Ok(value));
             }
             if !may_block {
                 return None;
             }
             for (context, location) in unread {
                 match self.read(&context, &location) {
-                    Ok(Some(doc)) => drop(read.insert(context, doc)),
+                    Ok(Some(doc)) => drop(loaded.insert(context, doc)),
                     Ok(None) => {}
                     Err(error) => return Some(Err(error)),
                 }
             }
         }
-        Some(Err(StoreError::Unavailable("somebody else changes the files of the store".into())))
+        Some(Err(StoreError::Unavailable("another process modifies the files of the store".into())))
     }
 
-    /// One context; this may block.
+    /// Reads one context; may block.
     pub(super) fn get(&self, context: &Context) -> Result<Content, StoreError> {
         self.view(true, |view| view.get(context)).unwrap_or(Ok(Content::Absent))
     }
 
-    /// The document in a file; `None` when it was set aside, or is being replaced.
+    /// Reads a file; `None` if it was quarantined or is being replaced.
     fn read(&self, context: &Context, location: &Location) -> Result<Option<Arc<Doc>>, StoreError> {
         let path = self.contexts.join(context.file(location.compressed));
         let failed = |reason: String| StoreError::Unavailable(format!("{} cannot be read: {reason}", path.display()));
@@ -148,44 +148,44 @@ impl DocumentStore {
                 }
                 Err(DecodeError::Damaged(reason)) => reason,
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "it is gone",
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "the file is missing",
             Err(error) => return Err(failed(error.to_string())),
         };
         let mut index = self.lock_index();
-        let is_it = index.entry(context).is_some_and(|entry| entry.write_seq == location.write_seq);
-        // Otherwise it is being replaced, or has been, and was read halfway between.
-        if is_it && !index.is_pinned(context) {
+        let is_expected = index.entry(context).is_some_and(|entry| entry.write_seq == location.write_seq);
+        // Otherwise the file was replaced while it was read.
+        if is_expected && !index.is_pinned(context) {
             index.remove(context);
             self.quarantine(&mut index, &path, context.stem(), reason);
         }
         Ok(None)
     }
 
-    /// Gives a file that cannot be read another name, and says so. Nothing is ever thrown away.
+    /// Renames an unreadable file to a quarantine name and logs it. Quarantined files are never deleted.
     pub(super) fn quarantine(&self, index: &mut Index, path: &Path, stem: String, reason: &str) {
-        let name = |number: u32| {
-            let mut aside = path.as_os_str().to_owned();
-            aside.push(QUARANTINE_SUFFIX);
+        let quarantine_path = |number: u32| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(QUARANTINE_SUFFIX);
             if number > 1 {
-                aside.push(format!("-{number}"));
+                name.push(format!("-{number}"));
             }
-            PathBuf::from(aside)
+            PathBuf::from(name)
         };
-        // Earlier ones stay.
-        let is_free =
-            |aside: &PathBuf| matches!(self.disk.read(aside, 0), Err(error) if error.kind() == io::ErrorKind::NotFound);
-        let aside = (1..=MAX_QUARANTINED_COPIES).map(name).find(is_free);
-        let moved = aside.filter(|aside| self.disk.rename(path, aside).is_ok());
+        // Earlier quarantined files are kept.
+        let is_unused =
+            |path: &PathBuf| matches!(self.disk.read(path, 0), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        let target = (1..=MAX_QUARANTINED_COPIES).map(quarantine_path).find(is_unused);
+        let moved = target.filter(|target| self.disk.rename(path, target).is_ok());
         let file = moved.unwrap_or_else(|| path.to_owned());
-        tracing::warn!(file = %file.display(), reason, "a file of the store cannot be read and is set aside");
+        tracing::warn!(file = %file.display(), reason, "quarantined unreadable store file");
         index.quarantine(stem, reason.into());
         index.quarantined_files.push(QuarantinedFile { file, reason: reason.into() });
     }
 }
 
-/// The name a file had before it was set aside; `None` for one that was not.
+/// The original name of a quarantined file; `None` for other files.
 pub(super) fn original_name(name: &str) -> Option<&str> {
-    let (before, behind) = name.rsplit_once(QUARANTINE_SUFFIX)?;
+    let (original, rest) = name.rsplit_once(QUARANTINE_SUFFIX)?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
-    (behind.is_empty() || behind.strip_prefix('-').is_some_and(is_number)).then_some(before)
+    (rest.is_empty() || rest.strip_prefix('-').is_some_and(is_number)).then_some(original)
 }

@@ -1,7 +1,7 @@
-//! The epoch of a folder, and the file that says it after a restore.
+//! The epoch of a file store, and the file that stores it after a restore.
 //!
-//! In: a folder. Out: a number. A store that went back in time would give some versions out for a second time; in a new epoch
-//! it does not. The file lies among the contexts, so that it is swapped with them and is in every backup.
+//! In: a folder. Out: an epoch. A restored store would assign some versions twice; a new epoch prevents that. The file is
+//! in the folder `contexts`, so that it is swapped with the contexts and included in every backup.
 
 use std::{io, path::Path};
 
@@ -20,36 +20,36 @@ use crate::{
     write_behind::clean_shutdown,
 };
 
-/// The file, in the folder of all contexts. None where nothing was restored.
+/// The file, in the folder `contexts`. Missing if nothing was ever restored.
 pub(super) const EPOCH_FILE: &str = "epoch";
 const HEADER_PREFIX: &str = "toolhub-epoch ";
-/// No such file is longer.
+/// Upper limit of the file's size.
 const MAX_FILE_BYTES: usize = 256;
 
 /// The epoch to write in.
-pub(super) fn resolve_on_open(shelf: &DocumentStore) -> Result<u64, StoreError> {
-    Ok(read_file(&*shelf.disk, &shelf.contexts)?.max(from_shutdown_record(shelf)?))
+pub(super) fn resolve_on_open(documents: &DocumentStore) -> Result<u64, StoreError> {
+    Ok(read_file(&*documents.disk, &documents.contexts)?.max(from_shutdown_record(documents)?))
 }
 
-/// The epoch the file says.
+/// The epoch in the file.
 pub(super) fn read_file(disk: &dyn Disk, contexts: &Path) -> Result<u64, StoreError> {
     match disk.read(&contexts.join(EPOCH_FILE), MAX_FILE_BYTES) {
-        // There was one, and nobody knows which.
+        // The file exists but is damaged: use an epoch later than any it can have contained.
         Ok(content) => Ok(decode(&content).unwrap_or_else(|| epoch_after(0, SystemClock.now()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         Err(error) => Err(StoreError::Unavailable(error.to_string())),
     }
 }
 
-/// A store that was written behind and had an unclean end has given out versions no file knows of.
-fn from_shutdown_record(shelf: &DocumentStore) -> Result<u64, StoreError> {
+/// After an unclean shutdown with write-behind, versions were returned that no file contains.
+fn from_shutdown_record(documents: &DocumentStore) -> Result<u64, StoreError> {
     let RowKey { partition, table, id } = clean_shutdown::key();
-    let Some(home) = context::partition_key(&partition) else { return Ok(0) };
-    Ok(match shelf.get(&Context::of_row(&home, &id))? {
+    let Some(partition_key) = context::partition_key(&partition) else { return Ok(0) };
+    Ok(match documents.get(&Context::of_row(&partition_key, &id))? {
         Content::Doc(doc) => {
             doc.get(table, &id).map_or(0, |row| clean_shutdown::next_epoch(&row.value, row.version.number))
         }
-        // Nobody knows how it ended.
+        // The shutdown record is damaged: assume an unclean shutdown.
         Content::Quarantined(_) => epoch_after(0, SystemClock.now()),
         Content::Absent | Content::Unread => 0,
     })
@@ -61,8 +61,8 @@ pub(super) fn encode(epoch: u64) -> String {
 }
 
 fn decode(content: &[u8]) -> Option<u64> {
-    let said = std::str::from_utf8(content).ok()?.strip_prefix(HEADER_PREFIX)?.split(' ').next()?;
-    let epoch: u64 = said.parse().ok()?;
+    let number = std::str::from_utf8(content).ok()?.strip_prefix(HEADER_PREFIX)?.split(' ').next()?;
+    let epoch: u64 = number.parse().ok()?;
     (epoch <= MAX_EPOCH && encode(epoch).as_bytes() == content).then_some(epoch)
 }
 

@@ -1,4 +1,4 @@
-//! Why a folder was not opened, and which of its files cannot be read.
+//! Errors of opening a file store, and its quarantined files.
 
 use std::{io, path::PathBuf};
 
@@ -8,52 +8,52 @@ use crate::lock::{LockError, LockHolder};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Somebody has it open. One process at a time has a folder, and opens it once.
+    /// The store is open already. One process at a time can open a folder, and only once.
     #[error("the store {} is in use by {holder}", folder.display())]
     InUse {
         /// The folder.
         folder: PathBuf,
-        /// Who has it.
+        /// The process that has it open.
         holder: LockHolder,
     },
     /// It was written by a later version of Toolhub.
     #[error(
-        "{} has format {found}, this version knows {known} at most; use the version that wrote it, or a later one",
+        "{} has format {found}, this version supports at most {known}; use the version that wrote it, or a later one",
         file.display()
     )]
     Newer {
-        /// The file that says so.
+        /// The file with the later format.
         file: PathBuf,
-        /// What it has.
+        /// Its format.
         found: u32,
-        /// The newest that is known here.
+        /// The latest format this version supports.
         known: u32,
     },
-    /// A file or folder could not be read or made.
+    /// A file or folder could not be read or created.
     #[error("the store cannot be opened: {}: {error}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         error: io::Error,
     },
 }
 
 impl OpenError {
-    /// Why the lock of a folder was not taken.
-    pub(super) fn from_lock_error(folder: PathBuf, why: LockError) -> Self {
-        match why {
+    /// Maps an error of taking the lock.
+    pub(super) fn from_lock_error(folder: PathBuf, error: LockError) -> Self {
+        match error {
             LockError::InUse(holder) => Self::InUse { folder, holder },
             LockError::Io(path, error) => Self::Io { path, error },
         }
     }
 }
 
-/// A file that cannot be read. It was set aside, under another name; the rest is served.
+/// An unreadable file that was renamed (quarantined); the others are still served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuarantinedFile {
-    /// Where it lies now.
+    /// Its current path.
     pub file: PathBuf,
     /// What is wrong with it.
     pub reason: String,

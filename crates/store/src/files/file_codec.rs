@@ -1,7 +1,7 @@
-//! The bytes of a file: a text as it is, or compressed.
+//! Encodes documents to file bytes, plain or compressed, and back.
 //!
-//! In: the two parts of a text. Out: bytes, and back. A compressed file is two frames, one for the head and one for the
-//! rows, so that the head can be read alone; `zstd -d` makes one text of both.
+//! In: a document or bytes. Out: the other. A compressed file has two zstd frames, one for the head and one for the rows, so
+//! that the head can be read alone; `zstd -d` restores the whole text.
 
 use std::io::{self, Read};
 
@@ -10,16 +10,16 @@ use super::{
     text_format::{self, DecodeError, FileHead},
 };
 
-/// A good deal smaller, and quick.
+/// zstd's default level: a good ratio at low cost.
 const LEVEL: i32 = 3;
-/// No context is this large. What claims to be was not written by us.
+/// No context is this large; a larger file was not written by this code (decompression bomb).
 const MAX_DECOMPRESSED_BYTES: u64 = 1 << 30;
 const DECOMPRESS_FAILED: DecodeError = DecodeError::Damaged("it cannot be decompressed");
 
-/// The bytes of a document's file.
-pub(super) fn encode(doc: &Doc, packed: bool) -> io::Result<Vec<u8>> {
-    let (head, rows) = text_format::encode(doc, packed);
-    if !packed {
+/// Encodes a document.
+pub(super) fn encode(doc: &Doc, compressed: bool) -> io::Result<Vec<u8>> {
+    let (head, rows) = text_format::encode(doc, compressed);
+    if !compressed {
         return Ok((head + &rows).into_bytes());
     }
     let mut content = zstd::bulk::compress(head.as_bytes(), LEVEL)?;
@@ -27,9 +27,9 @@ pub(super) fn encode(doc: &Doc, packed: bool) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// All of a file.
-pub(super) fn decode(content: &[u8], packed: bool) -> Result<Doc, DecodeError> {
-    if !packed {
+/// Decodes a whole file.
+pub(super) fn decode(content: &[u8], compressed: bool) -> Result<Doc, DecodeError> {
+    if !compressed {
         return text_format::decode(content);
     }
     let mut text = Vec::new();
@@ -38,9 +38,9 @@ pub(super) fn decode(content: &[u8], packed: bool) -> Result<Doc, DecodeError> {
     text_format::decode(&text)
 }
 
-/// What the first bytes of a file tell; `None` where more of it is needed to tell.
-pub(super) fn decode_prefix(content: &[u8], packed: bool) -> Option<Result<FileHead, DecodeError>> {
-    if !packed {
+/// Decodes the head from the first bytes of a file; `None` if more bytes are needed.
+pub(super) fn decode_prefix(content: &[u8], compressed: bool) -> Option<Result<FileHead, DecodeError>> {
+    if !compressed {
         return text_format::decode_prefix(content);
     }
     let mut head = Vec::new();

@@ -1,7 +1,7 @@
-//! Which contexts there are, in every order that is asked for.
+//! In-memory index of all contexts, in every order that requests need.
 //!
-//! In: what the beginnings of files tell. Out: contexts of a partition, states in order, contexts in which something may
-//! have expired. It is made of the files each time a folder is opened, and lies in memory only.
+//! In: the heads of files. Out: contexts of a partition, states in order, contexts that may have expired rows. Rebuilt from
+//! the files each time a folder is opened; never stored.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,15 +19,15 @@ use super::{
     doc::{Doc, DocHead, NO_EXPIRY},
 };
 
-/// A file as it is known.
+/// What the index knows about a file.
 pub(super) struct FileEntry {
-    /// The number of its last write.
+    /// The sequence number of its last write.
     pub(super) write_seq: u64,
     pub(super) compressed: bool,
     pub(super) head: DocHead,
 }
 
-/// Where the rows of a context are to be had.
+/// Where the rows of a context are.
 pub(super) enum DocLookup {
     Absent,
     InMemory(Arc<Doc>),
@@ -36,7 +36,7 @@ pub(super) enum DocLookup {
         write_seq: u64,
         compressed: bool,
     },
-    /// In a file that was set aside, for this reason.
+    /// In a quarantined file, for this reason.
     Quarantined(String),
 }
 
@@ -49,17 +49,17 @@ pub(super) struct Index {
     states: BTreeSet<StateKey>,
     expirations: BTreeSet<(Timestamp, Context)>,
     cache: Cache,
-    /// Read here and not on the disk, where they are being replaced.
+    /// Documents to use instead of their files, which are being replaced.
     pinned: HashMap<Context, Arc<Doc>>,
-    /// Files that were set aside, by the names they had without their ending, and why.
+    /// Quarantined files by their original name without suffix, and the reasons.
     quarantined: HashMap<String, String>,
-    /// The same as they are told, as far as they were set aside since the folder was opened.
+    /// The files quarantined since the folder was opened.
     pub(super) quarantined_files: Vec<QuarantinedFile>,
 }
 
 impl Index {
     pub(super) fn lookup(&mut self, context: &Context) -> DocLookup {
-        let Some(FileEntry { write_seq: write, compressed: packed, .. }) = self.contexts.get(context) else {
+        let Some(FileEntry { write_seq, compressed, .. }) = self.contexts.get(context) else {
             if self.quarantined.is_empty() {
                 return DocLookup::Absent;
             }
@@ -68,24 +68,24 @@ impl Index {
                 .get(&context.stem())
                 .map_or(DocLookup::Absent, |reason| DocLookup::Quarantined(reason.clone()));
         };
-        let (write, packed) = (*write, *packed);
+        let (write_seq, compressed) = (*write_seq, *compressed);
         let doc = self.pinned.get(context).cloned().or_else(|| self.cache.get(context));
-        doc.filter(|doc| doc.write_seq == write)
-            .map_or(DocLookup::OnDisk { write_seq: write, compressed: packed }, DocLookup::InMemory)
+        doc.filter(|doc| doc.write_seq == write_seq)
+            .map_or(DocLookup::OnDisk { write_seq, compressed }, DocLookup::InMemory)
     }
 
     pub(super) fn entry(&self, context: &Context) -> Option<&FileEntry> {
         self.contexts.get(context)
     }
 
-    /// Keeps a document that was read, if it is still the one that counts.
+    /// Caches a document if it is still current.
     pub(super) fn cache_if_current(&mut self, doc: &Arc<Doc>) {
         if self.contexts.get(&doc.context).is_some_and(|entry| entry.write_seq == doc.write_seq) {
             self.cache.put(doc.clone());
         }
     }
 
-    /// A file has this content from now on.
+    /// Records the new content of a file.
     pub(super) fn put(&mut self, context: &Context, entry: FileEntry) {
         self.remove(context);
         self.states.extend(entry.head.states.iter().map(|id| (id.clone(), context.partition_key.clone())));
@@ -95,7 +95,7 @@ impl Index {
         self.contexts.insert(context.clone(), entry);
     }
 
-    /// There is no such file any more.
+    /// Removes a file.
     pub(super) fn remove(&mut self, context: &Context) {
         self.cache.remove(context);
         if let Some(FileEntry { head, .. }) = self.contexts.remove(context) {
@@ -106,12 +106,12 @@ impl Index {
         }
     }
 
-    /// From here on this document is read in place of its file.
+    /// Serves this document instead of its file.
     pub(super) fn pin(&mut self, doc: Arc<Doc>) {
         self.pinned.insert(doc.context.clone(), doc);
     }
 
-    /// Its file is read again.
+    /// Serves the file again.
     pub(super) fn unpin(&mut self, context: &Context) {
         self.pinned.remove(context);
     }
@@ -124,28 +124,31 @@ impl Index {
         self.quarantined.insert(stem, reason);
     }
 
-    /// What was set aside has been replaced.
+    /// Clears the quarantine of a context after it was replaced.
     pub(super) fn clear_quarantine(&mut self, context: &Context) {
         if !self.quarantined.is_empty() {
             self.quarantined.remove(&context.stem());
         }
     }
 
-    /// The contexts of a partition, in the order of their ids.
-    pub(super) fn contexts_in(&self, home: &Arc<str>) -> impl DoubleEndedIterator<Item = (&Context, &FileEntry)> {
-        let first = Context { partition_key: home.clone(), part: Part::Rows(SmolStr::default()) };
-        // No text comes between a text and the same with a zero behind it.
-        let end = Context { partition_key: format!("{home}\0").into(), part: Part::Fence };
+    /// The contexts of a partition, ordered by id prefix.
+    pub(super) fn contexts_in(
+        &self,
+        partition_key: &Arc<str>,
+    ) -> impl DoubleEndedIterator<Item = (&Context, &FileEntry)> {
+        let first = Context { partition_key: partition_key.clone(), part: Part::Rows(SmolStr::default()) };
+        // A text with NUL appended is the immediate successor of the text.
+        let end = Context { partition_key: format!("{partition_key}\0").into(), part: Part::Fence };
         self.contexts.range(first..end)
     }
 
-    /// States between two places, in order.
+    /// States between two keys, in order.
     pub(super) fn states(
         &self,
         from: Bound<StateKey>,
         to: Bound<StateKey>,
     ) -> impl DoubleEndedIterator<Item = &StateKey> {
-        // A range that ends before it begins is no range to a tree.
+        // `BTreeSet::range` panics if the end is before the start.
         let empty = match (&from, &to) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
             (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -154,7 +157,7 @@ impl Index {
         (!empty).then(|| self.states.range((from, to))).into_iter().flatten()
     }
 
-    /// The contexts with rows of a table, and their first and last ids.
+    /// The contexts with rows of a table, with their first and last ids.
     pub(super) fn contexts_with_spans(&self, table: Table) -> impl Iterator<Item = (&Context, &SmolStr, &SmolStr)> {
         self.contexts.iter().filter_map(move |(context, entry)| {
             let (first, last) = entry.head.span(table)?;
@@ -162,17 +165,17 @@ impl Index {
         })
     }
 
-    /// A context in which something has expired, behind the one that was looked at last.
+    /// The next context with expired rows after the given one.
     pub(super) fn next_expired(
         &self,
         after: Option<&(Timestamp, Context)>,
         now: Timestamp,
     ) -> Option<(Timestamp, Context)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.expirations.range((from, Bound::Unbounded)).next().filter(|(soonest, _)| *soonest <= now).cloned()
+        self.expirations.range((from, Bound::Unbounded)).next().filter(|(expiry, _)| *expiry <= now).cloned()
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub(super) fn len(&self) -> usize {
         self.contexts.len()
     }

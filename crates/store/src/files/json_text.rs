@@ -1,17 +1,17 @@
-//! JSON as people read it, and back to the very bytes it was made of.
+//! Lossless pretty-printing of JSON, and back to the exact original bytes.
 //!
-//! In: the bytes of a record. Out: how they stand in a file: as JSON where that loses nothing, otherwise as a text or as
-//! digits. Nothing is parsed into values: numbers, keys that come twice and escapes stay as they are.
+//! In: the bytes of a record. Out: their encoding in a file: as JSON if that is lossless, otherwise as text or hex. Works on
+//! the text without parsing values: numbers, duplicate keys and escapes stay as they are.
 
 use serde::de::IgnoredAny;
 
-/// JSON that is nested deeper is left on one line: it would be mostly space.
+/// JSON that is nested deeper stays on one line: it would be mostly indentation.
 const MAX_PRETTY_DEPTH: usize = 32;
 
-/// How the bytes of a record can stand in a file.
+/// The encoding of a record's bytes in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueEncoding<'a> {
-    /// JSON without a space too many.
+    /// Compact JSON, without whitespace between tokens.
     Json(&'a str),
     /// Any other text.
     Text(&'a str),
@@ -30,7 +30,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\n' | '\r' | '\t')
 }
 
-/// The characters of a JSON text that are outside of strings, with their places; a string is told by its first quote.
+/// The characters of a JSON text outside of strings, with their byte offsets; a string yields only its opening quote.
 fn outside_strings(text: &str) -> impl Iterator<Item = (char, usize)> {
     let (mut inside, mut escaped) = (false, false);
     text.char_indices().filter_map(move |(at, c)| {
@@ -43,7 +43,7 @@ fn outside_strings(text: &str) -> impl Iterator<Item = (char, usize)> {
     })
 }
 
-/// JSON without a space too many.
+/// Removes whitespace between tokens.
 pub(super) fn compact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
@@ -55,39 +55,39 @@ pub(super) fn compact(text: &str) -> String {
     out
 }
 
-/// Writes JSON that has no space too many over several lines. All but the first are indented by so many spaces.
+/// Pretty-prints compact JSON. All lines but the first are indented by at least `indent` spaces.
 pub(super) fn pretty_print(out: &mut String, text: &str, indent: usize) {
     if depth(text) > MAX_PRETTY_DEPTH {
         return out.push_str(text);
     }
-    let line = |out: &mut String, depth: usize| {
+    let new_line = |out: &mut String, depth: usize| {
         out.push('\n');
         out.extend(std::iter::repeat_n(' ', indent + 2 * depth));
     };
     let (mut depth, mut from) = (0, 0);
     for (c, at) in outside_strings(text) {
         let is_empty = |end: char| text[at + 1..].starts_with(end);
-        let before = |out: &mut String| out.push_str(&text[from..at]);
+        let copy_before = |out: &mut String| out.push_str(&text[from..at]);
         match c {
             '{' | '[' if !is_empty(if c == '{' { '}' } else { ']' }) => {
-                before(out);
+                copy_before(out);
                 depth += 1;
                 out.push(c);
-                line(out, depth);
+                new_line(out, depth);
             }
             '}' | ']' if !text[..at].ends_with(if c == '}' { '{' } else { '[' }) => {
-                before(out);
+                copy_before(out);
                 depth -= 1;
-                line(out, depth);
+                new_line(out, depth);
                 out.push(c);
             }
             ',' => {
-                before(out);
+                copy_before(out);
                 out.push(',');
-                line(out, depth);
+                new_line(out, depth);
             }
             ':' => {
-                before(out);
+                copy_before(out);
                 out.push_str(": ");
             }
             _ => continue,
@@ -110,20 +110,20 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Bytes as two digits each.
+/// Bytes as hex digits.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// The bytes of such digits.
+/// Bytes from hex digits.
 pub(super) fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| Some(16 * digit(pair.first()?)? + digit(pair.get(1)?)?)).collect()
 }
 
-/// A text in quotes.
+/// A text as a JSON string.
 pub(super) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,7 +1,7 @@
-//! Opens a folder: the lock, the format, what a crash left behind, then the beginning of every file.
+//! Opens a file store: lock, format, crash recovery, then the head of every file.
 //!
-//! In: a folder, which may be new. Out: the store. The index is made of the files each time, on as many threads as the
-//! machine has: nothing on the disk tells what the files do not.
+//! In: a folder, which may be new. Out: the store. The index is rebuilt from the files each time, in parallel: the files are
+//! the only source of truth.
 
 use std::{
     collections::HashMap,
@@ -35,207 +35,218 @@ use crate::{
     watch::ChangeFeed,
 };
 
-/// What the folder's own file begins with.
+/// The beginning of the folder's format file.
 const FORMAT_PREFIX: &str = "toolhub-files ";
-/// The layout of the folder that this version makes.
+/// The layout version of new folders.
 pub(super) const LAYOUT_VERSION: u32 = 1;
-/// How much of a file is read to learn what it holds. Few have a longer head.
+/// Bytes read at first to decode a head. Few heads are longer.
 const HEAD_READ_BYTES: usize = 4096;
 const MAX_THREADS: usize = 8;
 
 impl Files {
-    /// Opens the store in this folder, or makes it.
+    /// Opens the store in this folder, or creates it.
     ///
     /// # Errors
-    /// When somebody has it open, when a later version wrote it, and when something cannot be read or made. A file that is
-    /// damaged is no error: it is set aside, and told by [`damaged`](Self::damaged).
+    /// When the store is open already, when a later version wrote it, and when something cannot be read or created. A damaged
+    /// file is not an error: it is quarantined and listed by [`quarantined_files`](Self::quarantined_files).
     pub fn open(folder: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         Self::open_on(folder, options, Arc::new(LocalDisk))
     }
 
-    /// The same on another file system, for tests of what this machine's does not do on demand. The lock is always on this
-    /// machine's.
+    /// The same on another file system, for tests of disk failures. The lock is always on the local file system.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_on(folder: impl AsRef<Path>, options: Options, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let folder = folder.as_ref().to_owned();
-        let made = std::fs::create_dir_all(&folder);
-        made.map_err(|error| OpenError::Io { path: folder.clone(), error })?;
+        let created = std::fs::create_dir_all(&folder);
+        created.map_err(|error| OpenError::Io { path: folder.clone(), error })?;
         let lock =
-            Lock::acquire(&folder.join("store")).map_err(|why| OpenError::from_lock_error(folder.clone(), why))?;
-        let broken = |error| OpenError::Io { path: folder.clone(), error };
-        restore::finish_interrupted(&folder).map_err(broken)?;
-        backup::remove_if_exists(&folder.join(SNAPSHOT_FOLDER)).map_err(broken)?;
-        let shelf = Arc::new(DocumentStore::new(&folder, disk));
-        prepare(&shelf, &folder)?;
-        let failed = |error| io_error(&shelf.staging_folder, error);
-        intent::recover(&shelf).map_err(failed)?;
-        let write = build_index(&shelf)?;
+            Lock::acquire(&folder.join("store")).map_err(|error| OpenError::from_lock_error(folder.clone(), error))?;
+        let folder_error = |error| OpenError::Io { path: folder.clone(), error };
+        restore::finish_interrupted(&folder).map_err(folder_error)?;
+        backup::remove_if_exists(&folder.join(SNAPSHOT_FOLDER)).map_err(folder_error)?;
+        let documents = Arc::new(DocumentStore::new(&folder, disk));
+        prepare(&documents, &folder)?;
+        let staging_error = |error| io_error(&documents.staging_folder, error);
+        intent::recover(&documents).map_err(staging_error)?;
+        let last_write_seq = build_index(&documents)?;
         let floor = crate::epoch::version_floor(
-            epoch::resolve_on_open(&shelf).map_err(|error| failed(io::Error::other(error)))?,
+            epoch::resolve_on_open(&documents).map_err(|error| staging_error(io::Error::other(error)))?,
         );
-        let news = ChangeFeed::new();
+        let change_feed = ChangeFeed::new();
         let setup = Setup {
-            documents: shelf.clone(),
+            documents: documents.clone(),
             compressed: options.compression,
-            last_write_seq: write,
+            last_write_seq,
             floor,
-            change_feed: news.clone(),
+            change_feed: change_feed.clone(),
         };
-        let writer = Arc::new(Writer::spawn(setup).map_err(failed)?);
-        let readers = Readers::new(shelf.clone());
-        let copier = FilesBackupSource { folder: canonical_path(&folder).map_err(broken)?, writer: writer.clone() };
-        let clerk = BackupWorker::spawn(copier, options.backups).map_err(broken)?;
-        Ok(Self { folder, backup_worker: clerk, readers, writer, change_feed: news, documents: shelf, _lock: lock })
+        let writer = Arc::new(Writer::spawn(setup).map_err(staging_error)?);
+        let readers = Readers::new(documents.clone());
+        let source =
+            FilesBackupSource { folder: canonical_path(&folder).map_err(folder_error)?, writer: writer.clone() };
+        let backup_worker = BackupWorker::spawn(source, options.backups).map_err(folder_error)?;
+        Ok(Self { folder, backup_worker, readers, writer, change_feed, documents, _lock: lock })
     }
 }
 
-/// Makes the folders of a new store, and sees that an old one is of a known layout.
-pub(super) fn prepare(shelf: &DocumentStore, folder: &Path) -> Result<(), OpenError> {
-    let (disk, about) = (&*shelf.disk, folder.join("format"));
-    let found = match disk.read(&about, HEAD_READ_BYTES) {
+/// Creates the folders of a new store, and checks the layout version of an existing one.
+pub(super) fn prepare(documents: &DocumentStore, folder: &Path) -> Result<(), OpenError> {
+    let (disk, format_file) = (&*documents.disk, folder.join("format"));
+    let found = match disk.read(&format_file, HEAD_READ_BYTES) {
         Ok(content) => String::from_utf8_lossy(&content).trim().strip_prefix(FORMAT_PREFIX).map(str::to_owned),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(io_error(&about, error)),
+        Err(error) => return Err(io_error(&format_file, error)),
     };
     let found: Option<u32> = found.and_then(|number| number.parse().ok());
     if let Some(found) = found.filter(|found| *found > LAYOUT_VERSION) {
-        return Err(OpenError::Newer { file: about, found, known: LAYOUT_VERSION });
+        return Err(OpenError::Newer { file: format_file, found, known: LAYOUT_VERSION });
     }
-    for inner in [folder, &shelf.contexts, &shelf.staging_folder] {
+    for inner in [folder, &documents.contexts, &documents.staging_folder] {
         disk.make_folder(inner).map_err(|error| io_error(inner, error))?;
     }
     if found.is_some() {
         return Ok(());
     }
     let content = format!("{FORMAT_PREFIX}{LAYOUT_VERSION}\n");
-    disk.write(&about, content.as_bytes(), true).map_err(|error| io_error(&about, error))?;
+    disk.write(&format_file, content.as_bytes(), true).map_err(|error| io_error(&format_file, error))?;
     // The folder itself may be new as well.
-    let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
-    [Some(folder), above].into_iter().flatten().try_for_each(|new| disk.sync_folder(new).map_err(|e| io_error(new, e)))
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    [Some(folder), parent].into_iter().flatten().try_for_each(|new| disk.sync_folder(new).map_err(|e| io_error(new, e)))
 }
 
-/// Reads the beginnings of all files; answers the greatest number of a write.
-fn build_index(shelf: &DocumentStore) -> Result<u64, OpenError> {
-    let folders = shelf.disk.list(&shelf.contexts).map_err(|error| io_error(&shelf.contexts, error))?;
+/// Reads the heads of all files; returns the highest write sequence number.
+fn build_index(documents: &DocumentStore) -> Result<u64, OpenError> {
+    let folders = documents.disk.list(&documents.contexts).map_err(|error| io_error(&documents.contexts, error))?;
     let folders: Vec<String> = folders.into_iter().filter(|name| name.len() == 2).collect();
-    let (next, last, wrong) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
+    let (next, last, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
     let work = || {
         while let Some(folder) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match FolderScan::read(shelf, folder) {
-                Ok(survey) => drop(last.fetch_max(survey.add_to_index(shelf), Ordering::Relaxed)),
+            match FolderScan::read(documents, folder) {
+                Ok(scan) => drop(last.fetch_max(scan.add_to_index(documents), Ordering::Relaxed)),
                 Err(error) => {
                     next.store(folders.len(), Ordering::Relaxed);
-                    *wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 }
             }
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     std::thread::scope(|scope| {
-        // A folder or two are read sooner than a thread is begun.
+        // Reading a few folders takes less time than starting a thread.
         if folders.len() > 16 {
             (1..threads).for_each(|_| drop(scope.spawn(work)));
         }
         work();
     });
-    match wrong.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(last.into_inner()),
     }
 }
 
-/// What lies in one of the folders.
+/// The files of one subfolder.
 #[derive(Default)]
 struct FolderScan {
     found: HashMap<Context, (FileHead, bool)>,
-    /// The names of files that were set aside before, without their endings.
+    /// Original names, without suffix, of files that were quarantined earlier.
     quarantined: Vec<String>,
 }
 
 impl FolderScan {
-    fn read(shelf: &DocumentStore, folder: &str) -> Result<Self, OpenError> {
-        let path = shelf.contexts.join(folder);
-        let names = match shelf.disk.list(&path) {
-            // It may be a file of somebody else.
+    fn read(documents: &DocumentStore, folder: &str) -> Result<Self, OpenError> {
+        let path = documents.contexts.join(folder);
+        let names = match documents.disk.list(&path) {
+            // It may be a foreign file.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
             names => names.map_err(|error| io_error(&path, error))?,
         };
-        let mut survey = Self::default();
+        let mut scan = Self::default();
         for name in names {
-            let (name, was_set_aside) =
+            let (name, is_quarantined) =
                 document_store::original_name(&name).map_or((&*name, false), |name| (name, true));
-            let Some((stem, packed)) = split_suffix(name) else { continue };
+            let Some((stem, compressed)) = split_suffix(name) else { continue };
             let (stem, file) = (format!("{folder}/{stem}"), path.join(name));
-            if was_set_aside {
-                survey.quarantined.push(stem);
+            if is_quarantined {
+                scan.quarantined.push(stem);
                 continue;
             }
-            match read_head(shelf, &file, packed)? {
-                Ok(begin) if begin.context.stem() == stem => survey.add(shelf, begin, packed)?,
-                Ok(_) => shelf.quarantine(&mut shelf.lock_index(), &file, stem, "it has the name of another context"),
-                Err(DecodeError::Damaged(reason)) => shelf.quarantine(&mut shelf.lock_index(), &file, stem, reason),
+            match read_head(documents, &file, compressed)? {
+                Ok(file_head) if file_head.context.stem() == stem => scan.add(documents, file_head, compressed)?,
+                Ok(_) => documents.quarantine(
+                    &mut documents.lock_index(),
+                    &file,
+                    stem,
+                    "its name belongs to another context",
+                ),
+                Err(DecodeError::Damaged(reason)) => {
+                    documents.quarantine(&mut documents.lock_index(), &file, stem, reason)
+                }
                 Err(DecodeError::Newer(found)) => {
                     return Err(OpenError::Newer { file, found, known: text_format::FORMAT_VERSION });
                 }
             }
         }
-        Ok(survey)
+        Ok(scan)
     }
 
-    /// Of two files for one context, one was about to be removed.
-    fn add(&mut self, shelf: &DocumentStore, begin: FileHead, packed: bool) -> Result<(), OpenError> {
-        let context = begin.context.clone();
-        let other = self.found.get(&context).map(|(other, packed)| (other.write_seq, *packed));
-        let old = match other {
-            Some((write, _)) if write > begin.write_seq => packed,
-            Some((_, old)) => {
-                self.found.insert(context.clone(), (begin, packed));
-                old
+    /// Adds a file. Of two files for one context, the older one was about to be removed; removes it.
+    fn add(&mut self, documents: &DocumentStore, file_head: FileHead, compressed: bool) -> Result<(), OpenError> {
+        let context = file_head.context.clone();
+        let other = self.found.get(&context).map(|(other, compressed)| (other.write_seq, *compressed));
+        let old_is_compressed = match other {
+            Some((write_seq, _)) if write_seq > file_head.write_seq => compressed,
+            Some((_, old_is_compressed)) => {
+                self.found.insert(context.clone(), (file_head, compressed));
+                old_is_compressed
             }
             None => {
-                self.found.insert(context, (begin, packed));
+                self.found.insert(context, (file_head, compressed));
                 return Ok(());
             }
         };
-        let old = shelf.contexts.join(context.file(old));
-        // Not before the new one is sure to be there; and for good, so that it is not there again when that one goes.
-        let sync = || old.parent().map_or(Ok(()), |folder| shelf.disk.sync_folder(folder));
+        let old = documents.contexts.join(context.file(old_is_compressed));
+        // Sync before the removal, so that the new file is durable first; and after it, so that the old file cannot reappear.
+        let sync = || old.parent().map_or(Ok(()), |folder| documents.disk.sync_folder(folder));
         sync()
-            .and_then(|()| ignore_not_found(shelf.disk.remove(&old)))
+            .and_then(|()| ignore_not_found(documents.disk.remove(&old)))
             .and_then(|()| sync())
             .map_err(|error| io_error(&old, error))
     }
 
-    /// Puts all of it into the index; answers the greatest number of a write.
-    fn add_to_index(self, shelf: &DocumentStore) -> u64 {
-        let mut index = shelf.lock_index();
-        self.quarantined.into_iter().for_each(|stem| index.quarantine(stem, "its file was set aside".into()));
-        let last = self.found.values().map(|(begin, _)| begin.write_seq).max().unwrap_or(0);
-        for (context, (begin, packed)) in self.found {
-            index.put(&context, FileEntry { write_seq: begin.write_seq, compressed: packed, head: begin.head });
-            // What was set aside of it before is only kept for people to look at.
+    /// Adds all files to the index; returns the highest write sequence number.
+    fn add_to_index(self, documents: &DocumentStore) -> u64 {
+        let mut index = documents.lock_index();
+        self.quarantined.into_iter().for_each(|stem| index.quarantine(stem, "its file is quarantined".into()));
+        let last = self.found.values().map(|(file_head, _)| file_head.write_seq).max().unwrap_or(0);
+        for (context, (file_head, compressed)) in self.found {
+            index.put(&context, FileEntry { write_seq: file_head.write_seq, compressed, head: file_head.head });
+            // The context was rewritten after the quarantine; the quarantined file is kept only for inspection.
             index.clear_quarantine(&context);
         }
         last
     }
 }
 
-/// The name of a context's file without its ending, and whether it is compressed.
+/// The name of a context file without its suffix, and whether it is compressed.
 fn split_suffix(name: &str) -> Option<(&str, bool)> {
-    let packed = name.strip_suffix(ZSTD_SUFFIX).map(|stem| (stem, true));
-    packed.or_else(|| name.strip_suffix(JSON_SUFFIX).map(|stem| (stem, false)))
+    let zstd = name.strip_suffix(ZSTD_SUFFIX).map(|stem| (stem, true));
+    zstd.or_else(|| name.strip_suffix(JSON_SUFFIX).map(|stem| (stem, false)))
 }
 
-fn read_head(shelf: &DocumentStore, file: &Path, packed: bool) -> Result<Result<FileHead, DecodeError>, OpenError> {
-    for most in [HEAD_READ_BYTES, usize::MAX] {
-        let content = shelf.disk.read(file, most).map_err(|error| io_error(file, error))?;
-        if let Some(begin) = file_codec::decode_prefix(&content, packed) {
-            return Ok(begin);
+fn read_head(
+    documents: &DocumentStore,
+    file: &Path,
+    compressed: bool,
+) -> Result<Result<FileHead, DecodeError>, OpenError> {
+    for limit in [HEAD_READ_BYTES, usize::MAX] {
+        let content = documents.disk.read(file, limit).map_err(|error| io_error(file, error))?;
+        if let Some(file_head) = file_codec::decode_prefix(&content, compressed) {
+            return Ok(file_head);
         }
     }
-    Ok(Err(DecodeError::Damaged("it is cut short, or not ours")))
+    Ok(Err(DecodeError::Damaged("it is truncated or not a store file")))
 }
 
 fn io_error(path: &Path, error: io::Error) -> OpenError {

@@ -1,8 +1,8 @@
-//! Puts a backup in the place of a store that is closed.
+//! Restores a backup over a closed file store.
 //!
-//! In: a backup, and the folder of the store. Out: the store as it was, in a new epoch; what was there before is kept beside it.
-//! All files are made and checked under another name. Once that name says that they are whole the restore will happen, now or
-//! when the folder is opened next: whenever the process dies, the old store is there, or the new one.
+//! In: a backup, and the folder of the store. Out: the restored store in a new epoch; the previous files are kept next to it.
+//! All files are copied and verified in a temporary folder. Renaming that folder to `contexts.restored` commits the restore, which
+//! is then completed now or at the next opening: after a crash at any time, either the old store or the new one is in place.
 
 use std::{
     fs::{self, File},
@@ -33,93 +33,92 @@ use crate::{
     lock::Lock,
 };
 
-/// The files of a backup while they are fetched.
+/// The files of a backup while they are copied.
 const RESTORING: &str = "contexts.restoring";
-/// All of them, whole: they are about to take the place of the others.
+/// The complete copy: the restore is committed and will replace the contexts.
 const RESTORED: &str = "contexts.restored";
 
-/// How many files are synced at a time.
+/// Number of threads that sync files.
 const SYNC_CONCURRENCY: usize = 16;
 
-/// Why a backup was not restored. The store is as it was.
+/// Why a restore failed. The store is unchanged.
 pub type RestoreError = crate::backup::RestoreError<OpenError>;
 
-/// Puts a backup in the place of the store in a folder, which must be closed; where there is none, one is made. Blocks until it is
-/// done.
+/// Replaces the store in a folder, which must be closed, with a backup; creates the folder if it does not exist. Blocks until it
+/// is done.
 ///
-/// What was there before is kept as `contexts.before-restore` in the folder. Rows that are written after this have higher versions
-/// than any that was given out before, so nobody takes them for what was written after the backup was made and is now gone.
+/// The previous files are kept as `contexts.before-restore` in the folder. Rows written after the restore get higher versions
+/// than any assigned before, so they are never mistaken for rows that were written after the backup and are now lost.
 ///
 /// # Errors
-/// When somebody has the store open, when the backup is not what was made, when a later version made it, and when the disk is
-/// full. The store is then as it was.
+/// When the store is open, when the backup is damaged, when a later version made it, and when the disk is full. The store is
+/// then unchanged.
 pub fn restore(backup: impl AsRef<Path>, folder: impl AsRef<Path>) -> Result<RestoreReport, RestoreError> {
     let (backup, folder) = (read_manifest(backup.as_ref())?, folder.as_ref());
-    let broken = |error| RestoreError::Io { path: folder.to_owned(), error };
-    fs::create_dir_all(folder).map_err(broken)?;
+    let io_error = |error| RestoreError::Io { path: folder.to_owned(), error };
+    fs::create_dir_all(folder).map_err(io_error)?;
     let _lock =
-        Lock::acquire(&folder.join("store")).map_err(|why| OpenError::from_lock_error(folder.to_owned(), why))?;
-    finish_interrupted(folder).map_err(broken)?;
-    let shelf = DocumentStore::new(folder, Arc::new(LocalDisk));
-    prepare(&shelf, folder)?;
-    // What the old store had begun is its own: it must not be done to the new one.
-    intent::recover(&shelf).map_err(broken)?;
+        Lock::acquire(&folder.join("store")).map_err(|error| OpenError::from_lock_error(folder.to_owned(), error))?;
+    finish_interrupted(folder).map_err(io_error)?;
+    let documents = DocumentStore::new(folder, Arc::new(LocalDisk));
+    prepare(&documents, folder)?;
+    // Complete a pending intent of the old store now, so that it is not applied to the new one.
+    intent::recover(&documents).map_err(io_error)?;
     let new = folder.join(RESTORING);
-    remove_if_exists(&new).map_err(broken)?;
-    let ready = copy_verified(&backup, &new).and_then(|()| raise_epoch(&shelf, &new));
-    if let Err(error) = ready {
+    remove_if_exists(&new).map_err(io_error)?;
+    let prepared = copy_verified(&backup, &new).and_then(|()| raise_epoch(&documents, &new));
+    if let Err(error) = prepared {
         let _ = remove_if_exists(&new);
         return Err(error);
     }
-    failpoint::reach("restore of files: before it counts");
-    fs::rename(&new, folder.join(RESTORED)).and_then(|()| sync_folder(folder)).map_err(broken)?;
-    failpoint::reach("restore of files: after it counts");
-    let kept = finish_interrupted(folder).map_err(broken)?;
-    Ok(RestoreReport { backup, previous_store: kept })
+    failpoint::reach("files restore: before the commit");
+    fs::rename(&new, folder.join(RESTORED)).and_then(|()| sync_folder(folder)).map_err(io_error)?;
+    failpoint::reach("files restore: after the commit");
+    let previous_store = finish_interrupted(folder).map_err(io_error)?;
+    Ok(RestoreReport { backup, previous_store })
 }
 
-/// Does what is left of a restore that was cut short after it had begun to count. Answers where the old files lie, if there were
-/// some.
+/// Completes a committed restore that was interrupted. Returns where the old files are, if there were any.
 pub(super) fn finish_interrupted(folder: &Path) -> io::Result<Option<PathBuf>> {
     let (new, contexts) = (folder.join(RESTORED), folder.join("contexts"));
     if fs::symlink_metadata(&new).is_err() {
         return Ok(None);
     }
-    // A folder with nothing in it is not worth keeping.
-    let there = contexts.exists() && fs::remove_dir(&contexts).is_err();
-    let kept = there.then(|| unused_path(&contexts, ".before-restore", &[""])).transpose()?;
-    if let Some(kept) = &kept {
-        fs::rename(&contexts, kept)?;
+    // An empty folder is removed instead of archived.
+    let has_files = contexts.exists() && fs::remove_dir(&contexts).is_err();
+    let archive = has_files.then(|| unused_path(&contexts, ".before-restore", &[""])).transpose()?;
+    if let Some(archive) = &archive {
+        fs::rename(&contexts, archive)?;
     }
     sync_folder(folder)?;
-    failpoint::reach("restore of files: after the old was kept");
+    failpoint::reach("files restore: after the old store was archived");
     fs::rename(&new, &contexts)?;
-    failpoint::reach("restore of files: after the swap");
+    failpoint::reach("files restore: after the swap");
     sync_folder(folder)?;
-    Ok(kept)
+    Ok(archive)
 }
 
-/// What the manifest of a backup says.
+/// Reads and checks the manifest of a backup.
 fn read_manifest(path: &Path) -> Result<Backup, RestoreError> {
-    let none = |reason: String| RestoreError::NoBackup { path: path.to_owned(), reason };
-    if !fs::metadata(path).map_err(|error| none(error.to_string()))?.is_dir() {
-        return Err(none("it is no folder".into()));
+    let not_a_backup = |reason: String| RestoreError::NoBackup { path: path.to_owned(), reason };
+    if !fs::metadata(path).map_err(|error| not_a_backup(error.to_string()))?.is_dir() {
+        return Err(not_a_backup("it is not a folder".into()));
     }
-    let said = Backup::read(path).map_err(|error| none(format!("its manifest cannot be read: {error}")))?;
-    if said.schema > LAYOUT_VERSION {
-        return Err(OpenError::Newer { file: path.to_owned(), found: said.schema, known: LAYOUT_VERSION }.into());
+    let manifest = Backup::read(path).map_err(|error| not_a_backup(format!("its manifest cannot be read: {error}")))?;
+    if manifest.schema > LAYOUT_VERSION {
+        return Err(OpenError::Newer { file: path.to_owned(), found: manifest.schema, known: LAYOUT_VERSION }.into());
     }
-    Ok(said)
+    Ok(manifest)
 }
 
-/// Copies a backup, and sees that it is what was made.
+/// Copies a backup and verifies it against its manifest.
 fn copy_verified(backup: &Backup, new: &Path) -> Result<(), RestoreError> {
-    let broken = |error| RestoreError::Io { path: new.to_owned(), error };
-    fs::create_dir(new).map_err(broken)?;
-    // Nobody else may read it than may read the backup.
-    let allowed = fs::metadata(&backup.path).and_then(|backup| fs::set_permissions(new, backup.permissions()));
-    allowed.map_err(broken)?;
-    let fetched = for_each_file(backup, |file, mut from| {
+    let io_error = |error| RestoreError::Io { path: new.to_owned(), error };
+    fs::create_dir(new).map_err(io_error)?;
+    // Same permissions as the backup.
+    let permissions = fs::metadata(&backup.path).and_then(|backup| fs::set_permissions(new, backup.permissions()));
+    permissions.map_err(io_error)?;
+    let copied = for_each_file(backup, |file, mut from| {
         let to = new.join(file);
         to.parent().map_or(Ok(()), fs::create_dir_all)?;
         let permissions = from.get_ref().metadata()?.permissions();
@@ -130,33 +129,32 @@ fn copy_verified(backup: &Backup, new: &Path) -> Result<(), RestoreError> {
         }
         Ok(hashed)
     });
-    failpoint::reach("restore of files: after the copy");
-    fetched.map_err(|problem| match problem {
+    failpoint::reach("files restore: after the copy");
+    copied.map_err(|error| match error {
         ListError::Damaged(reason) => RestoreError::Damaged { path: backup.path.clone(), reason },
-        ListError::Io(error) => broken(error),
+        ListError::Io(error) => io_error(error),
     })
 }
 
-/// Brings the fetched files into an epoch later than all that were, here and in the old store.
-fn raise_epoch(shelf: &DocumentStore, new: &Path) -> Result<(), RestoreError> {
-    let broken = |error| RestoreError::Io { path: new.to_owned(), error };
-    let (theirs, newer) = highest_epoch(new).map_err(broken)?;
+/// Raises the epoch of the copied files above all earlier ones, of the backup and of the old store.
+fn raise_epoch(documents: &DocumentStore, new: &Path) -> Result<(), RestoreError> {
+    let io_error = |error| RestoreError::Io { path: new.to_owned(), error };
+    let (backup_epoch, newer) = highest_epoch(new).map_err(io_error)?;
     if let Some((file, found)) = newer {
         return Err(OpenError::Newer { file, found, known: text_format::FORMAT_VERSION }.into());
     }
-    let (ours, _) = highest_epoch(&shelf.contexts).map_err(broken)?;
-    let epoch = epoch_after(theirs.max(ours), SystemClock.now());
+    let (store_epoch, _) = highest_epoch(&documents.contexts).map_err(io_error)?;
+    let epoch = epoch_after(backup_epoch.max(store_epoch), SystemClock.now());
     let written = remove_if_exists(&new.join(epoch::EPOCH_FILE)).and_then(|()| {
         let mut file = File::create_new(new.join(epoch::EPOCH_FILE))?;
         file.write_all(epoch::encode(epoch).as_bytes())?;
         file.sync_all()
     });
-    written.map_err(broken)?;
-    sync_tree(new).map_err(broken)
+    written.map_err(io_error)?;
+    sync_tree(new).map_err(io_error)
 }
 
-/// Returns when all files in the folders of a folder have reached the disk, and their names. Several wait at a time, because
-/// those who wait together share what it costs.
+/// Syncs all files and subfolders of a folder. In parallel, because the file system can group concurrent syncs.
 fn sync_tree(folder: &Path) -> io::Result<()> {
     let folders: Vec<PathBuf> =
         sorted_names(folder)?.into_iter().map(|name| folder.join(name)).filter(|path| path.is_dir()).collect();
@@ -170,14 +168,14 @@ fn sync_tree(folder: &Path) -> io::Result<()> {
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..SYNC_CONCURRENCY).map(|_| scope.spawn(work)).collect();
-        let fell = |_| Err(io::Error::other("the syncing fell over"));
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(fell))
+        let panicked = |_| Err(io::Error::other("a sync thread panicked"));
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
     })?;
     sync_folder(folder)
 }
 
-/// The highest epoch a folder gives a sign of, by what it says of itself and by its rows; and a file of a later format, if
-/// there is one.
+/// The highest epoch of a folder, by its epoch file and by the versions of its rows; and a file of a later format, if there is
+/// one.
 fn highest_epoch(contexts: &Path) -> io::Result<(u64, Option<(PathBuf, u32)>)> {
     let (mut known, mut newer) = (epoch::read_file(&LocalDisk, contexts).map_err(io::Error::other)?, None);
     for folder in sorted_names(contexts)?.iter().filter(|name| name.len() == 2) {
@@ -192,10 +190,10 @@ fn highest_epoch(contexts: &Path) -> io::Result<(u64, Option<(PathBuf, u32)>)> {
             match file_codec::decode(&fs::read(path.join(name))?, name.ends_with(ZSTD_SUFFIX)) {
                 Ok(doc) => {
                     let rows = TABLES.into_iter().flat_map(|table| doc.rows(table).values());
-                    let version = rows.map(|kept| kept.row.version.number).max().unwrap_or(0);
+                    let version = rows.map(|stored| stored.row.version.number).max().unwrap_or(0);
                     known = known.max(of_version(version));
                 }
-                // Whoever opens the store sets it aside.
+                // It is quarantined when the store is opened.
                 Err(DecodeError::Damaged(_)) => {}
                 Err(DecodeError::Newer(found)) => newer = Some((path.join(name), found)),
             }

@@ -1,8 +1,8 @@
-//! The text of a file: readable JSON with a head, the rows, and checksums over both.
+//! Text format of a file: readable JSON with a head, the rows, and checksums of both.
 //!
-//! In: a document. Out: its text; `read` is the way back. The head comes first and has a checksum of
-//! its own, so that a folder of many files is opened by reading the beginning of each. Everything but the line of the
-//! checksums is under a checksum, so a text in which one byte is different is never taken for one of ours.
+//! In: a document. Out: its text; `read` decodes it. The head comes first and has its own checksum, so that opening a folder
+//! reads only the beginning of each file. The checksums cover everything but their own line, so a text with a changed byte is
+//! always rejected.
 
 mod read;
 
@@ -27,18 +27,18 @@ use super::{
 pub(super) const FORMAT_VERSION: u32 = 1;
 const FORMAT_PREFIX: &str = "{\n  \"format\": \"toolhub-state ";
 const CHECKSUM_FIELD: &str = "\",\n  \"checksum\": \"";
-/// Where the head ends and the rows begin. No text inside a string holds a line break.
+/// Where the head ends and the rows begin. JSON strings contain no raw line break, so it cannot occur inside a string.
 const ROWS_START: &str = ",\n  \"states\": [";
 
 /// The two parts of a file: the head and the rows.
-pub(super) fn encode(doc: &Doc, packed: bool) -> (String, String) {
-    let head = encode_head(doc, packed);
+pub(super) fn encode(doc: &Doc, compressed: bool) -> (String, String) {
+    let head = encode_head(doc, compressed);
     let mut rows = String::with_capacity(doc.bytes());
     for (table, begin) in TABLES.into_iter().zip([ROWS_START, ",\n  \"versions\": [", ",\n  \"history\": ["]) {
         rows.push_str(begin);
-        for (at, kept) in doc.rows(table).values().enumerate() {
+        for (at, stored) in doc.rows(table).values().enumerate() {
             rows.push_str(if at == 0 { "\n    " } else { ",\n    " });
-            rows.push_str(&kept.text);
+            rows.push_str(&stored.text);
         }
         rows.push_str(if doc.rows(table).is_empty() { "]" } else { "\n  ]" });
     }
@@ -48,38 +48,39 @@ pub(super) fn encode(doc: &Doc, packed: bool) -> (String, String) {
     (format!("{format}{CHECKSUM_FIELD}{first:08x} {all:08x}{head}"), rows)
 }
 
-/// The head behind the checksum.
-fn encode_head(doc: &Doc, packed: bool) -> String {
+/// The head after the checksums.
+fn encode_head(doc: &Doc, compressed: bool) -> String {
     let (context, head) = (&doc.context, doc.head());
     let mut out = format!("\",\n  \"write\": {}", doc.write_seq);
     let mut parts = context.partition_key.splitn(3, '/');
-    let (tenant, sort, place) = (parts.next(), parts.next(), parts.next().unwrap_or_default());
+    let (tenant, kind, name) = (parts.next(), parts.next(), parts.next().unwrap_or_default());
     let _ = write!(out, ",\n  \"tenant\": {}", json_text::quote(tenant.unwrap_or_default()));
-    let word = if sort == Some("t") { "thread" } else { "shared" };
-    let _ = write!(out, ",\n  \"{word}\": {}", json_text::quote(place));
+    let field = if kind == Some("t") { "thread" } else { "shared" };
+    let _ = write!(out, ",\n  \"{field}\": {}", json_text::quote(name));
     let _ = match &context.part {
         Part::Fence => write!(out, ",\n  \"fence\": {}", doc.fence),
-        Part::Rows(beginning) => match beginning.strip_suffix('/') {
+        Part::Rows(prefix) => match prefix.strip_suffix('/') {
             Some(state) => write!(out, ",\n  \"state\": {}", json_text::quote(state)),
-            None => write!(out, ",\n  \"row\": {}", json_text::quote(beginning)),
+            None => write!(out, ",\n  \"row\": {}", json_text::quote(prefix)),
         },
     };
-    let _ = write!(out, ",\n  \"codec\": \"json\",\n  \"compression\": \"{}\"", if packed { "zstd" } else { "none" });
+    let _ =
+        write!(out, ",\n  \"codec\": \"json\",\n  \"compression\": \"{}\"", if compressed { "zstd" } else { "none" });
     if head.earliest_expiry != NO_EXPIRY {
         let _ = write!(out, ",\n  \"soonest\": {}", encode_time(head.earliest_expiry));
     }
     let list =
         |ids: &mut dyn Iterator<Item = &SmolStr>| ids.map(|id| json_text::quote(id)).collect::<Vec<_>>().join(", ");
     let _ = write!(out, ",\n  \"holds\": [{}]", list(&mut head.states.iter()));
-    for (word, span) in ["snapshots", "entries"].into_iter().zip(&head.spans) {
+    for (field, span) in ["snapshots", "entries"].into_iter().zip(&head.spans) {
         if let Some(span) = span {
-            let _ = write!(out, ",\n  \"{word}\": [{}]", list(&mut [&span.0, &span.1].into_iter()));
+            let _ = write!(out, ",\n  \"{field}\": [{}]", list(&mut [&span.0, &span.1].into_iter()));
         }
     }
     out
 }
 
-/// Of the head, and of all.
+/// The checksums of the head and of the whole file.
 fn checksums(format: &str, head: &str, rows: &str) -> (u32, u32) {
     let mut hasher = Hasher::new();
     hasher.update(format.as_bytes());
@@ -89,7 +90,7 @@ fn checksums(format: &str, head: &str, rows: &str) -> (u32, u32) {
     (first, hasher.finalize())
 }
 
-/// The text of one row: a state over several lines, everything else on one.
+/// Encodes one row: a state on several lines, all others on one.
 pub(super) fn encode_row(table: Table, id: &str, row: &Row) -> String {
     let (begin, between, end) = if table == Table::State { ("\n      ", "\n      ", "\n    ") } else { ("", " ", "") };
     let mut out = format!("{{{begin}\"id\": {},{between}\"version\": {}", json_text::quote(id), row.version.number);
@@ -117,10 +118,10 @@ pub(super) fn encode_row(table: Table, id: &str, row: &Row) -> String {
     out
 }
 
-/// As people write it; as milliseconds where the calendar ends.
+/// As a readable timestamp; as milliseconds if it is out of the calendar's range.
 fn encode_time(at: Timestamp) -> String {
     let text = at.to_string();
-    if text.parse::<Timestamp>().is_ok_and(|read| read == at) {
+    if text.parse::<Timestamp>().is_ok_and(|parsed| parsed == at) {
         json_text::quote(&text)
     } else {
         at.millis().to_string()
@@ -137,14 +138,14 @@ mod tests {
 
     fn test_row(value: &[u8], version: u64, expires: Option<i64>) -> Row {
         let [created, updated] = [5, i64::MAX].map(Timestamp::from_millis);
-        let (seen, expires) =
+        let (version, expires) =
             (RowVersion { number: version, stamp: u64::MAX - version }, expires.map(Timestamp::from_millis));
-        Row { version: seen, schema: 1, value: value.into(), expires, created, updated }
+        Row { version, schema: 1, value: value.into(), expires, created, updated }
     }
 
     fn doc() -> Doc {
-        let home: Arc<str> = "main/t/t1".into();
-        let mut doc = Doc::empty(Context::of_row(&home, "cart/business"));
+        let partition_key: Arc<str> = "main/t/t1".into();
+        let mut doc = Doc::empty(Context::of_row(&partition_key, "cart/business"));
         doc.write_seq = 7;
         doc.put(Table::State, "cart/business".into(), test_row(br#"{"tea":1,"list":[]}"#, 3, None));
         doc.put(Table::State, "cart/\u{1f375}\"\n".into(), test_row(b"null", 1, Some(1_000)));
@@ -172,23 +173,23 @@ mod tests {
 
     #[test]
     fn a_file_is_read_back_to_the_last_byte() {
-        let home: Arc<str> = "main/h/a/b\u{0}".into();
-        let mut fence = Doc::empty(Context::fence(&home));
+        let partition_key: Arc<str> = "main/h/a/b\u{0}".into();
+        let mut fence = Doc::empty(Context::fence(&partition_key));
         fence.fence = 5;
-        let mut loose = Doc::empty(Context::of_row(&home, "loose"));
+        let mut loose = Doc::empty(Context::of_row(&partition_key, "loose"));
         loose.put(Table::State, "loose".into(), test_row(b"x", 1, None));
         for doc in [doc(), fence, loose] {
             let text = full_text(&doc);
-            let back = decode(text.as_bytes()).unwrap();
-            assert_eq!((back.write_seq, back.fence, &back.context), (doc.write_seq, doc.fence, &doc.context));
+            let decoded = decode(text.as_bytes()).unwrap();
+            assert_eq!((decoded.write_seq, decoded.fence, &decoded.context), (doc.write_seq, doc.fence, &doc.context));
             for table in TABLES {
                 let rows =
                     |doc: &Doc| doc.rows(table).iter().map(|(id, k)| (id.clone(), k.row.clone())).collect::<Vec<_>>();
-                assert_eq!(rows(&back), rows(&doc));
+                assert_eq!(rows(&decoded), rows(&doc));
             }
-            assert_eq!((back.bytes(), full_text(&back)), (doc.bytes(), text.clone()));
-            let begin = decode_prefix(text.as_bytes()).unwrap().unwrap();
-            assert_eq!((begin.context, begin.head), (doc.context.clone(), doc.head()));
+            assert_eq!((decoded.bytes(), full_text(&decoded)), (doc.bytes(), text.clone()));
+            let file_head = decode_prefix(text.as_bytes()).unwrap().unwrap();
+            assert_eq!((file_head.context, file_head.head), (doc.context.clone(), doc.head()));
         }
     }
 

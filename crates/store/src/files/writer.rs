@@ -1,8 +1,8 @@
-//! The one thread that writes: takes whatever waits, puts what concerns one partition together, and answers when it is
-//! written.
+//! Writer thread: takes all queued jobs, groups batches by partition, and replies after they are written.
 //!
-//! In: batches, sweeps, and requests for second names of all files. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
-//! `stage` makes batches in memory, `put` makes files of what came out; `moment` gives files second names.
+//! In: batches, sweeps, and snapshot requests. Out: versions and counts, or an error that says whether nothing was written or
+//! the outcome is unknown. `stage` applies batches in memory, `file_writer` writes the resulting files; `snapshot` hard-links
+//! all files for a backup.
 
 mod file_writer;
 mod snapshot;
@@ -40,49 +40,48 @@ use crate::{
     watch::ChangeFeed,
 };
 
-/// How many are taken at once at most.
+/// Maximum number of jobs taken at a time.
 const MAX_GROUP_SIZE: usize = 256;
 
-/// The way to the thread. Dropped, it waits until everything that was sent is written.
+/// Handle of the writer thread. Dropping it waits until all submitted jobs are done.
 pub(super) struct Writer(Queue<Task>);
 
-/// What the thread works with.
+/// Parameters of the writer thread.
 pub(super) struct Setup {
     pub(super) documents: Arc<DocumentStore>,
-    /// Whether it compresses.
+    /// Whether new files are compressed.
     pub(super) compressed: bool,
-    /// The number of the last write.
+    /// The sequence number of the last write.
     pub(super) last_write_seq: u64,
-    /// The lowest version a row is written with.
+    /// The lowest version to assign.
     pub(super) floor: u64,
     pub(super) change_feed: ChangeFeed,
 }
 
-type Job = queue::Job<Task>;
+type WriteJob = queue::Job<Task>;
 
 enum Task {
-    /// A batch, and the text of its partition.
+    /// A batch, and its partition key.
     Commit(Batch, Arc<str>, Timestamp),
-    /// Answered with one number: how many rows went.
+    /// Replies with one number: how many rows were removed.
     Sweep(usize, Timestamp),
-    /// Second names for all files, in this folder; the flag says when they are not wanted any more.
+    /// Hard-links all files into this folder; stops early once the flag is set.
     LinkSnapshot(PathBuf, Arc<AtomicBool>, SyncSender<Result<Timestamp, BackupError>>),
 }
 
 impl Writer {
     pub(super) fn spawn(
-        Setup { documents: shelf, compressed: packed, last_write_seq: write, floor, change_feed: news }: Setup,
+        Setup { documents, compressed, last_write_seq, floor, change_feed }: Setup,
     ) -> io::Result<Self> {
-        let workshop = FileWriter::new(shelf.clone(), packed, write);
-        let put_off = VecDeque::new();
-        let work = move |waiting| {
+        let file_writer = FileWriter::new(documents.clone(), compressed, last_write_seq);
+        let work = move |jobs| {
             WriterThread {
-                jobs: waiting,
-                documents: shelf,
-                file_writer: workshop,
+                jobs,
+                documents,
+                file_writer,
                 floor,
-                change_feed: news,
-                deferred: put_off,
+                change_feed,
+                deferred: VecDeque::new(),
                 is_poisoned: false,
             }
             .run();
@@ -96,45 +95,46 @@ impl Writer {
         }
         if let Some(Write { table, id, .. }) = batch.writes.iter().find(|write| table_index(write.table).is_none()) {
             return Err(StoreError::Refused(format!(
-                "it writes the {table} row `{id}`, and files keep only what tools remember (state, versions, history); \
-                 keep {table} in SQLite or in memory"
+                "it writes the {table} row `{id}`, but the file store supports only the tables state, versions and history; \
+                 use SQLite or the in-memory store for {table}"
             )));
         }
-        let Some(home) = context::partition_key(&batch.partition) else {
+        let Some(partition_key) = context::partition_key(&batch.partition) else {
             return Err(StoreError::Refused(format!(
-                "it writes to `{}`, and files keep only what threads remember, or share; keep the rest in SQLite or in memory",
+                "it writes to `{}`, but the file store supports only states of threads and shared states; \
+                 use SQLite or the in-memory store for others",
                 batch.partition
             )));
         };
         let weight = queue::weight(&batch);
-        self.0.submit(Task::Commit(batch, home, now), weight).await
+        self.0.submit(Task::Commit(batch, partition_key, now), weight).await
     }
 
-    pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
-        self.0.submit(Task::Sweep(most, now), 1).await.map(|answer| queue::swept_count(&answer))
+    pub(super) async fn sweep(&self, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
+        self.0.submit(Task::Sweep(limit, now), 1).await.map(|reply| queue::swept_count(&reply))
     }
 
-    /// Gives all files second names in a folder, between two writes; answers the moment that was. Blocks until it is done.
-    pub(super) fn link_snapshot(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Timestamp, BackupError> {
-        let (reply, answer) = mpsc::sync_channel(1);
-        self.0.submit_detached(Task::LinkSnapshot(into.to_owned(), stop.clone(), reply));
-        answer.recv().unwrap_or(Err(BackupError::Closed))
+    /// Hard-links all files into a folder, between two writes; returns the time of the snapshot. Blocks until it is done.
+    pub(super) fn link_snapshot(&self, folder: &Path, stop: &Arc<AtomicBool>) -> Result<Timestamp, BackupError> {
+        let (reply, result) = mpsc::sync_channel(1);
+        self.0.submit_detached(Task::LinkSnapshot(folder.to_owned(), stop.clone(), reply));
+        result.recv().unwrap_or(Err(BackupError::Closed))
     }
 }
 
 struct WriterThread {
-    jobs: Receiver<Job>,
+    jobs: Receiver<WriteJob>,
     documents: Arc<DocumentStore>,
     file_writer: FileWriter,
     floor: u64,
     change_feed: ChangeFeed,
-    /// Sweeps that came while another was made.
-    deferred: VecDeque<Job>,
-    /// It fell over once, and what is known in memory may not be what the files hold.
+    /// Jobs other than commits that arrived during a sweep.
+    deferred: VecDeque<WriteJob>,
+    /// It panicked once, so the index in memory may not match the files.
     is_poisoned: bool,
 }
 
-/// Batches on one partition, in the order they came.
+/// Batches on one partition, in order of arrival.
 struct PartitionBatches {
     partition_key: Arc<str>,
     batches: Vec<(Batch, Timestamp, Reply)>,
@@ -145,66 +145,72 @@ impl WriterThread {
         while let Some(first) = self.deferred.pop_front().or_else(|| self.jobs.recv().ok()) {
             let mut group = vec![first];
             group.extend(self.jobs.try_iter().take(MAX_GROUP_SIZE - 1));
-            let served = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
-            if served.is_err() {
-                tracing::error!("the writer of the store fell over; nothing more is written until it is opened again");
+            let result = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
+            if result.is_err() {
+                tracing::error!("store writer panicked; all writes fail until the store is reopened");
                 self.is_poisoned = true;
             }
         }
     }
 
-    fn run_group(&mut self, group: Vec<Job>) {
+    fn run_group(&mut self, group: Vec<WriteJob>) {
         let mut units: Vec<PartitionBatches> = Vec::new();
-        for Job { task, reply, .. } in group {
+        for WriteJob { task, reply, .. } in group {
             match task {
                 _ if self.is_poisoned => {
-                    let _ = reply.send(Err(StoreError::Unavailable("the store must be opened again".into())));
+                    let _ =
+                        reply.send(Err(StoreError::Unavailable("the store writer panicked; reopen the store".into())));
                 }
-                Task::Commit(batch, home, now) => match units.iter_mut().find(|unit| unit.partition_key == home) {
-                    Some(unit) => unit.batches.push((batch, now, reply)),
-                    None => units.push(PartitionBatches { partition_key: home, batches: vec![(batch, now, reply)] }),
-                },
-                Task::Sweep(most, now) => {
-                    units.drain(..).for_each(|unit| self.commit(unit));
-                    let _ = reply.send(self.sweep(most, now).map(|swept| vec![swept as u64]));
+                Task::Commit(batch, partition_key, now) => {
+                    match units.iter_mut().find(|unit| unit.partition_key == partition_key) {
+                        Some(unit) => unit.batches.push((batch, now, reply)),
+                        None => units.push(PartitionBatches { partition_key, batches: vec![(batch, now, reply)] }),
+                    }
                 }
-                Task::LinkSnapshot(into, stop, copied) => {
+                Task::Sweep(limit, now) => {
                     units.drain(..).for_each(|unit| self.commit(unit));
-                    let _ = copied.send(self.link_snapshot(&into, &stop));
+                    let _ = reply.send(self.sweep(limit, now).map(|swept| vec![swept as u64]));
+                }
+                Task::LinkSnapshot(folder, stop, reply) => {
+                    units.drain(..).for_each(|unit| self.commit(unit));
+                    let _ = reply.send(self.link_snapshot(&folder, &stop));
                 }
             }
         }
         units.into_iter().for_each(|unit| self.commit(unit));
     }
 
-    /// All batches of a unit are written together; those that are refused take no other with them.
-    fn commit(&mut self, PartitionBatches { partition_key: home, batches }: PartitionBatches) {
-        let mut stage = Stage::new(&self.documents, home.clone(), self.floor);
-        let mut made: Vec<(Batch, Timestamp, Reply, BatchOutput)> = Vec::new();
+    /// Writes all batches of a partition together; a refused batch does not affect the others.
+    fn commit(&mut self, PartitionBatches { partition_key, batches }: PartitionBatches) {
+        let mut stage = Stage::new(&self.documents, partition_key.clone(), self.floor);
+        let mut applied: Vec<(Batch, Timestamp, Reply, BatchOutput)> = Vec::new();
         for (batch, now, reply) in batches {
             match stage.apply(&batch, now) {
-                Ok(done) => made.push((batch, now, reply, done)),
+                Ok(output) => applied.push((batch, now, reply, output)),
                 Err(refusal) => drop(reply.send(Err(refusal))),
             }
         }
-        let (replacements, level) = stage.replacements();
-        match self.file_writer.put(replacements, level) {
-            Ok(()) => made.into_iter().for_each(|(_, _, reply, done)| {
-                self.emit_changes(&done);
-                // Nobody may wait for it any more; it is written all the same.
-                let _ = reply.send(Ok(done.versions));
+        let (replacements, durability) = stage.replacements();
+        match self.file_writer.put(replacements, durability) {
+            Ok(()) => applied.into_iter().for_each(|(_, _, reply, output)| {
+                self.emit_changes(&output);
+                // The caller may have been dropped; the batch is written all the same.
+                let _ = reply.send(Ok(output.versions));
             }),
-            // Nothing was written, because of one of them: each for itself.
-            Err(StoreError::Unavailable(_)) if made.len() > 1 => {
-                for (batch, now, reply, _) in made {
-                    self.commit(PartitionBatches { partition_key: home.clone(), batches: vec![(batch, now, reply)] });
+            // Nothing was written, and one batch may have caused it: retry each batch by itself.
+            Err(StoreError::Unavailable(_)) if applied.len() > 1 => {
+                for (batch, now, reply, _) in applied {
+                    self.commit(PartitionBatches {
+                        partition_key: partition_key.clone(),
+                        batches: vec![(batch, now, reply)],
+                    });
                 }
             }
             Err(error) => {
-                for (_, _, reply, done) in made {
+                for (_, _, reply, output) in applied {
                     if matches!(error, StoreError::Unknown(_)) {
-                        // It is there for whoever looks.
-                        self.emit_changes(&done);
+                        // The new content is visible to readers, only its durability is unknown.
+                        self.emit_changes(&output);
                     }
                     let _ = reply.send(Err(error.clone()));
                 }
@@ -212,29 +218,29 @@ impl WriterThread {
         }
     }
 
-    fn link_snapshot(&mut self, into: &Path, stop: &AtomicBool) -> Result<Timestamp, BackupError> {
-        // What is owed is acknowledged, and belongs to the moment.
+    fn link_snapshot(&mut self, folder: &Path, stop: &AtomicBool) -> Result<Timestamp, BackupError> {
+        // A pending intent was acknowledged, so it belongs to the snapshot.
         self.file_writer.complete_intent().map_err(BackupError::io(&self.documents.contexts))?;
-        snapshot::link_all(&self.documents, into, stop)
+        snapshot::link_all(&self.documents, folder, stop)
     }
 
-    fn emit_changes(&self, made: &BatchOutput) {
-        for (key, version) in made.changes.iter().filter(|(key, _)| self.change_feed.has_subscribers(key.table)) {
+    fn emit_changes(&self, output: &BatchOutput) {
+        for (key, version) in output.changes.iter().filter(|(key, _)| self.change_feed.has_subscribers(key.table)) {
             self.change_feed.emit(key.clone(), *version);
         }
     }
 
-    fn sweep(&mut self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
+    fn sweep(&mut self, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
         let (mut swept, mut last) = (0, None);
-        while swept < most {
+        while swept < limit {
             let Some(found) = self.documents.lock_index().next_expired(last.as_ref(), now) else { break };
             if let Content::Doc(before) = self.documents.get(&found.1)? {
                 let mut doc = Doc::clone(&before);
-                swept += doc.sweep(most - swept, now);
+                swept += doc.sweep(limit - swept, now);
                 let (context, doc) = (found.1.clone(), Some(doc).filter(|doc| !doc.is_empty()));
-                // What is expired is gone to everybody; after a loss of power it is swept again.
-                let one = Replacement { context, before: Some(before), after: doc };
-                self.file_writer.put(vec![one], Durability::KillSafe)?;
+                // Losing this in a power failure is harmless: expired rows are invisible and are swept again.
+                let replacement = Replacement { context, before: Some(before), after: doc };
+                self.file_writer.put(vec![replacement], Durability::KillSafe)?;
             }
             last = Some(found);
             self.yield_to_commits();
@@ -242,10 +248,11 @@ impl WriterThread {
         Ok(swept)
     }
 
-    /// A sweep may write a thousand files. Nobody who waits to write waits for more than one of them.
+    /// A sweep may write a thousand files; a queued commit waits for at most one of them.
     fn yield_to_commits(&mut self) {
-        let waiting = self.jobs.try_iter().take(MAX_GROUP_SIZE);
-        let (commits, sweeps): (Vec<Job>, Vec<Job>) = waiting.partition(|job| matches!(job.task, Task::Commit(..)));
+        let queued = self.jobs.try_iter().take(MAX_GROUP_SIZE);
+        let (commits, sweeps): (Vec<WriteJob>, Vec<WriteJob>) =
+            queued.partition(|job| matches!(job.task, Task::Commit(..)));
         self.deferred.extend(sweeps);
         self.run_group(commits);
     }

@@ -1,6 +1,6 @@
-//! Backups of a store: copies of one moment, made while others work, and checked before they count.
+//! Online backups of a SQLite store: consistent snapshots, verified before they are published.
 //!
-//! In: where to, and how often. Out: files that `restore` puts back. `crate::backup` says when they are made, `copy` makes one.
+//! In: a destination. Out: a file that `restore` accepts. `crate::backup` schedules backups, `copy` creates one.
 
 mod copy;
 
@@ -15,7 +15,7 @@ pub(super) use copy::check_integrity;
 use super::Sqlite;
 use crate::backup::{Backup, BackupError, BackupSource, copy_hashed};
 
-/// Makes backups of the store in a file.
+/// Creates backups of the store in this file.
 pub(super) struct SqliteBackupSource(pub(super) PathBuf);
 
 impl BackupSource for SqliteBackupSource {
@@ -25,17 +25,17 @@ impl BackupSource for SqliteBackupSource {
         &self.0
     }
 
-    fn create_backup(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
-        copy::create_backup(&self.0, into, stop)
+    fn create_backup(&self, destination: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+        copy::create_backup(&self.0, destination, stop)
     }
 
     fn is_intact(&self, backup: &Backup) -> bool {
-        let read = std::fs::File::open(&backup.path).and_then(|file| copy_hashed(file, io::sink()));
-        read.is_ok_and(|(sha256, bytes)| (sha256, bytes) == (backup.sha256.clone(), backup.bytes))
+        let hashed = std::fs::File::open(&backup.path).and_then(|file| copy_hashed(file, io::sink()));
+        hashed.is_ok_and(|(sha256, bytes)| (sha256, bytes) == (backup.sha256.clone(), backup.bytes))
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
+#[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
 fn to_backup_error(error: rusqlite::Error) -> BackupError {
     if super::error::is_damage(&error) {
         BackupError::Damaged(error.to_string())
@@ -45,19 +45,19 @@ fn to_backup_error(error: rusqlite::Error) -> BackupError {
 }
 
 impl Sqlite {
-    /// Makes a backup: a copy of the store as it is at one moment, while everybody goes on reading and writing.
+    /// Creates an online backup: a consistent snapshot, while reads and writes continue.
     ///
-    /// It is a plain SQLite file under the name that is given, with a text beside it (`….json`) that holds its checksum.
-    /// Either it is whole and on the disk, or it is not there. The log of the store grows while it is made. It is made to
-    /// its end also when nobody waits for it any more.
+    /// The result is a plain SQLite file with the given name and a manifest next to it (`….json`) that contains its checksum.
+    /// The backup is either complete and durable, or absent. The store's WAL grows while the backup runs. The backup
+    /// continues even if the returned future is dropped.
     ///
     /// # Errors
-    /// When there is a file of that name, when the disk is full, and when the store itself is damaged.
-    pub async fn backup(&self, into: impl AsRef<Path>) -> Result<Backup, BackupError> {
-        self.backup_worker.create_backup(into.as_ref()).await
+    /// When the destination exists, when the disk is full, and when the store itself is damaged.
+    pub async fn backup(&self, destination: impl AsRef<Path>) -> Result<Backup, BackupError> {
+        self.backup_worker.create_backup(destination.as_ref()).await
     }
 
-    /// The backups in the folder that was named in the options, the latest first.
+    /// The backups in the folder of the options, latest first.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -65,7 +65,7 @@ impl Sqlite {
         self.backup_worker.list()
     }
 
-    /// Why the last backup the store was to make by itself was not made; `None` when it was.
+    /// The error of the last scheduled backup; `None` if it succeeded.
     #[must_use]
     pub fn last_backup_error(&self) -> Option<String> {
         self.backup_worker.last_error()

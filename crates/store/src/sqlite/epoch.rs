@@ -1,7 +1,7 @@
-//! The epoch of a file, and the one that comes after a restore.
+//! Reads and raises the epoch of a SQLite file.
 //!
-//! In: a file. Out: a number. A store that went back in time, because a backup took its place, would count on from old
-//! versions and give some out for a second time; in a new epoch it does not.
+//! In: a connection. Out: an epoch. A store that went back in time, because a backup was restored, would continue from old
+//! versions and assign some of them twice; a new epoch prevents that.
 
 use rusqlite::{Connection, OptionalExtension, Result};
 use toolhub_storage::clock::{Clock, SystemClock};
@@ -11,15 +11,15 @@ use crate::{
     write_behind::clean_shutdown,
 };
 
-/// The epoch of a file.
+/// The stored epoch of a file.
 pub(super) fn read(connection: &Connection) -> Result<u64> {
     let find = "SELECT value FROM facts WHERE name = 'epoch'";
     let epoch: Option<i64> = connection.query_row(find, (), |row| row.get(0)).optional()?;
     Ok(epoch.unwrap_or(0).cast_unsigned().min(MAX_EPOCH))
 }
 
-/// The epoch to write in from now on. A store that was written behind and had an unclean end has given out versions the
-/// file knows nothing of.
+/// The epoch to write in from now on; raises it after an unclean shutdown with write-behind, which has returned versions that
+/// the file does not contain.
 pub(super) fn resolve_on_open(connection: &Connection) -> Result<u64> {
     let known = read(connection)?;
     let key = clean_shutdown::key();
@@ -30,11 +30,11 @@ pub(super) fn resolve_on_open(connection: &Connection) -> Result<u64> {
         let (value, version) = (row.get_ref(0)?.as_blob().unwrap_or_default(), row.get_ref(1)?.as_i64().unwrap_or(0));
         Ok(clean_shutdown::next_epoch(value, version.cast_unsigned()))
     });
-    let aside = "SELECT 1 FROM damaged WHERE partition = ?1 AND tab = ?2 AND id = ?3 AND free = 0";
+    let is_quarantined = "SELECT 1 FROM damaged WHERE partition = ?1 AND tab = ?2 AND id = ?3 AND free = 0";
     let next = match found.optional()? {
         Some(next) => next.min(MAX_EPOCH),
-        // Nobody knows how it ended.
-        None if connection.prepare(aside)?.exists(name)? => epoch_after(0, SystemClock.now()),
+        // The shutdown record is damaged: assume an unclean shutdown.
+        None if connection.prepare(is_quarantined)?.exists(name)? => epoch_after(0, SystemClock.now()),
         None => 0,
     };
     if next > known {
@@ -43,17 +43,17 @@ pub(super) fn resolve_on_open(connection: &Connection) -> Result<u64> {
     Ok(known.max(next))
 }
 
-/// Sets it.
+/// Stores the epoch.
 pub(super) fn set(connection: &Connection, epoch: u64) -> Result<()> {
     let write = "INSERT INTO facts VALUES ('epoch', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
     connection.execute(write, [epoch.min(MAX_EPOCH).cast_signed()]).map(|_| ())
 }
 
-/// The highest epoch a file gives a sign of, by what it says of itself and by its rows.
+/// The highest epoch of a file, by its stored epoch and by the versions of its rows.
 pub(super) fn highest(connection: &Connection) -> Result<u64> {
-    // What lies beyond these versions is damage.
+    // Versions beyond this range are damage.
     let find = "SELECT coalesce(max(version), 0) FROM rows WHERE version BETWEEN 0 AND 9007199254740991";
     let version: i64 = connection.query_row(find, (), |row| row.get(0))?;
-    // A file of the first schema has no epoch of its own.
+    // A file of the first schema stores no epoch.
     Ok(read(connection).unwrap_or(0).max(of_version(version.cast_unsigned())))
 }

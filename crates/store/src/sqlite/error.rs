@@ -1,6 +1,6 @@
-//! Why a file was not opened, and what SQLite's errors mean to whoever asked for rows.
+//! Errors of opening a SQLite store, and the mapping of SQLite errors to `StoreError`.
 //!
-//! Decided by SQLite's codes, never by its texts.
+//! Based on SQLite's error codes, never on its messages.
 
 use std::{io, path::PathBuf};
 
@@ -14,34 +14,34 @@ use crate::lock::{LockError, LockHolder};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Somebody has it open. One process at a time has a store, and opens it once.
+    /// The store is open already. One process at a time can open a store, and only once.
     #[error("the store {} is in use by {holder}", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
-        /// Who has it.
+        /// The process that has it open.
         holder: LockHolder,
     },
     /// It was written by a later version of Toolhub.
     #[error(
-        "the store has schema {found}, this version knows {known} at most; use the version that wrote it, or a later one"
+        "the store has schema {found}, this version supports at most {known}; use the version that wrote it, or a later one"
     )]
     Newer {
-        /// What it has.
+        /// The schema of the store.
         found: u32,
-        /// The newest that is known here.
+        /// The latest schema this version supports.
         known: u32,
     },
-    /// It is a SQLite file, but not one of ours.
-    #[error("{} is a SQLite file that Toolhub did not make", .0.display())]
+    /// It is a SQLite file, but not a Toolhub store.
+    #[error("{} is a SQLite file that was not created by Toolhub", .0.display())]
     Foreign(PathBuf),
-    /// The file system it lies on cannot do what is needed.
+    /// The file system does not support WAL mode.
     #[error("{} cannot be used with a write-ahead log; a store belongs on a local disk", .0.display())]
     NoWal(PathBuf),
-    /// The SQLite that was linked may damage files.
+    /// The linked SQLite version may damage files.
     #[error("SQLite {found} is linked, and 3.51.3 or later is needed: older ones may damage a write-ahead log")]
     OldSqlite {
-        /// Its version.
+        /// The linked version.
         found: &'static str,
     },
     /// The file cannot be read as a store.
@@ -49,61 +49,61 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's message.
         reason: String,
     },
-    /// A file could not be opened or made.
+    /// A file could not be opened or created.
     #[error("the store {} cannot be opened: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         error: io::Error,
     },
-    /// SQLite could not do what is needed to open it.
+    /// SQLite failed to open or configure the file.
     #[error("the store {} cannot be opened: {reason}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's message.
         reason: String,
     },
 }
 
 impl OpenError {
-    /// Why the lock of a file was not taken.
-    pub(super) fn from_lock_error(path: &std::path::Path, why: LockError) -> Self {
-        match why {
+    /// Maps an error of taking the lock.
+    pub(super) fn from_lock_error(path: &std::path::Path, error: LockError) -> Self {
+        match error {
             LockError::InUse(holder) => Self::InUse { path: path.to_owned(), holder },
             LockError::Io(path, error) => Self::Io { path, error },
         }
     }
 
-    /// What SQLite says while a file is opened.
+    /// Maps a SQLite error during opening.
     pub(super) fn from_sqlite(path: &std::path::Path, error: &Error) -> Self {
         let (path, reason) = (path.to_owned(), error.to_string());
         if is_damage(error) { Self::Damaged { path, reason } } else { Self::Sqlite { path, reason } }
     }
 }
 
-/// Whether the file itself is wrong, rather than the way to it.
+/// Whether the file itself is damaged, as opposed to an access error.
 pub(super) fn is_damage(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-        // What was stored has another type than it was stored with.
+        // A column has another type than it was written with.
         || matches!(error, Error::InvalidColumnType(..) | Error::FromSqlConversionFailure(..) | Error::Utf8Error(..))
 }
 
-/// Whether there was no room on the disk.
+/// Whether the disk is full.
 pub(super) fn is_disk_full(error: &Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
-/// Nothing was written, or could be read, because of this.
+/// The operation had no effect because of this error.
 pub(super) fn unavailable(error: &Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
-/// The same, while one row was in hand.
+/// The same for an error at a specific row.
 pub(super) fn row_error(table: Table, id: &SmolStr, error: &Error) -> StoreError {
     if !is_damage(error) {
         return unavailable(error);

@@ -1,8 +1,7 @@
-//! Rows that are not what was written: taken out of the way, and kept for people to look at.
+//! Quarantine of rows whose checksum does not match: moved to another table for inspection.
 //!
-//! In: the name of a row. Out: its raw columns in the table `damaged`, and the memory that its key is not free. Whoever
-//! asks for the key is still told that it is damaged: to say it was never there could make an effect happen twice. A
-//! write that expects nothing, or a removal, frees the key.
+//! In: the name of a row. Out: its raw columns in the table `damaged`, and a blocked key. Loads of the key still fail as
+//! damaged: reporting it as absent could execute an effect twice. An unconditional write or a removal releases the key.
 
 use std::{
     collections::HashMap,
@@ -21,10 +20,10 @@ use toolhub_storage::{
 
 use super::{Sqlite, connection, error, row, row::RowName};
 
-/// A version beyond this is part of the damage.
+/// A higher version is part of the damage.
 const MAX_VERSION: i64 = 1 << 52;
 
-/// A row that was set aside.
+/// A quarantined row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuarantinedRow {
@@ -34,31 +33,31 @@ pub struct QuarantinedRow {
     pub table: String,
     /// The row's id.
     pub id: String,
-    /// When it was found.
+    /// When the damage was detected.
     pub found_at: Timestamp,
     /// What is wrong with it.
     pub reason: String,
-    /// Whether its key was written or removed since, and so is free.
+    /// Whether its key was written or removed since, and so is released.
     pub replaced: bool,
     /// The record, as far as it can be read.
     pub value: Vec<u8>,
 }
 
-/// Which keys are not free, and the version each may have had.
+/// The blocked keys, and the version each may have had.
 #[derive(Default)]
 pub(super) struct Quarantine {
-    /// Almost always false, so that nobody pays for what almost never happens.
+    /// Fast path without the lock: almost always false.
     has_keys: AtomicBool,
     keys: Mutex<HashMap<String, u64>>,
 }
 
-/// The text a key is found by. No name holds the character between its parts.
+/// The lookup text of a key. No part contains the NUL separator.
 fn key_text(name: RowName<'_>) -> String {
     format!("{}\0{}\0{}", name.partition, name.table, name.id)
 }
 
 impl Quarantine {
-    /// What was set aside when the store was open before.
+    /// Loads the keys that earlier runs have quarantined.
     pub(super) fn load(connection: &Connection) -> Result<Self> {
         let mut find = connection.prepare("SELECT partition, tab, id, version FROM damaged WHERE free = 0")?;
         let found = find.query_map((), |row| {
@@ -73,7 +72,7 @@ impl Quarantine {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The version it may have had, if a row of this name was set aside.
+    /// The version a row may have had, if it is quarantined.
     pub(super) fn version(&self, name: RowName<'_>) -> Option<u64> {
         if !self.has_keys.load(Ordering::Acquire) {
             return None;
@@ -81,95 +80,95 @@ impl Quarantine {
         self.lock_keys().get(&key_text(name)).copied()
     }
 
-    /// Takes a row out of the table, inside a transaction. Should that fail, the row is found damaged once more.
+    /// Moves a row to the quarantine table, inside a transaction. If that fails, the damage is detected again later.
     pub(super) fn quarantine_row(
         &self,
-        hand: &Connection,
+        tx: &Connection,
         name: RowName<'_>,
-        number: i64,
+        rowid: i64,
         error: &StoreError,
         now: Timestamp,
     ) -> Result<u64> {
         let reason = if let StoreError::Damaged { reason, .. } = error { reason } else { "it cannot be read" };
-        let version = hand
-            .query_row("SELECT version FROM rows WHERE rowid = ?1", [number], |row| {
+        let version = tx
+            .query_row("SELECT version FROM rows WHERE rowid = ?1", [rowid], |row| {
                 Ok(plausible_version(row.get_ref(0)?))
             })
             .optional()?;
-        let mut keep = hand.prepare_cached(
+        let mut copy = tx.prepare_cached(
             "INSERT INTO damaged SELECT ?2, ?3, ?4, ?5, ?6, 0, version, stamp, layout, expires, created, updated, body,
              head, value FROM rows WHERE rowid = ?1",
         )?;
         let (partition, table, id) = (name.partition, name.table.as_str(), name.id);
-        keep.execute((number, partition, table, id, now.millis(), reason))?;
-        hand.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([number])?;
-        tracing::warn!(table, id, reason, "a stored record cannot be read and is set aside");
+        copy.execute((rowid, partition, table, id, now.millis(), reason))?;
+        tx.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([rowid])?;
+        tracing::warn!(table, id, reason, "quarantined damaged record");
         let version = version.unwrap_or(0);
-        // Known before it is committed: at no moment may the key look free.
+        // Before the commit: the key must never look free in between.
         self.lock_keys().insert(key_text(name), version);
         self.has_keys.store(true, Ordering::Release);
         Ok(version)
     }
 
-    /// The key is free again, once the transaction is committed.
-    pub(super) fn release(&self, hand: &Connection, name: RowName<'_>) -> Result<String> {
-        let mut free = hand
+    /// Releases a key within the transaction; `forget_released` completes it after the commit.
+    pub(super) fn release(&self, tx: &Connection, name: RowName<'_>) -> Result<String> {
+        let mut free = tx
             .prepare_cached("UPDATE damaged SET free = 1 WHERE partition = ?1 AND tab = ?2 AND id = ?3 AND free = 0")?;
         free.execute((name.partition, name.table.as_str(), name.id))?;
         Ok(key_text(name))
     }
 
-    /// The transaction that freed these is committed.
-    pub(super) fn forget_released(&self, freed: &[String]) {
-        if freed.is_empty() {
+    /// Unblocks keys after the transaction that released them was committed.
+    pub(super) fn forget_released(&self, released: &[String]) {
+        if released.is_empty() {
             return;
         }
         let mut keys = self.lock_keys();
-        for key in freed {
+        for key in released {
             keys.remove(key);
         }
         self.has_keys.store(!keys.is_empty(), Ordering::Release);
     }
 }
 
-/// What is said of a row that was set aside.
+/// The error for a quarantined row.
 pub(super) fn quarantined_error(name: RowName<'_>) -> StoreError {
-    name.damaged_error("it was damaged, and set aside; remove it, or write it without an expectation")
+    name.damaged_error("it was damaged and is quarantined; remove it, or overwrite it unconditionally")
 }
 
-/// Looks at a whole row, inside a transaction, and sets it aside if it is not what was written.
-pub(super) fn inspect(aside: &Quarantine, hand: &Connection, name: RowName<'_>, now: Timestamp) -> Result<()> {
-    let mut find = hand.prepare_cached(
+/// Verifies a whole row, inside a transaction, and quarantines it if it is damaged.
+pub(super) fn inspect(quarantine: &Quarantine, tx: &Connection, name: RowName<'_>, now: Timestamp) -> Result<()> {
+    let mut find = tx.prepare_cached(
         "SELECT version, stamp, layout, expires, created, updated, body, head, value, rowid FROM rows
          WHERE partition = ?1 AND tab = ?2 AND id = ?3",
     )?;
     let found = find.query_row((name.partition, name.table.as_str(), name.id), |found| {
-        // Long before any end, so that an expired row is looked at too.
+        // The earliest time, so that an expired row is verified too.
         Ok((row::read(found, 0, name, Timestamp::from_millis(i64::MIN))?.err(), found.get(9)?))
     });
-    if let Some((Some(damaged), number)) = found.optional()? {
-        aside.quarantine_row(hand, name, number, &damaged, now)?;
+    if let Some((Some(damaged), rowid)) = found.optional()? {
+        quarantine.quarantine_row(tx, name, rowid, &damaged, now)?;
     }
     Ok(())
 }
 
-/// A version, unless it cannot be one.
+/// The version in this column, or 0 if it is not plausible.
 fn plausible_version(column: ValueRef<'_>) -> u64 {
     column.as_i64().ok().filter(|version| (0..MAX_VERSION).contains(version)).map_or(0, i64::cast_unsigned)
 }
 
 impl Sqlite {
-    /// The rows that were found damaged and set aside, with what is left of them, the latest first.
+    /// The quarantined rows with what is left of them, latest first.
     ///
     /// # Errors
     /// When the store cannot be read.
-    #[expect(clippy::disallowed_methods, reason = "it reads what may be long, and only people ask for it")]
+    #[expect(clippy::disallowed_methods, reason = "the values may be large, and only operators call it")]
     pub async fn quarantined_rows(&self) -> Result<Vec<QuarantinedRow>, StoreError> {
-        // Whatever was found before this was asked is set aside first.
+        // Complete the pending inspections first.
         self.writer.wait_for_inspections().await?;
         let path = self.path.clone();
-        let reading = tokio::task::spawn_blocking(move || list(&path).map_err(|error| error::unavailable(&error)));
-        reading.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the reading was cut short".into())))
+        let task = tokio::task::spawn_blocking(move || list(&path).map_err(|error| error::unavailable(&error)));
+        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("listing the quarantine was aborted".into())))
     }
 }
 
@@ -196,7 +195,7 @@ fn list(path: &Path) -> Result<Vec<QuarantinedRow>> {
     rows.collect()
 }
 
-/// A row somebody could not read.
+/// A row that a load or scan could not read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Suspect {
     pub(super) partition: String,

@@ -1,6 +1,6 @@
-//! Loads rows on the spot, on connections that only read.
+//! Loads rows inline on a pool of read-only connections.
 //!
-//! In: keys. Out: their rows as of one moment. A connection that failed is closed, and opened anew by whoever comes next.
+//! In: keys. Out: their rows from one snapshot. A failed connection is closed; the next load reopens it.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +25,7 @@ use super::{
 const LOAD: &str = "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows \
                     WHERE partition = ?1 AND tab = ?2 AND id = ?3";
 
-/// Connections for loads. Each is used by one load at a time, for microseconds.
+/// Connection pool for loads. A load holds a connection for microseconds.
 pub(super) struct Readers {
     path: PathBuf,
     connections: Vec<Mutex<Option<Connection>>>,
@@ -34,18 +34,19 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn open(path: &Path, aside: Arc<Quarantine>) -> Result<Self> {
-        let many = std::thread::available_parallelism().map_or(4, usize::from).clamp(2, 16);
-        // The first is opened now, to see that it can be.
+    pub(super) fn open(path: &Path, quarantine: Arc<Quarantine>) -> Result<Self> {
+        let count = std::thread::available_parallelism().map_or(4, usize::from).clamp(2, 16);
+        // One connection is opened now, so that errors surface immediately.
         let first = Mutex::new(Some(connection::open_reader(path)?));
-        let places = std::iter::once(first).chain(std::iter::repeat_with(Mutex::default).take(many - 1)).collect();
-        Ok(Self { path: path.to_owned(), connections: places, next: AtomicUsize::new(0), quarantine: aside })
+        let connections =
+            std::iter::once(first).chain(std::iter::repeat_with(Mutex::default).take(count - 1)).collect();
+        Ok(Self { path: path.to_owned(), connections, next: AtomicUsize::new(0), quarantine })
     }
 
-    /// The rows of these keys, in their order.
+    /// The rows of these keys, in the same order.
     pub(super) fn load(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
-        let mut place = self.lock_connection();
-        let connection = match &mut *place {
+        let mut slot = self.lock_connection();
+        let connection = match &mut *slot {
             Some(connection) => connection,
             closed => closed.insert(connection::open_reader(&self.path).map_err(|error| error::unavailable(&error))?),
         };
@@ -57,16 +58,16 @@ impl Readers {
             })
         };
         if let Err(StoreError::Unavailable(_)) = loaded {
-            *place = None;
+            *slot = None;
         }
         loaded
     }
 
-    /// A connection nobody uses, or the next to become free.
+    /// An unused connection, or a wait for one of them in round-robin order.
     fn lock_connection(&self) -> MutexGuard<'_, Option<Connection>> {
-        for place in &self.connections {
-            if let Ok(free) = place.try_lock() {
-                return free;
+        for slot in &self.connections {
+            if let Ok(guard) = slot.try_lock() {
+                return guard;
             }
         }
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
@@ -88,7 +89,7 @@ impl Readers {
     }
 }
 
-/// Reads several times without letting a commit come in between.
+/// Runs several reads on one snapshot.
 pub(super) fn in_read_transaction<T>(
     connection: &Connection,
     read: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -96,8 +97,8 @@ pub(super) fn in_read_transaction<T>(
     let run =
         |sql| connection.prepare_cached(sql).and_then(|mut sql| sql.execute(())).map_err(|e| error::unavailable(&e));
     run("BEGIN")?;
-    let answer = read(connection);
-    // Whether or not it could be read: a snapshot that is kept would keep the log from being reset.
+    let result = read(connection);
+    // Also after an error: an open snapshot would prevent the WAL from being reset.
     run("COMMIT")?;
-    answer
+    result
 }

@@ -1,8 +1,8 @@
-//! Puts a backup in the place of a store that is closed.
+//! Restores a backup over a closed SQLite store.
 //!
-//! In: a backup, and where the store is. Out: the store as it was, in a new epoch; what was there before is kept beside
-//! it. Everything is made and checked under another name, and one renaming at the end makes it count: whenever the
-//! process dies, the old store is there, or the new one.
+//! In: a backup, and the path of the store. Out: the restored store in a new epoch; the previous store is kept next to it.
+//! The copy is prepared and verified under a temporary name, and a final rename activates it: after a crash at any time,
+//! either the old store or the new one is in place.
 
 use std::{
     fs::{self, File},
@@ -24,26 +24,26 @@ use crate::{
     lock::Lock,
 };
 
-/// Why a backup was not restored. The store is as it was.
+/// Why a restore failed. The store is unchanged.
 pub type RestoreError = backup::RestoreError<OpenError>;
 
-/// Puts a backup in the place of a store, which must be closed; the folder must be there. Blocks until it is done.
+/// Replaces a store, which must be closed, with a backup; the folder must exist. Blocks until it is done.
 ///
-/// What was there before is kept as `….before-restore`. Rows that are written after this have higher versions than any
-/// that was given out before, so nobody takes them for what was written after the backup was made and is now gone.
+/// The previous store is kept as `….before-restore`. Rows written after the restore get higher versions than any assigned
+/// before, so they are never mistaken for rows that were written after the backup and are now lost.
 ///
 /// # Errors
-/// When somebody has the store open, when the backup is not what was made, when a later version made it, and when the
-/// disk is full. The store is then as it was.
+/// When the store is open, when the backup is damaged, when a later version made it, and when the disk is full. The store
+/// is then unchanged.
 pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<RestoreReport, RestoreError> {
     let path =
         canonical_path(path.as_ref()).map_err(|error| OpenError::Io { path: path.as_ref().to_owned(), error })?;
-    let _lock = Lock::acquire(&path).map_err(|why| OpenError::from_lock_error(&path, why))?;
+    let _lock = Lock::acquire(&path).map_err(|error| OpenError::from_lock_error(&path, error))?;
     let new = with_suffix(&path, ".restoring");
-    let broken = |error| RestoreError::Io { path: new.clone(), error };
+    let io_error = |error| RestoreError::Io { path: new.clone(), error };
     let clear =
-        || ["", "-wal", "-shm", "-journal"].iter().try_for_each(|ending| remove_if_exists(&with_suffix(&new, ending)));
-    clear().map_err(broken)?;
+        || ["", "-wal", "-shm", "-journal"].iter().try_for_each(|suffix| remove_if_exists(&with_suffix(&new, suffix)));
+    clear().map_err(io_error)?;
     let restored = replace_store(backup.as_ref(), &path, &new);
     if restored.is_err() {
         let _ = clear();
@@ -55,53 +55,54 @@ fn replace_store(backup: &Path, path: &Path, new: &Path) -> Result<RestoreReport
     let backup = copy_verified(backup, new)?;
     failpoint::reach("restore: after the copy");
     let known = checkpoint_old_store(path)?;
-    failpoint::reach("restore: after the log was emptied");
+    failpoint::reach("restore: after the WAL checkpoint");
     prepare_copy(&backup, new, known)?;
-    let broken = |path: &Path, error| RestoreError::Io { path: path.to_owned(), error };
-    File::open(new).and_then(|file| file.sync_all()).map_err(|error| broken(new, error))?;
+    let io_error = |path: &Path, error| RestoreError::Io { path: path.to_owned(), error };
+    File::open(new).and_then(|file| file.sync_all()).map_err(|error| io_error(new, error))?;
     failpoint::reach("restore: after the sync");
-    let kept = archive_old_store(path).map_err(|error| broken(path, error))?;
-    failpoint::reach("restore: after the old was kept");
-    fs::rename(new, path).map_err(|error| broken(path, error))?;
+    let previous_store = archive_old_store(path).map_err(|error| io_error(path, error))?;
+    failpoint::reach("restore: after the old store was archived");
+    fs::rename(new, path).map_err(|error| io_error(path, error))?;
     failpoint::reach("restore: after the swap");
     sync_parent_folder(path)?;
-    Ok(RestoreReport { backup, previous_store: kept })
+    Ok(RestoreReport { backup, previous_store })
 }
 
-/// Copies a backup, and sees that it is what was made.
+/// Copies a backup and verifies it against its manifest.
 fn copy_verified(backup: &Path, new: &Path) -> Result<Backup, RestoreError> {
-    let none = |reason: String| RestoreError::NoBackup { path: backup.to_owned(), reason };
-    let found = fs::metadata(backup).map_err(|error| none(error.to_string()))?;
-    if !found.is_file() {
-        return Err(none("it is no file".into()));
+    let not_a_backup = |reason: String| RestoreError::NoBackup { path: backup.to_owned(), reason };
+    let metadata = fs::metadata(backup).map_err(|error| not_a_backup(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(not_a_backup("it is not a file".into()));
     }
-    let said = Backup::read(backup).map_err(|error| none(format!("its manifest cannot be read: {error}")))?;
+    let manifest =
+        Backup::read(backup).map_err(|error| not_a_backup(format!("its manifest cannot be read: {error}")))?;
     let damaged = |reason: &str| RestoreError::Damaged { path: backup.to_owned(), reason: reason.into() };
-    if found.len() != said.bytes {
-        return Err(damaged("it has another length than its manifest says"));
+    if metadata.len() != manifest.bytes {
+        return Err(damaged("its length does not match its manifest"));
     }
-    let from = File::open(backup).map_err(|error| none(error.to_string()))?;
-    let broken = |error| RestoreError::Io { path: new.to_owned(), error };
-    let mut to = File::create_new(new).map_err(broken)?;
-    // Should it grow meanwhile, no more is taken than belongs to it.
-    let (sha256, bytes) = copy_hashed(from.take(said.bytes), &mut to).map_err(broken)?;
-    if (sha256.as_str(), bytes) != (said.sha256.as_str(), said.bytes) {
-        return Err(damaged("its checksum is wrong"));
+    let from = File::open(backup).map_err(|error| not_a_backup(error.to_string()))?;
+    let io_error = |error| RestoreError::Io { path: new.to_owned(), error };
+    let mut to = File::create_new(new).map_err(io_error)?;
+    // Limited, in case the file grows meanwhile.
+    let (sha256, bytes) = copy_hashed(from.take(manifest.bytes), &mut to).map_err(io_error)?;
+    if (sha256.as_str(), bytes) != (manifest.sha256.as_str(), manifest.bytes) {
+        return Err(damaged("its checksum does not match its manifest"));
     }
-    // Nobody else may read it than may read the backup. One that is locked away is not, once it is a store.
-    if !found.permissions().readonly() {
-        fs::set_permissions(new, found.permissions()).map_err(broken)?;
+    // Keep the permissions of the backup, except for read-only: a store must be writable.
+    if !metadata.permissions().readonly() {
+        fs::set_permissions(new, metadata.permissions()).map_err(io_error)?;
     }
-    Ok(said)
+    Ok(manifest)
 }
 
-/// Empties the log of the old store into its file, so that no log is left that SQLite would apply to the new one.
-/// Answers the highest epoch the old store gives a sign of.
+/// Checkpoints the WAL of the old store into its file, so that no WAL is left that SQLite would apply to the new one.
+/// Returns the highest epoch of the old store.
 fn checkpoint_old_store(path: &Path) -> Result<u64, RestoreError> {
     if !path.exists() {
         return Ok(0);
     }
-    let empty = || -> rusqlite::Result<u64> {
+    let checkpoint = || -> rusqlite::Result<u64> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let old = Connection::open_with_flags(path, flags)?;
         old.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL")?;
@@ -110,15 +111,15 @@ fn checkpoint_old_store(path: &Path) -> Result<u64, RestoreError> {
         old.close().map_err(|(_, error)| error)?;
         known
     };
-    match empty() {
+    match checkpoint() {
         Ok(known) => Ok(known),
-        // Nothing to be saved by SQLite: what there is, is moved out of the way as it is.
+        // SQLite cannot read the old store, so it is archived as it is.
         Err(error) if is_damage(&error) || error.sqlite_error_code() == Some(rusqlite::ErrorCode::Unknown) => Ok(0),
         Err(error) => Err(OpenError::from_sqlite(path, &error).into()),
     }
 }
 
-/// Brings the copy to today's schema and into an epoch later than all that were.
+/// Migrates the copy to the current schema and raises its epoch above all earlier ones.
 fn prepare_copy(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> {
     let damaged = |reason: String| RestoreError::Damaged { path: backup.path.clone(), reason };
     let failed = |error: rusqlite::Error| {
@@ -135,22 +136,22 @@ fn prepare_copy(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreEr
     copy.close().map_err(|(_, error)| failed(error))
 }
 
-/// Gives the old store a second name, and takes a log away from its first: one that could not be emptied, or whose file is
-/// gone.
+/// Links the old store under an archive name, and moves away a WAL or journal that is left: one that could not be checkpointed,
+/// or whose database file is missing.
 fn archive_old_store(path: &Path) -> io::Result<Option<PathBuf>> {
-    let kept = unused_path(path, ".before-restore", &["", "-wal", "-journal"])?;
-    let there = path.exists();
-    if there {
-        link_or_copy(path, &kept)?;
+    let archive = unused_path(path, ".before-restore", &["", "-wal", "-journal"])?;
+    let exists = path.exists();
+    if exists {
+        link_or_copy(path, &archive)?;
     }
     for log in ["-wal", "-journal"] {
-        match fs::rename(with_suffix(path, log), with_suffix(&kept, log)) {
+        match fs::rename(with_suffix(path, log), with_suffix(&archive, log)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => moved?,
         }
     }
     remove_if_exists(&with_suffix(path, "-shm"))?;
-    // No log may come back after a loss of power once the new file has the name.
+    // After a power failure no old WAL may reappear once the new file has the store's name.
     backup::sync_folder(path.parent().unwrap_or(Path::new("/")))?;
-    Ok(there.then_some(kept))
+    Ok(exists.then_some(archive))
 }

@@ -1,7 +1,7 @@
-//! A row as SQLite keeps it: columns, and checksums that tell when they are not what was written.
+//! Row format in SQLite: columns with checksums.
 //!
-//! In: columns. Out: a `Row`, or why it cannot be trusted. The record has a checksum of its own, so that a write may
-//! check what it replaces without reading the record.
+//! In: columns. Out: a `Row`, or the damage. The record has its own checksum, so that a write can verify the row it replaces
+//! without reading the record.
 
 use std::fmt::Write;
 
@@ -14,10 +14,10 @@ use toolhub_storage::{
 
 use super::error::is_damage;
 
-/// How many bytes the columns and the name of a usual row have at most.
+/// Enough for the columns and the name of a typical row.
 const CHECKSUM_BUFFER_BYTES: usize = 256;
 
-/// Which row: its full name, as text.
+/// The full name of a row, as text.
 #[derive(Clone, Copy)]
 pub(super) struct RowName<'a> {
     pub(super) partition: &'a str,
@@ -25,7 +25,7 @@ pub(super) struct RowName<'a> {
     pub(super) id: &'a str,
 }
 
-/// Everything about a row but the record.
+/// All columns of a row except for the record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowHead {
     pub(super) version: u64,
@@ -39,33 +39,33 @@ pub(super) struct RowHead {
 }
 
 impl RowName<'_> {
-    /// The error that names this row.
+    /// A `Damaged` error for this row.
     pub(super) fn damaged_error(&self, reason: impl Into<String>) -> StoreError {
         StoreError::Damaged { table: self.table, id: self.id.into(), reason: reason.into() }
     }
 }
 
-/// The text of a partition, with room for a usual one from the start: every load and every write needs it.
+/// The text of a partition. Preallocated, because every load and every write needs it.
 pub(super) fn partition_key(partition: &Partition) -> String {
     let mut text = String::with_capacity(96);
-    // Nothing can go wrong with a text in memory.
+    // Writing to a `String` cannot fail.
     let _ = write!(text, "{partition}");
     text
 }
 
-/// The checksum of pieces one behind the other. Together they are summed several times as fast as one by one.
-fn crc32_of(pieces: &[&[u8]]) -> u32 {
-    let (mut together, mut end) = ([0; CHECKSUM_BUFFER_BYTES], 0);
-    if pieces.iter().map(|piece| piece.len()).sum::<usize>() > CHECKSUM_BUFFER_BYTES {
-        let mut sum = Hasher::new();
-        pieces.iter().for_each(|piece| sum.update(piece));
-        return sum.finalize();
+/// The checksum of concatenated slices. Hashing one contiguous buffer is several times as fast as hashing slice by slice.
+fn crc32_of(slices: &[&[u8]]) -> u32 {
+    let (mut buffer, mut end) = ([0; CHECKSUM_BUFFER_BYTES], 0);
+    if slices.iter().map(|slice| slice.len()).sum::<usize>() > CHECKSUM_BUFFER_BYTES {
+        let mut hasher = Hasher::new();
+        slices.iter().for_each(|slice| hasher.update(slice));
+        return hasher.finalize();
     }
-    for piece in pieces {
-        together[end..end + piece.len()].copy_from_slice(piece);
-        end += piece.len();
+    for slice in slices {
+        buffer[end..end + slice.len()].copy_from_slice(slice);
+        end += slice.len();
     }
-    crc32fast::hash(&together[..end])
+    crc32fast::hash(&buffer[..end])
 }
 
 /// The checksum of a record.
@@ -74,7 +74,7 @@ pub(super) fn crc32_of_body(value: &[u8]) -> u32 {
 }
 
 impl RowHead {
-    /// Reads the columns `version, stamp, layout, expires, created, updated, body, head` from `at` on; what is not what was written is an `Err` inside.
+    /// Reads the columns `version, stamp, layout, expires, created, updated, body, head` from `at` on; the inner `Err` is damage.
     pub(super) fn read(row: &rusqlite::Row<'_>, at: usize, name: RowName<'_>) -> Result<Result<Self, StoreError>> {
         let (version, stamp) = (column::<i64>(row, at)?, column::<i64>(row, at + 1)?);
         let (layout, expires) = (column::<u32>(row, at + 2)?, column::<Option<i64>>(row, at + 3)?);
@@ -97,11 +97,11 @@ impl RowHead {
             updated: time(updated),
             body_checksum: body,
         };
-        let sound = head.checksum(name) == checksum;
-        Ok(if sound { Ok(head) } else { Err(name.damaged_error("its checksum is wrong")) })
+        let is_intact = head.checksum(name) == checksum;
+        Ok(if is_intact { Ok(head) } else { Err(name.damaged_error("its checksum is wrong")) })
     }
 
-    /// The checksum of these columns in the row of this name.
+    /// The checksum of these columns and the row's name.
     pub(super) fn checksum(&self, name: RowName<'_>) -> u32 {
         let expires = self.expires.map_or([0; 9], |at| {
             let mut bytes = [1; 9];
@@ -117,7 +117,7 @@ impl RowHead {
         columns[37..45].copy_from_slice(&self.updated.millis().to_le_bytes());
         columns[45..].copy_from_slice(&self.body_checksum.to_le_bytes());
         let texts = [name.partition, name.table.as_str(), name.id];
-        // The length first, so that no two names run together.
+        // Length-prefixed, so that different names cannot produce the same bytes.
         let lengths = texts.map(|text| (text.len() as u64).to_le_bytes());
         let [partition, table, id] = texts.map(str::as_bytes);
         crc32_of(&[&lengths[0], partition, &lengths[1], table, &lengths[2], id, &columns])
@@ -132,7 +132,7 @@ impl RowHead {
     }
 }
 
-/// The whole row, its record in the column behind the head; `None` when its time has passed.
+/// Reads the whole row, with the record in the column after the head; `None` if it has expired.
 pub(super) fn read(
     row: &rusqlite::Row<'_>,
     at: usize,
@@ -148,13 +148,13 @@ pub(super) fn read(
         return Ok(Err(name.damaged_error("its record is unreadable")));
     };
     if crc32_of_body(value) != head.body_checksum {
-        return Ok(Err(name.damaged_error("its record is not the one that was written")));
+        return Ok(Err(name.damaged_error("the checksum of its record is wrong")));
     }
     let RowHead { layout: schema, expires, created, updated, .. } = head;
     Ok(Ok(Some(Row { version: head.row_version(), schema, value: value.into(), expires, created, updated })))
 }
 
-/// A column, if it has the type it was written with.
+/// A column; `None` if it does not have the expected type.
 fn column<T: FromSql>(row: &rusqlite::Row<'_>, at: usize) -> Result<Option<T>> {
     match row.get(at) {
         Ok(value) => Ok(Some(value)),

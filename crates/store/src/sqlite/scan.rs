@@ -1,7 +1,7 @@
-//! Reads many rows, a page at a time, on threads that may block.
+//! Paged scans and counts on blocking threads.
 //!
-//! In: a scan. Out: a page. The keys are walked in an index and each row is fetched by itself, so that one that cannot
-//! be read is named and passed over, and the rest is served.
+//! In: a scan. Out: a page. The scan walks the keys in an index and fetches each row separately, so that a damaged row is
+//! logged and skipped, and the others are returned.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use toolhub_storage::{
 
 use super::{connection, error, quarantine::Suspect, row};
 
-/// How many scans read at a time.
+/// Maximum number of concurrent scans.
 const MAX_CONCURRENT_SCANS: usize = 2;
 
 const FETCH: &str =
@@ -30,7 +30,7 @@ const COUNT_BY_ID: &str = "
     UNION ALL
     SELECT id, -count(*) FROM rows INDEXED BY by_end WHERE expires <= ?2 AND tab = ?1 GROUP BY id";
 
-/// Connections for scans, opened when they are needed.
+/// Connection pool for scans; connections are opened on demand.
 pub(super) struct Scanners {
     path: PathBuf,
     permits: Arc<Semaphore>,
@@ -42,61 +42,61 @@ impl Scanners {
         Self { path: path.to_owned(), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_SCANS)), idle: Arc::default() }
     }
 
-    /// A page, and the rows that were passed over.
+    /// A page, and the damaged rows that were skipped.
     pub(super) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
         self.read(move |connection| page(connection, &scan, now)).await
     }
 
-    /// How many rows of a table have each id.
+    /// Counts the rows of a table by id.
     pub(super) async fn count_by_id(&self, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
         self.read(move |connection| count_by_id(connection, table, now).map_err(|error| error::unavailable(&error)))
             .await
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the room where scans block, and it bounds them")]
+    #[expect(clippy::disallowed_methods, reason = "scans block here, bounded by `permits`")]
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let gone = |_| StoreError::Unavailable("the store is closed".into());
-        let place = self.permits.clone().acquire_owned().await.map_err(gone)?;
+        let closed = |_| StoreError::Unavailable("the store is closed".into());
+        let permit = self.permits.clone().acquire_owned().await.map_err(closed)?;
         let (path, idle) = (self.path.clone(), self.idle.clone());
-        let reading = tokio::task::spawn_blocking(move || {
-            // Kept until the scan ends, also when nobody waits for it any more.
-            let _place = place;
-            let taken = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let connection = match taken {
+        let task = tokio::task::spawn_blocking(move || {
+            // Held until the scan ends, even if its caller was dropped.
+            let _permit = permit;
+            let pooled = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = match pooled {
                 Some(connection) => connection,
                 None => connection::open_reader(&path).map_err(|error| error::unavailable(&error))?,
             };
-            let answer = read(&connection);
-            // One that failed is closed.
-            if !matches!(answer, Err(StoreError::Unavailable(_))) {
+            let result = read(&connection);
+            // A failed connection is closed.
+            if !matches!(result, Err(StoreError::Unavailable(_))) {
                 idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             }
-            answer
+            result
         });
-        reading.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the scan was cut short".into())))
+        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the scan was aborted".into())))
     }
 }
 
-/// Counted in an index, without a look at the rows; those that have expired and are not swept yet are taken off. One
-/// statement, so both are of one moment.
+/// Counts in an index without reading rows, and subtracts the expired rows that are not swept yet. A single statement, so both
+/// counts come from the same snapshot.
 fn count_by_id(connection: &Connection, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>> {
     let mut count = connection.prepare_cached(COUNT_BY_ID)?;
     let mut found = count.query((table.as_str(), now.millis()))?;
-    let mut many = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     while let Some(group) = found.next()? {
         let (id, rows): (String, i64) = (group.get(0)?, group.get(1)?);
-        *many.entry(SmolStr::new(id)).or_insert(0) += rows;
+        *counts.entry(SmolStr::new(id)).or_insert(0) += rows;
     }
-    Ok(many
+    Ok(counts
         .into_iter()
         .filter_map(|(id, rows)| Some((id, u64::try_from(rows).ok().filter(|rows| *rows > 0)?)))
         .collect())
 }
 
-/// One page, all of one moment: the open walk over the keys holds it.
+/// One page from a single snapshot, which the open key cursor holds.
 fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
     let (mut last, mut suspects) = (SmolStr::default(), Vec::new());
     let mut walk = || -> Result<Page> {
@@ -105,15 +105,15 @@ fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, V
         let mut page = Page::default();
         let mut keys = keys.query(rusqlite::params_from_iter(bounds))?;
         while let Some(found) = keys.next()? {
-            let (partition, id, number): (String, String, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
+            let (partition, id, rowid): (String, String, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
             last = SmolStr::new(&id);
             let name = row::RowName { partition: &partition, table: scan.table, id: &id };
-            let (partition, row) = match fetch_row(&mut fetch, number, name, now)? {
+            let (partition, row) = match fetch_row(&mut fetch, rowid, name, now)? {
                 Ok(Some(found)) => found,
                 Ok(None) => continue,
                 Err(damaged) => {
-                    // Said aloud: a page has no place for it.
-                    tracing::warn!(error = %damaged, "a stored record cannot be read and is passed over");
+                    // Logged, because a page cannot report it.
+                    tracing::warn!(error = %damaged, "skipping unreadable stored record");
                     suspects.push(Suspect { partition, table: scan.table, id });
                     continue;
                 }
@@ -130,15 +130,15 @@ fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, V
     Ok((page, suspects))
 }
 
-/// The row of this number; `None` where its time has passed.
+/// The row of this rowid; `None` if it has expired.
 fn fetch_row(
     fetch: &mut CachedStatement<'_>,
-    number: i64,
+    rowid: i64,
     name: row::RowName<'_>,
     now: Timestamp,
 ) -> Result<Result<Option<(Partition, Row)>, StoreError>> {
-    match fetch.query_row([number], |found| row::read(found, 0, name, now)).optional() {
-        Ok(None) => Ok(Err(name.damaged_error("the index names it, but it is not there"))),
+    match fetch.query_row([rowid], |found| row::read(found, 0, name, now)).optional() {
+        Ok(None) => Ok(Err(name.damaged_error("the index refers to a missing row"))),
         Ok(Some(Err(damaged))) => Ok(Err(damaged)),
         Ok(Some(Ok(None))) => Ok(Ok(None)),
         Ok(Some(Ok(Some(row)))) => Ok(match name.partition.parse() {
@@ -150,9 +150,9 @@ fn fetch_row(
     }
 }
 
-/// The walk over the keys of a scan, in its order, and the bounds it asks for.
+/// The statement that walks the keys of a scan in order, and its bounds.
 fn key_query<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<'a>, [Value; 7])> {
-    // No partition has an empty text.
+    // No partition key is empty, so the empty text sorts before all of them.
     let mut from = (scan.prefix.clone(), String::new());
     let mut to = prefix_successor(&scan.prefix).map(|end| (end, String::new()));
     if let Some(Cursor(last)) = &scan.after {
@@ -163,7 +163,7 @@ fn key_query<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedState
             from = from.max(last);
         }
     }
-    // Behind every text lies every blob.
+    // In SQLite every blob sorts after every text.
     let to = to.map_or((Value::Blob(Vec::new()), String::new()), |(id, partition)| (id.into(), partition));
     let order = if scan.descending { "DESC" } else { "ASC" };
     let (sql, first, end) = match &scan.scope {
@@ -176,7 +176,7 @@ fn key_query<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedState
             only.to_string(),
             only.to_string(),
         ),
-        // A tenant's name has no `/`, and `0` comes right behind it.
+        // A tenant's name contains no `/`, and `0` is the next character after `/`.
         Scope::Tenant(only) => (cross_partition_sql(order), format!("{only}/"), format!("{only}0")),
         Scope::All => (cross_partition_sql(order), String::new(), char::MAX.to_string()),
     };
@@ -185,14 +185,14 @@ fn key_query<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedState
     Ok((connection.prepare_cached(&sql)?, bounds))
 }
 
-/// The first text behind all that begin with this one; `None` where there is no such text.
+/// The first text after all texts with this prefix; `None` if there is none.
 fn prefix_successor(prefix: &str) -> Option<String> {
     let (at, last) = prefix.char_indices().rfind(|(_, last)| *last != char::MAX)?;
     let next = (last..=char::MAX).nth(1)?;
     Some(format!("{}{next}", &prefix[..at]))
 }
 
-/// Over all partitions between two. Those of other tenants are stepped over in the index, without a look at their rows.
+/// Scans all partitions between two. Keys of other tenants are skipped in the index, without reading their rows.
 fn cross_partition_sql(order: &str) -> String {
     format!(
         "SELECT partition, id, rowid FROM rows INDEXED BY by_id

@@ -1,7 +1,7 @@
-//! The tables, and how an older file is brought to today's.
+//! Database schema and its migrations.
 //!
-//! In: a connection that writes. Out: a file of today's schema, or why not. Steps go forward only. Each is one
-//! transaction, and before each the file is copied; a step that was released is never changed, only followed.
+//! In: a writing connection. Out: a file of the current schema, or an error. Migrations go forward only. Each is one
+//! transaction, and the file is copied before each; a released migration is never changed, only followed by another.
 
 use std::{
     fs, io,
@@ -17,14 +17,14 @@ use toolhub_storage::clock::{Clock, SystemClock};
 use super::{error::OpenError, open::sync_parent_folder};
 use crate::failpoint;
 
-/// What makes a file of one version out of one of the version before; the first out of an empty file.
+/// SQL that migrates a file from the previous version; the first starts from an empty file.
 pub(super) type Migration = &'static str;
 
-/// All steps. A file's version is how many of them it has seen.
+/// All migrations. The version of a file is the number of migrations applied to it.
 ///
-/// A row has a number of its own, because records may be long and a table ordered by name would lie scattered.
-/// `damaged` keeps what rows were like that are not what was written, whatever it is; `facts` is about the whole file.
-/// `by_name` serves loads, writes and scans of one partition, `by_id` scans over several, `by_end` sweeps.
+/// `rows` has a rowid, because records may be long and a table clustered by name would be scattered. `damaged` is the
+/// quarantine: raw columns of damaged rows, of any type; `facts` is metadata of the whole file. `by_name` serves loads, writes
+/// and scans of one partition, `by_id` scans over several, `by_end` sweeps.
 pub(super) const MIGRATIONS: &[Migration] = &[
     "
     CREATE TABLE rows (
@@ -69,13 +69,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 ",
 ];
 
-/// Marks a file as ours: the letters `Tlhb`.
+/// Marks a file as a Toolhub store: the letters `Tlhb`.
 const APPLICATION_ID: i32 = 0x546c_6862;
 
-/// The version the file has, 0 for an empty one. Changes nothing.
-pub(super) fn check_version(path: &Path, connection: &Connection, steps: &[Migration]) -> Result<u32, OpenError> {
+/// The schema version of the file, 0 for an empty one. Changes nothing.
+pub(super) fn check_version(path: &Path, connection: &Connection, migrations: &[Migration]) -> Result<u32, OpenError> {
     let failed = |error| OpenError::from_sqlite(path, &error);
-    let known = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+    let known = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
     match schema_version(connection).map_err(failed)? {
         Some(found) if found > known => Err(OpenError::Newer { found, known }),
         Some(found) => Ok(found),
@@ -84,89 +84,89 @@ pub(super) fn check_version(path: &Path, connection: &Connection, steps: &[Migra
     }
 }
 
-/// Makes a file of the version that was found one of today's.
+/// Migrates a file from the found version to the current one.
 pub(super) fn migrate(
     path: &Path,
     connection: &mut Connection,
     found: u32,
-    steps: &[Migration],
+    migrations: &[Migration],
 ) -> Result<(), OpenError> {
-    for (step, version) in steps.iter().zip(1..).skip(found as usize) {
-        // An empty file is nothing to go back to.
+    for (migration, version) in migrations.iter().zip(1..).skip(found as usize) {
+        // An empty file needs no copy.
         if found > 0 {
             failpoint::reach("migration: before the copy");
             copy_before_migration(path, connection, version - 1)?;
             failpoint::reach("migration: after the copy");
-            tracing::info!(store = %path.display(), version, "the store is brought to a new schema");
+            tracing::info!(store = %path.display(), version, "migrating store schema");
         }
-        apply_migration(connection, step, version).map_err(|error| OpenError::from_sqlite(path, &error))?;
+        apply_migration(connection, migration, version).map_err(|error| OpenError::from_sqlite(path, &error))?;
         failpoint::reach("migration: after the step");
     }
     Ok(())
 }
 
-/// The same for a file that is a copy itself, and needs no other.
+/// The same for a file that is itself a copy and needs no other.
 pub(super) fn migrate_copy(connection: &mut Connection, found: u32) -> Result<()> {
-    let mut left = MIGRATIONS.iter().zip(1..).skip(found as usize);
-    left.try_for_each(|(step, version)| apply_migration(connection, step, version))
+    let mut pending = MIGRATIONS.iter().zip(1..).skip(found as usize);
+    pending.try_for_each(|(migration, version)| apply_migration(connection, migration, version))
 }
 
-/// The version of a file of ours. One whose first step was cut short is empty.
+/// The version of a Toolhub store; `None` for other files. A file whose first migration was interrupted is empty.
 fn schema_version(connection: &Connection) -> Result<Option<u32>> {
-    let mark: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if mark != APPLICATION_ID {
+    let application_id: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if application_id != APPLICATION_ID {
         return Ok(None);
     }
     connection.query_row("SELECT coalesce(max(version), 0) FROM steps", [], |row| row.get(0)).map(Some)
 }
 
 fn is_empty(connection: &Connection) -> Result<bool> {
-    let (mark, tables): (i32, i64) = connection.query_row(
+    let (application_id, tables): (i32, i64) = connection.query_row(
         "SELECT (SELECT * FROM pragma_application_id), count(*) FROM sqlite_schema",
         [],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    Ok(mark == 0 && tables == 0)
+    Ok(application_id == 0 && tables == 0)
 }
 
-/// One step and the note that it was made, together.
-fn apply_migration(connection: &mut Connection, step: Migration, version: u32) -> Result<()> {
-    let step_made = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+/// Applies a migration and records it, in one transaction.
+fn apply_migration(connection: &mut Connection, migration: Migration, version: u32) -> Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if version == 1 {
-        step_made.execute_batch("CREATE TABLE steps (version INTEGER PRIMARY KEY, made INTEGER NOT NULL) STRICT")?;
-        step_made.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.execute_batch("CREATE TABLE steps (version INTEGER PRIMARY KEY, made INTEGER NOT NULL) STRICT")?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
-    step_made.execute_batch(step)?;
+    transaction.execute_batch(migration)?;
     failpoint::reach("migration: inside the step");
-    step_made.execute("INSERT INTO steps VALUES (?1, ?2)", (version, SystemClock.now().millis()))?;
-    step_made.commit()
+    transaction.execute("INSERT INTO steps VALUES (?1, ?2)", (version, SystemClock.now().millis()))?;
+    transaction.commit()
 }
 
-/// Lays a copy of the file beside it. It gets its name when it is whole.
+/// Copies the file next to it. The copy gets its final name only when it is complete.
 fn copy_before_migration(path: &Path, connection: &Connection, version: u32) -> Result<(), OpenError> {
-    let beside = |ending: &str| {
+    let copy_path = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();
-        name.push(format!(".before-{}{ending}", version + 1));
+        name.push(format!(".before-{}{suffix}", version + 1));
         PathBuf::from(name)
     };
-    let (copy, half) = (beside(""), beside(".half"));
-    let broken = |error| OpenError::Io { path: copy.clone(), error };
-    if half.exists() {
-        fs::remove_file(&half).map_err(broken)?;
+    let (copy, partial) = (copy_path(""), copy_path(".half"));
+    let io_error = |error| OpenError::Io { path: copy.clone(), error };
+    if partial.exists() {
+        fs::remove_file(&partial).map_err(io_error)?;
     }
-    let mut to = Connection::open(&half).map_err(|error| OpenError::from_sqlite(&copy, &error))?;
-    // Nobody else may read it than may read the store. Asking for this opens no descriptor of the store.
-    fs::metadata(path).and_then(|store| fs::set_permissions(&half, store.permissions())).map_err(broken)?;
-    let made = || -> Result<bool> {
+    let mut to = Connection::open(&partial).map_err(|error| OpenError::from_sqlite(&copy, &error))?;
+    // Same permissions as the store. `fs::metadata` opens no descriptor of the store (see `connection`).
+    fs::metadata(path).and_then(|store| fs::set_permissions(&partial, store.permissions())).map_err(io_error)?;
+    let copy_all = || -> Result<bool> {
         to.execute_batch("PRAGMA synchronous = FULL")?;
         let copied = Backup::new(connection, &mut to)?.step(-1)?;
         to.close().map_err(|(_, error)| error)?;
         Ok(copied == StepResult::Done)
     };
-    if !made().map_err(|error| OpenError::from_sqlite(&copy, &error))? {
-        return Err(broken(io::ErrorKind::ResourceBusy.into()));
+    if !copy_all().map_err(|error| OpenError::from_sqlite(&copy, &error))? {
+        return Err(io_error(io::ErrorKind::ResourceBusy.into()));
     }
-    fs::rename(&half, &copy).map_err(broken)?;
+    fs::rename(&partial, &copy).map_err(io_error)?;
     sync_parent_folder(path)
 }
 

@@ -1,4 +1,4 @@
-//! Files of every version become today's, and a copy of what they were stays.
+//! Files of every version are migrated to the current schema, and a copy of the old file is kept.
 
 use std::{fs, path::Path};
 
@@ -21,16 +21,16 @@ const NOW: Timestamp = Timestamp::from_millis(5);
 const NEXT_MIGRATION: Migration = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE rows SET tab = tab;";
 const FAILING_MIGRATION: Migration = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE nothing SET a = 1;";
 
-fn open(path: &Path, steps: &[Migration]) -> Result<Sqlite, OpenError> {
-    Sqlite::open_with(path, Options::default(), steps)
+fn open(path: &Path, migrations: &[Migration]) -> Result<Sqlite, OpenError> {
+    Sqlite::open_with(path, Options::default(), migrations)
 }
 
-/// A file as the version of Toolhub left it that knew these steps and no more, with one row.
-fn create_store_at(path: &Path, steps: &[Migration]) {
+/// A file as written by a Toolhub version with these migrations only, with one row.
+fn create_store_at(path: &Path, migrations: &[Migration]) {
     let mut file = rusqlite::Connection::open(path).unwrap();
     file.query_row("PRAGMA journal_mode = WAL", (), |_| Ok(())).unwrap();
-    for (step, version) in steps.iter().zip(1..) {
-        apply_migration(&mut file, step, version).unwrap();
+    for (migration, version) in migrations.iter().zip(1..) {
+        apply_migration(&mut file, migration, version).unwrap();
     }
     let partition = partition().to_string();
     let name = RowName { partition: &partition, table: Table::State, id: "a" };
@@ -67,22 +67,22 @@ fn version_of(path: &Path) -> Option<u32> {
 
 #[tokio::test]
 async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
-    let today: Vec<Migration> = MIGRATIONS.iter().copied().chain([NEXT_MIGRATION]).collect();
-    for had in 1..today.len() {
+    let current: Vec<Migration> = MIGRATIONS.iter().copied().chain([NEXT_MIGRATION]).collect();
+    for old_version in 1..current.len() {
         let folder = TempFolder::new();
         let path = folder.join("store.db");
-        create_store_at(&path, &today[..had]);
-        let store = open(&path, &today).unwrap();
-        assert!(is_written(&store).await, "what was there is there");
+        create_store_at(&path, &current[..old_version]);
+        let store = open(&path, &current).unwrap();
+        assert!(is_written(&store).await, "the old row is still there");
         write(&store).await;
         drop(store);
-        assert_eq!(version_of(&path), u32::try_from(today.len()).ok());
-        for version in had..today.len() {
+        assert_eq!(version_of(&path), u32::try_from(current.len()).ok());
+        for version in old_version..current.len() {
             let copy = folder.join(format!("store.db.before-{}", version + 1));
             assert_eq!(version_of(&copy), u32::try_from(version).ok());
             let copy = rusqlite::Connection::open(copy).unwrap();
             let value: Vec<u8> = copy.query_row("SELECT value FROM rows WHERE id = 'a'", (), |row| row.get(0)).unwrap();
-            assert_eq!(value, b"1", "the copy is whole");
+            assert_eq!(value, b"1", "the copy is complete");
         }
     }
 }
@@ -111,7 +111,7 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
     assert!(matches!(refused, OpenError::Newer { found: 3, known: 2 }), "{refused}");
     assert_eq!(
         refused.to_string(),
-        "the store has schema 3, this version knows 2 at most; use the version that wrote it, or a later one"
+        "the store has schema 3, this version supports at most 2; use the version that wrote it, or a later one"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
     assert!(is_written(&open(&path, &later).unwrap()).await);
@@ -122,10 +122,10 @@ async fn a_step_that_fails_changes_nothing() {
     let folder = TempFolder::new();
     let path = folder.join("store.db");
     write(&open(&path, MIGRATIONS).unwrap()).await;
-    // What a copy that was cut short left behind is no hindrance.
+    // The leftover of an interrupted copy does not matter.
     fs::write(folder.join("store.db.before-3.half"), "half").unwrap();
-    let broken: Vec<Migration> = MIGRATIONS.iter().copied().chain([FAILING_MIGRATION]).collect();
-    assert!(matches!(open(&path, &broken).unwrap_err(), OpenError::Sqlite { .. }));
+    let failing: Vec<Migration> = MIGRATIONS.iter().copied().chain([FAILING_MIGRATION]).collect();
+    assert!(matches!(open(&path, &failing).unwrap_err(), OpenError::Sqlite { .. }));
     let store = open(&path, MIGRATIONS).unwrap();
     assert!(is_written(&store).await);
     drop(store);

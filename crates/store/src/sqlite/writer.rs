@@ -1,7 +1,8 @@
-//! The one thread that writes: takes whatever waits, makes it in one transaction, answers when that is committed.
+//! Writer thread with group commit: takes all queued jobs, executes them in one transaction, replies after the commit.
 //!
-//! In: batches, sweeps, rows somebody could not read. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
-//! `file` is the connection with its levels of safety and its troubles; `apply` is one batch; `heads` is what it remembers of rows.
+//! In: batches, sweeps, suspect rows. Out: versions and counts, or an error that says whether nothing was written or the
+//! outcome is unknown. `write_connection` is the connection with its durability levels and recovery; `apply` executes one
+//! task; `row_head_cache` caches the heads of recently written rows.
 
 mod apply;
 mod row_head_cache;
@@ -33,49 +34,49 @@ use crate::{
 use row_head_cache::RowHeadCache;
 use write_connection::WriteConnection;
 
-/// How many are made in one transaction at most.
+/// Maximum number of jobs per transaction.
 const MAX_GROUP_SIZE: usize = 256;
-/// SQLite keeps nothing longer than a thousand million bytes; this leaves room for the rest of the row.
+/// SQLite limits a row to 10^9 bytes; this leaves room for the other columns.
 const MAX_VALUE_BYTES: usize = 999_000_000;
-/// The part of a sync that may be spent on waiting for company.
+/// The writer waits at most this fraction of a sync's duration for more jobs to join a group.
 const GROUP_WAIT_DIVISOR: u32 = 8;
 
-/// The way to the thread. Dropped, it waits until everything that was sent is written.
+/// Handle of the writer thread. Dropping it waits until all submitted jobs are done.
 pub(super) struct Writer(Queue<Task>);
 
-/// What the thread works with, besides its connection.
+/// Parameters of the writer thread.
 pub(super) struct Setup {
     pub(super) path: PathBuf,
     pub(super) max_bytes: Option<u64>,
-    /// How many pages the log has.
+    /// The current number of WAL pages.
     pub(super) wal_pages: Arc<AtomicU32>,
     pub(super) change_feed: ChangeFeed,
     pub(super) quarantine: Arc<Quarantine>,
-    /// The lowest version a row is written with.
+    /// The lowest version to assign.
     pub(super) floor: u64,
 }
 
-type Job = queue::Job<Task>;
+type WriteJob = queue::Job<Task>;
 
 enum Task {
     Commit(Batch, Timestamp),
-    /// Answered with one number: how many rows went.
+    /// Replies with one number: how many rows were removed.
     Sweep(usize, Timestamp),
-    /// Sets those aside that are damaged. Answered with nothing.
+    /// Quarantines those that are damaged. Replies with an empty list.
     Inspect(Vec<Suspect>, Timestamp),
 }
 
 impl Writer {
-    pub(super) fn spawn(setup: Setup, first: Connection) -> io::Result<Self> {
-        let Setup { path, max_bytes: at_most, wal_pages: log, change_feed: news, quarantine: aside, floor } = setup;
-        let file = WriteConnection::new(&path, at_most, first, log);
-        let work = move |waiting| {
+    pub(super) fn spawn(setup: Setup, connection: Connection) -> io::Result<Self> {
+        let Setup { path, max_bytes, wal_pages, change_feed, quarantine, floor } = setup;
+        let connection = WriteConnection::new(&path, max_bytes, connection, wal_pages);
+        let work = move |jobs| {
             WriterThread {
-                jobs: waiting,
-                file,
+                jobs,
+                connection,
                 row_heads: RowHeadCache::new(),
-                change_feed: news,
-                quarantine: aside,
+                change_feed,
+                quarantine,
                 floor,
                 last_group_size: 1,
             }
@@ -91,39 +92,41 @@ impl Writer {
         for Write { table, id, change, .. } in &batch.writes {
             let (Change::Put { value, .. } | Change::Restore { value, .. }) = change else { continue };
             if value.len() > MAX_VALUE_BYTES {
-                return Err(StoreError::Refused(format!("the {table} record `{id}` is longer than SQLite can keep")));
+                return Err(StoreError::Refused(format!(
+                    "the {table} record `{id}` exceeds the maximum record size of SQLite"
+                )));
             }
         }
         let weight = queue::weight(&batch);
         self.0.submit(Task::Commit(batch, now), weight).await
     }
 
-    pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
-        self.0.submit(Task::Sweep(most, now), 1).await.map(|answer| queue::swept_count(&answer))
+    pub(super) async fn sweep(&self, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
+        self.0.submit(Task::Sweep(limit, now), 1).await.map(|reply| queue::swept_count(&reply))
     }
 
-    /// Has somebody look at rows that could not be read. Nobody waits for it, and when there is much to do it is left
-    /// to whoever comes upon them next.
+    /// Submits rows that could not be read for verification, without waiting. Skipped if the queue is full; the next reader of
+    /// these rows submits them again.
     pub(super) fn inspect(&self, suspects: Vec<Suspect>, now: Timestamp) {
         if !suspects.is_empty() {
             self.0.try_submit_detached(Task::Inspect(suspects, now));
         }
     }
 
-    /// Returns when all that was asked for before is done.
+    /// Waits until all jobs submitted before are done.
     pub(super) async fn wait_for_inspections(&self) -> Result<(), StoreError> {
         self.0.submit(Task::Inspect(Vec::new(), Timestamp::from_millis(0)), 1).await.map(|_| ())
     }
 }
 
 struct WriterThread {
-    jobs: Receiver<Job>,
-    file: WriteConnection,
+    jobs: Receiver<WriteJob>,
+    connection: WriteConnection,
     row_heads: RowHeadCache,
     change_feed: ChangeFeed,
     quarantine: Arc<Quarantine>,
     floor: u64,
-    /// How many the last group had.
+    /// The number of jobs in the last group.
     last_group_size: usize,
 }
 
@@ -132,19 +135,19 @@ impl WriterThread {
         while let Ok(first) = self.jobs.recv() {
             let group = self.collect_group(first);
             self.last_group_size = group.len();
-            let served = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
-            if served.is_err() {
-                tracing::error!("the writer of the store fell over; it begins anew");
-                self.file.discard_connection();
+            let result = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
+            if result.is_err() {
+                tracing::error!("store writer panicked; restarting");
+                self.connection.discard_connection();
                 self.row_heads.clear();
             }
-            self.file.checkpoint_if_needed();
+            self.connection.checkpoint_if_needed();
         }
     }
 
-    /// Everything that waits. Before a sync, those of the last group get a moment to come back: otherwise they would
-    /// form a second group, and every other sync would be for a few.
-    fn collect_group(&self, first: Job) -> Vec<Job> {
+    /// Takes all queued jobs. Before a sync, the callers of the last group get a short time to submit again: otherwise they
+    /// would form a second group, and every other sync would serve only a few jobs.
+    fn collect_group(&self, first: WriteJob) -> Vec<WriteJob> {
         let mut group = vec![first];
         let mut until = None;
         while group.len() < MAX_GROUP_SIZE {
@@ -155,44 +158,46 @@ impl WriterThread {
             if group.len() >= self.last_group_size || !needs_sync(&group) {
                 break;
             }
-            let left =
-                *until.get_or_insert_with(|| Instant::now() + self.file.last_sync_duration() / GROUP_WAIT_DIVISOR);
-            let Ok(job) = self.jobs.recv_timeout(left.saturating_duration_since(Instant::now())) else { break };
+            let deadline = *until
+                .get_or_insert_with(|| Instant::now() + self.connection.last_sync_duration() / GROUP_WAIT_DIVISOR);
+            let Ok(job) = self.jobs.recv_timeout(deadline.saturating_duration_since(Instant::now())) else { break };
             group.push(job);
         }
         group
     }
 
-    fn run_group(&mut self, group: Vec<Job>) {
-        let level = group.iter().map(durability).max().unwrap_or(Durability::KillSafe);
-        let done = self.file.transact(level, |connection| {
-            let hand = apply::TxWriter::new(connection, &self.quarantine, &mut self.row_heads, self.floor);
-            let mut hand = hand.map_err(|error| error::unavailable(&error))?;
+    fn run_group(&mut self, group: Vec<WriteJob>) {
+        let durability = group.iter().map(job_durability).max().unwrap_or(Durability::KillSafe);
+        let committed = self.connection.transact(durability, |connection| {
+            let tx = apply::TxWriter::new(connection, &self.quarantine, &mut self.row_heads, self.floor);
+            let mut tx = tx.map_err(|error| error::unavailable(&error))?;
             failpoint::reach("writer: before a write");
-            let made = group.iter().map(|job| apply::run_task(&mut hand, &job.task, &self.change_feed));
-            let made = made.collect::<Result<Vec<_>, _>>();
+            let outputs = group.iter().map(|job| apply::run_task(&mut tx, &job.task, &self.change_feed));
+            let outputs = outputs.collect::<Result<Vec<_>, _>>();
             failpoint::reach("writer: before the commit");
-            made
+            outputs
         });
-        if done.is_err() {
+        if committed.is_err() {
             self.row_heads.clear();
         }
-        match done {
-            Ok(answers) => {
+        match committed {
+            Ok(outputs) => {
                 failpoint::reach("writer: after the commit");
-                for (job, answer) in group.into_iter().zip(answers) {
-                    let answer = answer.map(|apply::TaskOutput { versions, changes: news, released_keys: freed }| {
-                        self.quarantine.forget_released(&freed);
-                        news.into_iter().for_each(|(key, version)| self.change_feed.emit(key, version));
+                for (job, output) in group.into_iter().zip(outputs) {
+                    let reply = output.map(|apply::TaskOutput { versions, changes, released_keys }| {
+                        self.quarantine.forget_released(&released_keys);
+                        changes.into_iter().for_each(|(key, version)| self.change_feed.emit(key, version));
                         versions
                     });
-                    // Nobody may wait for it any more; it is written all the same.
-                    let _ = job.reply.send(answer);
+                    // The caller may have been dropped; the job is written all the same.
+                    let _ = job.reply.send(reply);
                 }
-                failpoint::reach("writer: after the answers");
+                failpoint::reach("writer: after the replies");
             }
-            // Nothing was written, because of one of them: each for itself.
-            Err(StoreError::Unavailable(_) | StoreError::Damaged { .. }) if group.len() > 1 && self.file.is_open() => {
+            // Nothing was written, and one job may have caused it: retry each job in its own transaction.
+            Err(StoreError::Unavailable(_) | StoreError::Damaged { .. })
+                if group.len() > 1 && self.connection.is_open() =>
+            {
                 group.into_iter().for_each(|job| self.run_group(vec![job]));
             }
             Err(error) => {
@@ -204,14 +209,14 @@ impl WriterThread {
     }
 }
 
-fn durability(job: &Job) -> Durability {
+fn job_durability(job: &WriteJob) -> Durability {
     match &job.task {
         Task::Commit(batch, _) => batch.durability(),
-        // What is expired is gone to everybody, and what is damaged stays so: after a loss of power it is done again.
+        // Losing these in a power failure is harmless: expired rows are invisible anyway, and damage is detected again.
         Task::Sweep(..) | Task::Inspect(..) => Durability::KillSafe,
     }
 }
 
-fn needs_sync(group: &[Job]) -> bool {
-    group.iter().any(|job| durability(job) == Durability::PowerSafe)
+fn needs_sync(group: &[WriteJob]) -> bool {
+    group.iter().any(|job| job_durability(job) == Durability::PowerSafe)
 }

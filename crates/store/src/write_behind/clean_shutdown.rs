@@ -1,8 +1,8 @@
-//! The row that tells a clean end from an unclean one.
+//! Clean-shutdown record: one row that distinguishes a clean shutdown from a crash.
 //!
-//! In: the store behind. Out: the epoch its rows are written in. The row lies in a table nobody lists as a whole. It is
-//! unclean from the moment the store is opened until all that waited is written. Stores look at it too when they are
-//! opened: whoever comes next may use them without anything before them.
+//! In: the inner store. Out: the epoch in which its rows are written. The row is stored in a table that is never listed as a
+//! whole. It says "unclean" from opening until the last batch is flushed. Stores also read it when they are opened,
+//! because they may be reopened without write-behind.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -22,15 +22,15 @@ struct ShutdownRecord {
     clean: bool,
 }
 
-/// Where the row lies.
+/// The key of the record.
 pub(crate) fn key() -> RowKey {
     let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::State(RECORD_ID) };
     RowKey { partition, table: Table::History, id: RECORD_ID }
 }
 
-/// The epoch to go on in: the same after a clean end, a later one after an unclean one.
+/// The epoch to continue in: the same after a clean shutdown, the next one after an unclean one.
 pub(crate) fn next_epoch(value: &[u8], version: u64) -> u64 {
-    // Its version tells the epoch too.
+    // The version of the row contains the epoch too.
     let known = epoch::of_version(version);
     match serde_json::from_slice::<ShutdownRecord>(value) {
         Ok(ShutdownRecord { epoch, clean: true }) => epoch.max(known),
@@ -39,25 +39,26 @@ pub(crate) fn next_epoch(value: &[u8], version: u64) -> u64 {
     }
 }
 
-/// Looks how it ended last time, and notes that it has begun. Answers the epoch.
+/// Reads how the last use ended and records that the store is open. Returns the epoch.
 pub(super) async fn record_open(store: &dyn Backend) -> Result<u64, StoreError> {
     let now = SystemClock.now();
     let (epoch, lost) = match store.load(&[key()], now).await {
         Ok(mut found) => (found.pop().flatten().map_or(0, |row| next_epoch(&row.value, row.version.number)), false),
-        // Nobody knows how it ended, so it was not clean.
+        // The record is lost, so treat it as an unclean shutdown.
         Err(StoreError::Damaged { .. }) => (epoch::epoch_after(0, now), true),
         Err(error) => return Err(error),
     };
     let version = write_record(store, epoch, false).await?;
-    // The store behind may be in a later epoch by itself, or remember the version the mark had: it then gave it one of that.
-    let given = epoch::of_version(version) + u64::from(lost);
-    if given > epoch {
-        write_record(store, given, false).await?;
+    // The inner store may be in a later epoch itself, or remember the record's last version; its commit then returned a version of
+    // that epoch.
+    let assigned = epoch::of_version(version) + u64::from(lost);
+    if assigned > epoch {
+        write_record(store, assigned, false).await?;
     }
-    Ok(epoch.max(given))
+    Ok(epoch.max(assigned))
 }
 
-/// Notes that all is written.
+/// Records a clean shutdown: everything is written.
 pub(super) async fn record_clean_shutdown(store: &dyn Backend, epoch: u64) -> Result<(), StoreError> {
     write_record(store, epoch, true).await.map(|_| ())
 }
@@ -65,7 +66,7 @@ pub(super) async fn record_clean_shutdown(store: &dyn Backend, epoch: u64) -> Re
 async fn write_record(store: &dyn Backend, epoch: u64, clean: bool) -> Result<u64, StoreError> {
     let text =
         serde_json::to_vec(&ShutdownRecord { epoch, clean }).map_err(|error| StoreError::Refused(error.to_string()))?;
-    // Its version tells the epoch too, should the text be lost.
+    // The version contains the epoch too, in case the text is lost.
     let change = Change::Restore { value: text.into(), schema: 1, expires: None, version: epoch::version_floor(epoch) };
     let RowKey { partition, table, id } = key();
     let write = Write { table, id, expect: Expect::Any, change, durability: Durability::PowerSafe };

@@ -1,7 +1,7 @@
-//! The thread that writes what waits, and everything that must not be worked out ahead.
+//! Flusher thread: writes buffered batches, and batches that must be written through.
 //!
-//! In: tasks, and the interval. Out: batches written to the store behind. It has a runtime of its own, so that it can
-//! finish while its owner is being dropped, and so that nobody who stops waiting can stop a write halfway.
+//! In: tasks, and the flush interval. Out: batches committed to the inner store. It has its own runtime, so that it can
+//! finish while its owner is being dropped, and so that a dropped caller cannot cancel a write halfway.
 
 use std::{
     collections::HashSet,
@@ -30,75 +30,75 @@ use toolhub_storage::{
 use super::{Shared, buffer::PendingBatch, clean_shutdown};
 use crate::{epoch, failpoint};
 
-/// How many partitions are written at a time, so that their commits share what they cost.
+/// How many partitions are flushed concurrently, so that the inner store can group their commits.
 const FLUSH_CONCURRENCY: usize = 64;
-/// After a failure it is tried again this soon, or after the interval if that is shorter.
+/// Retry delay after a failure, unless the interval is shorter.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// An interval beyond all measure means this.
+/// Longer intervals are capped to this.
 const MAX_FLUSH_INTERVAL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 pub(super) enum FlusherTask {
-    /// Write what waits, in one partition or in all.
+    /// Write the pending batches of one partition or of all.
     Flush(Option<Partition>, Reply<()>),
-    /// Write this now, behind everything that waits in its partition.
+    /// Write this batch now, after the pending batches of its partition.
     WriteThrough(Batch, Timestamp, Reply<Vec<u64>>),
     Sweep(usize, Timestamp, Reply<usize>),
-    /// Write what waits soon; nobody waits for that.
+    /// Flush soon; no reply.
     FlushSoon,
-    /// Write everything and the mark of a clean end.
+    /// Write everything and record a clean shutdown.
     Close(Reply<()>),
 }
 
-/// The way to the thread. Dropped, it waits until everything is written, or cannot be.
+/// Handle of the flusher thread. Dropping it waits until everything is written or has failed.
 pub(super) struct Flusher {
-    // Not bounded by itself: each task has somebody who waits for it, but for one to hurry.
+    // Unbounded, but each task has a waiting caller, except for at most one `FlushSoon`.
     tasks: Option<UnboundedSender<FlusherTask>>,
-    /// Whether it was told to hurry and has not heard it yet.
+    /// Whether a `FlushSoon` is queued.
     flush_requested: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Flusher {
-    pub(super) fn spawn(shared: Arc<Shared>, every: Duration, epoch: u64) -> io::Result<Self> {
+    pub(super) fn spawn(shared: Arc<Shared>, flush_interval: Duration, epoch: u64) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let (tasks, waiting) = mpsc::unbounded_channel();
-        let hurried = Arc::<AtomicBool>::default();
-        let every = every.clamp(Duration::from_millis(1), MAX_FLUSH_INTERVAL);
-        let desk = Worker {
+        let (tasks, receiver) = mpsc::unbounded_channel();
+        let flush_requested = Arc::<AtomicBool>::default();
+        let flush_interval = flush_interval.clamp(Duration::from_millis(1), MAX_FLUSH_INTERVAL);
+        let worker = Worker {
             shared,
-            tasks: waiting,
-            flush_requested: hurried.clone(),
-            flush_interval: every,
+            tasks: receiver,
+            flush_requested: flush_requested.clone(),
+            flush_interval,
             epoch,
             unconfirmed: Mutex::default(),
         };
-        let work = move || runtime.block_on(desk.run());
-        let thread = std::thread::Builder::new().name("toolhub-behind".into()).spawn(work)?;
-        Ok(Self { tasks: Some(tasks), flush_requested: hurried, thread: Some(thread) })
+        let work = move || runtime.block_on(worker.run());
+        let thread = std::thread::Builder::new().name("toolhub-flusher".into()).spawn(work)?;
+        Ok(Self { tasks: Some(tasks), flush_requested, thread: Some(thread) })
     }
 
-    /// Has something done, and waits for it. It is done also when nobody waits any more.
+    /// Submits a task and waits for its result. The task is executed even if the caller is dropped.
     pub(super) async fn request<T>(&self, task: impl FnOnce(Reply<T>) -> FlusherTask) -> Result<T, StoreError> {
         let closed = || StoreError::Unavailable("the store is closed".into());
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let tasks = self.tasks.as_ref().ok_or_else(closed)?;
         tasks.send(task(reply)).map_err(|_| closed())?;
-        if let Ok(answer) = answer.await {
-            return answer;
+        if let Ok(result) = result.await {
+            return result;
         }
-        // Whoever is told so finds it gone.
+        // The thread panicked. Wait until its channel is closed, so that `is_stopped` is already true for the caller.
         tasks.closed().await;
-        Err(StoreError::Unknown("the writer fell over".into()))
+        Err(StoreError::Unknown("the write-behind flusher panicked".into()))
     }
 
-    /// Whether it fell over: nothing that waits will ever be written.
+    /// Whether the thread has stopped (panicked): pending batches will never be written.
     pub(super) fn is_stopped(&self) -> bool {
         self.tasks.as_ref().is_none_or(UnboundedSender::is_closed)
     }
 
-    /// Has it write soon.
+    /// Requests a flush without waiting for it.
     pub(super) fn request_flush(&self) {
         if !self.flush_requested.swap(true, Ordering::Relaxed)
             && let Some(tasks) = &self.tasks
@@ -123,7 +123,7 @@ struct Worker {
     flush_requested: Arc<AtomicBool>,
     flush_interval: Duration,
     epoch: u64,
-    /// Batches whose answer was lost: they may be written already.
+    /// Batches with an unknown outcome: they may be written already.
     unconfirmed: Mutex<HashSet<u64>>,
 }
 
@@ -143,12 +143,12 @@ impl Worker {
                 Ok(Some(FlusherTask::WriteThrough(batch, now, reply))) => {
                     drop(reply.send(self.write_through(batch, now).await));
                 }
-                Ok(Some(FlusherTask::Sweep(most, now, reply))) => drop(reply.send(self.sweep(most, now).await)),
+                Ok(Some(FlusherTask::Sweep(limit, now, reply))) => drop(reply.send(self.sweep(limit, now).await)),
                 Ok(Some(FlusherTask::Close(reply))) => return drop(reply.send(self.close().await)),
                 Ok(None) => {
                     if let Err(error) = self.close().await {
                         let bytes = self.shared.lock_buffer().bytes();
-                        tracing::error!(%error, bytes, "what was acknowledged could not be written and is lost");
+                        tracing::error!(%error, bytes, "write-behind flush failed on close; acknowledged writes are lost");
                     }
                     return;
                 }
@@ -157,29 +157,29 @@ impl Worker {
         }
     }
 
-    /// Writes all that waits; answers when to do so again.
+    /// Flushes everything; returns the time until the next flush.
     async fn flush_on_schedule(&self) -> Duration {
         let Err(error) = self.flush(None).await else { return self.flush_interval };
         let bytes = self.shared.lock_buffer().bytes();
-        tracing::warn!(%error, bytes, "what was acknowledged cannot be written yet");
+        tracing::warn!(%error, bytes, "write-behind flush failed; will retry");
         self.flush_interval.min(RETRY_INTERVAL)
     }
 
     async fn close(&self) -> Result<(), StoreError> {
         self.flush(None).await?;
-        failpoint::reach("behind: before the mark");
+        failpoint::reach("write-behind: before the shutdown record");
         clean_shutdown::record_clean_shutdown(&*self.shared.inner, self.epoch).await
     }
 
-    /// Nobody works out anything meanwhile, so no row is swept that somebody is just giving more time.
-    async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let _closed = self.shared.write_through_lock.write().await;
+    /// Excludes concurrent commits, so that no row is swept whose expiry is just being extended.
+    async fn sweep(&self, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
+        let _exclusive = self.shared.write_through_lock.write().await;
         self.flush(None).await?;
-        self.shared.inner.sweep(most, now).await
+        self.shared.inner.sweep(limit, now).await
     }
 
     async fn write_through(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let _closed = self.shared.write_through_lock.write().await;
+        let _exclusive = self.shared.write_through_lock.write().await;
         self.flush(Some(batch.partition.clone())).await?;
         let batch = with_version_floor(batch, epoch::version_floor(self.epoch));
         let versions = self.shared.inner.commit(batch.clone(), now).await?;
@@ -192,38 +192,39 @@ impl Worker {
         Ok(versions)
     }
 
-    /// Writes what waits. What cannot be written goes on waiting.
+    /// Writes the pending batches. Batches that fail stay in the buffer.
     async fn flush(&self, only: Option<Partition>) -> Result<(), StoreError> {
         let partitions = only.map_or_else(|| self.shared.lock_buffer().partitions(), |only| vec![only]);
-        // None is begun after one has failed; those that were begun are seen to their end.
+        // After a failure no further partition is started; those in progress run to completion.
         let failed = &Mutex::new(None);
-        let write = async |partition: Partition| {
+        let flush = async |partition: Partition| {
             if lock(failed).is_none()
                 && let Err(error) = self.flush_partition(&partition).await
             {
                 *lock(failed) = Some(error);
             }
         };
-        stream::iter(partitions).map(write).buffer_unordered(FLUSH_CONCURRENCY).collect::<()>().await;
+        stream::iter(partitions).map(flush).buffer_unordered(FLUSH_CONCURRENCY).collect::<()>().await;
         lock(failed).take().map_or(Ok(()), Err)
     }
 
-    /// Writes the batches of one partition, one after the other. The last makes those before it as safe as itself.
+    /// Writes the batches of one partition in order. The last one is committed with the strictest durability, which covers those
+    /// before it.
     async fn flush_partition(&self, partition: &Partition) -> Result<(), StoreError> {
         let batches = self.shared.lock_buffer().batches(partition);
         let strictest = batches.iter().map(|pending| pending.batch.durability()).max();
         for (at, pending) in batches.iter().enumerate() {
-            let last = at + 1 == batches.len();
-            let level = strictest.filter(|_| last).unwrap_or(Durability::KillSafe);
-            self.write_batch(pending, level).await?;
+            let is_last = at + 1 == batches.len();
+            let durability = strictest.filter(|_| is_last).unwrap_or(Durability::KillSafe);
+            self.write_batch(pending, durability).await?;
             self.shared.lock_buffer().remove_written(pending);
         }
         Ok(())
     }
 
-    async fn write_batch(&self, pending: &PendingBatch, level: Durability) -> Result<(), StoreError> {
-        let unsure = lock(&self.unconfirmed).contains(&pending.number);
-        if unsure {
+    async fn write_batch(&self, pending: &PendingBatch, durability: Durability) -> Result<(), StoreError> {
+        let is_unconfirmed = lock(&self.unconfirmed).contains(&pending.number);
+        if is_unconfirmed {
             let is_written = self.is_written(pending).await?;
             lock(&self.unconfirmed).remove(&pending.number);
             if is_written {
@@ -231,12 +232,12 @@ impl Worker {
             }
         }
         let mut batch = pending.batch.clone();
-        batch.writes.iter_mut().for_each(|write| write.durability = level);
+        batch.writes.iter_mut().for_each(|write| write.durability = durability);
         while !batch.writes.is_empty() {
-            failpoint::reach("behind: before a write");
+            failpoint::reach("write-behind: before a write");
             match self.shared.inner.commit(batch.clone(), pending.now).await {
                 Ok(_) => break,
-                // A row that was damaged meanwhile cannot be given more time; the others of its batch can be written.
+                // A row that was damaged meanwhile cannot be touched; the other writes of its batch still can be applied.
                 Err(StoreError::Damaged { table, id, .. })
                     if batch.writes.iter().any(|write| write.table == table && write.id == id) =>
                 {
@@ -248,16 +249,16 @@ impl Worker {
                 }
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
                 Err(error) => {
-                    tracing::error!(%error, "what was acknowledged was refused by the store behind and is lost");
+                    tracing::error!(%error, "inner store refused an acknowledged write; the write is lost");
                     break;
                 }
             }
         }
-        failpoint::reach("behind: after a write");
+        failpoint::reach("write-behind: after a write");
         Ok(())
     }
 
-    /// Whether a batch whose answer was lost is written. One that puts nothing may be written twice.
+    /// Whether a batch with an unknown outcome is written. A batch without a put may safely be written twice.
     async fn is_written(&self, pending: &PendingBatch) -> Result<bool, StoreError> {
         let put = pending.batch.writes.iter().find_map(|write| match write.change {
             Change::Restore { version, .. } => Some((row_key(&pending.batch, write), version)),
@@ -265,7 +266,7 @@ impl Worker {
         });
         let Some((key, version)) = put else { return Ok(false) };
         let row = match self.shared.inner.load(&[key], pending.now).await {
-            // What cannot be read is replaced.
+            // An unreadable row is overwritten.
             Err(StoreError::Damaged { .. }) => None,
             loaded => loaded?.pop().flatten(),
         };
@@ -277,7 +278,7 @@ fn row_key(batch: &Batch, write: &Write) -> RowKey {
     RowKey { partition: batch.partition.clone(), table: write.table, id: write.id.clone() }
 }
 
-/// The same batch, whose rows get no lower version than this.
+/// The same batch with a lower bound for the versions of its rows.
 fn with_version_floor(mut batch: Batch, floor: u64) -> Batch {
     for write in &mut batch.writes {
         write.change = match std::mem::replace(&mut write.change, Change::Keep) {

@@ -1,4 +1,4 @@
-//! A backup is of one moment, and a store that was restored from one is as it was then, in a new epoch.
+//! SQLite backups are consistent snapshots; restoring one brings back that state in a new epoch.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     vfs::FaultyDisk,
 };
 
-/// The value and the version of a row.
+/// The value and version of a row.
 async fn row(store: &impl Backend, id: &str) -> Option<(String, u64)> {
     let row = get(store, "t", id).await.unwrap()?;
     Some((String::from_utf8(row.value.to_vec()).unwrap(), row.version.number))
@@ -57,17 +57,17 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         }
         let path = backups.join(format!("{n}.db"));
         let before = row(&*store, "a").await.unwrap().1;
-        let made = store.backup(&path).await.unwrap();
+        let backup = store.backup(&path).await.unwrap();
         let after = row(&*store, "a").await.unwrap().1;
-        assert_eq!(made, Backup::read(&path).unwrap());
-        assert_eq!((made.rows, made.schema, made.bytes), (62, 2, fs::metadata(&path).unwrap().len()));
+        assert_eq!(backup, Backup::read(&path).unwrap());
+        assert_eq!((backup.rows, backup.schema, backup.bytes), (62, 2, fs::metadata(&path).unwrap().len()));
         assert_integrity(&path);
 
         let restored = folder.join(format!("restored-{n}.db"));
         sqlite::restore(&path, &restored).unwrap();
         let restored = open(&restored);
         let (value, version) = row(&restored, "a").await.unwrap();
-        assert_eq!(row(&restored, "b").await, Some((value, version)), "both are of one batch");
+        assert_eq!(row(&restored, "b").await, Some((value, version)), "both rows come from one batch");
         assert!(before <= version && version <= after, "{before} {version} {after}");
         last = after;
     }
@@ -75,7 +75,7 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
     assert_eq!(
         names(&backups),
         ["0.db", "0.db.json", "1.db", "1.db.json", "2.db", "2.db.json"],
-        "nothing else is left"
+        "no other files are left"
     );
 }
 
@@ -84,7 +84,7 @@ async fn nothing_of_what_was_taken_away_or_replaced_is_in_a_backup() {
     const CANARY: &[u8] = b"a secret of a call that has ended";
     let (folder, backups) = (TempFolder::in_memory(), TempFolder::in_memory());
     let store = open(&folder.join("store.db"));
-    // Rows of one page, of several, and enough of both that pages are split, joined and given back.
+    // Rows of one page and of several, enough of both that pages are split, merged and freed.
     let long = |n: usize| CANARY.repeat(if n.is_multiple_of(10) { 400 } else { 1 + n % 20 });
     for n in 0..300 {
         let writes = vec![put("kept", b"harmless"), put(&format!("row-{n}"), &long(n))];
@@ -92,8 +92,9 @@ async fn nothing_of_what_was_taken_away_or_replaced_is_in_a_backup() {
     }
     for n in 0..300 {
         let (thread, id) = (format!("t{}", n % 7), format!("row-{n}"));
-        let gone = if n % 3 == 0 { put(&id, b"[redacted]") } else { Write { change: Change::Remove, ..put(&id, b"") } };
-        commit(&store, &thread, vec![gone]).await.unwrap();
+        let write =
+            if n % 3 == 0 { put(&id, b"[redacted]") } else { Write { change: Change::Remove, ..put(&id, b"") } };
+        commit(&store, &thread, vec![write]).await.unwrap();
     }
     let path = backups.join("store.db");
     store.backup(&path).await.unwrap();
@@ -117,8 +118,8 @@ async fn a_backup_takes_the_place_of_no_file_and_leaves_nothing_when_it_fails() 
     assert!(matches!(store.backup(backups.join("other")).await, Err(BackupError::Exists(_))));
     assert_eq!(fs::read(backups.join("other.json")).unwrap(), b"precious");
     fs::remove_file(backups.join("other.json")).unwrap();
-    for theirs in ["store.db", "store.db-wal", "store.db-journal", "store.db.lock"] {
-        assert!(store.backup(folder.join(theirs)).await.is_err(), "{theirs}");
+    for reserved in ["store.db", "store.db-wal", "store.db-journal", "store.db.lock"] {
+        assert!(store.backup(folder.join(reserved)).await.is_err(), "{reserved}");
     }
     assert!(matches!(store.backup(backups.join("no/such/folder")).await, Err(BackupError::Io { .. })));
 
@@ -127,7 +128,7 @@ async fn a_backup_takes_the_place_of_no_file_and_leaves_nothing_when_it_fails() 
     assert!(matches!(refused, BackupError::Sqlite(_)), "{refused}");
     disk.set_full(false);
     assert_eq!(names(&backups), ["taken"]);
-    assert_eq!(write(&store, 2).await, 2, "the store goes on");
+    assert_eq!(write(&store, 2).await, 2, "the store still works");
     store.backup(backups.join("full.db")).await.unwrap();
 }
 
@@ -141,20 +142,20 @@ async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
     };
     let store = Sqlite::open(folder.join("store.db"), Options::default().backups(settings)).unwrap();
     write(&store, 1).await;
-    let mut seen = Vec::new();
-    while seen.len() < 4 {
+    let mut paths = Vec::new();
+    while paths.len() < 4 {
         if let Some(latest) = store.backups().unwrap_or_default().first()
-            && !seen.contains(&latest.path)
+            && !paths.contains(&latest.path)
         {
-            seen.push(latest.path.clone());
+            paths.push(latest.path.clone());
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(store.last_backup_error(), None);
     drop(store);
-    // One may have been made whose predecessor was not removed yet when the store was closed.
-    let left = fs::read_dir(backups.join("made")).unwrap().count();
-    assert!((2..=4).contains(&left), "{left} files");
+    // The store may have been closed after a new backup was made and before the old one was removed.
+    let remaining = fs::read_dir(backups.join("made")).unwrap().count();
+    assert!((2..=4).contains(&remaining), "{remaining} files");
 }
 
 #[tokio::test]
@@ -168,7 +169,7 @@ async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told()
     for n in 0..3 {
         store.backup(folder.join(format!("other-{n}"))).await.unwrap();
     }
-    assert_eq!(store.backups().unwrap().len(), 1, "none is due within the hour");
+    assert_eq!(store.backups().unwrap().len(), 1, "no backup is due within the hour");
     drop(store);
 
     fs::write(folder.join("no-folder"), "").unwrap();
@@ -178,16 +179,16 @@ async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told()
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert!(store.last_backup_error().unwrap().contains("no-folder"));
-    assert!(write(&store, 1).await > 0, "the store goes on");
+    assert!(write(&store, 1).await > 0, "the store still works");
 }
 
 #[tokio::test]
 async fn what_a_process_that_died_left_of_a_backup_is_removed_with_the_next() {
     let (folder, backups) = (TempFolder::new(), TempFolder::new());
-    let ours = ["store-2020-01-01T00-00-00.000Z.db.half", "store-2020-01-01T00-00-00.000Z.db.half-journal"];
-    let alone = ["store-2020-01-02T00-00-00.000Z.db.json", "store-2020-01-02T00-00-00.000Z.db.json.half"];
+    let partial = ["store-2020-01-01T00-00-00.000Z.db.half", "store-2020-01-01T00-00-00.000Z.db.half-journal"];
+    let orphaned = ["store-2020-01-02T00-00-00.000Z.db.json", "store-2020-01-02T00-00-00.000Z.db.json.half"];
     let others = ["notes.half", "store-notes.json", "other-2020-01-01T00-00-00.000Z.db.half"];
-    for name in ours.iter().chain(&alone).chain(&others) {
+    for name in partial.iter().chain(&orphaned).chain(&others) {
         fs::write(backups.join(name), "{}").unwrap();
     }
     let store = Sqlite::open(folder.join("store.db"), Options::default().backups(BackupOptions::new(backups.join(""))));
@@ -195,12 +196,13 @@ async fn what_a_process_that_died_left_of_a_backup_is_removed_with_the_next() {
     while store.backups().unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // The thread that does it is asked for something else, and so has done it.
+    // The backup thread handles one request at a time, so the scheduled run is complete after this.
     store.backup(folder.join("one more")).await.unwrap();
-    let left = names(&backups);
-    assert!(!left.iter().any(|name| ours.contains(&name.as_str()) || alone.contains(&name.as_str())), "{left:?}");
-    assert_eq!(left.iter().filter(|name| others.contains(&name.as_str())).count(), 3, "{left:?}");
-    assert_eq!(left.len(), 5, "{left:?}");
+    let remaining = names(&backups);
+    let is_leftover = |name: &str| partial.contains(&name) || orphaned.contains(&name);
+    assert!(!remaining.iter().any(|name| is_leftover(name)), "{remaining:?}");
+    assert_eq!(remaining.iter().filter(|name| others.contains(&name.as_str())).count(), 3, "{remaining:?}");
+    assert_eq!(remaining.len(), 5, "{remaining:?}");
 }
 
 #[cfg(unix)]
@@ -231,7 +233,7 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
     }
     let backup = folder.join("backup.db");
     store.backup(&backup).await.unwrap();
-    let mut given = write(&store, 4).await;
+    let mut highest = write(&store, 4).await;
 
     let refused = sqlite::restore(&backup, &path).unwrap_err();
     let RestoreError::Store(OpenError::InUse { holder, .. }) = &refused else { panic!("{refused}") };
@@ -240,32 +242,32 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
 
     for round in 1..=3 {
         let restored = sqlite::restore(&backup, &path).unwrap();
-        let kept =
+        let archive =
             if round == 1 { "store.db.before-restore".into() } else { format!("store.db.before-restore-{round}") };
-        assert_eq!(restored.previous_store, Some(fs::canonicalize(folder.join(&kept)).unwrap()));
+        assert_eq!(restored.previous_store, Some(fs::canonicalize(folder.join(&archive)).unwrap()));
         let store = open(&path);
-        assert_eq!(row(&store, "a").await, Some(("3".into(), 3)), "what was there is there, with its version");
+        assert_eq!(row(&store, "a").await, Some(("3".into(), 3)), "the row has its old value and version");
         let versions = [write(&store, 5).await, commit(&store, "t", vec![put("new", b"")]).await.unwrap()[0]];
         for version in versions {
-            assert!(version > given && version < 1 << 53, "{version} after {given}");
+            assert!(version > highest && version < 1 << 53, "{version} after {highest}");
         }
-        given = write(&store, 6).await;
-        assert_eq!(given, versions[0] + 1, "from then on it counts on");
+        highest = write(&store, 6).await;
+        assert_eq!(highest, versions[0] + 1, "versions continue from there");
     }
     let before = open(&folder.join("store.db.before-restore"));
-    assert_eq!(row(&before, "a").await, Some(("4".into(), 4)), "what was replaced is kept");
+    assert_eq!(row(&before, "a").await, Some(("4".into(), 4)), "the replaced store is kept");
 }
 
-/// The files of a store whose process died: what was written last is in the log alone.
+/// Copies the files of a running store, as a crash would leave them: the last writes are in the WAL only.
 async fn copy_crashed_store(path: &Path) {
     let running = TempFolder::new();
     let store = open(&running.join("store.db"));
     write(&store, 8).await;
     write(&store, 9).await;
-    for ending in ["", "-wal"] {
+    for suffix in ["", "-wal"] {
         let mut to = path.as_os_str().to_owned();
-        to.push(ending);
-        fs::copy(running.join(format!("store.db{ending}")), to).unwrap();
+        to.push(suffix);
+        fs::copy(running.join(format!("store.db{suffix}")), to).unwrap();
     }
 }
 
@@ -278,15 +280,19 @@ async fn the_log_of_the_old_store_is_never_applied_to_the_new_one() {
     write(&store, 3).await;
     store.backup(&backup).await.unwrap();
     copy_crashed_store(&path).await;
-    let log = fs::metadata(folder.join("store.db-wal")).unwrap().len();
-    assert!(log > 10_000, "{log}");
+    let wal = fs::metadata(folder.join("store.db-wal")).unwrap().len();
+    assert!(wal > 10_000, "{wal}");
     sqlite::restore(&backup, &path).unwrap();
     assert!(!folder.join("store.db-wal").exists());
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     assert_integrity(&path);
-    assert_eq!(row(&open(&folder.join("store.db.before-restore")), "a").await, Some(("9".into(), 2)), "nor is it lost");
+    assert_eq!(
+        row(&open(&folder.join("store.db.before-restore")), "a").await,
+        Some(("9".into(), 2)),
+        "the WAL is archived"
+    );
 
-    // A store that SQLite cannot read any more is moved out of the way as it is.
+    // A store that SQLite cannot read is archived unchanged.
     let garbage = "no database ".repeat(1000);
     fs::write(&path, &garbage).unwrap();
     fs::write(folder.join("store.db-wal"), "no log ".repeat(1000)).unwrap();
@@ -303,12 +309,12 @@ async fn a_log_whose_file_is_gone_is_not_applied_to_the_new_one_either() {
     write(&store, 3).await;
     store.backup(&backup).await.unwrap();
     copy_crashed_store(&path).await;
-    let log = fs::read(folder.join("store.db-wal")).unwrap();
+    let wal = fs::read(folder.join("store.db-wal")).unwrap();
     fs::remove_file(&path).unwrap();
     assert_eq!(sqlite::restore(&backup, &path).unwrap().previous_store, None);
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     assert_integrity(&path);
-    assert_eq!(fs::read(folder.join("store.db.before-restore-wal")).unwrap(), log, "nor is it lost");
+    assert_eq!(fs::read(folder.join("store.db.before-restore-wal")).unwrap(), wal, "the WAL is archived");
 }
 
 #[tokio::test]
@@ -323,15 +329,15 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     drop(store);
     let (bytes, manifest) = (fs::read(&good).unwrap(), fs::read_to_string(folder.join("good.db.json")).unwrap());
     let bad = folder.join("bad.db");
-    let check = async |what: &str, file: Option<&[u8]>, manifest: Option<&str>, damaged: bool| {
+    let check = async |case: &str, file: Option<&[u8]>, manifest: Option<&str>, damaged: bool| {
         let _ = (fs::remove_file(&bad), fs::remove_file(folder.join("bad.db.json")));
         file.inspect(|bytes| fs::write(&bad, bytes).unwrap());
         manifest.inspect(|text| fs::write(folder.join("bad.db.json"), text).unwrap());
         let refused = sqlite::restore(&bad, &path).unwrap_err();
-        assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{what}: {refused}");
-        assert!(!matches!(refused, RestoreError::Store(OpenError::InUse { .. })), "{what}: {refused}");
-        assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)), "{what}");
-        assert!(!names(&folder).iter().any(|name| name.contains("restor")), "{what}: {:?}", names(&folder));
+        assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{case}: {refused}");
+        assert!(!matches!(refused, RestoreError::Store(OpenError::InUse { .. })), "{case}: {refused}");
+        assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)), "{case}");
+        assert!(!names(&folder).iter().any(|name| name.contains("restor")), "{case}: {:?}", names(&folder));
     };
     let mut changed = bytes.clone();
     changed[bytes.len() / 2] ^= 1;
@@ -355,7 +361,7 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     assert!(matches!(sqlite::restore(folder.join(""), &path), Err(RestoreError::NoBackup { .. })), "a folder");
 }
 
-/// A manifest that is true of any bytes.
+/// A matching manifest for any bytes.
 fn manifest_for(bytes: &[u8]) -> String {
     let sha256 = sha256(bytes);
     format!(

@@ -1,4 +1,4 @@
-//! The store keeps what every store promises, and what it wrote is there after it was closed.
+//! The SQLite store passes the `Backend` contract, and its data persists after closing.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -18,10 +18,10 @@ use toolhub_testkit::{TempFolder, soak};
 
 use crate::fixtures::{NOW, commit, get, open, put, thread};
 
-/// An empty store each time it is asked.
+/// A function that creates a new empty store each time.
 fn stores(folder: &TempFolder) -> impl AsyncFn() -> Arc<Sqlite> {
-    let made = AtomicU32::new(0);
-    async move || Arc::new(open(&folder.join(made.fetch_add(1, Ordering::Relaxed).to_string())))
+    let count = AtomicU32::new(0);
+    async move || Arc::new(open(&folder.join(count.fetch_add(1, Ordering::Relaxed).to_string())))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn from_one_life_to_the_next_the_store_in_sqlite_keeps_every_promise() {
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
     let programs = soak(500, 12_000);
-    // Other programs each time; the message of a failure names the seed.
+    // A new random seed for every run; the message of a failure contains it.
     let seed = RandomState::new().build_hasher().finish();
     contract::check_against_model(stores(&TempFolder::in_memory()), programs, seed).await;
 }
@@ -66,7 +66,7 @@ async fn what_was_written_is_there_when_the_store_is_opened_again() {
 async fn a_batch_that_is_refused_takes_no_other_with_it() {
     let folder = TempFolder::new();
     let store = open(&folder.join("store.db"));
-    // Sent together, so that most of them share a transaction.
+    // Submitted together, so that most of them share a transaction.
     let all = (0..64).map(|n| {
         let mut writes = vec![put(&format!("row-{n}"), b"1"), put("one", b"1")];
         if n % 2 == 0 {
@@ -75,31 +75,31 @@ async fn a_batch_that_is_refused_takes_no_other_with_it() {
         }
         commit(&store, "t", writes)
     });
-    let answers = futures_util::future::join_all(all).await;
-    let refused = answers.iter().filter(|answer| matches!(answer, Err(StoreError::Conflict { .. }))).count();
-    assert_eq!((answers.iter().filter(|answer| answer.is_ok()).count(), refused), (33, 31));
+    let results = futures_util::future::join_all(all).await;
+    let refused = results.iter().filter(|result| matches!(result, Err(StoreError::Conflict { .. }))).count();
+    assert_eq!((results.iter().filter(|result| result.is_ok()).count(), refused), (33, 31));
     let page = store.scan(Scan::new(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 33, "nothing of a refused batch is written");
     assert_eq!(get(&store, "t", "one").await.unwrap().unwrap().version.number, 32);
 }
 
-/// The writer remembers where rows are. A sweep takes rows away behind its back, and their places in the file go to others.
+/// The writer caches the rowids of rows. A sweep bypasses that cache, and rowids may be reused for other rows.
 #[tokio::test]
 async fn a_row_that_was_swept_is_gone_also_when_the_clock_goes_back() {
     let folder = TempFolder::new();
     let store = open(&folder.join("store.db"));
-    let ends = Timestamp::from_millis(NOW.millis() + 1000);
-    let ending = |expect| {
-        let change = Change::Put { value: (*b"ends").into(), schema: 1, expires: Some(ends) };
+    let expires = Timestamp::from_millis(NOW.millis() + 1000);
+    let expiring = |expect| {
+        let change = Change::Put { value: (*b"ends").into(), schema: 1, expires: Some(expires) };
         Write { expect, change, ..put("ending", b"") }
     };
-    commit(&store, "t", vec![ending(Expect::Any)]).await.unwrap();
-    let seen = get(&store, "t", "ending").await.unwrap().unwrap().version;
-    assert_eq!(store.sweep(10, ends).await.unwrap(), 1);
+    commit(&store, "t", vec![expiring(Expect::Any)]).await.unwrap();
+    let version = get(&store, "t", "ending").await.unwrap().unwrap().version;
+    assert_eq!(store.sweep(10, expires).await.unwrap(), 1);
     commit(&store, "t", vec![put("other", b"stays")]).await.unwrap();
-    // Here it is earlier than at the sweep.
-    let late = commit(&store, "t", vec![ending(Expect::Same(seen))]).await;
+    // `NOW` is earlier than the time of the sweep.
+    let late = commit(&store, "t", vec![expiring(Expect::Same(version))]).await;
     assert!(matches!(late, Err(StoreError::Conflict { found: None, .. })), "{late:?}");
-    commit(&store, "t", vec![ending(Expect::Absent)]).await.unwrap();
+    commit(&store, "t", vec![expiring(Expect::Absent)]).await.unwrap();
     assert_eq!(*get(&store, "t", "other").await.unwrap().unwrap().value, *b"stays");
 }

@@ -1,4 +1,4 @@
-//! A damaged record is named, and the rest is served; whatever the file is like, nobody falls over.
+//! Damaged rows are reported and the others served; no damaged file causes a panic.
 
 use std::{fs, path::Path};
 
@@ -31,8 +31,8 @@ fn corrupt_row(path: &Path, sql: &str) {
     assert_eq!(file.execute(sql, ()).unwrap(), 1);
 }
 
-fn is_damaged<T>(answer: &Result<T, StoreError>, row: &str) -> bool {
-    matches!(answer, Err(StoreError::Damaged { table: Table::State, id, .. }) if id == row)
+fn is_damaged<T>(result: &Result<T, StoreError>, row: &str) -> bool {
+    matches!(result, Err(StoreError::Damaged { table: Table::State, id, .. }) if id == row)
 }
 
 #[tokio::test]
@@ -53,15 +53,15 @@ async fn a_damaged_record_is_named_and_can_be_replaced() {
         let loaded = get(&store, "t0", row).await;
         assert!(is_damaged(&loaded, row), "{loaded:?}");
         let page = store.scan(Scan::new(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
-        assert_eq!(page.rows.len(), 39, "the rest is served");
+        assert_eq!(page.rows.len(), 39, "the other rows are served");
         if row != "row-00" {
-            let mut careful = put(row, b"new");
-            careful.expect = Expect::Same(RowVersion { number: 1, stamp: 0 });
-            let refused = commit(&store, "t0", vec![careful]).await;
-            assert!(is_damaged(&refused, row), "nobody knows what it was like: {refused:?}");
+            let mut conditional = put(row, b"new");
+            conditional.expect = Expect::Same(RowVersion { number: 1, stamp: 0 });
+            let refused = commit(&store, "t0", vec![conditional]).await;
+            assert!(is_damaged(&refused, row), "a conditional write is refused: {refused:?}");
         }
         let version = commit(&store, "t0", vec![put(row, b"new")]).await.unwrap()[0];
-        assert!(version > 1, "it goes on from the version it had");
+        assert!(version > 1, "the version continues from the old one");
         assert_eq!(get(&store, "t0", row).await.unwrap().unwrap().value.to_vec(), b"new");
         let listed = store.quarantined_rows().await.unwrap();
         assert_eq!((listed[0].id.as_str(), listed[0].replaced), (row, true), "{listed:?}");
@@ -73,14 +73,14 @@ async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so
     let folder = TempFolder::new();
     let path = folder.join("store.db");
     create_filled(&path).await;
-    let whole = "value 5 ".repeat(16);
+    let original = "value 5 ".repeat(16);
     corrupt_row(&path, "UPDATE rows SET stamp = stamp + 1 WHERE id = 'row-05'");
     corrupt_row(&path, "UPDATE rows SET value = CAST('VALUE' AS BLOB) WHERE id = 'row-10'");
-    // Its end is part of the damage; a sweep must not take it for over.
+    // The expiry itself is damaged; a sweep must not treat the row as expired.
     corrupt_row(&path, "UPDATE rows SET expires = 5 WHERE id = 'row-15'");
     let store = open(&path);
     let page = store.scan(Scan::new(Table::State, Scope::Partition(thread("t0"))).prefix("row-0"), NOW).await.unwrap();
-    assert_eq!(page.rows.len(), 1, "a scan passes over row-05");
+    assert_eq!(page.rows.len(), 1, "a scan skips row-05");
     assert!(is_damaged(&get(&store, "t0", "row-10").await, "row-10"));
     assert_eq!(store.sweep(10, NOW).await, Ok(1));
     let listed = store.quarantined_rows().await.unwrap();
@@ -88,38 +88,41 @@ async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so
         listed.iter().map(|row| (row.id.as_str(), row.table.as_str(), row.replaced)).collect();
     ids.sort_unstable();
     assert_eq!(ids, [("row-05", "state", false), ("row-10", "state", false), ("row-15", "state", false)]);
-    let of = |id: &str| listed.iter().find(|row| row.id == id).unwrap();
-    assert_eq!((of("row-05").value.as_slice(), of("row-10").value.as_slice()), (whole.as_bytes(), b"VALUE".as_slice()));
-    assert_eq!(of("row-05").partition, thread("t0").to_string());
+    let row = |id: &str| listed.iter().find(|row| row.id == id).unwrap();
+    assert_eq!(
+        (row("row-05").value.as_slice(), row("row-10").value.as_slice()),
+        (original.as_bytes(), b"VALUE".as_slice())
+    );
+    assert_eq!(row("row-05").partition, thread("t0").to_string());
     drop(store);
 
-    // To say that it was never there would let somebody do again what was done.
+    // Reporting the rows as absent would allow an effect to be executed twice.
     let store = open(&path);
     for row in ["row-05", "row-10", "row-15"] {
         assert!(is_damaged(&get(&store, "t0", row).await, row));
-        let mut careful = put(row, b"new");
-        careful.expect = Expect::Absent;
-        assert!(is_damaged(&commit(&store, "t0", vec![careful.clone()]).await, row));
-        let mut gone = put(row, b"");
-        gone.change = Change::Remove;
-        commit(&store, "t0", vec![gone]).await.unwrap();
+        let mut conditional = put(row, b"new");
+        conditional.expect = Expect::Absent;
+        assert!(is_damaged(&commit(&store, "t0", vec![conditional.clone()]).await, row));
+        let mut removal = put(row, b"");
+        removal.change = Change::Remove;
+        commit(&store, "t0", vec![removal]).await.unwrap();
         assert_eq!(get(&store, "t0", row).await, Ok(None));
-        commit(&store, "t0", vec![careful]).await.unwrap();
+        commit(&store, "t0", vec![conditional]).await.unwrap();
     }
     assert!(
         store.quarantined_rows().await.unwrap().iter().all(|row| row.replaced),
-        "they are still there to be looked at"
+        "quarantined rows are kept for inspection"
     );
 }
 
-/// Everything a store can be asked. Any answer is right, as long as there is one.
+/// Calls every operation of a store. Any result is fine, as long as it does not panic. Returns how many rows were read.
 async fn exercise_store(store: &Sqlite) -> usize {
-    let mut sound = 0;
+    let mut intact = 0;
     for n in 0..40 {
         match get(store, &format!("t{}", n % 5), &format!("row-{n:02}")).await {
             Ok(Some(row)) => {
                 assert_eq!(row.value.to_vec(), format!("value {n} ").repeat(1 + n * 3).into_bytes());
-                sound += 1;
+                intact += 1;
             }
             Ok(None) | Err(StoreError::Damaged { .. } | StoreError::Unavailable(_)) => {}
             Err(error) => panic!("{error}"),
@@ -129,15 +132,15 @@ async fn exercise_store(store: &Sqlite) -> usize {
         let _ = store.scan(Scan::new(Table::State, scope), NOW).await;
     }
     for n in 0..3 {
-        let mut gone = put("row-11", b"");
-        gone.change = Change::Remove;
-        let _ = commit(store, "t1", vec![put(&format!("new-{n}"), &vec![1; 3000 * n]), gone]).await;
+        let mut removal = put("row-11", b"");
+        removal.change = Change::Remove;
+        let _ = commit(store, "t1", vec![put(&format!("new-{n}"), &vec![1; 3000 * n]), removal]).await;
     }
     let _ = store.sweep(10, NOW).await;
-    sound
+    intact
 }
 
-/// How many threads share the mutants.
+/// Number of threads that test mutants.
 const THREADS: usize = 4;
 
 fn mutate(file: &mut Vec<u8>, random: &mut Rng) {
@@ -159,7 +162,7 @@ fn mutate(file: &mut Vec<u8>, random: &mut Rng) {
 #[tokio::test]
 async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
     let (folder, running) = (TempFolder::in_memory(), TempFolder::in_memory());
-    // Once closed, with everything in the file, and once as a running store leaves it, with everything in the log.
+    // A closed store with everything in the file, and a running store with everything in the WAL.
     create_filled(&folder.join("closed")).await;
     let disk = FaultyDisk::watch(&running.join(""));
     let store = open(&running.join("open"));
@@ -167,40 +170,40 @@ async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
     disk.cut_power(&folder.join(""), &mut Rng::with_seed(1));
     drop(store);
     let read = |name: &str| fs::read(folder.join(name)).unwrap();
-    let (closed, file, log) = (read("closed"), read("open"), read("open-wal"));
-    assert!(log.len() > 100_000, "the log holds what was written: {}", log.len());
+    let (closed, file, wal) = (read("closed"), read("open"), read("open-wal"));
+    assert!(wal.len() > 100_000, "the WAL contains the rows: {}", wal.len());
 
     let mutants = soak(2_000, 10_000);
-    // What a thread makes of its share: how many rows it was served, and how many files were refused.
-    let share = |first: u64| {
+    // Tests the mutants of one thread; returns how many rows were read and how many files were refused.
+    let test_share = |first: u64| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (mut sound, mut refused) = (0, 0);
+        let (mut intact, mut refused) = (0, 0);
         for seed in (first..mutants).step_by(THREADS) {
             let mut random = Rng::with_seed(seed);
-            let (mut file, mut log) =
-                if random.bool() { (closed.clone(), None) } else { (file.clone(), Some(log.clone())) };
-            mutate(log.as_mut().unwrap_or(&mut file), &mut random);
-            let name = |ending: &str| folder.join(format!("mutant-{first}{ending}"));
-            fs::write(name(""), file).unwrap();
-            if let Some(log) = log {
-                fs::write(name("-wal"), log).unwrap();
+            let (mut file, mut wal) =
+                if random.bool() { (closed.clone(), None) } else { (file.clone(), Some(wal.clone())) };
+            mutate(wal.as_mut().unwrap_or(&mut file), &mut random);
+            let path = |suffix: &str| folder.join(format!("mutant-{first}{suffix}"));
+            fs::write(path(""), file).unwrap();
+            if let Some(wal) = wal {
+                fs::write(path("-wal"), wal).unwrap();
             }
-            match Sqlite::open(name(""), Options::default()) {
-                Ok(store) => sound += runtime.block_on(exercise_store(&store)),
+            match Sqlite::open(path(""), Options::default()) {
+                Ok(store) => intact += runtime.block_on(exercise_store(&store)),
                 Err(_) => refused += 1,
             }
-            for ending in ["", "-wal", "-shm", ".lock"] {
-                let _ = fs::remove_file(name(ending));
+            for suffix in ["", "-wal", "-shm", ".lock"] {
+                let _ = fs::remove_file(path(suffix));
             }
         }
-        (sound, refused)
+        (intact, refused)
     };
-    let share = &share;
-    let (sound, refused) = std::thread::scope(|scope| {
-        let shares: Vec<_> = (0..THREADS as u64).map(|first| scope.spawn(move || share(first))).collect();
-        let made = shares.into_iter().map(|share| share.join().unwrap());
-        made.fold((0, 0), |(sound, refused), (more, and)| (sound + more, refused + and))
+    let test_share = &test_share;
+    let (intact, refused) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS as u64).map(|first| scope.spawn(move || test_share(first))).collect();
+        let results = threads.into_iter().map(|thread| thread.join().unwrap());
+        results.fold((0, 0), |sum, (rows, refused)| (sum.0 + rows, sum.1 + refused))
     });
     assert!(refused < mutants / 2, "most damage leaves a store that opens: {refused}");
-    assert!(sound as u64 > mutants * 10, "and most of its rows are served: {sound}");
+    assert!(intact as u64 > mutants * 10, "and most of its rows are served: {intact}");
 }

@@ -1,4 +1,4 @@
-//! The process dies at every step there is, and afterwards everything is whole: the step was made, or it was not.
+//! Aborts the process at every failpoint and checks that the step was applied completely or not at all.
 
 use std::{
     collections::HashMap,
@@ -23,13 +23,13 @@ use crate::{
     vfs::FaultyDisk,
 };
 
-/// Tell the process that is to die what to do, and where.
+/// The work and the path of the process that aborts.
 const WORK_ENV: &str = "TOOLHUB_STORE_WORK";
 const FILE_ENV: &str = "TOOLHUB_STORE_FILE";
-/// And after how many writes and syncs of SQLite it dies, if it is not at a place with a name.
+/// The number of SQLite writes and syncs after which it aborts, instead of a failpoint.
 const STEPS_ENV: &str = "TOOLHUB_STORE_STEPS";
 
-/// Not a test but the process that dies; it does nothing unless it is told what.
+/// Not a test but the process that aborts; does nothing without the environment variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the tests below, in a process of its own"]
 async fn works_until_it_dies() {
@@ -43,12 +43,12 @@ async fn works_until_it_dies() {
         "open" => drop(open(&path)),
         "backup" => drop(open(&path).backup(path.with_extension("backup")).await.unwrap()),
         "restore" => drop(sqlite::restore(path.with_extension("backup"), &path).unwrap()),
-        "backup of files" => drop(files_backup::open(&path).backup(path.with_extension("backup")).await.unwrap()),
-        "restore of files" => drop(files::restore(path.with_extension("backup"), &path).unwrap()),
-        "behind" => {
-            let often =
+        "files backup" => drop(files_backup::open(&path).backup(path.with_extension("backup")).await.unwrap()),
+        "files restore" => drop(files::restore(path.with_extension("backup"), &path).unwrap()),
+        "write-behind" => {
+            let options =
                 write_behind::Options { flush_interval: Duration::from_millis(2), ..write_behind::Options::default() };
-            let store = WriteBehind::open(Arc::new(open(&path)), often).await.unwrap();
+            let store = WriteBehind::open(Arc::new(open(&path)), options).await.unwrap();
             for number in 0..500_u32 {
                 let text = number.to_string();
                 let writes = vec![put("a", text.as_bytes()), put("b", text.as_bytes())];
@@ -61,14 +61,14 @@ async fn works_until_it_dies() {
     }
 }
 
-/// Runs the process above until it dies at the place; answers the last number of each writer.
-pub(crate) fn run_until_failpoint(work: &str, path: &Path, place: &str) -> HashMap<u64, u64> {
-    let (died, last) = run_child(work, path, ("TOOLHUB_FAILPOINT", place));
-    assert!(died, "it never came to `{place}`, or the build has no such places");
+/// Runs the process above until it aborts at the failpoint; returns the last number of each writer.
+pub(crate) fn run_until_failpoint(work: &str, path: &Path, failpoint: &str) -> HashMap<u64, u64> {
+    let (aborted, last) = run_child(work, path, ("TOOLHUB_FAILPOINT", failpoint));
+    assert!(aborted, "failpoint `{failpoint}` was never reached, or the build has no failpoints");
     last
 }
 
-/// The process above with its work.
+/// The command line of the process above.
 pub(crate) fn child_command(work: &str, path: &Path) -> Command {
     let mut process = Command::new(std::env::current_exe().unwrap());
     process.args(["failpoints::works_until_it_dies", "--exact", "--ignored", "--nocapture"]);
@@ -76,11 +76,11 @@ pub(crate) fn child_command(work: &str, path: &Path) -> Command {
     process
 }
 
-/// Runs the process above; whether it died, and the last number of each writer.
+/// Runs the process above; returns whether it aborted, and the last number of each writer.
 fn run_child(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashMap<u64, u64>) {
     let output = child_command(work, path).env(variable, value).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // A test that fails ends with a code; one that is aborted, with a signal.
+    // A failed test exits with a code; an aborted one ends by a signal.
     assert!(output.status.success() || output.status.code().is_none(), "{work}, {value}: {text}");
     let mut last = HashMap::new();
     last.extend(text.lines().filter_map(parse_acknowledgement));
@@ -93,25 +93,26 @@ pub(crate) fn rounds() -> usize {
 
 #[tokio::test]
 async fn a_process_that_dies_while_it_writes_loses_nothing_it_acknowledged() {
-    for place in [
+    for failpoint in [
         "writer: before a write",
         "writer: before the commit",
         "writer: after the commit",
-        "writer: after the answers",
+        "writer: after the replies",
         "checkpoint: before",
         "checkpoint: after",
     ] {
         let folder = TempFolder::new();
         let path = folder.join("store.db");
         for _ in 0..rounds() {
-            let visits = if place.starts_with("checkpoint") { 3 } else { 100 };
-            let acknowledged = run_until_failpoint("count", &path, &format!("{place}#{}", fastrand::u32(1..=visits)));
+            let visits = if failpoint.starts_with("checkpoint") { 3 } else { 100 };
+            let acknowledged =
+                run_until_failpoint("count", &path, &format!("{failpoint}#{}", fastrand::u32(1..=visits)));
             check(&path, &acknowledged).await;
         }
     }
 }
 
-/// Makes a file what it was before the second step of the schema.
+/// Reverts a file to the first schema version.
 pub(crate) fn downgrade_to_first_schema(path: &Path) {
     let file = rusqlite::Connection::open(path).unwrap();
     file.execute_batch("DROP TABLE facts; DROP TABLE damaged; DELETE FROM steps WHERE version = 2").unwrap();
@@ -131,14 +132,14 @@ async fn write(path: &Path, value: &str) {
 
 #[tokio::test]
 async fn a_process_that_dies_during_a_migration_leaves_a_file_that_opens() {
-    for place in ["before the copy", "after the copy", "inside the step", "after the step"] {
+    for failpoint in ["before the copy", "after the copy", "inside the step", "after the step"] {
         for _ in 0..rounds() {
             let folder = TempFolder::new();
             let path = folder.join("store.db");
             write(&path, "old").await;
             downgrade_to_first_schema(&path);
-            run_until_failpoint("open", &path, &format!("migration: {place}"));
-            assert_eq!(value(&path).await, ("old".into(), 1), "{place}");
+            run_until_failpoint("open", &path, &format!("migration: {failpoint}"));
+            assert_eq!(value(&path).await, ("old".into(), 1), "{failpoint}");
             assert_integrity(&path);
             assert_integrity(&folder.join("store.db.before-2"));
         }
@@ -147,33 +148,33 @@ async fn a_process_that_dies_during_a_migration_leaves_a_file_that_opens() {
 
 #[tokio::test]
 async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
-    let places = ["before the copy", "after the copy", "after the sync", "after the manifest", "after the name"];
-    for place in places {
+    let failpoints = ["before the copy", "after the copy", "after the sync", "after the manifest", "after the name"];
+    for failpoint in failpoints {
         for _ in 0..rounds() {
             let folder = TempFolder::new();
             let (path, backup) = (folder.join("store.db"), folder.join("store.backup"));
             write(&path, "here").await;
-            run_until_failpoint("backup", &path, &format!("backup: {place}"));
+            run_until_failpoint("backup", &path, &format!("backup: {failpoint}"));
             assert_eq!(value(&path).await, ("here".into(), 1));
-            assert_eq!(backup.exists(), place == "after the name", "{place}");
+            assert_eq!(backup.exists(), failpoint == "after the name", "{failpoint}");
             if !backup.exists() {
                 open(&path).backup(&backup).await.unwrap();
             }
             assert_eq!(Backup::read(&backup).unwrap().bytes, fs::metadata(&backup).unwrap().len());
             write(&path, "later").await;
             sqlite::restore(&backup, &path).unwrap();
-            assert_eq!(value(&path).await.0, "here", "{place}");
+            assert_eq!(value(&path).await.0, "here", "{failpoint}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_one() {
-    for (place, swapped) in [
+    for (failpoint, swapped) in [
         ("after the copy", false),
-        ("after the log was emptied", false),
+        ("after the WAL checkpoint", false),
         ("after the sync", false),
-        ("after the old was kept", false),
+        ("after the old store was archived", false),
         ("after the swap", true),
     ] {
         for _ in 0..rounds() {
@@ -182,72 +183,77 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
             write(&path, "backed up").await;
             open(&path).backup(folder.join("store.backup")).await.unwrap();
             write(&path, "later").await;
-            // The old store died too: a part of it is in its log.
-            let told = run_until_failpoint("count", &path, "writer: after the answers#30");
+            // The old store crashed too: part of it is in its WAL.
+            let acknowledged = run_until_failpoint("count", &path, "writer: after the replies#30");
             assert!(fs::metadata(folder.join("store.db-wal")).unwrap().len() > 10_000);
-            run_until_failpoint("restore", &path, &format!("restore: {place}"));
+            run_until_failpoint("restore", &path, &format!("restore: {failpoint}"));
             if swapped {
-                assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
+                assert_eq!(value(&path).await, ("backed up".into(), 1), "{failpoint}");
             } else {
-                assert_eq!(value(&path).await, ("later".into(), 2), "{place}");
-                check(&path, &told).await;
+                assert_eq!(value(&path).await, ("later".into(), 2), "{failpoint}");
+                check(&path, &acknowledged).await;
             }
             assert_integrity(&path);
             sqlite::restore(folder.join("store.backup"), &path).unwrap();
-            assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
+            assert_eq!(value(&path).await, ("backed up".into(), 1), "{failpoint}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_process_that_dies_while_it_writes_behind_leaves_whole_batches_and_a_new_epoch() {
-    for place in ["behind: before a write", "behind: after a write", "behind: before the mark"] {
+    for failpoint in
+        ["write-behind: before a write", "write-behind: after a write", "write-behind: before the shutdown record"]
+    {
         let folder = TempFolder::new();
         let path = folder.join("store.db");
         let mut highest = 0;
         for _ in 0..rounds().max(2) {
-            let visit = if place.ends_with("mark") { 1 } else { fastrand::u32(1..40) };
-            let told = run_until_failpoint("behind", &path, &format!("{place}#{visit}")).get(&0).copied().unwrap_or(0);
-            assert!(told == 0 || told > highest, "{place}: {told} after {highest}");
-            highest = highest.max(told);
+            let visit = if failpoint.ends_with("record") { 1 } else { fastrand::u32(1..40) };
+            let acknowledged = run_until_failpoint("write-behind", &path, &format!("{failpoint}#{visit}"))
+                .get(&0)
+                .copied()
+                .unwrap_or(0);
+            assert!(acknowledged == 0 || acknowledged > highest, "{failpoint}: {acknowledged} after {highest}");
+            highest = highest.max(acknowledged);
             let store = open(&path);
             let row = get(&store, "t", "a").await.unwrap();
             let value = row.as_ref().map(|row| row.value.to_vec());
-            assert_eq!(get(&store, "t", "b").await.unwrap().map(|row| row.value.to_vec()), value, "{place}");
+            assert_eq!(get(&store, "t", "b").await.unwrap().map(|row| row.value.to_vec()), value, "{failpoint}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_process_that_dies_at_any_write_or_sync_of_sqlite_leaves_everything_whole() {
-    let mut died = 0;
+    let mut aborts = 0;
     for _ in 0..rounds().max(4) {
         let folder = TempFolder::in_memory();
         let path = folder.join("store.db");
-        let mut die = |work: &str, most: u32| {
-            let (dead, told) = run_child(work, &path, (STEPS_ENV, &fastrand::u32(0..most).to_string()));
-            died += usize::from(dead);
-            told
+        let mut abort_during = |work: &str, max_steps: u32| {
+            let (aborted, last) = run_child(work, &path, (STEPS_ENV, &fastrand::u32(0..max_steps).to_string()));
+            aborts += usize::from(aborted);
+            last
         };
-        let told = die("count", 4000);
-        check(&path, &told).await;
+        let acknowledged = abort_during("count", 4000);
+        check(&path, &acknowledged).await;
         write(&path, "old").await;
         downgrade_to_first_schema(&path);
-        die("open", 40);
+        abort_during("open", 40);
         assert_eq!(value(&path).await, ("old".into(), 1), "after a migration");
-        die("backup", 150);
+        abort_during("backup", 150);
         assert_eq!(value(&path).await, ("old".into(), 1), "after a backup");
         let backup = folder.join("store.backup");
         if !backup.exists() {
             open(&path).backup(&backup).await.unwrap();
         }
         write(&path, "new").await;
-        die("restore", 20);
+        abort_during("restore", 20);
         let found = value(&path).await;
         assert!(["old", "new"].contains(&found.0.as_str()), "{found:?}");
-        check(&path, &told).await;
+        check(&path, &acknowledged).await;
         sqlite::restore(&backup, &path).unwrap();
         assert_eq!(value(&path).await.0, "old");
     }
-    assert!(died > 0, "none of them died");
+    assert!(aborts > 0, "no process aborted");
 }

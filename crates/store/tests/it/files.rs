@@ -1,4 +1,4 @@
-//! The store of files keeps what every store promises, as files that people can read.
+//! The file store passes the `Backend` contract and writes readable files.
 
 use std::{
     fs,
@@ -36,11 +36,11 @@ fn open(folder: &Path) -> Files {
     Files::open(folder, UNCOMPRESSED).unwrap()
 }
 
-/// An empty store each time it is asked, on a drive of its own.
+/// A function that creates a new empty store each time, on its own simulated disk.
 fn stores(folder: &TempFolder, options: Options) -> impl AsyncFn() -> Arc<Files> {
-    let made = AtomicU32::new(0);
+    let count = AtomicU32::new(0);
     async move || {
-        let (path, options) = (folder.join(made.fetch_add(1, Ordering::Relaxed).to_string()), options.clone());
+        let (path, options) = (folder.join(count.fetch_add(1, Ordering::Relaxed).to_string()), options.clone());
         Arc::new(Files::open_on(path, options, Arc::new(SimulatedDisk::default())).unwrap())
     }
 }
@@ -66,7 +66,7 @@ async fn from_one_life_to_the_next_the_store_of_files_keeps_every_promise() {
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
     let programs = soak(250, 8_000);
-    // Other programs each time; the message of a failure names the seed.
+    // A new random seed for every run; the message of a failure contains it.
     let seed = RandomState::new().build_hasher().finish();
     for options in [UNCOMPRESSED, COMPRESSED] {
         contract::check_against_model_with(stores(&TempFolder::in_memory(), options), programs, seed, Table::History)
@@ -93,7 +93,7 @@ async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or
         for (n, value) in values.iter().enumerate() {
             let row = get(&store, "t", &format!("s{n}/business")).await.unwrap();
             assert_eq!(row, before.get(n).cloned().flatten(), "round {round}, value {n}");
-            // Some files stay as they are.
+            // Some files are not rewritten.
             if (n + round) % 3 != 0 || round == 0 {
                 let version = commit(&store, "t", vec![put(&format!("s{n}/business"), value)]).await.unwrap();
                 assert_eq!(version, [before.get(n).cloned().flatten().map_or(1, |row| row.version.number + 1)]);
@@ -108,8 +108,11 @@ async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or
     }
     let names: Vec<PathBuf> = files(&path.join("contexts"));
     assert_eq!(names.len(), values.len(), "one file for each context: {names:?}");
-    let packed = names.iter().filter(|name| name.to_string_lossy().ends_with(".json.zst")).count();
-    assert!(packed > 0 && packed < names.len(), "those that were not written since are as they were: {packed}");
+    let compressed = names.iter().filter(|name| name.to_string_lossy().ends_with(".json.zst")).count();
+    assert!(
+        compressed > 0 && compressed < names.len(),
+        "files that were not rewritten keep their format: {compressed}"
+    );
 
     let store = open(&path);
     let fence = |fence| Batch { fence: Some(fence), ..Batch::new(thread("t")) };
@@ -145,7 +148,7 @@ async fn a_context_is_one_file_that_people_can_read() {
     assert_eq!((&cart["tenant"], &cart["thread"], &cart["state"]), (&"main".into(), &"T1".into(), &"cart".into()));
     assert_eq!(cart["states"][0]["data"], serde_json::json!({"tea": 1, "cake": null}));
     assert_eq!((&cart["versions"][0]["data"]["tea"], &cart["history"][0]["version"]), (&1.into(), &1.into()));
-    assert!(texts[1].contains("        \"tea\": 1,\n"), "a state is spread over lines: {}", texts[1]);
+    assert!(texts[1].contains("        \"tea\": 1,\n"), "a state is pretty-printed: {}", texts[1]);
     let name = files[1].file_name().unwrap().to_string_lossy();
     assert!(name.starts_with("t1-cart-"), "{name}");
 }
@@ -155,12 +158,12 @@ async fn a_context_without_rows_leaves_no_file() {
     let folder = TempFolder::new();
     let store = open(&folder.join("state"));
     commit(&store, "t", vec![put("a/x", b"1"), put("b/x", b"1"), put("b/y", b"1")]).await.unwrap();
-    let gone = |id| toolhub_storage::backend::Write { change: Change::Remove, ..put(id, b"") };
-    assert_eq!(commit(&store, "t", vec![gone("a/x"), gone("b/x")]).await, Ok(vec![0, 0]));
+    let removal = |id| toolhub_storage::backend::Write { change: Change::Remove, ..put(id, b"") };
+    assert_eq!(commit(&store, "t", vec![removal("a/x"), removal("b/x")]).await, Ok(vec![0, 0]));
     assert_eq!(files(&folder.join("state/contexts")).len(), 1);
-    assert_eq!(commit(&store, "t", vec![gone("b/y")]).await, Ok(vec![0]));
+    assert_eq!(commit(&store, "t", vec![removal("b/y")]).await, Ok(vec![0]));
     assert_eq!((files(&folder.join("state/contexts")).len(), store.count()), (0, 0));
-    assert!(files(&folder.join("state/new")).is_empty(), "nothing is left of what was made");
+    assert!(files(&folder.join("state/new")).is_empty(), "no staged file is left");
 }
 
 #[tokio::test]
@@ -171,12 +174,12 @@ async fn what_files_do_not_keep_is_refused_and_says_where_to_keep_it() {
     call.table = Table::Calls;
     let refused = commit(&store, "t", vec![put("a/b", b"1"), call]).await.unwrap_err();
     assert!(
-        matches!(&refused, StoreError::Refused(why) if why.contains("calls") && why.contains("SQLite")),
+        matches!(&refused, StoreError::Refused(reason) if reason.contains("calls") && reason.contains("SQLite")),
         "{refused}"
     );
     let tool = Partition { tenant: Tenant::default(), kind: PartitionKind::Grants };
     let refused = store.commit(Batch::new(tool.clone()).with(put("a/b", b"1")), NOW).await.unwrap_err();
-    assert!(matches!(&refused, StoreError::Refused(why) if why.contains("main/g/")), "{refused}");
+    assert!(matches!(&refused, StoreError::Refused(reason) if reason.contains("main/g/")), "{refused}");
     assert_eq!(store.count(), 0, "nothing was written");
     let key = RowKey { partition: tool, table: Table::Calls, id: "a".into() };
     assert_eq!(store.load(&[key], NOW).await, Ok(vec![None]));
@@ -209,8 +212,8 @@ async fn ids_of_any_sort_have_files_inside_the_folder() {
     let page = store.scan(Scan::new(Table::State, Scope::All), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 2 * ids.len());
     assert!(page.rows.is_sorted_by_key(|(key, _)| (key.id.clone(), key.partition.to_string())));
-    let beside: Vec<_> = fs::read_dir(folder.join("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(beside, ["state"], "nothing was written beside the folder");
+    let names: Vec<_> = fs::read_dir(folder.join("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["state"], "nothing was written outside the folder");
 }
 
 #[tokio::test]
@@ -239,119 +242,119 @@ async fn a_later_format_is_refused_loudly() {
     assert_eq!(
         fs::read_to_string(path.join("format")).unwrap(),
         "toolhub-files 1\n",
-        "what cannot be read is made again"
+        "an unreadable format file is recreated"
     );
 }
 
 #[tokio::test]
 async fn many_that_wait_for_one_context_share_its_file() {
     let folder = TempFolder::in_memory();
-    let drive = SimulatedDisk::default();
-    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(drive.clone())).unwrap();
+    let disk = SimulatedDisk::default();
+    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(disk.clone())).unwrap();
     commit(&store, "t", vec![put("n/business", b"0")]).await.unwrap();
-    drive.syncs();
-    let many = (0..200).map(|n| commit(&store, "t", vec![put("n/business", n.to_string().as_bytes())]));
+    disk.syncs();
+    let commits = (0..200).map(|n| commit(&store, "t", vec![put("n/business", n.to_string().as_bytes())]));
     let mut versions: Vec<u64> =
-        futures_util::future::join_all(many).await.into_iter().map(|answer| answer.unwrap()[0]).collect();
+        futures_util::future::join_all(commits).await.into_iter().map(|result| result.unwrap()[0]).collect();
     versions.sort_unstable();
     assert_eq!(versions, (2..202).collect::<Vec<_>>());
-    assert!(drive.syncs() < 40, "two syncs for each turn of the writer");
+    assert!(disk.syncs() < 40, "two syncs per group of commits");
 }
 
 #[tokio::test]
 async fn a_write_costs_two_syncs_and_one_that_need_not_survive_a_loss_of_power_one() {
     let folder = TempFolder::in_memory();
-    let drive = SimulatedDisk::default();
-    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(drive.clone())).unwrap();
-    let soft = |id: &str| {
+    let disk = SimulatedDisk::default();
+    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(disk.clone())).unwrap();
+    let kill_safe = |id: &str| {
         let mut write = put(id, b"1");
         write.durability = toolhub_storage::backend::Durability::KillSafe;
         write
     };
     commit(&store, "t", vec![put("a/x", b"1")]).await.unwrap();
-    drive.syncs();
+    disk.syncs();
     commit(&store, "t", vec![put("a/x", b"2")]).await.unwrap();
-    assert_eq!(drive.syncs(), 2, "the file and its folder");
-    commit(&store, "t", vec![soft("b/x")]).await.unwrap();
-    drive.syncs();
+    assert_eq!(disk.syncs(), 2, "the file and its folder");
+    commit(&store, "t", vec![kill_safe("b/x")]).await.unwrap();
+    disk.syncs();
     for _ in 0..3 {
-        commit(&store, "t", vec![soft("a/x")]).await.unwrap();
-        commit(&store, "t", vec![soft("b/x")]).await.unwrap();
+        commit(&store, "t", vec![kill_safe("a/x")]).await.unwrap();
+        commit(&store, "t", vec![kill_safe("b/x")]).await.unwrap();
     }
-    assert_eq!(drive.syncs(), 6, "what a file holds is safe before it takes another's place");
+    assert_eq!(disk.syncs(), 6, "the content of a file is synced before the rename");
 }
 
-/// A drive on which every file that is made waits until it may be.
+/// A disk on which every write waits for a permit.
 struct BlockingDisk {
-    drive: SimulatedDisk,
+    disk: SimulatedDisk,
     started: Sender<()>,
     permits: Mutex<Receiver<()>>,
 }
 
 impl Disk for BlockingDisk {
-    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
-        self.drive.read(path, most)
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        self.disk.read(path, limit)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.drive.list(folder)
+        self.disk.list(folder)
     }
 
     fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
         let _ = self.started.send(());
-        // From when the test has ended, everything may.
+        // Once the test has dropped the sender, writes no longer wait.
         let _ = self.permits.lock().unwrap().recv();
-        self.drive.write(path, content, sync)
+        self.disk.write(path, content, sync)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.drive.rename(from, to)
+        self.disk.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.drive.remove(path)
+        self.disk.remove(path)
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        self.drive.make_folder(path)
+        self.disk.make_folder(path)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.drive.sync_folder(path)
+        self.disk.sync_folder(path)
     }
 }
 
 #[tokio::test]
 async fn whoever_writes_does_not_wait_for_a_whole_sweep() {
-    let (folder, drive) = (TempFolder::in_memory(), SimulatedDisk::default());
-    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(drive.clone())).unwrap();
+    let (folder, disk) = (TempFolder::in_memory(), SimulatedDisk::default());
+    let store = Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(disk.clone())).unwrap();
     for n in 0..10 {
-        let mut ends = put(&format!("s{n}/cache"), b"1");
-        ends.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(NOW) };
-        commit(&store, "t", vec![ends, put(&format!("s{n}/business"), b"1")]).await.unwrap();
+        let mut expiring = put(&format!("s{n}/cache"), b"1");
+        expiring.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(NOW) };
+        commit(&store, "t", vec![expiring, put(&format!("s{n}/business"), b"1")]).await.unwrap();
     }
     drop(store);
-    let ((began, begins), (may, waits)) = (channel(), channel());
-    let gate = BlockingDisk { drive, started: began, permits: Mutex::new(waits) };
-    let store = Arc::new(Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(gate)).unwrap());
+    let ((started, on_start), (permit, permits)) = (channel(), channel());
+    let blocking = BlockingDisk { disk, started, permits: Mutex::new(permits) };
+    let store = Arc::new(Files::open_on(folder.join("state"), UNCOMPRESSED, Arc::new(blocking)).unwrap());
     let sweep = tokio::spawn({
         let store = store.clone();
         async move { store.sweep(100, NOW).await }
     });
     tokio::task::yield_now().await;
-    begins.recv().unwrap();
-    // The first file of the sweep is being made. The next is to be this one.
+    on_start.recv().unwrap();
+    // The sweep is writing its first file. The next file must be that of this commit.
     let write = tokio::spawn({
         let store = store.clone();
         async move { commit(&*store, "t", vec![put("new/business", b"1")]).await }
     });
     tokio::task::yield_now().await;
-    may.send(()).unwrap();
-    may.send(()).unwrap();
+    permit.send(()).unwrap();
+    permit.send(()).unwrap();
     let written = tokio::time::timeout(std::time::Duration::from_secs(20), write).await;
     let is_swept = sweep.is_finished();
-    drop(may);
-    assert_eq!(written.expect("it waits for the sweep").unwrap(), Ok(vec![1]));
+    drop(permit);
+    assert_eq!(written.expect("the commit does not wait for the whole sweep").unwrap(), Ok(vec![1]));
     assert!(!is_swept);
     assert_eq!(sweep.await.unwrap(), Ok(10));
 }

@@ -1,4 +1,4 @@
-//! A backup of files is of one moment, and a folder that was restored from one is as it was then, in a new epoch.
+//! Backups of the file store are consistent snapshots; restoring one brings back that state in a new epoch.
 
 use std::{
     fs, io,
@@ -23,13 +23,13 @@ pub(crate) fn open(folder: &Path) -> Files {
     Files::open(folder, Options::default()).unwrap()
 }
 
-/// The value and the version of a row.
+/// The value and version of a row.
 pub(crate) async fn row(store: &impl Backend, id: &str) -> Option<(String, u64)> {
     let row = get(store, "t", id).await.unwrap()?;
     Some((String::from_utf8(row.value.to_vec()).unwrap(), row.version.number))
 }
 
-/// Two files in one batch.
+/// Writes two files in one batch; returns the version.
 pub(crate) async fn write(store: &impl Backend, value: u64) -> u64 {
     let text = value.to_string();
     commit(store, "t", vec![put("a/x", text.as_bytes()), put("b/x", text.as_bytes())]).await.unwrap()[0]
@@ -47,10 +47,13 @@ fn sha256(bytes: &[u8]) -> String {
     sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The files of a backup as its list has them: checksums and paths.
+/// The checksum list of a backup: checksums and paths.
 fn read_list(backup: &Path) -> Vec<(String, PathBuf)> {
     let list = fs::read_to_string(backup.join("SHA256SUMS")).unwrap();
-    list.lines().map(|line| line.split_once("  ").unwrap()).map(|(sum, path)| (sum.into(), backup.join(path))).collect()
+    list.lines()
+        .map(|line| line.split_once("  ").unwrap())
+        .map(|(checksum, path)| (checksum.into(), backup.join(path)))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,29 +78,29 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         }
         let path = backups.join(format!("backup-{n}"));
         let before = row(&*store, "a/x").await.unwrap().1;
-        let made = store.backup(&path).await.unwrap();
+        let backup = store.backup(&path).await.unwrap();
         let after = row(&*store, "a/x").await.unwrap().1;
-        assert_eq!(made, Backup::read(&path).unwrap());
+        assert_eq!(backup, Backup::read(&path).unwrap());
         let files = read_list(&path);
-        assert_eq!((made.rows, made.schema, files.len()), (62, 1, 62));
-        assert_eq!(made.bytes, files.iter().map(|(_, file)| fs::metadata(file).unwrap().len()).sum::<u64>());
-        assert!(files.iter().all(|(sum, file)| *sum == sha256(&fs::read(file).unwrap())));
+        assert_eq!((backup.rows, backup.schema, files.len()), (62, 1, 62));
+        assert_eq!(backup.bytes, files.iter().map(|(_, file)| fs::metadata(file).unwrap().len()).sum::<u64>());
+        assert!(files.iter().all(|(checksum, file)| *checksum == sha256(&fs::read(file).unwrap())));
 
         let restored = folder.join(format!("restored-{n}"));
         assert_eq!(files::restore(&path, &restored).unwrap().previous_store, None);
         let restored = open(&restored);
         let (value, version) = row(&restored, "a/x").await.unwrap();
-        assert_eq!(row(&restored, "b/x").await, Some((value, version)), "both are of one batch");
+        assert_eq!(row(&restored, "b/x").await, Some((value, version)), "both rows come from one batch");
         assert!(before <= version && version <= after, "{before} {version} {after}");
         last = after;
     }
     writer.abort();
     let all = ["backup-0", "backup-0.json", "backup-1", "backup-1.json", "backup-2", "backup-2.json"];
-    assert_eq!(names(&backups.join("")), all, "nothing else is left");
-    assert_eq!(names(&folder.join("state")), ["contexts", "format", "new", "store.lock"], "nor is anything here");
+    assert_eq!(names(&backups.join("")), all, "no other files are left");
+    assert_eq!(names(&folder.join("state")), ["contexts", "format", "new", "store.lock"], "and none in the store");
 }
 
-/// A disk that is full when a test wants it to be.
+/// A disk that a test can make full.
 #[derive(Default)]
 struct FillableDisk(AtomicBool);
 
@@ -108,8 +111,8 @@ impl FillableDisk {
 }
 
 impl Disk for FillableDisk {
-    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
-        LocalDisk.read(path, most)
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        LocalDisk.read(path, limit)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -142,7 +145,7 @@ impl Disk for FillableDisk {
 async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() {
     let (folder, backups, disk) = (TempFolder::new(), TempFolder::new(), Arc::new(FillableDisk::default()));
     let state = folder.join("state");
-    // This disk knows no second names, so files are copied.
+    // This disk has no hard links, so files are copied.
     let store = Files::open_on(&state, Options::default(), disk.clone()).unwrap();
     write(&store, 1).await;
     fs::create_dir(backups.join("taken")).unwrap();
@@ -161,11 +164,11 @@ async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() 
     let refused = store.backup(backups.join("full")).await.unwrap_err();
     let BackupError::Io { error, .. } = &refused else { panic!("{refused}") };
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    assert!(row(&store, "a/x").await.is_some(), "reads go on");
+    assert!(row(&store, "a/x").await.is_some(), "reads continue");
     disk.0.store(false, Ordering::Relaxed);
     assert_eq!(names(&backups.join("")), ["file", "taken"]);
     assert!(!state.join("moment").exists());
-    assert_eq!(write(&store, 2).await, 2, "and so do writes");
+    assert_eq!(write(&store, 2).await, 2, "and so do writes after there is space");
     store.backup(backups.join("full")).await.unwrap();
     files::restore(backups.join("full"), folder.join("other")).unwrap();
     assert_eq!(row(&open(&folder.join("other")), "b/x").await, Some(("2".into(), 2)));
@@ -174,33 +177,37 @@ async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() 
 #[tokio::test]
 async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
     let folder = TempFolder::new();
-    let made = folder.join("state/backups");
+    let backups = folder.join("state/backups");
     let settings =
-        BackupOptions { interval: Duration::from_millis(5), retention: Duration::ZERO, ..BackupOptions::new(&made) };
-    // What processes left that died, and what is not ours.
-    fs::create_dir_all(made.join("state-2020-01-01T00-00-00.000Z.half/contexts")).unwrap();
-    fs::create_dir_all(made.join("notes-2020-01-01T00-00-00.000Z.half")).unwrap();
+        BackupOptions { interval: Duration::from_millis(5), retention: Duration::ZERO, ..BackupOptions::new(&backups) };
+    // Leftovers of crashed processes, and foreign files.
+    fs::create_dir_all(backups.join("state-2020-01-01T00-00-00.000Z.half/contexts")).unwrap();
+    fs::create_dir_all(backups.join("notes-2020-01-01T00-00-00.000Z.half")).unwrap();
     fs::create_dir_all(folder.join("state/moment/ab")).unwrap();
-    fs::write(made.join("state-2020-01-02T00-00-00.000Z.json"), "{}").unwrap();
+    fs::write(backups.join("state-2020-01-02T00-00-00.000Z.json"), "{}").unwrap();
     let options = Options { backups: Some(settings), ..Options::default() };
     let store = Files::open(folder.join("state"), options).unwrap();
     write(&store, 1).await;
-    let mut seen = Vec::new();
-    while seen.len() < 4 {
+    let mut paths = Vec::new();
+    while paths.len() < 4 {
         if let Some(latest) = store.backups().unwrap_or_default().first()
-            && !seen.contains(&latest.path)
+            && !paths.contains(&latest.path)
         {
-            seen.push(latest.path.clone());
+            paths.push(latest.path.clone());
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(store.last_backup_error(), None);
     drop(store);
-    // One may have been made whose predecessor was not removed yet when the store was closed.
-    let left = names(&made);
-    assert!((3..=5).contains(&left.len()), "{left:?}");
-    assert_eq!(left[0], "notes-2020-01-01T00-00-00.000Z.half");
-    assert!(!left.iter().any(|name| name.starts_with("state-2020") || name.ends_with("Z.half") && name != &left[0]));
+    // The store may have been closed after a new backup was made and before the old one was removed.
+    let remaining = names(&backups);
+    assert!((3..=5).contains(&remaining.len()), "{remaining:?}");
+    assert_eq!(remaining[0], "notes-2020-01-01T00-00-00.000Z.half");
+    assert!(
+        !remaining
+            .iter()
+            .any(|name| name.starts_with("state-2020") || name.ends_with("Z.half") && name != &remaining[0])
+    );
     assert!(!folder.join("state/moment").exists());
 }
 
@@ -214,7 +221,7 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
     }
     let backup = path.join("backup");
     store.backup(&backup).await.unwrap();
-    let mut given = write(&store, 4).await;
+    let mut highest = write(&store, 4).await;
     commit(&store, "u", vec![put("later/x", b"1")]).await.unwrap();
 
     let refused = files::restore(&backup, &path).unwrap_err();
@@ -224,28 +231,28 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
 
     for round in 1..=3 {
         let restored = files::restore(&backup, &path).unwrap();
-        let kept = if round == 1 { String::new() } else { format!("-{round}") };
-        assert_eq!(restored.previous_store, Some(path.join(format!("contexts.before-restore{kept}"))));
+        let suffix = if round == 1 { String::new() } else { format!("-{round}") };
+        assert_eq!(restored.previous_store, Some(path.join(format!("contexts.before-restore{suffix}"))));
         let store = open(&path);
-        assert_eq!(row(&store, "a/x").await, Some(("3".into(), 3)), "what was there is there, with its version");
-        assert_eq!(get(&store, "u", "later/x").await, Ok(None), "and nothing else");
+        assert_eq!(row(&store, "a/x").await, Some(("3".into(), 3)), "the row has its old value and version");
+        assert_eq!(get(&store, "u", "later/x").await, Ok(None), "later rows are gone");
         let versions = [write(&store, 5).await, commit(&store, "t", vec![put("new/x", b"")]).await.unwrap()[0]];
         for version in versions {
-            assert!(version > given && version < 1 << 53, "{version} after {given}");
+            assert!(version > highest && version < 1 << 53, "{version} after {highest}");
         }
-        given = write(&store, 6).await;
-        assert_eq!(given, versions[0] + 1, "from then on it counts on");
+        highest = write(&store, 6).await;
+        assert_eq!(highest, versions[0] + 1, "versions continue from there");
     }
-    // A backup of a restored store keeps its epoch.
+    // A backup of a restored store contains its epoch.
     let store = open(&path);
     store.backup(folder.join("second")).await.unwrap();
     drop(store);
     files::restore(folder.join("second"), folder.join("other")).unwrap();
-    assert!(commit(&open(&folder.join("other")), "t", vec![put("fresh/x", b"")]).await.unwrap()[0] > given);
+    assert!(commit(&open(&folder.join("other")), "t", vec![put("fresh/x", b"")]).await.unwrap()[0] > highest);
 
     fs::create_dir(folder.join("before")).unwrap();
     fs::rename(path.join("contexts.before-restore"), folder.join("before/contexts")).unwrap();
-    assert_eq!(row(&open(&folder.join("before")), "a/x").await, Some(("4".into(), 4)), "what was replaced is kept");
+    assert_eq!(row(&open(&folder.join("before")), "a/x").await, Some(("4".into(), 4)), "the replaced store is kept");
 }
 
 #[tokio::test]
@@ -257,10 +264,10 @@ async fn an_epoch_that_cannot_be_read_is_taken_for_a_late_one() {
     store.backup(folder.join("backup")).await.unwrap();
     drop(store);
     files::restore(folder.join("backup"), &path).unwrap();
-    let given = write(&open(&path), 2).await;
+    let highest = write(&open(&path), 2).await;
     fs::write(path.join("contexts/epoch"), "toolhub-epoch 0 00000000\n").unwrap();
     let fresh = commit(&open(&path), "t", vec![put("fresh/x", b"")]).await.unwrap()[0];
-    assert!(fresh >> 32 >= given >> 32, "{fresh} after {given}");
+    assert!(fresh >> 32 >= highest >> 32, "{fresh} after {highest}");
 }
 
 #[tokio::test]
@@ -270,8 +277,8 @@ async fn what_was_set_aside_is_in_the_backup_and_its_key_stays_refused() {
     let store = open(&path);
     write(&store, 1).await;
     drop(store);
-    let file = fs::read_dir(path.join("contexts")).unwrap().map(|fan| fan.unwrap().path()).find_map(|fan| {
-        let file = fs::read_dir(fan).unwrap().next().unwrap().unwrap().path();
+    let file = fs::read_dir(path.join("contexts")).unwrap().map(|folder| folder.unwrap().path()).find_map(|folder| {
+        let file = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
         file.to_string_lossy().contains("t-a-").then_some(file)
     });
     fs::write(file.unwrap(), "nonsense").unwrap();
@@ -293,27 +300,31 @@ async fn what_the_old_store_had_begun_is_not_done_to_the_new_one() {
     store.backup(folder.join("backup")).await.unwrap();
     write(&store, 2).await;
     drop(store);
-    // It died when a note was on the disk and no file had its name yet.
+    // Simulate a crash after the intent was written and before any file was renamed.
     let context = |store: &str, name: &str| {
-        let all = read_list(&folder.join(store)).into_iter().map(|(_, file)| file);
-        all.into_iter().find(|file| file.to_string_lossy().contains(name)).unwrap()
+        let files = read_list(&folder.join(store)).into_iter().map(|(_, file)| file);
+        files.into_iter().find(|file| file.to_string_lossy().contains(name)).unwrap()
     };
     let file = context("backup", "t-a-");
     let file = file.strip_prefix(folder.join("backup/contexts")).unwrap();
     fs::copy(path.join("contexts").join(file), path.join("new/9-1")).unwrap();
     fs::remove_file(path.join("contexts").join(file)).unwrap();
-    let steps = format!(r#"[{{"file":"{}","ready":"9-1","write":2}}]"#, file.display());
-    let note = format!("toolhub-intent 1 {:08x}\n{steps}\n", crc32fast::hash(steps.as_bytes()));
-    fs::write(path.join("new/intent"), note).unwrap();
+    let ops = format!(r#"[{{"file":"{}","ready":"9-1","write":2}}]"#, file.display());
+    let intent = format!("toolhub-intent 1 {:08x}\n{ops}\n", crc32fast::hash(ops.as_bytes()));
+    fs::write(path.join("new/intent"), intent).unwrap();
 
     files::restore(folder.join("backup"), &path).unwrap();
     assert_eq!(row(&open(&path), "a/x").await, Some(("1".into(), 1)));
     fs::create_dir(folder.join("before")).unwrap();
     fs::rename(path.join("contexts.before-restore"), folder.join("before/contexts")).unwrap();
-    assert_eq!(row(&open(&folder.join("before")), "a/x").await, Some(("2".into(), 2)), "nor is it lost");
+    assert_eq!(
+        row(&open(&folder.join("before")), "a/x").await,
+        Some(("2".into(), 2)),
+        "the intent was applied to the old store"
+    );
 }
 
-/// Copies a backup; the folder is not there before.
+/// Copies a backup to a new folder.
 fn copy_backup(backup: &Path, to: &Path) {
     for (_, file) in read_list(backup) {
         let to = to.join(file.strip_prefix(backup).unwrap());
@@ -324,19 +335,19 @@ fn copy_backup(backup: &Path, to: &Path) {
     fs::copy(backup.with_extension("json"), to.with_extension("json")).unwrap();
 }
 
-/// Gives a backup another list, and a manifest that is true of it.
+/// Replaces the list of a backup and adapts the manifest.
 fn replace_list(backup: &Path, list: &str) {
     fs::write(backup.join("SHA256SUMS"), list).unwrap();
     edit_manifest(backup, "sha256", sha256(list.as_bytes()).into());
     edit_manifest(backup, "rows", list.lines().count().into());
 }
 
-/// Changes what the manifest says.
-fn edit_manifest(backup: &Path, word: &str, value: serde_json::Value) {
+/// Changes a field of the manifest.
+fn edit_manifest(backup: &Path, field: &str, value: serde_json::Value) {
     let manifest = backup.with_extension("json");
-    let mut said: serde_json::Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
-    said[word] = value;
-    fs::write(&manifest, said.to_string()).unwrap();
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    json[field] = value;
+    fs::write(&manifest, json.to_string()).unwrap();
 }
 
 #[tokio::test]
@@ -350,26 +361,26 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     write(&store, 2).await;
     drop(store);
     let bad = folder.join("bad");
-    let check = async |what: &str, damaged: bool, harm: &dyn Fn()| {
+    let check = async |case: &str, damaged: bool, corrupt: &dyn Fn()| {
         let _ = (fs::remove_dir_all(&bad), fs::remove_file(folder.join("bad.json")));
         copy_backup(&good, &bad);
-        harm();
+        corrupt();
         let refused = files::restore(&bad, &path).unwrap_err();
-        assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{what}: {refused}");
-        assert!(!matches!(refused, RestoreError::Io { .. }), "{what}: {refused}");
-        assert_eq!(row(&open(&path), "a/x").await, Some(("2".into(), 2)), "{what}");
-        assert_eq!(names(&path), ["contexts", "format", "new", "store.lock"], "{what}");
+        assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{case}: {refused}");
+        assert!(!matches!(refused, RestoreError::Io { .. }), "{case}: {refused}");
+        assert_eq!(row(&open(&path), "a/x").await, Some(("2".into(), 2)), "{case}");
+        assert_eq!(names(&path), ["contexts", "format", "new", "store.lock"], "{case}");
         refused.to_string()
     };
     let first = || read_list(&bad)[0].1.clone();
     let list = || fs::read_to_string(bad.join("SHA256SUMS")).unwrap();
-    let told = check("a bit is wrong", true, &|| {
+    let message = check("a bit is wrong", true, &|| {
         let mut content = fs::read(first()).unwrap();
         content[100] ^= 1;
         fs::write(first(), content).unwrap();
     })
     .await;
-    assert!(told.contains("does not have its checksum"), "{told}");
+    assert!(message.contains("checksum mismatch"), "{message}");
     check("a file is missing", true, &|| fs::remove_file(first()).unwrap()).await;
     check("a file is longer", true, &|| fs::write(first(), [fs::read(first()).unwrap(), vec![32]].concat()).unwrap())
         .await;
@@ -390,14 +401,14 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     check("there is less than it says", true, &|| edit_manifest(&bad, "bytes", 1_000_000_000.into())).await;
     check("there is more than it says", true, &|| edit_manifest(&bad, "bytes", 10.into())).await;
 
-    // A manifest and a list that fit each other, made by somebody who means no good.
+    // A consistent manifest and list made by an attacker.
     let precious = folder.join("precious.json");
     fs::write(&precious, "precious").unwrap();
     for escape in ["../precious.json", "contexts/../precious.json", "contexts/4e/../../precious.json", "/etc/passwd"] {
-        let told =
+        let message =
             check(escape, true, &|| replace_list(&bad, &format!("{}{}  {escape}\n", list(), sha256(b"precious"))))
                 .await;
-        assert!(told.contains("names no file of a store"), "{told}");
+        assert!(message.contains("is not a store file"), "{message}");
     }
     check("a file is listed twice", true, &|| replace_list(&bad, &list().repeat(2))).await;
     #[cfg(unix)]

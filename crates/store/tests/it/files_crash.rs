@@ -1,4 +1,4 @@
-//! Stopped at any step, without power, on a full or failing disk: what was acknowledged is there, and nothing by halves.
+//! Crash tests of the file store: stopped at any step, power failures, full and failing disks.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -18,8 +18,8 @@ use crate::{
 const COMPLETIONS: [Completion; 3] = [Completion::NotStarted, Completion::Partial, Completion::Done];
 const LATER: Timestamp = Timestamp::from_millis(2_000_000);
 
-/// The lock is a real file; everything else is on the drive.
-struct StoreFolder(PathBuf, #[expect(dead_code, reason = "it goes away with the test")] TempFolder);
+/// The lock is a real file; everything else is on the simulated disk.
+struct StoreFolder(PathBuf, #[expect(dead_code, reason = "removes the folder on drop")] TempFolder);
 
 impl StoreFolder {
     fn new() -> Self {
@@ -27,16 +27,16 @@ impl StoreFolder {
         Self(folder.join("state"), folder)
     }
 
-    fn open(&self, drive: &SimulatedDisk, compression: bool) -> Files {
-        self.try_open(drive, compression).unwrap()
+    fn open(&self, disk: &SimulatedDisk, compression: bool) -> Files {
+        self.try_open(disk, compression).unwrap()
     }
 
-    fn try_open(&self, drive: &SimulatedDisk, compression: bool) -> Result<Files, toolhub_store::files::OpenError> {
-        Files::open_on(&self.0, Options { compression, backups: None }, Arc::new(drive.clone()))
+    fn try_open(&self, disk: &SimulatedDisk, compression: bool) -> Result<Files, toolhub_store::files::OpenError> {
+        Files::open_on(&self.0, Options { compression, backups: None }, Arc::new(disk.clone()))
     }
 }
 
-/// Everything a store holds: the value and the version of every row.
+/// The contents of a store: value and version of every row.
 type Contents = BTreeMap<(String, Table, String), (Vec<u8>, u64)>;
 
 async fn read_contents(store: &impl Backend) -> Contents {
@@ -67,114 +67,116 @@ fn kill_safe(mut write: Write) -> Write {
     write
 }
 
-/// Three contexts in two threads, one of them with an end.
+/// Several contexts in two threads, one of them with an expiry.
 async fn fill(store: &impl Backend) {
     commit(store, "t", vec![put("a/x", b"{\"n\":1}"), put("b/x", b"1"), in_table(Table::History, put("b/1", b"1"))])
         .await
         .unwrap();
     commit(store, "u", vec![put("a/x", b"1")]).await.unwrap();
-    let mut ends = put("end/x", b"1");
-    ends.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(LATER) };
-    commit(store, "u", vec![ends, put("stays/x", b"1")]).await.unwrap();
+    let mut expiring = put("end/x", b"1");
+    expiring.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(LATER) };
+    commit(store, "u", vec![expiring, put("stays/x", b"1")]).await.unwrap();
 }
 
-/// What is done when the process stops: the batch; none for a sweep.
+/// The operations during which the process stops; `None` is a sweep.
 fn operations() -> Vec<(&'static str, Option<Batch>)> {
-    let on = |writes| Some(Batch { writes, stamp: 5, ..Batch::new(thread("t")) });
+    let batch = |writes| Some(Batch { writes, stamp: 5, ..Batch::new(thread("t")) });
     vec![
-        ("a new file", on(vec![put("new/x", b"1")])),
-        ("one replaced", on(vec![put("a/x", b"2"), in_table(Table::Versions, put("a/2", b"2"))])),
-        ("one removed", on(vec![removal("a/x")])),
-        ("several", on(vec![put("a/x", b"2"), put("new/x", b"2"), in_table(Table::History, put("b/2", b"2"))])),
-        ("some come and some go", on(vec![removal("a/x"), put("new/x", b"2"), put("b/x", b"2")])),
+        ("a new file", batch(vec![put("new/x", b"1")])),
+        ("one replaced", batch(vec![put("a/x", b"2"), in_table(Table::Versions, put("a/2", b"2"))])),
+        ("one removed", batch(vec![removal("a/x")])),
+        ("several", batch(vec![put("a/x", b"2"), put("new/x", b"2"), in_table(Table::History, put("b/2", b"2"))])),
+        ("some added and some removed", batch(vec![removal("a/x"), put("new/x", b"2"), put("b/x", b"2")])),
         (
             "a fence",
             Some(Batch { fence: Some(3), writes: vec![put("a/x", b"2")], stamp: 5, ..Batch::new(thread("t")) }),
         ),
-        ("one replaced, kill-safe", on(vec![kill_safe(put("a/x", b"2"))])),
-        ("several, kill-safe", on(vec![kill_safe(put("a/x", b"2")), kill_safe(put("b/x", b"2"))])),
+        ("one replaced, kill-safe", batch(vec![kill_safe(put("a/x", b"2"))])),
+        ("several, kill-safe", batch(vec![kill_safe(put("a/x", b"2")), kill_safe(put("b/x", b"2"))])),
         ("a sweep", None),
     ]
 }
 
-async fn run_operation(store: &Files, deed: Option<Batch>) -> Result<(), StoreError> {
-    match deed {
+async fn run_operation(store: &Files, operation: Option<Batch>) -> Result<(), StoreError> {
+    match operation {
         Some(batch) => store.commit(batch, NOW).await.map(drop),
         None => store.sweep(10, LATER).await.map(drop),
     }
 }
 
-/// A drive with a filled store, on which the deed was stopped at this step; whether it was, and how the deed ended.
+/// Runs an operation on a filled store and stops it at this step. Returns the disk, whether it was stopped, and the result.
 async fn run_stopped(
-    place: &StoreFolder,
+    folder: &StoreFolder,
     compression: bool,
-    deed: Option<Batch>,
+    operation: Option<Batch>,
     stop: Option<(usize, Completion)>,
 ) -> (SimulatedDisk, bool, Result<(), StoreError>) {
-    let drive = SimulatedDisk::default();
-    // Files that were written otherwise must change their names as well.
-    fill(&place.open(&drive, !compression)).await;
-    let store = place.open(&drive, compression);
-    if let Some((step, half)) = stop {
-        drive.stop_at(step, half);
+    let disk = SimulatedDisk::default();
+    // Filled with the other compression, so that rewritten files also change their names.
+    fill(&folder.open(&disk, !compression)).await;
+    let store = folder.open(&disk, compression);
+    if let Some((step, completion)) = stop {
+        disk.stop_at(step, completion);
     }
-    let answer = run_operation(&store, deed).await;
+    let result = run_operation(&store, operation).await;
     drop(store);
-    let stopped = drive.restart();
-    (drive, stopped, answer)
+    let stopped = disk.restart();
+    (disk, stopped, result)
 }
 
 #[tokio::test]
 async fn stopped_at_any_step_a_batch_is_whole_or_not_at_all() {
-    let place = StoreFolder::new();
+    let folder = StoreFolder::new();
     let mut random = Rng::with_seed(3);
-    for (number, (name, deed)) in operations().into_iter().enumerate() {
-        // Both in turn, unless there is time.
-        for compression in [false, true].into_iter().filter(|it| is_soak() || *it == (number % 2 == 0)) {
+    for (number, (name, operation)) in operations().into_iter().enumerate() {
+        // Alternate between both, unless this is a soak run.
+        for compression in
+            [false, true].into_iter().filter(|compression| is_soak() || *compression == (number % 2 == 0))
+        {
             let memory = Memory::new();
             fill(&memory).await;
             let before = read_contents(&memory).await;
-            let (drive, ..) = run_stopped(&place, compression, deed.clone(), None).await;
-            let after = read_contents(&place.open(&drive, compression)).await;
+            let (disk, ..) = run_stopped(&folder, compression, operation.clone(), None).await;
+            let after = read_contents(&folder.open(&disk, compression)).await;
             assert_ne!(before, after, "{name}");
             let mut steps = 0;
-            for (step, half) in (1..).flat_map(|step| COMPLETIONS.map(|half| (step, half))) {
-                let (drive, was_stopped, answer) =
-                    run_stopped(&place, compression, deed.clone(), Some((step, half))).await;
+            for (step, completion) in (1..).flat_map(|step| COMPLETIONS.map(|completion| (step, completion))) {
+                let (disk, was_stopped, result) =
+                    run_stopped(&folder, compression, operation.clone(), Some((step, completion))).await;
                 if !was_stopped {
-                    assert_eq!(answer, Ok(()), "{name}");
+                    assert_eq!(result, Ok(()), "{name}");
                     break;
                 }
                 steps = step;
-                let right = |found: &Contents, what: &str| {
+                let check = |found: &Contents, case: &str| {
                     let done = *found == after;
-                    assert!(done || *found == before, "{name}, {what} at step {step} ({half:?}): {found:?}");
-                    let may_be_lost = what != "killed" && matches!(name, "one replaced, kill-safe" | "a sweep");
-                    let kept = done || may_be_lost || answer.is_err();
-                    assert!(kept, "{name}, {what} at step {step} ({half:?}): it was acknowledged");
+                    assert!(done || *found == before, "{name}, {case} at step {step} ({completion:?}): {found:?}");
+                    let may_be_lost = case != "killed" && matches!(name, "one replaced, kill-safe" | "a sweep");
+                    let allowed = done || may_be_lost || result.is_err();
+                    assert!(allowed, "{name}, {case} at step {step} ({completion:?}): an acknowledged write is lost");
                 };
-                // What was only to survive a kill may be lost with the power; but it takes nothing else with it.
-                let cut = drive.cut_power(&mut random);
-                right(&read_contents(&place.open(&cut, compression)).await, "without power");
-                // Whoever recovers may be stopped as well.
-                let again = soak(0..1, 1..15).map(|again| if again == 0 { random.usize(4..15) } else { again });
-                for again in again.collect::<Vec<_>>() {
-                    let cut = drive.cut_power(&mut random);
-                    cut.stop_at(again, COMPLETIONS[random.usize(0..3)]);
-                    let _ = place.try_open(&cut, compression).map(drop);
+                // A kill-safe write may be lost in a power failure, but must not affect anything else.
+                let cut = disk.cut_power(&mut random);
+                check(&read_contents(&folder.open(&cut, compression)).await, "without power");
+                // Recovery may be stopped as well.
+                let stops = soak(0..1, 1..15).map(|stop| if stop == 0 { random.usize(4..15) } else { stop });
+                for stop in stops.collect::<Vec<_>>() {
+                    let cut = disk.cut_power(&mut random);
+                    cut.stop_at(stop, COMPLETIONS[random.usize(0..3)]);
+                    let _ = folder.try_open(&cut, compression).map(drop);
                     cut.restart();
                     let cut = cut.cut_power(&mut random);
-                    right(&read_contents(&place.open(&cut, compression)).await, "recovered twice");
+                    check(&read_contents(&folder.open(&cut, compression)).await, "recovered twice");
                 }
-                right(&read_contents(&place.open(&drive, compression)).await, "killed");
-                assert!(drive.files(".damaged").is_empty());
+                check(&read_contents(&folder.open(&disk, compression)).await, "killed");
+                assert!(disk.files(".damaged").is_empty());
             }
             assert!(steps >= 2, "{name}: {steps}");
         }
     }
 }
 
-/// A random batch on one of two threads. Some of its contexts come and go.
+/// A random batch on one of two threads, which adds and removes contexts.
 fn random_batch(random: &mut Rng, number: u64, durability: Option<Durability>) -> Batch {
     let durability = durability.unwrap_or(if random.bool() { Durability::KillSafe } else { Durability::PowerSafe });
     let mut writes = Vec::new();
@@ -191,13 +193,13 @@ fn random_batch(random: &mut Rng, number: u64, durability: Option<Durability>) -
     Batch { writes, fence, stamp: number, ..Batch::new(thread(["t", "u"][random.usize(0..2)])) }
 }
 
-/// Batches until the process stops or the power is cut, again and again, and after each what must be there is.
-async fn run_lives(place: &StoreFolder, seed: u64, durability: Option<Durability>) {
+/// Repeatedly commits batches until the process stops or the power fails, and checks the contents after each restart.
+async fn run_lives(folder: &StoreFolder, seed: u64, durability: Option<Durability>) {
     let mut random = Rng::with_seed(seed);
-    let (mut drive, mut done, mut number) = (SimulatedDisk::default(), Vec::<Batch>::new(), 0);
-    for life in 0..6 {
-        let store = place.open(&drive, random.bool());
-        drive.stop_at(random.usize(1..80), COMPLETIONS[random.usize(0..3)]);
+    let (mut disk, mut done, mut number) = (SimulatedDisk::default(), Vec::<Batch>::new(), 0);
+    for run in 0..6 {
+        let store = folder.open(&disk, random.bool());
+        disk.stop_at(random.usize(1..80), COMPLETIONS[random.usize(0..3)]);
         let last = loop {
             number += 1;
             let next = random_batch(&mut random, number, durability);
@@ -207,57 +209,57 @@ async fn run_lives(place: &StoreFolder, seed: u64, durability: Option<Durability
             }
         };
         drop(store);
-        drive.restart();
+        disk.restart();
         if durability == Some(Durability::PowerSafe) && random.bool() {
-            drive = drive.cut_power(&mut random);
+            disk = disk.cut_power(&mut random);
         }
-        let found = read_contents(&place.open(&drive, random.bool())).await;
+        let found = read_contents(&folder.open(&disk, random.bool())).await;
         let memory = Memory::new();
         for batch in &done {
             memory.commit(batch.clone(), NOW).await.unwrap();
         }
         if found != read_contents(&memory).await {
             memory.commit(last.clone(), NOW).await.unwrap();
-            assert_eq!(found, read_contents(&memory).await, "seed {seed}, life {life}");
+            assert_eq!(found, read_contents(&memory).await, "seed {seed}, run {run}");
             done.push(last);
         }
-        assert!(drive.files(".damaged").is_empty(), "seed {seed}, life {life}");
+        assert!(disk.files(".damaged").is_empty(), "seed {seed}, run {run}");
     }
 }
 
 #[tokio::test]
 async fn stopped_anywhere_in_random_programs_all_that_was_acknowledged_is_there() {
-    let place = StoreFolder::new();
+    let folder = StoreFolder::new();
     let programs = soak(60, 2_000);
     let seed = fastrand::u64(..);
     for program in 0..programs {
         let durability = if program % 2 == 0 { Some(Durability::PowerSafe) } else { None };
-        run_lives(&place, seed.wrapping_add(program), durability).await;
+        run_lives(&folder, seed.wrapping_add(program), durability).await;
     }
 }
 
 #[tokio::test]
 async fn a_note_that_comes_back_takes_nothing_that_was_written_in_a_later_life() {
-    let (place, mut random) = (StoreFolder::new(), Rng::with_seed(5));
+    let (folder, mut random) = (StoreFolder::new(), Rng::with_seed(5));
     for round in 0..40 {
-        let drive = SimulatedDisk::default();
-        let store = place.open(&drive, false);
+        let disk = SimulatedDisk::default();
+        let store = folder.open(&disk, false);
         for id in ["a/x", "b/x"] {
             commit(&store, "t", vec![put(id, b"1")]).await.unwrap();
         }
         commit(&store, "t", vec![removal("a/x"), removal("b/x")]).await.unwrap();
         drop(store);
-        // Nothing is left that tells how far the numbers of writes had come.
-        let store = place.open(&drive, false);
+        // No file is left that contains the last write sequence number.
+        let store = folder.open(&disk, false);
         commit(&store, "t", vec![put("b/x", b"2")]).await.unwrap();
-        let cut = drive.cut_power(&mut random);
+        let cut = disk.cut_power(&mut random);
         drop(store);
-        let found = get(&place.open(&cut, false), "t", "b/x").await.unwrap();
-        assert!(found.is_some(), "round {round}: what was acknowledged is gone");
+        let found = get(&folder.open(&cut, false), "t", "b/x").await.unwrap();
+        assert!(found.is_some(), "round {round}: an acknowledged write is lost");
     }
 }
 
-/// The next number of a writer, in two contexts of one batch and alone in a third.
+/// Writes the next number of a writer, in two contexts of one batch or in a single context.
 async fn count(store: &Files, writer: usize, together: bool) -> Result<u64, StoreError> {
     let partition = format!("writer-{writer}");
     let next = get(store, &partition, "one/n").await?.map_or(0, |row| row.version.number) + 1;
@@ -272,20 +274,20 @@ async fn count(store: &Files, writer: usize, together: bool) -> Result<u64, Stor
 
 #[tokio::test]
 async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
-    let place = StoreFolder::new();
+    let folder = StoreFolder::new();
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
-    let (drive, mut told) = (SimulatedDisk::default(), BTreeMap::new());
-    let store = place.open(&drive, false);
+    let (disk, mut acknowledged) = (SimulatedDisk::default(), BTreeMap::new());
+    let store = folder.open(&disk, false);
     let elsewhere = StoreFolder::new();
     let (mut unknown, mut unavailable) = (0, 0);
     for _ in 0..soak(150, 3_000) {
-        drive.fail_syncs(random.usize(0..7), random.usize(1..6));
+        disk.fail_syncs(random.usize(0..7), random.usize(1..6));
         for _ in 0..4 {
             let (writer, together) = (random.usize(0..3), random.bool());
             match count(&store, writer, together).await {
-                Ok(next) => drop(told.insert((writer, together), next)),
+                Ok(next) => drop(acknowledged.insert((writer, together), next)),
                 Err(StoreError::Unknown(_)) => unknown += 1,
                 Err(StoreError::Unavailable(_)) => unavailable += 1,
                 Err(error) => panic!("{error}"),
@@ -295,23 +297,23 @@ async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
                 get(&store, &format!("writer-{writer}"), "two/n").await,
             ];
             let [one, two] = both.map(|row| row.unwrap().map(|row| row.value));
-            assert_eq!(one, two, "reads go on, and see nothing by halves");
+            assert_eq!(one, two, "reads continue and see no partial batch");
         }
-        drive.fail_syncs(0, 0);
-        told.insert((0, true), count(&store, 0, true).await.expect("it mends itself"));
-        let cut = drive.cut_power(&mut random);
-        let after = read_contents(&elsewhere.open(&cut.with_folder_moved(&place.0, &elsewhere.0), false)).await;
-        for ((writer, together), last) in &told {
+        disk.fail_syncs(0, 0);
+        acknowledged.insert((0, true), count(&store, 0, true).await.expect("the store recovers"));
+        let cut = disk.cut_power(&mut random);
+        let after = read_contents(&elsewhere.open(&cut.with_folder_moved(&folder.0, &elsewhere.0), false)).await;
+        for ((writer, together), last) in &acknowledged {
             let version = |id: &str| {
                 after
                     .get(&(thread(&format!("writer-{writer}")).to_string(), Table::State, id.to_owned()))
                     .map_or(0, |(_, v)| *v)
             };
             if *together {
-                assert_eq!(version("one/n"), version("two/n"), "nothing by halves");
-                assert!(version("one/n") >= *last, "writer {writer} was told of {last}");
+                assert_eq!(version("one/n"), version("two/n"), "no partial batch");
+                assert!(version("one/n") >= *last, "writer {writer}: {last} was acknowledged");
             } else {
-                assert!(version("alone/n") >= *last, "writer {writer} was told of {last}");
+                assert!(version("alone/n") >= *last, "writer {writer}: {last} was acknowledged");
             }
         }
     }
@@ -320,22 +322,22 @@ async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
 
 #[tokio::test]
 async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
-    let (place, drive) = (StoreFolder::new(), SimulatedDisk::default());
-    let store = place.open(&drive, false);
+    let (folder, disk) = (StoreFolder::new(), SimulatedDisk::default());
+    let store = folder.open(&disk, false);
     let several = || vec![put("a/x", &[1; 500]), put("b/x", &[1; 500])];
     commit(&store, "t", several()).await.unwrap();
     for version in 2..5 {
-        drive.set_full(true);
+        disk.set_full(true);
         for _ in 0..3 {
             for writes in [several(), vec![put("a/x", b"1")], vec![put("c/x", b"1")]] {
                 let refused = commit(&store, "t", writes).await;
                 assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
             }
-            assert_eq!(get(&store, "t", "a/x").await.unwrap().unwrap().version.number, version - 1, "reads go on");
+            assert_eq!(get(&store, "t", "a/x").await.unwrap().unwrap().version.number, version - 1, "reads continue");
             assert_eq!(get(&store, "t", "c/x").await, Ok(None));
         }
-        drive.set_full(false);
+        disk.set_full(false);
         assert_eq!(commit(&store, "t", several()).await, Ok(vec![version, version]));
     }
-    assert_eq!(drive.files("/new/1").len(), 0, "nothing is left behind");
+    assert_eq!(disk.files("/new/1").len(), 0, "no staged file is left");
 }

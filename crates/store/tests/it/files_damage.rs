@@ -1,5 +1,4 @@
-//! A file that is damaged or not ours is named and set aside, and the rest is served; whatever the files are like, nobody
-//! falls over.
+//! Damaged and foreign files are quarantined and the others served; no damaged file causes a panic.
 
 use std::{
     fs,
@@ -17,7 +16,7 @@ use toolhub_testkit::{TempFolder, soak};
 use crate::fixtures::{NOW, commit, get, put, thread};
 
 const CONTEXTS: usize = 24;
-/// How many files are damaged at a time.
+/// Number of files damaged per round.
 const DAMAGED_PER_ROUND: usize = 10;
 
 fn value(n: usize) -> Vec<u8> {
@@ -40,8 +39,8 @@ async fn create_filled(folder: &Path) {
 /// The files of all contexts, by their number.
 fn context_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = vec![PathBuf::new(); CONTEXTS];
-    for fan in fs::read_dir(folder.join("contexts")).unwrap() {
-        for file in fs::read_dir(fan.unwrap().path()).unwrap() {
+    for subfolder in fs::read_dir(folder.join("contexts")).unwrap() {
+        for file in fs::read_dir(subfolder.unwrap().path()).unwrap() {
             let file = file.unwrap().path();
             let name = file.file_name().unwrap().to_string_lossy().into_owned();
             let number: usize = name.split('-').nth(1).unwrap()[1..].parse().unwrap();
@@ -56,15 +55,15 @@ async fn read_value(store: &Files, n: usize) -> Result<Vec<u8>, StoreError> {
     Ok(row.unwrap_or_else(|| panic!("context {n} is missing")).value.to_vec())
 }
 
-/// Nothing is cut from a file without a trace, so each mutant is found out.
+/// Changes the content; every change must be detected.
 fn mutate(content: &mut Vec<u8>, random: &mut Rng) {
     let before = content.clone();
     while *content == before {
         match random.u8(0..6) {
             0 => content.truncate(random.usize(0..content.len())),
             1 => {
-                let (at, many) = (random.usize(0..content.len()), random.usize(1..64));
-                let end = (at + many).min(content.len());
+                let (at, length) = (random.usize(0..content.len()), random.usize(1..64));
+                let end = (at + length).min(content.len());
                 content[at..end].fill(random.u8(..));
             }
             2 => content.extend(std::iter::repeat_with(|| random.u8(..)).take(1 + before.len() % 50)),
@@ -88,7 +87,7 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
     let path = folder.join("state");
     create_filled(&path).await;
     let files = context_files(&path);
-    let sound: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let intact: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     let mutants = soak(2_000, 5_000);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
@@ -96,9 +95,9 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
         let mut random = Rng::with_seed(seed.wrapping_add(round));
         let mut numbers: Vec<usize> = (0..CONTEXTS).collect();
         random.shuffle(&mut numbers);
-        let hit = &numbers[..DAMAGED_PER_ROUND];
-        for n in hit {
-            let mut content = sound[*n].clone();
+        let damaged_numbers = &numbers[..DAMAGED_PER_ROUND];
+        for n in damaged_numbers {
+            let mut content = intact[*n].clone();
             mutate(&mut content, &mut random);
             fs::write(&files[*n], &content).unwrap();
         }
@@ -107,29 +106,30 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
             match read_value(&store, n).await {
                 Ok(found) => {
                     assert_eq!(found, value(n), "round {round}");
-                    // A frame with nothing in it, or a bit that zstd does not look at, is no damage.
-                    let is_packed = file.extension().unwrap() == "zst";
-                    assert!(!hit.contains(&n) || is_packed, "round {round}: context {n} was served");
+                    // An empty frame, or a bit that zstd ignores, is not damage.
+                    let is_compressed = file.extension().unwrap() == "zst";
+                    assert!(!damaged_numbers.contains(&n) || is_compressed, "round {round}: context {n} was served");
                 }
-                Err(StoreError::Damaged { .. }) if hit.contains(&n) => {}
+                Err(StoreError::Damaged { .. }) if damaged_numbers.contains(&n) => {}
                 Err(error) => panic!("round {round}, context {n}: {error}"),
             }
         }
-        let aside = |n: usize| PathBuf::from(format!("{}.damaged", files[n].display()));
+        let quarantined = |n: usize| PathBuf::from(format!("{}.damaged", files[n].display()));
         let mut damaged: Vec<PathBuf> = store.quarantined_files().into_iter().map(|damaged| damaged.file).collect();
-        let mut expected: Vec<PathBuf> = hit.iter().map(|n| aside(*n)).filter(|aside| aside.exists()).collect();
+        let mut expected: Vec<PathBuf> =
+            damaged_numbers.iter().map(|n| quarantined(*n)).filter(|path| path.exists()).collect();
         damaged.sort();
         expected.sort();
         assert_eq!(damaged, expected, "round {round}");
         for table in [Table::State, Table::History] {
             let page = store.scan(Scan::new(table, Scope::All), NOW).await.unwrap();
-            assert_eq!(page.rows.len(), CONTEXTS - damaged.len(), "round {round}: the rest is served");
+            assert_eq!(page.rows.len(), CONTEXTS - damaged.len(), "round {round}: the other rows are served");
         }
         assert_eq!(store.sweep(10, NOW).await, Ok(0));
         drop(store);
-        for n in hit {
-            let _ = fs::remove_file(aside(*n));
-            fs::write(&files[*n], &sound[*n]).unwrap();
+        for n in damaged_numbers {
+            let _ = fs::remove_file(quarantined(*n));
+            fs::write(&files[*n], &intact[*n]).unwrap();
         }
     }
 }
@@ -142,13 +142,13 @@ async fn what_was_damaged_is_told_until_it_is_written_anew() {
     let file = context_files(&path)[5].clone();
     let content = fs::read(&file).unwrap();
     fs::write(&file, &content[..content.len() - 3]).unwrap();
-    let is_damaged = |answer: Result<Vec<u8>, StoreError>| matches!(answer, Err(StoreError::Damaged { id, .. }) if id == "s5/business");
+    let is_damaged = |result: Result<Vec<u8>, StoreError>| matches!(result, Err(StoreError::Damaged { id, .. }) if id == "s5/business");
     for _ in 0..2 {
         let store = Files::open(&path, Options::default()).unwrap();
-        assert!(is_damaged(read_value(&store, 5).await), "also for whoever opens the folder after it was set aside");
-        let careful = Write { expect: Expect::Absent, ..put("s5/business", b"1") };
-        let refused = commit(&store, "t1", vec![careful]).await;
-        assert!(matches!(refused, Err(StoreError::Damaged { .. })), "nobody knows what it was like: {refused:?}");
+        assert!(is_damaged(read_value(&store, 5).await), "also after reopening the folder");
+        let conditional = Write { expect: Expect::Absent, ..put("s5/business", b"1") };
+        let refused = commit(&store, "t1", vec![conditional]).await;
+        assert!(matches!(refused, Err(StoreError::Damaged { .. })), "a conditional write is refused: {refused:?}");
     }
     let store = Files::open(&path, Options::default()).unwrap();
     assert_eq!(commit(&store, "t1", vec![put("s5/business", b"new")]).await, Ok(vec![1]));
@@ -156,8 +156,8 @@ async fn what_was_damaged_is_told_until_it_is_written_anew() {
     drop(store);
     let store = Files::open(&path, Options::default()).unwrap();
     assert_eq!((read_value(&store, 5).await, store.quarantined_files()), (Ok(b"new".to_vec()), Vec::new()));
-    let aside = format!("{}.damaged", file.display());
-    assert_eq!(fs::read(aside).unwrap(), &content[..content.len() - 3], "and what was set aside is still there");
+    let quarantined = format!("{}.damaged", file.display());
+    assert_eq!(fs::read(quarantined).unwrap(), &content[..content.len() - 3], "the quarantined file is kept");
 }
 
 #[tokio::test]
@@ -170,22 +170,22 @@ async fn what_was_set_aside_before_is_not_thrown_away() {
         fs::write(&file, format!("damaged {n}")).unwrap();
         let store = Files::open(&path, Options::default()).unwrap();
         assert!(matches!(read_value(&store, 5).await, Err(StoreError::Damaged { .. })));
-        let told = store.quarantined_files()[0].file.clone();
-        assert_eq!(fs::read_to_string(told).unwrap(), format!("damaged {n}"));
+        let quarantined = store.quarantined_files()[0].file.clone();
+        assert_eq!(fs::read_to_string(quarantined).unwrap(), format!("damaged {n}"));
         drop(store);
-        // Also for whoever finds only what was set aside.
+        // Also if only the quarantined file exists.
         let store = Files::open(&path, Options::default()).unwrap();
         assert!(matches!(read_value(&store, 5).await, Err(StoreError::Damaged { .. })));
         commit(&store, "t1", vec![put("s5/business", b"new")]).await.unwrap();
     }
-    let mut kept: Vec<String> = fs::read_dir(file.parent().unwrap())
+    let mut quarantined: Vec<String> = fs::read_dir(file.parent().unwrap())
         .unwrap()
         .map(|file| file.unwrap().path())
         .filter(|file| file.to_string_lossy().contains(".damaged"))
         .map(|file| fs::read_to_string(file).unwrap())
         .collect();
-    kept.sort();
-    assert_eq!(kept, ["damaged 1", "damaged 2", "damaged 3"]);
+    quarantined.sort();
+    assert_eq!(quarantined, ["damaged 1", "damaged 2", "damaged 3"]);
 }
 
 #[tokio::test]
@@ -194,25 +194,25 @@ async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
     let path = folder.join("state");
     create_filled(&path).await;
     let files = context_files(&path);
-    let beside = |n: usize, name: &str| files[n].with_file_name(name);
-    fs::copy(&files[3], beside(3, "copy-of-it.json")).unwrap();
-    fs::write(beside(4, "notes.json"), "{\"a\": 1}").unwrap();
-    fs::write(beside(4, "notes.txt"), "mine").unwrap();
+    let sibling = |n: usize, name: &str| files[n].with_file_name(name);
+    fs::copy(&files[3], sibling(3, "copy-of-it.json")).unwrap();
+    fs::write(sibling(4, "notes.json"), "{\"a\": 1}").unwrap();
+    fs::write(sibling(4, "notes.txt"), "mine").unwrap();
     fs::write(path.join("contexts/zz"), "a file where folders are").unwrap();
     fs::write(path.join("new/17"), "left behind").unwrap();
     fs::write(path.join("new/intent"), "toolhub-intent 1 00000000\n[]\n").unwrap();
     let store = Files::open(&path, Options::default()).unwrap();
     let mut damaged: Vec<PathBuf> = store.quarantined_files().into_iter().map(|damaged| damaged.file).collect();
     damaged.sort();
-    let mut expected = vec![beside(3, "copy-of-it.json.damaged"), beside(4, "notes.json.damaged")];
+    let mut expected = vec![sibling(3, "copy-of-it.json.damaged"), sibling(4, "notes.json.damaged")];
     expected.sort();
     assert_eq!(damaged, expected);
-    assert!(beside(4, "notes.txt").exists());
+    assert!(sibling(4, "notes.txt").exists());
     assert_eq!(fs::read_dir(path.join("new")).unwrap().count(), 0);
     for n in 0..CONTEXTS {
         assert_eq!(read_value(&store, n).await, Ok(value(n)));
     }
-    // Somebody takes a file away while the store is open.
+    // A file is deleted while the store is open.
     drop(store);
     let store = Files::open(&path, Options::default()).unwrap();
     fs::remove_file(&files[7]).unwrap();
@@ -227,16 +227,16 @@ async fn a_damaged_fence_lets_nobody_pass_who_has_one() {
     let store = Files::open(&path, Options::default()).unwrap();
     store.commit(fenced(5), NOW).await.unwrap();
     drop(store);
-    let fan = fs::read_dir(path.join("contexts")).unwrap().next().unwrap().unwrap().path();
-    let file = fs::read_dir(fan).unwrap().next().unwrap().unwrap().path();
+    let subfolder = fs::read_dir(path.join("contexts")).unwrap().next().unwrap().unwrap().path();
+    let file = fs::read_dir(subfolder).unwrap().next().unwrap().unwrap().path();
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("\"fence\": 5", "\"fence\": 3")).unwrap();
     let store = Files::open(&path, Options::default()).unwrap();
     assert!(matches!(store.commit(fenced(9), NOW).await, Err(StoreError::Unavailable(_))));
-    assert_eq!(commit(&store, "t", vec![put("a/b", b"1")]).await, Ok(vec![1]), "who has none passes");
+    assert_eq!(commit(&store, "t", vec![put("a/b", b"1")]).await, Ok(vec![1]), "a batch without a fence passes");
 }
 
-/// The file of a later version, as far as this one can know it: its head is whole.
+/// A file of a later version, as far as this version can know it: its head has a valid checksum.
 #[tokio::test]
 async fn a_file_of_a_later_format_stops_the_opening_and_stays_as_it_is() {
     let folder = TempFolder::in_memory();

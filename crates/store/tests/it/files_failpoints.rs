@@ -1,4 +1,4 @@
-//! The process dies at every step of a backup of files and of a restore, and afterwards everything is whole.
+//! Aborts the process at every failpoint of a files backup and restore, and checks that the store is consistent.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     files_backup::{open, row, write},
 };
 
-/// The value of both files of the store.
+/// The value in both files of the store, which must be equal.
 async fn value(folder: &Path) -> String {
     let store = open(folder);
     assert_eq!(store.quarantined_files(), []);
@@ -21,38 +21,39 @@ async fn value(folder: &Path) -> String {
 
 #[tokio::test]
 async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
-    let places = ["before the moment", "after the moment", "after the copy", "after the manifest", "after the name"];
-    for place in places {
+    let failpoints =
+        ["before the snapshot", "after the snapshot", "after the copy", "after the manifest", "after the name"];
+    for failpoint in failpoints {
         for _ in 0..rounds() {
             let folder = TempFolder::new();
             let (path, backup) = (folder.join("state"), folder.join("state.backup"));
             write(&open(&path), 1).await;
-            run_until_failpoint("backup of files", &path, &format!("backup of files: {place}"));
-            assert_eq!(value(&path).await, "1", "{place}");
-            assert!(!path.join("moment").exists(), "{place}");
-            assert_eq!(backup.exists(), place == "after the name", "{place}");
+            run_until_failpoint("files backup", &path, &format!("files backup: {failpoint}"));
+            assert_eq!(value(&path).await, "1", "{failpoint}");
+            assert!(!path.join("moment").exists(), "{failpoint}");
+            assert_eq!(backup.exists(), failpoint == "after the name", "{failpoint}");
             if !backup.exists() {
                 open(&path).backup(&backup).await.unwrap();
             }
             assert_eq!(Backup::read(&backup).unwrap().rows, 2);
             write(&open(&path), 2).await;
             files::restore(&backup, &path).unwrap();
-            assert_eq!(value(&path).await, "1", "{place}");
-            let mut left: Vec<_> =
+            assert_eq!(value(&path).await, "1", "{failpoint}");
+            let mut names: Vec<_> =
                 fs::read_dir(folder.join("")).unwrap().map(|file| file.unwrap().file_name()).collect();
-            left.sort();
-            assert_eq!(left, ["state", "state.backup", "state.backup.json"], "{place}");
+            names.sort();
+            assert_eq!(names, ["state", "state.backup", "state.backup.json"], "{failpoint}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_one() {
-    for (place, counts) in [
+    for (failpoint, committed) in [
         ("after the copy", false),
-        ("before it counts", false),
-        ("after it counts", true),
-        ("after the old was kept", true),
+        ("before the commit", false),
+        ("after the commit", true),
+        ("after the old store was archived", true),
         ("after the swap", true),
     ] {
         for _ in 0..rounds() {
@@ -61,24 +62,24 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
             let store = open(&path);
             write(&store, 1).await;
             store.backup(&backup).await.unwrap();
-            let given = write(&store, 2).await;
+            let version = write(&store, 2).await;
             drop(store);
-            run_until_failpoint("restore of files", &path, &format!("restore of files: {place}"));
-            assert_eq!(value(&path).await, if counts { "1" } else { "2" }, "{place}");
-            assert_eq!(path.join("contexts.before-restore").exists(), counts, "{place}");
+            run_until_failpoint("files restore", &path, &format!("files restore: {failpoint}"));
+            assert_eq!(value(&path).await, if committed { "1" } else { "2" }, "{failpoint}");
+            assert_eq!(path.join("contexts.before-restore").exists(), committed, "{failpoint}");
             assert_eq!(
-                write(&open(&path), 3).await > given + 1,
-                counts,
-                "{place}: it is in a new epoch, or in the old"
+                write(&open(&path), 3).await > version + 1,
+                committed,
+                "{failpoint}: the epoch is new only after the commit"
             );
             files::restore(&backup, &path).unwrap();
-            assert_eq!(value(&path).await, "1", "{place}");
+            assert_eq!(value(&path).await, "1", "{failpoint}");
             assert!(!path.join("contexts.restoring").exists());
         }
     }
 }
 
-/// The system takes no more than so many bytes of any file, which is how a full disk looks to whoever writes.
+/// A file size limit (`ulimit -f`) looks like a full disk to the writer.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_disk_that_takes_no_more_leaves_the_old_store_where_it_is() {
@@ -94,7 +95,7 @@ async fn a_disk_that_takes_no_more_leaves_the_old_store_where_it_is() {
     store.backup(&backup).await.unwrap();
     write(&store, 2).await;
     drop(store);
-    let work = child_command("restore of files", &path);
+    let work = child_command("files restore", &path);
     let mut limited = std::process::Command::new("sh");
     limited
         .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\""])
@@ -102,8 +103,8 @@ async fn a_disk_that_takes_no_more_leaves_the_old_store_where_it_is() {
         .args(work.get_args());
     limited.envs(work.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = limited.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && told.contains("contexts.restoring"), "{told}");
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output_text.contains("contexts.restoring"), "{output_text}");
     assert_eq!(value(&path).await, "2");
     assert!(!path.join("contexts.restoring").exists());
     files::restore(&backup, &path).unwrap();

@@ -1,4 +1,4 @@
-//! Killed at any moment, the store of files has everything it acknowledged, and nothing by halves.
+//! After SIGKILL at any time, the file store contains every acknowledged batch, and no batch partially.
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
@@ -12,14 +12,14 @@ use crate::{
 };
 
 const WRITERS: u64 = 6;
-/// Tells the test binary that it is the process to be killed, and which folder it writes.
+/// Makes the test binary act as the process to be killed; contains the folder to write.
 const FOLDER_ENV: &str = "TOOLHUB_FILES_TO_BE_KILLED";
 
 fn open(path: &Path) -> Files {
     Files::open(path, Options { compression: fastrand::bool(), backups: None }).unwrap()
 }
 
-/// Counts for ever, in two contexts at once.
+/// Counts forever, in two contexts per batch.
 async fn count(store: &Files, writer: u64) {
     let partition = format!("writer-{writer}");
     loop {
@@ -28,12 +28,12 @@ async fn count(store: &Files, writer: u64) {
         entry.table = Table::History;
         let writes = vec![put("one/n", next.to_string().as_bytes()), entry];
         assert_eq!(commit(store, &partition, writes).await, Ok(vec![next, 1]));
-        // One write to the pipe, so that no line is cut in two.
+        // One write to the pipe, so that no line is split.
         std::io::stdout().write_all(format!("acknowledged {writer} {next}\n").as_bytes()).unwrap();
     }
 }
 
-/// Not a test but the process that is killed; it does nothing unless it is told its folder.
+/// Not a test but the process that is killed; does nothing without the environment variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn writes_until_it_is_killed() {
@@ -51,7 +51,7 @@ async fn whatever_was_acknowledged_is_there_after_a_kill() {
     let kills = soak(10, 300);
     let mut folder = TempFolder::in_memory();
     for kill in 1..=kills {
-        // Every entry lies in the same file, and each makes it longer: begun anew before that is all that takes time.
+        // All entries are in the same file, which grows with each: start over before rewriting it dominates the run time.
         if kill % 20 == 0 {
             folder = TempFolder::in_memory();
         }

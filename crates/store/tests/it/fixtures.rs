@@ -1,4 +1,4 @@
-//! What the tests share: short constructors and accessors for rows.
+//! Shared helpers: short constructors and accessors for rows.
 
 use std::path::Path;
 

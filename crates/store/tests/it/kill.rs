@@ -1,4 +1,4 @@
-//! Killed at any moment, the store has everything it acknowledged, and nothing by halves.
+//! After SIGKILL at any time, the SQLite store contains every acknowledged batch, and no batch partially.
 
 use std::{collections::HashMap, io::Write as _, path::Path, time::Duration};
 
@@ -8,10 +8,10 @@ use toolhub_testkit::{TempFolder, kill_after, soak};
 use crate::fixtures::{NOW, commit, get, open, put, thread};
 
 pub(crate) const WRITERS: u64 = 8;
-/// Tells the test binary that it is the process to be killed, and which file it writes.
+/// Makes the test binary act as the process to be killed; contains the file to write.
 const FILE_ENV: &str = "TOOLHUB_STORE_TO_BE_KILLED";
 
-/// Counts for ever: each number is a row of its own and the new value of a counter, both in one batch.
+/// Counts forever: each number is a row of its own and the new value of a counter, both in one batch.
 pub(crate) async fn count(store: &impl Backend, writer: u64) {
     let partition = format!("writer-{writer}");
     loop {
@@ -26,7 +26,7 @@ pub(crate) async fn count(store: &impl Backend, writer: u64) {
             (counter.durability, number.durability) = (Durability::KillSafe, Durability::KillSafe);
         }
         assert_eq!(commit(store, &partition, vec![counter, number]).await, Ok(vec![next, 1]));
-        // One write to the pipe, so that no line is cut in two.
+        // One write to the pipe, so that no line is split.
         std::io::stdout().write_all(format!("acknowledged {writer} {next}\n").as_bytes()).unwrap();
     }
 }
@@ -40,7 +40,7 @@ pub(crate) async fn count_all(store: std::sync::Arc<impl Backend>) {
     .await;
 }
 
-/// Not a test but the process that is killed; it does nothing unless it is told its file.
+/// Not a test but the process that is killed; does nothing without the environment variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn writes_until_it_is_killed() {
@@ -48,33 +48,33 @@ async fn writes_until_it_is_killed() {
     count_all(std::sync::Arc::new(open(Path::new(&path)))).await;
 }
 
-/// The writer and the number in a line of the process.
+/// Parses writer and number from an output line of the process.
 pub(crate) fn parse_acknowledgement(line: &str) -> Option<(u64, u64)> {
     let mut words =
         line.split(' ').skip_while(|word| *word != "acknowledged").skip(1).map(|word| word.parse().unwrap());
     Some((words.next()?, words.next()?))
 }
 
-/// Runs a test of this binary as a process of its own that is told a path, kills it after so many acknowledgements, and answers the
-/// last number of each writer.
+/// Runs a test of this binary as a child process with a path, kills it after this many acknowledgements, and returns the last number
+/// of each writer.
 pub(crate) fn run_and_kill(
     test: &str,
     (variable, path): (&str, &Path),
     acknowledgements: usize,
-    mut heard: impl FnMut(u64, u64),
+    mut on_acknowledged: impl FnMut(u64, u64),
 ) -> HashMap<u64, u64> {
     let mut last = HashMap::new();
     let path = path.to_str().expect("a temporary path is UTF-8");
     kill_after(test, &[(variable, path)], acknowledgements, |line| {
         let Some((writer, number)) = parse_acknowledgement(line) else { return false };
-        heard(writer, number);
+        on_acknowledged(writer, number);
         last.insert(writer, number);
         true
     });
     last
 }
 
-/// Has each of so many writers do something for ever, one beside the other.
+/// Runs this many writers concurrently until the process ends.
 pub(crate) async fn run_writers<F: Future<Output = ()> + Send + 'static>(writers: u64, write: impl Fn(u64) -> F) {
     let mut tasks: tokio::task::JoinSet<()> = (0..writers).map(write).collect();
     while let Some(ended) = tasks.join_next().await {
@@ -82,7 +82,7 @@ pub(crate) async fn run_writers<F: Future<Output = ()> + Send + 'static>(writers
     }
 }
 
-/// A writer finds all that was acknowledged, under this id, and in its history every number up to that.
+/// Asserts that the counter has at least the acknowledged value, and that the history contains every number up to it.
 pub(crate) async fn assert_all_present(
     store: &impl Backend,
     writer: u64,
@@ -92,11 +92,11 @@ pub(crate) async fn assert_all_present(
     let partition = format!("writer-{writer}");
     let version = get(store, &partition, counter).await.unwrap().map_or(0, |row| row.version.number);
     let last = acknowledged.get(&writer).copied().unwrap_or(0);
-    assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
+    assert!(version >= last, "writer {writer}: {last} was acknowledged, but {version} is stored");
     let scan = Scan::new(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
     let rows = store.scan(scan, NOW).await.unwrap().rows;
     let numbers: Vec<u64> = rows.iter().map(|(key, _)| key.id.rsplit('/').next().unwrap().parse().unwrap()).collect();
-    assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
+    assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap and no partial batch");
 }
 
 #[tokio::test]
@@ -112,11 +112,11 @@ async fn whatever_was_acknowledged_is_there_after_a_kill() {
     }
 }
 
-/// Everything that was acknowledged is there, without gaps, at once, in a sound file.
+/// Asserts that all acknowledged numbers are stored without gaps, that opening is fast, and that the file is intact.
 pub(crate) async fn check(path: &Path, acknowledged: &HashMap<u64, u64>) {
-    let began = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let store = open(path);
-    assert!(began.elapsed() < Duration::from_secs(2), "it is ready again soon");
+    assert!(started.elapsed() < Duration::from_secs(2), "recovery is fast");
     for writer in 0..WRITERS {
         assert_all_present(&store, writer, "counter", acknowledged).await;
     }

@@ -1,4 +1,4 @@
-//! One process at a time has a store, and whoever comes second is told who it is.
+//! Exclusive lock of a store: a second opening fails and names the holder.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ async fn what_cannot_be_opened_is_said_clearly() {
     let open = |name| Sqlite::open(folder.join(name), Options::default()).unwrap_err();
     assert!(matches!(open("text"), OpenError::Damaged { .. }), "{}", open("text"));
     assert!(matches!(open("foreign"), OpenError::Foreign(_)), "{}", open("foreign"));
-    assert_eq!(fs::read(folder.join("foreign")).unwrap(), before, "it is left as it is");
+    assert_eq!(fs::read(folder.join("foreign")).unwrap(), before, "a foreign file is not changed");
     assert!(matches!(open("no/such/folder"), OpenError::Io { .. }), "{}", open("no/such/folder"));
     assert!(matches!(open(""), OpenError::Io { .. } | OpenError::Sqlite { .. }), "{}", open(""));
 }

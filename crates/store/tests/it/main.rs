@@ -1,5 +1,5 @@
-//! What the stores of this crate promise beyond the trait, in one test binary.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+//! Tests of the guarantees that the stores of this crate give beyond the `Backend` contract.
+#![allow(clippy::unwrap_used, reason = "a test may panic on setup errors")]
 
 mod backup;
 mod contract;

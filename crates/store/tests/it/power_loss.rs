@@ -1,4 +1,4 @@
-//! The power is cut, a sync fails, the disk is full: what was acknowledged stays, and the store mends itself.
+//! Power failures, failed fsyncs and full disks: acknowledged commits persist, and the store recovers.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ fn faulty_folder() -> (TempFolder, Arc<FaultyDisk>) {
     (folder, disk)
 }
 
-/// The next number of a writer: a counter and a row of its own, in one batch.
+/// Writes the next number of a writer: a counter and a row of its own, in one batch.
 async fn count(store: &impl Backend, writer: u64, durability: Durability) -> Result<u64, StoreError> {
     let partition = format!("writer-{writer}");
     let next = get(store, &partition, "counter").await?.map_or(0, |row| row.version.number) + 1;
@@ -35,7 +35,7 @@ async fn count(store: &impl Backend, writer: u64, durability: Durability) -> Res
     Ok(next)
 }
 
-/// Cuts the power and looks what is there: all of `acknowledged`, without gaps.
+/// Simulates a power failure and asserts that all of `acknowledged` is stored without gaps.
 async fn check_after_cut(disk: &FaultyDisk, random: &mut Rng, acknowledged: &HashMap<u64, u64>) {
     let after = TempFolder::in_memory();
     disk.cut_power(&after.join(""), random);
@@ -44,11 +44,11 @@ async fn check_after_cut(disk: &FaultyDisk, random: &mut Rng, acknowledged: &Has
         let partition = format!("writer-{writer}");
         let version = get(&store, &partition, "counter").await.unwrap().map_or(0, |row| row.version.number);
         let last = acknowledged.get(&writer).copied().unwrap_or(0);
-        assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
+        assert!(version >= last, "writer {writer}: {last} was acknowledged, but {version} is stored");
         let scan = Scan::new(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
         let page = store.scan(scan, NOW).await.unwrap();
         let numbers: Vec<u64> = page.rows.iter().map(|(key, _)| key.id.parse().unwrap()).collect();
-        assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
+        assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap and no partial batch");
     }
     drop(store);
     let file = rusqlite::Connection::open(after.join("store.db")).unwrap();
@@ -70,23 +70,23 @@ async fn a_power_safe_commit_is_one_sync_a_kill_safe_one_none_and_many_share() {
         count(&*store, 0, Durability::KillSafe).await.unwrap();
     }
     assert_eq!(disk.syncs(), 0);
-    let many = (0..64).map(|writer| {
+    let commits = (0..64).map(|writer| {
         let store = store.clone();
         async move { count(&*store, 100 + writer, Durability::PowerSafe).await.unwrap() }
     });
-    let mut all = Box::pin(futures_util::future::join_all(many));
+    let mut all = Box::pin(futures_util::future::join_all(commits));
     {
-        // The first is stuck on the disk until all others have come.
-        let _stuck = disk.block_io();
+        // The first commit blocks on the disk until all others are queued.
+        let _blocked = disk.block_io();
         assert!((&mut all).now_or_never().is_none());
     }
     all.await;
-    assert!(disk.syncs() <= 3, "commits that wait together share a sync");
+    assert!(disk.syncs() <= 3, "queued commits share a sync");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_power_safe_is_missing_after_the_power_was_cut() {
-    // Each time a new store: what is looked at after a cut grows with every write.
+    // A new store each time, because the check reads all rows.
     for _ in 0..soak(1, 10) {
         cut_power_at_random().await;
     }
@@ -95,17 +95,17 @@ async fn nothing_power_safe_is_missing_after_the_power_was_cut() {
 async fn cut_power_at_random() {
     let (folder, disk) = faulty_folder();
     let store = Arc::new(open(&folder.join("store.db")));
-    let told = Arc::new(Mutex::new(HashMap::new()));
+    let acknowledged = Arc::new(Mutex::new(HashMap::new()));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let (store, told) = (store.clone(), told.clone());
-            // A third of them never asks for more than to survive a kill.
+            let (store, acknowledged) = (store.clone(), acknowledged.clone());
+            // A third of the writers require only kill safety.
             let durability = if writer % 3 == 0 { Durability::KillSafe } else { Durability::PowerSafe };
             tokio::spawn(async move {
                 loop {
                     let next = count(&*store, writer, durability).await.unwrap();
                     if durability == Durability::PowerSafe {
-                        told.lock().unwrap().insert(writer, next);
+                        acknowledged.lock().unwrap().insert(writer, next);
                     }
                 }
             })
@@ -115,13 +115,13 @@ async fn cut_power_at_random() {
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
     for _ in 0..12 {
-        let more = told.lock().unwrap().values().sum::<u64>() + random.u64(1..60);
-        while told.lock().unwrap().values().sum::<u64>() < more {
+        let target = acknowledged.lock().unwrap().values().sum::<u64>() + random.u64(1..60);
+        while acknowledged.lock().unwrap().values().sum::<u64>() < target {
             tokio::task::yield_now().await;
         }
-        // Taken before the cut: whatever is in it was acknowledged while there was power.
-        let acknowledged = told.lock().unwrap().clone();
-        check_after_cut(&disk, &mut random, &acknowledged).await;
+        // Copied before the cut: everything in it was acknowledged while there was power.
+        let acknowledged_before = acknowledged.lock().unwrap().clone();
+        check_after_cut(&disk, &mut random, &acknowledged_before).await;
     }
     writers.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -130,10 +130,10 @@ async fn cut_power_at_random() {
 async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
     let (folder, disk) = faulty_folder();
     let store = open(&folder.join("store.db"));
-    let (mut random, mut told) = (Rng::with_seed(7), HashMap::new());
+    let (mut random, mut acknowledged) = (Rng::with_seed(7), HashMap::new());
     let (mut unknown, mut unavailable) = (0, 0);
     for round in 0..soak(40, 400) {
-        // Some that nobody has synced yet lie before the one that fails.
+        // Unsynced commits precede the one whose sync fails.
         for _ in 0..random.usize(0..4) {
             let _ = count(&store, 0, Durability::KillSafe).await;
         }
@@ -141,17 +141,17 @@ async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
         for _ in 0..6 {
             let writer = random.u64(1..WRITERS);
             match count(&store, writer, Durability::PowerSafe).await {
-                Ok(next) => drop(told.insert(writer, next)),
+                Ok(next) => drop(acknowledged.insert(writer, next)),
                 Err(StoreError::Unknown(_)) => unknown += 1,
                 Err(StoreError::Unavailable(_)) => unavailable += 1,
                 Err(error) => panic!("{error}"),
             }
-            assert!(get(&store, &format!("writer-{writer}"), "counter").await.is_ok(), "reads go on");
+            assert!(get(&store, &format!("writer-{writer}"), "counter").await.is_ok(), "reads continue");
         }
         disk.fail_syncs(0, 0);
-        told.insert(1, count(&store, 1, Durability::PowerSafe).await.expect("it mends itself"));
-        check_after_cut(&disk, &mut random, &told).await;
-        assert!(told.len() > 1 || round < 9);
+        acknowledged.insert(1, count(&store, 1, Durability::PowerSafe).await.expect("the store recovers"));
+        check_after_cut(&disk, &mut random, &acknowledged).await;
+        assert!(acknowledged.len() > 1 || round < 9);
     }
     assert!(unknown > 10 && unavailable > 10, "{unknown} {unavailable}");
 }
@@ -170,7 +170,7 @@ async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
         for _ in 0..3 {
             let refused = fill(&store).await;
             assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-            assert_eq!(get(&store, "t", "a").await.unwrap().unwrap().version.number, version - 1, "reads go on");
+            assert_eq!(get(&store, "t", "a").await.unwrap().unwrap().version.number, version - 1, "reads continue");
         }
         disk.set_full(false);
         assert_eq!(fill(&store).await, Ok(vec![version]));

@@ -1,8 +1,7 @@
-//! A file system in memory that is full, fails, stops and loses power when a test wants it to.
+//! In-memory file system with fault injection: full disk, failed syncs, process stops and power failures.
 //!
-//! What was not synced is lost in part when the power is cut: of a file any beginning may be left, and of the names in a
-//! folder any of the changes may be missing. A sync that failed has dropped what it was to write, and a later one of the
-//! same file or folder says that all is well.
+//! A power failure loses part of the unsynced data: any prefix of a file may remain, and any of the name changes in a folder
+//! may be missing. A failed sync drops its dirty data, and a later sync of the same file or folder reports success.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,26 +13,26 @@ use std::{
 use fastrand::Rng;
 use toolhub_store::files::Disk;
 
-/// The file system. Clones are the same.
+/// The file system. Clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct SimulatedDisk(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
     names: BTreeMap<PathBuf, Arc<File>>,
-    /// The names as they are on the disk.
+    /// The names that are durable.
     durable: BTreeMap<PathBuf, Arc<File>>,
     folders: BTreeSet<PathBuf>,
-    /// Changes to names that are not on the disk yet, in order.
+    /// Name changes that are not durable yet, in order.
     changes: Vec<Change>,
-    /// How many things were done.
+    /// Number of operations so far.
     steps: usize,
     syncs: usize,
-    /// At this step the process stops: the step is done, or not, or by halves.
+    /// At this operation the process stops: the operation is done, not started, or partial.
     stop: Option<(usize, Completion)>,
     stopped: bool,
     full: bool,
-    /// So many syncs work, then so many fail.
+    /// This many syncs succeed, then this many fail.
     failing_syncs: (usize, usize),
 }
 
@@ -51,20 +50,20 @@ struct File {
 
 #[derive(Clone)]
 struct Change {
-    /// The name that goes.
+    /// The removed name.
     removed: Option<PathBuf>,
-    /// The name that comes.
+    /// The added name.
     added: Option<(PathBuf, Arc<File>)>,
 }
 
 impl Change {
     fn concerns(&self, folder: &Path) -> bool {
-        let come = self.added.as_ref().map(|(name, _)| name);
-        [self.removed.as_ref(), come].into_iter().flatten().any(|name| name.parent() == Some(folder))
+        let added = self.added.as_ref().map(|(name, _)| name);
+        [self.removed.as_ref(), added].into_iter().flatten().any(|name| name.parent() == Some(folder))
     }
 
     fn apply_to(&self, names: &mut BTreeMap<PathBuf, Arc<File>>) {
-        self.removed.iter().for_each(|gone| drop(names.remove(gone)));
+        self.removed.iter().for_each(|name| drop(names.remove(name)));
         self.added.iter().for_each(|(name, file)| drop(names.insert(name.clone(), file.clone())));
     }
 }
@@ -74,13 +73,13 @@ impl SimulatedDisk {
         self.0.lock().unwrap()
     }
 
-    /// The process stops at so many steps from now.
-    pub(crate) fn stop_at(&self, steps: usize, half: Completion) {
+    /// Stops the process after this many operations from now.
+    pub(crate) fn stop_at(&self, steps: usize, completion: Completion) {
         let mut inner = self.lock();
-        inner.stop = Some((inner.steps + steps, half));
+        inner.stop = Some((inner.steps + steps, completion));
     }
 
-    /// Whether it has stopped; from here on everything works again, for another process.
+    /// Restarts for another process; returns whether the process had stopped.
     pub(crate) fn restart(&self) -> bool {
         let mut inner = self.lock();
         inner.stop = None;
@@ -91,17 +90,17 @@ impl SimulatedDisk {
         self.lock().full = full;
     }
 
-    /// After so many syncs so many fail.
-    pub(crate) fn fail_syncs(&self, after: usize, many: usize) {
-        self.lock().failing_syncs = (after, many);
+    /// After `after` syncs, the next `count` syncs fail.
+    pub(crate) fn fail_syncs(&self, after: usize, count: usize) {
+        self.lock().failing_syncs = (after, count);
     }
 
-    /// How many syncs there were since it was asked last.
+    /// Number of syncs since the last call.
     pub(crate) fn syncs(&self) -> usize {
         std::mem::take(&mut self.lock().syncs)
     }
 
-    /// What is on the disk after the power was cut now.
+    /// The state of the disk after a power failure now.
     pub(crate) fn cut_power(&self, random: &mut Rng) -> Self {
         let inner = self.lock();
         let mut names = inner.durable.clone();
@@ -119,7 +118,7 @@ impl SimulatedDisk {
         Self(Arc::new(Mutex::new(after)))
     }
 
-    /// The same with a folder under another name, for a second store while the first has its lock.
+    /// The same with a folder renamed, for a second store while the first one holds its lock.
     pub(crate) fn with_folder_moved(&self, from: &Path, to: &Path) -> Self {
         let inner = self.lock();
         let name = |name: &PathBuf| name.strip_prefix(from).map_or_else(|_| name.clone(), |rest| to.join(rest));
@@ -128,29 +127,29 @@ impl SimulatedDisk {
         Self(Arc::new(Mutex::new(Inner { durable: names.clone(), names, folders, ..Inner::default() })))
     }
 
-    /// Every file whose name ends like this.
-    pub(crate) fn files(&self, ending: &str) -> Vec<PathBuf> {
-        self.lock().names.keys().filter(|name| name.to_string_lossy().ends_with(ending)).cloned().collect()
+    /// All files with this suffix.
+    pub(crate) fn files(&self, suffix: &str) -> Vec<PathBuf> {
+        self.lock().names.keys().filter(|name| name.to_string_lossy().ends_with(suffix)).cloned().collect()
     }
 }
 
 impl Inner {
-    /// Counts a step; how far it goes, or that nothing goes any more.
+    /// Counts an operation; returns how far it is executed, or an error after the stop.
     fn step(&mut self) -> io::Result<Completion> {
         if self.stopped {
             return Err(stopped_error());
         }
         self.steps += 1;
         match self.stop {
-            Some((at, half)) if at == self.steps => {
+            Some((at, completion)) if at == self.steps => {
                 self.stopped = true;
-                Ok(half)
+                Ok(completion)
             }
             _ => Ok(Completion::Done),
         }
     }
 
-    /// The answer of a step that was done.
+    /// The result of an executed operation: an error if the process stopped with it.
     fn check_running(&self) -> io::Result<()> {
         if self.stopped { Err(stopped_error()) } else { Ok(()) }
     }
@@ -160,15 +159,15 @@ impl Inner {
         self.changes.push(change);
     }
 
-    /// Whether a sync works.
+    /// Executes a sync, which may be set to fail.
     fn try_sync(&mut self) -> io::Result<()> {
         self.syncs += 1;
-        let (after, many) = &mut self.failing_syncs;
+        let (after, count) = &mut self.failing_syncs;
         if *after > 0 {
             *after -= 1;
-        } else if *many > 0 {
-            *many -= 1;
-            return Err(io::Error::other("the disk does not answer"));
+        } else if *count > 0 {
+            *count -= 1;
+            return Err(io::Error::other("simulated sync failure"));
         }
         Ok(())
     }
@@ -183,10 +182,10 @@ fn not_found_error() -> io::Error {
 }
 
 impl Disk for SimulatedDisk {
-    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         let inner = self.lock();
         let content = &inner.names.get(path).ok_or_else(not_found_error)?.content;
-        Ok(content[..most.min(content.len())].to_vec())
+        Ok(content[..limit.min(content.len())].to_vec())
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -197,15 +196,15 @@ impl Disk for SimulatedDisk {
 
     fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
         let mut inner = self.lock();
-        let half = inner.step()?;
+        let completion = inner.step()?;
         let full = inner.full;
-        let part = if full || half == Completion::Partial { content.len() / 2 } else { content.len() };
-        if half == Completion::NotStarted {
+        let written = if full || completion == Completion::Partial { content.len() / 2 } else { content.len() };
+        if completion == Completion::NotStarted {
             return Err(stopped_error());
         }
-        let whole = part == content.len();
-        let synced = if sync && whole { inner.try_sync() } else { Ok(()) };
-        let file = File { content: content[..part].to_vec(), synced: sync && whole && synced.is_ok() };
+        let is_complete = written == content.len();
+        let synced = if sync && is_complete { inner.try_sync() } else { Ok(()) };
+        let file = File { content: content[..written].to_vec(), synced: sync && is_complete && synced.is_ok() };
         inner.change(Change { removed: None, added: Some((path.to_owned(), Arc::new(file))) });
         if full {
             return Err(ErrorKind::StorageFull.into());
@@ -215,9 +214,9 @@ impl Disk for SimulatedDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut inner = self.lock();
-        let half = inner.step()?;
+        let completion = inner.step()?;
         let file = inner.names.get(from).cloned().ok_or_else(not_found_error)?;
-        if half == Completion::Done {
+        if completion == Completion::Done {
             inner.change(Change { removed: Some(from.to_owned()), added: Some((to.to_owned(), file)) });
         }
         inner.check_running()
@@ -225,11 +224,11 @@ impl Disk for SimulatedDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.lock();
-        let half = inner.step()?;
+        let completion = inner.step()?;
         if !inner.names.contains_key(path) {
             return Err(not_found_error());
         }
-        if half == Completion::Done {
+        if completion == Completion::Done {
             inner.change(Change { removed: Some(path.to_owned()), added: None });
         }
         inner.check_running()
@@ -237,8 +236,8 @@ impl Disk for SimulatedDisk {
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.lock();
-        let half = inner.step()?;
-        if half == Completion::Done {
+        let completion = inner.step()?;
+        if completion == Completion::Done {
             inner.folders.insert(path.to_owned());
         }
         inner.check_running()
@@ -246,15 +245,15 @@ impl Disk for SimulatedDisk {
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.lock();
-        let half = inner.step()?;
+        let completion = inner.step()?;
         let synced = inner.try_sync();
-        if half == Completion::Done {
+        if completion == Completion::Done {
             let changes = std::mem::take(&mut inner.changes);
-            let (ours, others) = changes.into_iter().partition(|change| change.concerns(path));
+            let (synced_changes, others) = changes.into_iter().partition(|change| change.concerns(path));
             inner.changes = others;
-            let ours: Vec<Change> = ours;
+            let synced_changes: Vec<Change> = synced_changes;
             if synced.is_ok() {
-                ours.iter().for_each(|change| change.apply_to(&mut inner.durable));
+                synced_changes.iter().for_each(|change| change.apply_to(&mut inner.durable));
             }
         }
         synced.and(inner.check_running())

@@ -1,4 +1,4 @@
-//! All stores give the same answers: random programs run on memory, files and SQLite side by side.
+//! All stores return the same results: random programs run on memory, files and SQLite.
 //!
 //! With `TOOLHUB_SOAK` set thirty times as many programs are run.
 
@@ -35,23 +35,23 @@ use crate::{
 
 const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
 
-fn programs(few: u64) -> u64 {
-    soak(few, 30 * few)
+fn programs(count: u64) -> u64 {
+    soak(count, 30 * count)
 }
 
 /// The same rows in every store of this workspace.
 struct Stores {
     folder: TempFolder,
-    drive: SimulatedDisk,
+    disk: SimulatedDisk,
     memory: Arc<Memory>,
-    /// Files and SQLite; closed and opened again now and then.
+    /// Files and SQLite; reopened from time to time.
     on_disk: Vec<Arc<dyn Backend>>,
 }
 
 impl Stores {
     fn new() -> Self {
-        let (folder, drive) = (TempFolder::in_memory(), SimulatedDisk::default());
-        let mut stores = Self { folder, drive, memory: Arc::new(Memory::new()), on_disk: Vec::new() };
+        let (folder, disk) = (TempFolder::in_memory(), SimulatedDisk::default());
+        let mut stores = Self { folder, disk, memory: Arc::new(Memory::new()), on_disk: Vec::new() };
         stores.open(false);
         stores
     }
@@ -59,23 +59,23 @@ impl Stores {
     fn open(&mut self, compression: bool) {
         self.on_disk.clear();
         let options = files::Options { compression, backups: None };
-        let files = Files::open_on(self.folder.join("files"), options, Arc::new(self.drive.clone())).unwrap();
+        let files = Files::open_on(self.folder.join("files"), options, Arc::new(self.disk.clone())).unwrap();
         self.on_disk = vec![Arc::new(files), Arc::new(open(&self.folder.join("store.db")))];
     }
 
-    /// Asks all of them, and answers what all of them said.
-    async fn ask_all<T: PartialEq + Debug>(
+    /// Sends a request to all stores, asserts that the results are equal, and returns the result.
+    async fn request_all<T: PartialEq + Debug>(
         &self,
         place: (u64, usize),
-        what: &dyn Debug,
-        ask: impl AsyncFn(&dyn Backend) -> T,
+        description: &dyn Debug,
+        request: impl AsyncFn(&dyn Backend) -> T,
     ) -> T {
-        let expected = ask(&*self.memory).await;
+        let expected = request(&*self.memory).await;
         for (store, name) in self.on_disk.iter().zip(["files", "SQLite"]) {
             assert_eq!(
-                ask(&**store).await,
+                request(&**store).await,
                 expected,
-                "{name} and memory differ at program and step {place:?}: {what:?}"
+                "{name} and memory differ at program and step {place:?}: {description:?}"
             );
         }
         expected
@@ -95,7 +95,7 @@ fn id(random: &mut Rng) -> &'static str {
         [random.usize(0..7)]
 }
 
-fn batch(random: &mut Rng, seen: &[RowVersion], now: Timestamp) -> Batch {
+fn batch(random: &mut Rng, known_versions: &[RowVersion], now: Timestamp) -> Batch {
     let mut batch = Batch { stamp: random.u64(..), ..Batch::new(partition(random)) };
     batch.fence = (random.u8(0..6) == 0).then(|| random.u64(1..4));
     for _ in 0..random.usize(0..5) {
@@ -115,7 +115,7 @@ fn batch(random: &mut Rng, seen: &[RowVersion], now: Timestamp) -> Batch {
         };
         let expect = match random.u8(0..6) {
             0 => Expect::Absent,
-            1 => Expect::Same(seen[random.usize(0..seen.len())]),
+            1 => Expect::Same(known_versions[random.usize(0..known_versions.len())]),
             _ => Expect::Any,
         };
         let durability = if random.bool() { Durability::KillSafe } else { Durability::PowerSafe };
@@ -142,13 +142,13 @@ fn scan(random: &mut Rng) -> Scan {
 
 async fn compare(stores: &mut Stores, seed: u64) {
     let (mut random, mut now) = (Rng::with_seed(seed), NOW);
-    let mut seen = vec![RowVersion { number: 1, stamp: 0 }];
+    let mut known_versions = vec![RowVersion { number: 1, stamp: 0 }];
     for step in 0..24 {
         let place = (seed, step);
         match random.u8(0..12) {
             0..6 => {
-                let batch = batch(&mut random, &seen, now);
-                let _ = stores.ask_all(place, &batch, async |store| store.commit(batch.clone(), now).await).await;
+                let batch = batch(&mut random, &known_versions, now);
+                let _ = stores.request_all(place, &batch, async |store| store.commit(batch.clone(), now).await).await;
             }
             6 | 7 => {
                 let key = |random: &mut Rng| RowKey {
@@ -157,21 +157,21 @@ async fn compare(stores: &mut Stores, seed: u64) {
                     id: id(random).into(),
                 };
                 let keys: Vec<RowKey> = (0..random.usize(1..5)).map(|_| key(&mut random)).collect();
-                let rows = stores.ask_all(place, &keys, async |store| store.load(&keys, now).await).await;
-                seen.extend(rows.unwrap().into_iter().flatten().map(|row| row.version));
+                let rows = stores.request_all(place, &keys, async |store| store.load(&keys, now).await).await;
+                known_versions.extend(rows.unwrap().into_iter().flatten().map(|row| row.version));
             }
             8 | 9 => {
                 let scan = scan(&mut random);
                 let read =
                     async |store: &dyn Backend| store.scan(scan.clone(), now).await.map(|page| (page.rows, page.next));
-                let _ = stores.ask_all(place, &scan, read).await;
+                let _ = stores.request_all(place, &scan, read).await;
             }
             10 => {
-                // Which rows go first is the store's choice; how many go, and that all go in the end, is not.
-                let most = random.usize(1..4);
-                stores.ask_all(place, &"a sweep", async |store| store.sweep(most, now).await).await.unwrap();
+                // Which rows a sweep removes first is the store's choice; how many, and that all are removed in the end, is not.
+                let limit = random.usize(1..4);
+                stores.request_all(place, &"a sweep", async |store| store.sweep(limit, now).await).await.unwrap();
                 let rest = async |store: &dyn Backend| while store.sweep(100, now).await == Ok(100) {};
-                stores.ask_all(place, &"a sweep", rest).await;
+                stores.request_all(place, &"a sweep", rest).await;
             }
             _ => {
                 now = now + Duration::from_millis(random.u64(1..2_000));
@@ -195,7 +195,7 @@ async fn memory_files_and_sqlite_give_the_same_answers_to_every_program() {
     }
 }
 
-/// A clock that stands still unless the test moves it.
+/// A clock that only the test moves.
 #[derive(Clone)]
 struct ManualClock(Arc<AtomicI64>);
 
@@ -211,24 +211,24 @@ fn context(number: usize) -> ContextId {
     ["t1/cart", "t1/cart-2", "t2/cart", "~/cart"][number].parse().unwrap()
 }
 
-/// What a manager answers to a random request.
+/// Sends a random request to a manager; returns the result.
 async fn random_request(state: &StateManager, tenant: &Tenant, random: &mut Rng) -> String {
     let (context, kind) = (context(random.usize(0..4)), KINDS[random.usize(0..3)]);
     let data = json!({ "n": random.u32(0..100), ["a", "b"][random.usize(0..2)]: [null, 1.25, "\u{1f375}"] });
     let ttl = random.bool().then(|| Duration::from_millis(random.u64(1..3_000)));
-    let told = |answer: Result<u64, toolhub_core::StateError>| format!("{answer:?}");
+    let show = |result: Result<u64, toolhub_core::StateError>| format!("{result:?}");
     match random.u8(0..10) {
-        0..3 => told(state.set_state(tenant, &context, kind, data, ttl).await),
-        3 | 4 => told(state.update_state(tenant, &context, kind, data).await),
+        0..3 => show(state.set_state(tenant, &context, kind, data, ttl).await),
+        3 | 4 => show(state.update_state(tenant, &context, kind, data).await),
         5 => format!("{:?}", state.delete_state(tenant, &context, kind).await),
-        6 => told(state.compare_and_set(tenant, &context, StateKind::Business, data, random.u64(0..5)).await),
-        7 => told(state.rollback(tenant, &context, random.u64(1..6)).await),
+        6 => show(state.compare_and_set(tenant, &context, StateKind::Business, data, random.u64(0..5)).await),
+        7 => show(state.rollback(tenant, &context, random.u64(1..6)).await),
         8 => format!("{:?}", state.cleanup_context(tenant, &context).await),
         _ => format!("{:?}", state.add_history(tenant, &context, HistoryEvent::Note { what: data }).await),
     }
 }
 
-/// Everything that can be read.
+/// Results of all read operations.
 async fn read_everything(state: &StateManager, tenant: &Tenant) -> Vec<String> {
     let mut all = Vec::new();
     for context in (0..4).map(context) {
@@ -252,7 +252,7 @@ async fn read_everything(state: &StateManager, tenant: &Tenant) -> Vec<String> {
     all.push(format!("{:?}", state.stats(tenant).await));
     for line in state.export(tenant, None).await.unwrap().lines() {
         let mut line: Value = serde_json::from_str(line).unwrap();
-        // Entries are numbered at random, and that is in the checksum.
+        // Entry ids are random, and the checksum covers them.
         line["checksum"] = Value::Null;
         line["history"].as_array_mut().into_iter().flatten().for_each(|entry| entry["id"] = Value::Null);
         all.push(line.to_string());
@@ -284,34 +284,34 @@ async fn what_tools_remember_is_the_same_in_memory_files_and_sqlite() {
         let mut stores = Stores::new();
         let mut hubs = managers(&stores, &clock).await;
         for step in 0..40 {
-            // Entries of one moment by two hubs may stand in either order.
+            // Advance the time: entries with equal timestamps by two hubs may be in either order.
             clock.0.fetch_add(random.i64(1..700), Ordering::Relaxed);
             if random.u8(0..12) == 0 {
-                // A hub may be busy with its store for a moment after it was dropped.
+                // A dropped hub may use its store for a short time.
                 drop(hubs);
                 reopen(&mut stores, random.bool()).await;
                 hubs = managers(&stores, &clock).await;
             }
             let now = clock.now();
-            let swept = random.u8(0..4) == 0;
-            let one = random.fork();
-            let mut answers = Vec::new();
+            let sweep = random.u8(0..4) == 0;
+            let request_random = random.fork();
+            let mut results = Vec::new();
             for (at, (_, state)) in hubs.iter().enumerate() {
-                let answer = random_request(state, &tenant, &mut one.clone()).await;
-                if swept {
+                let result = random_request(state, &tenant, &mut request_random.clone()).await;
+                if sweep {
                     let store: &dyn Backend = if at == 0 { &*stores.memory } else { &*stores.on_disk[at - 1] };
                     store.sweep(1_000, now).await.unwrap();
                 }
                 let all = if step % 4 == 3 { read_everything(state, &tenant).await } else { Vec::new() };
-                answers.push((answer, all));
+                results.push((result, all));
             }
-            assert_eq!(answers[1], answers[0], "program {seed}, step {step}: files and memory differ");
-            assert_eq!(answers[2], answers[0], "program {seed}, step {step}: SQLite and memory differ");
+            assert_eq!(results[1], results[0], "program {seed}, step {step}: files and memory differ");
+            assert_eq!(results[2], results[0], "program {seed}, step {step}: SQLite and memory differ");
         }
     }
 }
 
-/// Closes both stores and opens them again, once nobody holds them any more.
+/// Reopens both stores once all other handles are dropped.
 async fn reopen(stores: &mut Stores, compression: bool) {
     for store in &stores.on_disk {
         while Arc::strong_count(store) > 1 {

@@ -1,9 +1,9 @@
-//! A disk that obeys: it counts syncs, fails when told to, and loses what was not synced when the power is cut.
+//! SQLite VFS with fault injection: counts syncs, fails on demand, and loses unsynced data in a simulated power failure.
 //!
-//! SQLite reaches files through a table of functions. This one stands before SQLite's own, for the whole test binary,
-//! and lets everything through but what happens to files in a folder that is watched.
-#![allow(unsafe_code, reason = "a table of C functions cannot be made without")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "all of it hands on pointers that SQLite handed in")]
+//! The VFS wraps SQLite's default VFS for the whole test binary and forwards everything except for operations on files in a
+//! watched folder.
+#![allow(unsafe_code, reason = "a SQLite VFS is a table of C functions")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "all blocks only forward pointers passed by SQLite")]
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use std::{
 use fastrand::Rng;
 use rusqlite::ffi;
 
-/// What is known of one folder.
+/// The simulated disk of one folder.
 #[derive(Default)]
 pub(crate) struct FaultyDisk(Mutex<State>);
 
@@ -25,25 +25,25 @@ pub(crate) struct FaultyDisk(Mutex<State>);
 struct State {
     files: HashMap<PathBuf, Contents>,
     syncs: usize,
-    /// So many syncs are let through, and then so many fail.
+    /// This many syncs succeed, then this many fail.
     failing_syncs: (usize, usize),
     full: bool,
-    /// So many writes and syncs until the process dies.
+    /// Number of writes and syncs until the process aborts.
     steps_until_abort: Option<usize>,
 }
 
 impl State {
     fn count_down(&mut self) {
-        if let Some(left) = &mut self.steps_until_abort {
-            if *left == 0 {
+        if let Some(remaining) = &mut self.steps_until_abort {
+            if *remaining == 0 {
                 std::process::abort();
             }
-            *left -= 1;
+            *remaining -= 1;
         }
     }
 }
 
-/// What the disk has for certain, and what it was sent since.
+/// The durable content, and the operations since the last sync.
 #[derive(Default)]
 struct Contents {
     durable: Vec<u8>,
@@ -69,7 +69,7 @@ impl UnsyncedOp {
 
 static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<FaultyDisk>>>> = LazyLock::new(Mutex::default);
 
-/// The disk that holds this file, if it is watched.
+/// The simulated disk of this file, if its folder is watched.
 unsafe fn disk_of(name: *const c_char) -> Option<(PathBuf, Arc<FaultyDisk>)> {
     if name.is_null() {
         return None;
@@ -80,7 +80,7 @@ unsafe fn disk_of(name: *const c_char) -> Option<(PathBuf, Arc<FaultyDisk>)> {
 }
 
 impl FaultyDisk {
-    /// Watches a folder from here on. To be asked before the first file in it is opened.
+    /// Watches a folder from now on. Must be called before the first file in it is opened.
     pub(crate) fn watch(folder: &Path) -> Arc<Self> {
         register();
         let disk = Arc::<Self>::default();
@@ -92,17 +92,17 @@ impl FaultyDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many syncs there were since it was asked last.
+    /// Number of syncs since the last call.
     pub(crate) fn syncs(&self) -> usize {
         mem::take(&mut self.state().syncs)
     }
 
-    /// Lets so many syncs through, and fails the next ones. What a failed sync should have written is lost for good.
-    pub(crate) fn fail_syncs(&self, after: usize, many: usize) {
-        self.state().failing_syncs = (after, many);
+    /// After `after` syncs, the next `count` syncs fail. The dirty data of a failed sync is lost for good.
+    pub(crate) fn fail_syncs(&self, after: usize, count: usize) {
+        self.state().failing_syncs = (after, count);
     }
 
-    /// Nothing is written until this is dropped.
+    /// Blocks all I/O until the guard is dropped.
     pub(crate) fn block_io(&self) -> impl Drop + '_ {
         self.state()
     }
@@ -111,20 +111,19 @@ impl FaultyDisk {
         self.state().full = full;
     }
 
-    /// The process dies instead of making one more write or sync than this.
+    /// Aborts the process after this many writes and syncs.
     pub(crate) fn die_after(&self, steps: usize) {
         self.state().steps_until_abort = Some(steps);
     }
 
-    /// What the files would be like had the power been cut now: all that was synced, and of the rest what chance let
-    /// arrive.
+    /// Writes the files as a power failure now would leave them: all synced data, and a random part of the rest.
     pub(crate) fn cut_power(&self, into: &Path, random: &mut Rng) {
         for (path, contents) in &self.state().files {
             let mut file = contents.durable.clone();
-            let luck = random.u8(0..3);
-            for sent in &contents.unsynced {
-                if luck == 2 || luck == 1 && random.bool() {
-                    sent.apply_to(&mut file);
+            let loss = random.u8(0..3);
+            for op in &contents.unsynced {
+                if loss == 2 || loss == 1 && random.bool() {
+                    op.apply_to(&mut file);
                 }
             }
             fs::write(into.join(path.file_name().unwrap()), file).unwrap();
@@ -132,7 +131,7 @@ impl FaultyDisk {
     }
 }
 
-/// An open file: ours, with SQLite's own behind it.
+/// An open file: the wrapper, followed in memory by the file of the default VFS.
 #[repr(C)]
 struct WrappedFile {
     base: ffi::sqlite3_file,
@@ -144,12 +143,12 @@ struct WatchedFile {
     path: PathBuf,
 }
 
-unsafe fn own(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+unsafe fn inner_file(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<u8>().add(mem::size_of::<WrappedFile>()).cast() }
 }
 
-unsafe fn methods<'a>(file: *mut ffi::sqlite3_file) -> &'a ffi::sqlite3_io_methods {
-    unsafe { &*(*own(file)).pMethods }
+unsafe fn inner_methods<'a>(file: *mut ffi::sqlite3_file) -> &'a ffi::sqlite3_io_methods {
+    unsafe { &*(*inner_file(file)).pMethods }
 }
 
 unsafe fn watched_file<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a WatchedFile> {
@@ -170,8 +169,8 @@ unsafe extern "C" fn open(
     unsafe {
         (*file.cast::<WrappedFile>()).watched = ptr::null_mut();
         (*file).pMethods = ptr::null();
-        let result = (*inner_vfs(vfs)).xOpen.unwrap()(inner_vfs(vfs), name, own(file), flags, out);
-        if (*own(file)).pMethods.is_null() {
+        let result = (*inner_vfs(vfs)).xOpen.unwrap()(inner_vfs(vfs), name, inner_file(file), flags, out);
+        if (*inner_file(file)).pMethods.is_null() {
             return result;
         }
         (*file).pMethods = &raw const METHODS;
@@ -199,11 +198,11 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
         if !watched.is_null() {
             drop(Box::from_raw(watched));
         }
-        methods(file).xClose.unwrap()(own(file))
+        inner_methods(file).xClose.unwrap()(inner_file(file))
     }
 }
 
-unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, many: c_int, at: i64) -> c_int {
+unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, length: c_int, at: i64) -> c_int {
     unsafe {
         if let Some(WatchedFile { disk, path }) = watched_file(file) {
             let mut state = disk.state();
@@ -211,10 +210,10 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, ma
             if state.full {
                 return ffi::SQLITE_FULL;
             }
-            let bytes = std::slice::from_raw_parts(from.cast::<u8>(), many as usize).to_vec();
+            let bytes = std::slice::from_raw_parts(from.cast::<u8>(), length as usize).to_vec();
             state.files.entry(path.clone()).or_default().unsynced.push(UnsyncedOp::Write(at as usize, bytes));
         }
-        methods(file).xWrite.unwrap()(own(file), from, many, at)
+        inner_methods(file).xWrite.unwrap()(inner_file(file), from, length, at)
     }
 }
 
@@ -223,7 +222,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_in
         if let Some(WatchedFile { disk, path }) = watched_file(file) {
             disk.state().files.entry(path.clone()).or_default().unsynced.push(UnsyncedOp::Truncate(length as usize));
         }
-        methods(file).xTruncate.unwrap()(own(file), length)
+        inner_methods(file).xTruncate.unwrap()(inner_file(file), length)
     }
 }
 
@@ -233,46 +232,46 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
         state.count_down();
         state.syncs += 1;
         let contents = state.files.entry(path.clone()).or_default();
-        let sent = mem::take(&mut contents.unsynced);
+        let ops = mem::take(&mut contents.unsynced);
         match &mut state.failing_syncs {
             (0, 0) => {}
-            (0, many) => {
-                *many -= 1;
+            (0, count) => {
+                *count -= 1;
                 return ffi::SQLITE_IOERR_FSYNC;
             }
             (after, _) => *after -= 1,
         }
-        sent.iter().for_each(|sent| sent.apply_to(&mut contents.durable));
+        ops.iter().for_each(|op| op.apply_to(&mut contents.durable));
         return ffi::SQLITE_OK;
     }
-    unsafe { methods(file).xSync.unwrap()(own(file), 0) }
+    unsafe { inner_methods(file).xSync.unwrap()(inner_file(file), 0) }
 }
 
-/// Functions that are handed through to SQLite's own.
-macro_rules! through {
+/// Functions that forward to the default VFS.
+macro_rules! forward {
     ($($name:ident = $method:ident ( $($argument:ident : $type:ty),* );)*) => {$(
         unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file, $($argument: $type),*) -> c_int {
-            unsafe { methods(file).$method.unwrap()(own(file), $($argument),*) }
+            unsafe { inner_methods(file).$method.unwrap()(inner_file(file), $($argument),*) }
         }
     )*};
 }
 
-through! {
-    read = xRead(to: *mut c_void, many: c_int, at: i64);
+forward! {
+    read = xRead(to: *mut c_void, length: c_int, at: i64);
     file_size = xFileSize(size: *mut i64);
     lock = xLock(level: c_int);
     unlock = xUnlock(level: c_int);
     check_reserved = xCheckReservedLock(out: *mut c_int);
-    control = xFileControl(what: c_int, argument: *mut c_void);
+    control = xFileControl(op: c_int, argument: *mut c_void);
     sector_size = xSectorSize();
     characteristics = xDeviceCharacteristics();
     shm_map = xShmMap(page: c_int, size: c_int, extend: c_int, out: *mut *mut c_void);
-    shm_lock = xShmLock(offset: c_int, many: c_int, flags: c_int);
+    shm_lock = xShmLock(offset: c_int, count: c_int, flags: c_int);
     shm_unmap = xShmUnmap(delete: c_int);
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
-    unsafe { methods(file).xShmBarrier.unwrap()(own(file)) }
+    unsafe { inner_methods(file).xShmBarrier.unwrap()(inner_file(file)) }
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -297,15 +296,15 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Puts the table before SQLite's own, once.
+/// Registers the VFS as the default, once.
 fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| unsafe {
-        let own = ffi::sqlite3_vfs_find(ptr::null());
-        let mut vfs = ptr::read(own);
+        let inner = ffi::sqlite3_vfs_find(ptr::null());
+        let mut vfs = ptr::read(inner);
         vfs.szOsFile += mem::size_of::<WrappedFile>() as c_int;
         vfs.zName = c"watched".as_ptr();
-        vfs.pAppData = own.cast();
+        vfs.pAppData = inner.cast();
         vfs.xOpen = Some(open);
         vfs.xDelete = Some(delete);
         vfs.pNext = ptr::null_mut();

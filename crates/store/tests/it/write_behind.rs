@@ -1,4 +1,4 @@
-//! A store that is written behind: acknowledged at once, whole and in order later, and no version comes twice.
+//! Write-behind store: immediate acknowledgement, complete and ordered flushes, and unique versions.
 
 use std::{
     io::Write as _,
@@ -24,7 +24,7 @@ use crate::{
     kill::run_and_kill,
 };
 
-/// Nothing is written in such a time unless somebody asks.
+/// No scheduled flush.
 const NEVER: Duration = Duration::MAX;
 
 async fn open_write_behind(inner: Arc<dyn Backend>) -> WriteBehind {
@@ -39,9 +39,9 @@ async fn row(store: &impl Backend, id: &str) -> Option<(Vec<u8>, u64)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_written_behind_keeps_every_promise() {
     contract::check(async || Arc::new(open_write_behind(Arc::new(Memory::new())).await)).await;
-    let (folder, made) = (TempFolder::in_memory(), AtomicU32::new(0));
+    let (folder, count) = (TempFolder::in_memory(), AtomicU32::new(0));
     contract::check(async || {
-        let path = folder.join(made.fetch_add(1, Ordering::Relaxed).to_string());
+        let path = folder.join(count.fetch_add(1, Ordering::Relaxed).to_string());
         Arc::new(open_write_behind(Arc::new(open(&path))).await)
     })
     .await;
@@ -50,12 +50,12 @@ async fn a_store_written_behind_keeps_every_promise() {
 #[tokio::test]
 async fn random_programs_find_no_difference_whenever_it_is_written() {
     let programs = soak(300, 20_000);
-    let often = Options { flush_interval: Duration::from_millis(1), ..Options::default() };
-    let make = async || Arc::new(WriteBehind::open(Arc::new(Memory::new()), often.clone()).await.unwrap());
+    let options = Options { flush_interval: Duration::from_millis(1), ..Options::default() };
+    let make = async || Arc::new(WriteBehind::open(Arc::new(Memory::new()), options.clone()).await.unwrap());
     contract::check_against_model(make, programs, fastrand::u64(..)).await;
 }
 
-/// A store behind that can be told to make trouble.
+/// An inner store with fault injection.
 #[derive(Default)]
 struct FaultyBackend {
     inner: Memory,
@@ -63,11 +63,11 @@ struct FaultyBackend {
 }
 
 const NO_FAULT: u8 = 0;
-/// Nothing is written.
+/// Commits fail and write nothing.
 const UNAVAILABLE: u8 = 1;
-/// It is written, but nobody hears of it.
+/// Commits are written, but their replies are lost.
 const LOSE_REPLY: u8 = 2;
-/// Only state is taken.
+/// Only the state table is accepted.
 const ONLY_STATE: u8 = 3;
 
 impl Backend for FaultyBackend {
@@ -78,13 +78,13 @@ impl Backend for FaultyBackend {
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {
             match self.fault.load(Ordering::SeqCst) {
-                UNAVAILABLE => Err(StoreError::Unavailable("away".into())),
+                UNAVAILABLE => Err(StoreError::Unavailable("simulated outage".into())),
                 LOSE_REPLY => {
                     self.inner.commit(batch, now).await?;
-                    Err(StoreError::Unknown("mute".into()))
+                    Err(StoreError::Unknown("simulated lost reply".into()))
                 }
                 ONLY_STATE if batch.writes.iter().any(|write| write.table == Table::Calls) => {
-                    Err(StoreError::Refused("only state is kept here".into()))
+                    Err(StoreError::Refused("only state is supported".into()))
                 }
                 _ => self.inner.commit(batch, now).await,
             }
@@ -95,8 +95,8 @@ impl Backend for FaultyBackend {
         self.inner.scan(scan, now)
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.inner.sweep(most, now)
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.inner.sweep(limit, now)
     }
 
     fn watch(&self, table: Table) -> Watcher {
@@ -111,25 +111,29 @@ async fn what_is_acknowledged_is_seen_at_once_and_written_later_batch_by_batch()
     assert!(store.is_write_behind() && !inner.is_write_behind());
     commit(&store, "t", vec![put("first", b"")]).await.unwrap();
     assert_eq!(commit(&store, "t", vec![put("a", b"1"), put("b", b"1")]).await, Ok(vec![1, 1]));
-    let seen = get(&store, "t", "a").await.unwrap().unwrap().version;
-    let mut careful = put("a", b"2");
-    careful.expect = Expect::Same(seen);
-    assert_eq!(commit(&store, "t", vec![careful.clone(), put("c", b"1")]).await, Ok(vec![2, 1]));
-    assert!(matches!(commit(&store, "t", vec![careful]).await, Err(StoreError::Conflict { found: Some(2), .. })));
-    let mut gone = put("b", b"");
-    gone.change = Change::Remove;
-    commit(&store, "t", vec![gone]).await.unwrap();
+    let version = get(&store, "t", "a").await.unwrap().unwrap().version;
+    let mut conditional = put("a", b"2");
+    conditional.expect = Expect::Same(version);
+    assert_eq!(commit(&store, "t", vec![conditional.clone(), put("c", b"1")]).await, Ok(vec![2, 1]));
+    assert!(matches!(commit(&store, "t", vec![conditional]).await, Err(StoreError::Conflict { found: Some(2), .. })));
+    let mut removal = put("b", b"");
+    removal.change = Change::Remove;
+    commit(&store, "t", vec![removal]).await.unwrap();
     let rows = async |store: &dyn Backend| {
         let keys = ["a", "b", "c"].map(|id| RowKey { partition: thread("t"), table: Table::State, id: id.into() });
         store.load(&keys, NOW).await.unwrap()
     };
     let all = rows(&store).await;
     assert_eq!(all.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
-    assert!(rows(&*inner).await.iter().all(Option::is_none), "nothing is written yet");
+    assert!(rows(&*inner).await.iter().all(Option::is_none), "nothing is flushed yet");
     assert!(store.pending_bytes() > 0);
     store.flush().await.unwrap();
     assert_eq!(store.pending_bytes(), 0);
-    assert_eq!(rows(&*inner).await, all, "what is written is what was seen, with versions, stamps and times");
+    assert_eq!(
+        rows(&*inner).await,
+        all,
+        "the flushed rows equal the buffered ones, including versions, stamps and timestamps"
+    );
     assert_eq!(rows(&store).await, all);
 }
 
@@ -152,15 +156,15 @@ async fn a_store_that_is_away_is_waited_for_within_bounds_and_reads_go_on() {
     };
     assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
     assert!(last > 5, "{last}");
-    assert_eq!(row(&store, "a").await.unwrap().1, last, "reads go on");
+    assert_eq!(row(&store, "a").await.unwrap().1, last, "reads continue");
     assert!(store.flush().await.is_err());
-    assert!(store.scan(Scan::new(Table::State, Scope::All), NOW).await.is_err(), "a scan would not see all");
+    assert!(store.scan(Scan::new(Table::State, Scope::All), NOW).await.is_err(), "a scan would miss buffered rows");
     inner.fault.store(NO_FAULT, Ordering::SeqCst);
-    assert_eq!(commit(&store, "t", vec![put("a", b"1")]).await, Ok(vec![last + 1]), "it goes on unaided");
+    assert_eq!(commit(&store, "t", vec![put("a", b"1")]).await, Ok(vec![last + 1]), "it recovers by itself");
     store.close().await.unwrap();
     assert_eq!(row(&*inner, "a").await, Some((b"1".to_vec(), last + 1)));
     let all = inner.scan(Scan::new(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
-    assert_eq!(all.rows.len() as u64, last - 1, "nothing that was acknowledged is missing");
+    assert_eq!(all.rows.len() as u64, last - 1, "no acknowledged row is missing");
 }
 
 #[tokio::test]
@@ -195,7 +199,7 @@ async fn a_clean_end_counts_on_and_a_restored_store_begins_a_new_epoch() {
     for version in 1..=4 {
         let store = open_write_behind(Arc::new(open(&path))).await;
         assert_eq!(commit(&store, "t", vec![put("a", b"1")]).await, Ok(vec![version]));
-        // Dropped or closed, it is a clean end.
+        // Both drop and close are a clean shutdown.
         if version % 2 == 0 {
             store.close().await.unwrap();
         }
@@ -207,18 +211,18 @@ async fn a_clean_end_counts_on_and_a_restored_store_begins_a_new_epoch() {
     sqlite::restore(&backup, &path).unwrap();
     let inner = Arc::new(open(&path));
     let store = open_write_behind(inner.clone()).await;
-    let told = commit(&store, "t", vec![put("a", b"1")]).await.unwrap()[0];
-    let again = commit(&store, "t", vec![put("a", b"2"), put("new", b"2")]).await.unwrap();
-    assert!(told > 1 << 32);
+    let first = commit(&store, "t", vec![put("a", b"1")]).await.unwrap()[0];
+    let second = commit(&store, "t", vec![put("a", b"2"), put("new", b"2")]).await.unwrap();
+    assert!(first > 1 << 32);
     store.flush().await.unwrap();
-    assert_eq!(row(&*inner, "a").await.unwrap().1, again[0], "what was told is what is written");
-    assert_eq!(row(&*inner, "new").await.unwrap().1, again[1]);
+    assert_eq!(row(&*inner, "a").await.unwrap().1, second[0], "the returned version is the stored one");
+    assert_eq!(row(&*inner, "new").await.unwrap().1, second[1]);
 }
 
-/// Tells the test binary that it is the process to be killed, and which file it writes.
+/// Makes the test binary act as the process to be killed; contains the file to write.
 const FILE: &str = "TOOLHUB_BEHIND_TO_BE_KILLED";
 
-/// Not a test but the process that is killed; it does nothing unless it is told its file.
+/// Not a test but the process that is killed; does nothing without the environment variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn writes_behind_until_it_is_killed() {
@@ -245,25 +249,25 @@ async fn after_a_kill_what_was_synced_is_there_and_no_version_comes_twice() {
     let mut highest = 0;
     for _ in 0..kills {
         let lines = fastrand::usize(1..400);
-        let test = "behind::writes_behind_until_it_is_killed";
-        let told = run_and_kill(test, (FILE, &path), lines, |sort, version| {
-            if sort == 0 {
-                assert!(version > highest, "version {version} was given out before {highest}");
+        let test = "write_behind::writes_behind_until_it_is_killed";
+        let last = run_and_kill(test, (FILE, &path), lines, |writer, version| {
+            if writer == 0 {
+                assert!(version > highest, "version {version} is not higher than {highest}");
                 highest = version;
             }
         });
         let store = open(&path);
         let a = row(&store, "a").await;
-        assert_eq!(a, row(&store, "b").await, "nothing by halves");
+        assert_eq!(a, row(&store, "b").await, "no partial batch");
         let version = a.map_or(0, |(_, version)| version);
-        let synced = told.get(&1).copied().unwrap_or(0);
+        let synced = last.get(&1).copied().unwrap_or(0);
         assert!(synced <= version && version <= highest + 1, "{synced} {version} {highest}");
-        // One more may have been acknowledged than could be told.
+        // The last acknowledgement may not have been printed before the kill.
         highest = highest.max(version);
-        // Also without anything before it, the store gives no version out twice.
+        // Also without write-behind, the store assigns no version twice.
         if fastrand::bool() {
             let version = commit(&store, "t", vec![put("a", b"plain"), put("b", b"plain")]).await.unwrap()[0];
-            assert!(version > highest, "version {version} was given out before {highest}");
+            assert!(version > highest, "version {version} is not higher than {highest}");
             highest = version;
         }
     }

@@ -1,4 +1,4 @@
-//! Written behind, files and packed SQLite keep what SQLite keeps: clean and unclean ends, loss of power, damage.
+//! Write-behind over every store: clean and unclean shutdowns, power failures, damage.
 
 use std::{
     fs,
@@ -21,22 +21,23 @@ use crate::{
     simulated_disk::SimulatedDisk,
 };
 
-/// How a store is opened in a folder.
+/// Opens a store in a folder.
 type OpenStore = fn(&Path) -> Arc<dyn Backend>;
 
 const STORES: [(&str, OpenStore); 4] = [
     ("files", |path| Arc::new(Files::open(path, Options::default()).unwrap())),
-    ("packed files", |path| Arc::new(Files::open(path, Options { compression: true, backups: None }).unwrap())),
+    ("compressed files", |path| Arc::new(Files::open(path, Options { compression: true, backups: None }).unwrap())),
     ("sqlite", |path| Arc::new(open(&path.join("store.db")))),
-    ("packed sqlite", |path| Arc::new(Compressed(open(&path.join("store.db"))))),
+    ("compressed sqlite", |path| Arc::new(Compressed(open(&path.join("store.db"))))),
 ];
 
 async fn open_write_behind(inner: Arc<dyn Backend>) -> WriteBehind {
-    let never = write_behind::Options { flush_interval: std::time::Duration::MAX, ..write_behind::Options::default() };
-    WriteBehind::open(inner, never).await.unwrap()
+    let options =
+        write_behind::Options { flush_interval: std::time::Duration::MAX, ..write_behind::Options::default() };
+    WriteBehind::open(inner, options).await.unwrap()
 }
 
-/// What a process that dies now leaves.
+/// Copies the folder as a process that crashes now would leave it.
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -49,18 +50,18 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-fn create_subfolder(of: &TempFolder, name: &str) -> PathBuf {
-    let path = of.join(name);
+fn create_subfolder(root: &TempFolder, name: &str) -> PathBuf {
+    let path = root.join(name);
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-/// Writes a state that is long enough to be packed; answers its version.
+/// Writes a state that is long enough to be compressed; returns its version.
 async fn write(store: &impl Backend) -> u64 {
     commit(store, "t", vec![put("cart/business", format!("\"{}\"", "tea ".repeat(100)).as_bytes())]).await.unwrap()[0]
 }
 
-/// For those that are known by their trait alone.
+/// Adapter for `Arc<dyn Backend>`.
 struct DynBackend(Arc<dyn Backend>);
 
 impl Backend for DynBackend {
@@ -76,8 +77,8 @@ impl Backend for DynBackend {
         self.0.scan(scan, now)
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.0.sweep(most, now)
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(limit, now)
     }
 
     fn watch(&self, table: Table) -> Watcher {
@@ -85,43 +86,43 @@ impl Backend for DynBackend {
     }
 }
 
-// One thread for everything: whoever drops it waits for a thread that must not need this one.
+// A single-threaded runtime: dropping the store joins the flusher, which must not need this thread.
 #[tokio::test]
 async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice() {
     for (name, open) in STORES {
-        let of = TempFolder::in_memory();
-        let first = create_subfolder(&of, "first");
+        let root = TempFolder::in_memory();
+        let first = create_subfolder(&root, "first");
         for version in 1..=3 {
             let store = open_write_behind(open(&first)).await;
             assert_eq!(write(&store).await, version, "{name}");
-            // Dropped or closed, it is a clean end.
+            // Both drop and close are a clean shutdown.
             if version == 2 {
                 store.close().await.unwrap();
             }
         }
         let plain = open(&first);
-        assert_eq!(write(&DynBackend(plain)).await, 4, "{name}: it may be used without anything before it");
+        assert_eq!(write(&DynBackend(plain)).await, 4, "{name}: it may be used without write-behind");
 
         let store = open_write_behind(open(&first)).await;
-        let told = (write(&store).await, write(&store).await).1;
-        assert_eq!(told, 6, "{name}");
+        let acknowledged = (write(&store).await, write(&store).await).1;
+        assert_eq!(acknowledged, 6, "{name}");
         for next in ["plain", "behind"] {
-            copy_folder(&first, &of.join(next));
-            let mut last = told;
+            copy_folder(&first, &root.join(next));
+            let mut last = acknowledged;
             for _ in 0..3 {
-                let again = if next == "plain" {
-                    write(&DynBackend(open(&of.join(next)))).await
+                let version = if next == "plain" {
+                    write(&DynBackend(open(&root.join(next)))).await
                 } else {
-                    let store = open_write_behind(open(&of.join(next))).await;
-                    let again = write(&store).await;
+                    let store = open_write_behind(open(&root.join(next))).await;
+                    let version = write(&store).await;
                     store.close().await.unwrap();
-                    again
+                    version
                 };
-                assert!(again > last && again < 1 << 53, "{name}, {next}: {again} after {last}");
-                assert!(last == told || again == last + 1, "{name}, {next}: it begins anew only once");
-                last = again;
+                assert!(version > last && version < 1 << 53, "{name}, {next}: {version} after {last}");
+                assert!(last == acknowledged || version == last + 1, "{name}, {next}: the epoch is raised only once");
+                last = version;
             }
-            let store = open_write_behind(open(&of.join(next))).await;
+            let store = open_write_behind(open(&root.join(next))).await;
             assert!(write(&store).await > last, "{name}, {next}");
         }
     }
@@ -130,36 +131,36 @@ async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice()
 #[tokio::test]
 async fn a_damaged_mark_is_taken_for_an_unclean_end() {
     for (name, open) in STORES {
-        let of = TempFolder::in_memory();
-        let path = create_subfolder(&of, "first");
-        // An epoch later than the first, so that no guess is right by chance.
+        let root = TempFolder::in_memory();
+        let path = create_subfolder(&root, "first");
+        // Start in an epoch after the first, so that no default is correct by chance.
         let store = open_write_behind(open(&path)).await;
         write(&store).await;
-        let copied = create_subfolder(&of, "copied");
+        let copied = create_subfolder(&root, "copied");
         copy_folder(&path, &copied);
         drop(store);
         let store = open_write_behind(open(&copied)).await;
-        let told = write(&store).await;
-        assert!(told > 1 << 32, "{name}");
-        let dead = create_subfolder(&of, "dead");
+        let acknowledged = write(&store).await;
+        assert!(acknowledged > 1 << 32, "{name}");
+        let dead = create_subfolder(&root, "dead");
         copy_folder(&copied, &dead);
         drop(store);
         if name.ends_with("sqlite") {
             let file = rusqlite::Connection::open(dead.join("store.db")).unwrap();
-            let spoil = "UPDATE rows SET value = x'00', stamp = 99 WHERE id = '~behind'";
-            assert_eq!(file.execute(spoil, ()).unwrap(), 1);
+            let corrupt = "UPDATE rows SET value = x'00', stamp = 99 WHERE id = '~behind'";
+            assert_eq!(file.execute(corrupt, ()).unwrap(), 1);
         } else {
-            let fans = fs::read_dir(dead.join("contexts")).unwrap().map(|fan| fan.unwrap().path());
-            let all = fans.flat_map(|fan| fs::read_dir(fan).unwrap().map(|file| file.unwrap().path()));
-            let mark = all.into_iter().find(|file| file.to_string_lossy().contains("behind")).unwrap();
-            fs::write(mark, "nonsense").unwrap();
+            let folders = fs::read_dir(dead.join("contexts")).unwrap().map(|folder| folder.unwrap().path());
+            let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()));
+            let record = files.into_iter().find(|file| file.to_string_lossy().contains("behind")).unwrap();
+            fs::write(record, "nonsense").unwrap();
         }
-        let mut last = told;
+        let mut last = acknowledged;
         for _ in 0..2 {
             let store = open_write_behind(open(&dead)).await;
-            let again = write(&store).await;
-            assert!(again > last && again < 1 << 53, "{name}: {again} after {last}");
-            last = again;
+            let version = write(&store).await;
+            assert!(version > last && version < 1 << 53, "{name}: {version} after {last}");
+            last = version;
         }
         let plain = open(&dead);
         assert_eq!(write(&DynBackend(plain)).await, last + 1, "{name}");
@@ -168,16 +169,16 @@ async fn a_damaged_mark_is_taken_for_an_unclean_end() {
 
 #[tokio::test]
 async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
-    let (of, mut random) = (TempFolder::in_memory(), Rng::with_seed(7));
+    let (root, mut random) = (TempFolder::in_memory(), Rng::with_seed(7));
     for round in 0..60 {
-        let (drive, path) = (SimulatedDisk::default(), of.join("state"));
-        let open = |drive: &SimulatedDisk| {
+        let (disk, path) = (SimulatedDisk::default(), root.join("state"));
+        let open = |disk: &SimulatedDisk| {
             Arc::new(
-                Files::open_on(&path, Options { compression: round % 2 == 0, backups: None }, Arc::new(drive.clone()))
+                Files::open_on(&path, Options { compression: round % 2 == 0, backups: None }, Arc::new(disk.clone()))
                     .unwrap(),
             )
         };
-        let store = open_write_behind(open(&drive)).await;
+        let store = open_write_behind(open(&disk)).await;
         write(&store).await;
         store.flush().await.unwrap();
         for n in 0..5 {
@@ -185,12 +186,12 @@ async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
         }
         let after = if round % 3 == 0 {
             store.flush().await.unwrap();
-            let after = drive.cut_power(&mut random);
+            let after = disk.cut_power(&mut random);
             drop(store);
             after
         } else {
             store.close().await.unwrap();
-            drive.cut_power(&mut random)
+            disk.cut_power(&mut random)
         };
         let store = open(&after);
         for n in 0..5 {
@@ -202,11 +203,11 @@ async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
 
 #[tokio::test]
 async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
-    let of = TempFolder::in_memory();
-    let store = open_write_behind(Arc::new(Files::open(of.join("state"), Options::default()).unwrap())).await;
+    let root = TempFolder::in_memory();
+    let store = open_write_behind(Arc::new(Files::open(root.join("state"), Options::default()).unwrap())).await;
     write(&store).await;
     write(&store).await;
-    // Files keep states of threads, and of nobody else.
+    // The file store supports only states of threads and shared states.
     let elsewhere = Partition { tenant: Tenant::default(), kind: PartitionKind::Call(CallId::mint(NOW)) };
     let refused = store.commit(Batch { writes: vec![put("a", b"1")], ..Batch::new(elsewhere) }, NOW).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
@@ -215,7 +216,7 @@ async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
     assert!(matches!(commit(&store, "t", vec![call]).await, Err(StoreError::Refused(_))));
 }
 
-/// Falls over at every commit but the first ones.
+/// Panics at every commit after the first two.
 struct PanickingBackend(Memory, std::sync::atomic::AtomicUsize);
 
 impl Backend for PanickingBackend {
@@ -225,7 +226,7 @@ impl Backend for PanickingBackend {
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         let before = self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        assert!(before < 2, "the store behind falls over");
+        assert!(before < 2, "the inner store panics");
         self.0.commit(batch, now)
     }
 
@@ -233,8 +234,8 @@ impl Backend for PanickingBackend {
         self.0.scan(scan, now)
     }
 
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.0.sweep(most, now)
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(limit, now)
     }
 
     fn watch(&self, table: Table) -> Watcher {

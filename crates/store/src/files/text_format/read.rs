@@ -1,7 +1,7 @@
-//! Reads what `text` writes.
+//! Decodes the text format.
 //!
-//! In: bytes from a disk, which may hold anything. Out: what the beginning of a file tells, or all of it; or why it
-//! cannot be read. Nothing is parsed before its checksum was found to be right.
+//! In: bytes from a disk, possibly damaged. Out: the head of a file, or the whole document; or an error. Nothing is parsed
+//! before its checksum was verified.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -21,16 +21,16 @@ use super::{
     CHECKSUM_FIELD, FORMAT_PREFIX, FORMAT_VERSION, ROWS_START, checksums,
 };
 
-/// Why a text cannot be read.
+/// Why a file cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum DecodeError {
-    /// It is not what was written, or not ours.
+    /// It is damaged or not a store file.
     Damaged(&'static str),
-    /// It is ours, and of a later format.
+    /// It is a store file of a later format.
     Newer(u32),
 }
 
-/// What the beginning of a file tells.
+/// The decoded head of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct FileHead {
     pub(in super::super) context: Context,
@@ -39,19 +39,19 @@ pub(in super::super) struct FileHead {
     pub(in super::super) head: DocHead,
 }
 
-const UNEXPECTED_FORM: DecodeError = DecodeError::Damaged("it has another form than expected");
+const UNEXPECTED_FORM: DecodeError = DecodeError::Damaged("it does not have the expected structure");
 
-/// What the beginning of a file tells; `None` where more of it is needed to tell.
+/// Decodes the head from the first bytes of a file; `None` if more bytes are needed.
 pub(in super::super) fn decode_prefix(content: &[u8]) -> Option<Result<FileHead, DecodeError>> {
-    let end = content.windows(ROWS_START.len()).position(|here| here == ROWS_START.as_bytes())?;
+    let end = content.windows(ROWS_START.len()).position(|window| window == ROWS_START.as_bytes())?;
     Some(decode_head(&content[..end]))
 }
 
-/// What the head alone tells.
+/// Decodes the head alone.
 pub(in super::super) fn decode_head(content: &[u8]) -> Result<FileHead, DecodeError> {
     let parts = split_head(content)?;
     if checksums(parts.format, parts.head, "").0 != parts.head_checksum {
-        return Err(DecodeError::Damaged("its beginning does not have its checksum"));
+        return Err(DecodeError::Damaged("checksum mismatch of its head"));
     }
     if parts.format_version != FORMAT_VERSION {
         Err(DecodeError::Newer(parts.format_version))
@@ -60,40 +60,40 @@ pub(in super::super) fn decode_head(content: &[u8]) -> Result<FileHead, DecodeEr
     }
 }
 
-/// All of a file.
+/// Decodes a whole file.
 pub(in super::super) fn decode(content: &[u8]) -> Result<Doc, DecodeError> {
-    let cut = || DecodeError::Damaged("it is cut short, or not ours");
-    let begin = decode_prefix(content).ok_or_else(cut)??;
-    let text = std::str::from_utf8(content).map_err(|_| DecodeError::Damaged("it is no text"))?;
-    let end = text.find(ROWS_START).ok_or_else(cut)?;
+    let truncated = || DecodeError::Damaged("it is truncated or not a store file");
+    let file_head = decode_prefix(content).ok_or_else(truncated)??;
+    let text = std::str::from_utf8(content).map_err(|_| DecodeError::Damaged("it is not UTF-8 text"))?;
+    let end = text.find(ROWS_START).ok_or_else(truncated)?;
     let (parts, rows) = (split_head(&content[..end])?, &text[end..]);
     if checksums(parts.format, parts.head, rows).1 != parts.file_checksum {
-        return Err(DecodeError::Damaged("it does not have its checksum"));
+        return Err(DecodeError::Damaged("checksum mismatch"));
     }
     let all = format!("{{\"begin\": 0{rows}");
     let rows: RowsText<'_> = serde_json::from_str(&all).map_err(|_| UNEXPECTED_FORM)?;
-    let FileHead { context, write_seq: write, fence, head } = begin;
+    let FileHead { context, write_seq, fence, head } = file_head;
     let mut doc = Doc::empty(context);
-    (doc.write_seq, doc.fence) = (write, fence);
+    (doc.write_seq, doc.fence) = (write_seq, fence);
     for (table, rows) in TABLES.into_iter().zip([rows.states, rows.versions, rows.history]) {
         for row in rows {
             let (id, row) = row.into_row().ok_or(UNEXPECTED_FORM)?;
             if Context::of_row(&doc.context.partition_key, &id) != doc.context {
-                return Err(DecodeError::Damaged("it holds a row of another context"));
+                return Err(DecodeError::Damaged("it contains a row of another context"));
             }
             doc.put(table, id, row);
         }
     }
-    if doc.head() == head { Ok(doc) } else { Err(DecodeError::Damaged("its head tells of other rows")) }
+    if doc.head() == head { Ok(doc) } else { Err(DecodeError::Damaged("its head does not match its rows")) }
 }
 
 struct HeadParts<'a> {
-    /// Up to the number of the format.
+    /// The beginning, up to and including the format version.
     format: &'a str,
     format_version: u32,
     head_checksum: u32,
     file_checksum: u32,
-    /// Behind the checksums.
+    /// The rest after the checksums.
     head: &'a str,
 }
 
@@ -101,15 +101,15 @@ fn split_head(content: &[u8]) -> Result<HeadParts<'_>, DecodeError> {
     let split = || {
         let text = std::str::from_utf8(content).ok()?;
         let (format, rest) = text.split_once(CHECKSUM_FIELD)?;
-        let number = format.strip_prefix(FORMAT_PREFIX)?.parse().ok()?;
+        let format_version = format.strip_prefix(FORMAT_PREFIX)?.parse().ok()?;
         let (first, all) = (rest.get(..8)?, rest.get(8..17)?.strip_prefix(' ')?);
         let [first, all] = [first, all].map(|digits| u32::from_str_radix(digits, 16).ok());
         let (first, all) = (first?, all?);
-        // In one way only, so that no other text has these checksums.
+        // Only the canonical notation, so that no other text is accepted with the same checksums.
         (rest[..17] == format!("{first:08x} {all:08x}")).then_some(())?;
-        Some(HeadParts { format, format_version: number, head_checksum: first, file_checksum: all, head: &rest[17..] })
+        Some(HeadParts { format, format_version, head_checksum: first, file_checksum: all, head: &rest[17..] })
     };
-    split().ok_or(DecodeError::Damaged("it does not begin like one of our files"))
+    split().ok_or(DecodeError::Damaged("it does not begin like a store file"))
 }
 
 fn parse_head(head: &str) -> Result<FileHead, DecodeError> {
@@ -136,7 +136,7 @@ struct HeadText {
 impl HeadText {
     fn into_file_head(self) -> Option<FileHead> {
         let tenant = Tenant::new(self.tenant).ok()?;
-        let home = match (self.thread, self.shared) {
+        let partition_key = match (self.thread, self.shared) {
             (Some(thread), None) => format!("{tenant}/t/{}", ThreadId::new(thread).ok()?),
             (None, Some(state)) => format!("{tenant}/h/{state}"),
             _ => return None,
@@ -147,10 +147,9 @@ impl HeadText {
             (None, None, Some(row)) if !row.contains('/') => Part::Rows(row),
             _ => return None,
         };
-        let soonest = self.soonest.map_or(NO_EXPIRY, Timestamp::from);
-        let head =
-            DocHead { states: self.holds.into(), spans: [self.snapshots, self.entries], earliest_expiry: soonest };
-        let context = Context { partition_key: home.into(), part };
+        let earliest_expiry = self.soonest.map_or(NO_EXPIRY, Timestamp::from);
+        let head = DocHead { states: self.holds.into(), spans: [self.snapshots, self.entries], earliest_expiry };
+        let context = Context { partition_key: partition_key.into(), part };
         Some(FileHead { context, write_seq: self.write, fence: self.fence.unwrap_or(0), head })
     }
 }
@@ -174,15 +173,15 @@ struct RowText<'a> {
     created: Time,
     updated: Time,
     expires: Option<Time>,
-    /// `null` is a value like any other.
-    #[serde(borrow, default, deserialize_with = "there")]
+    /// Distinguishes `null`, which is a value, from a missing field.
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     data: Option<&'a RawValue>,
     text: Option<String>,
     hex: Option<String>,
 }
 
-fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
+fn deserialize_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl RowText<'_> {

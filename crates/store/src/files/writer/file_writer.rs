@@ -1,11 +1,11 @@
-//! Puts documents into their files: one by a rename, several by a note that makes all renames one.
+//! Writes documents to files atomically: one by a rename, several by an intent file that makes their renames atomic.
 //!
-//! In: what files are to hold. Out: that they do; or that nothing was written; or that nobody knows. A file is made
-//! aside and gets its name when it is whole, so whoever looks sees the old content or the new. A sync that failed is
-//! never tried again on the same file: what is to be safe is then written into a new one.
+//! In: the new contents of files. Out: success; or nothing was written; or the outcome is unknown. A file is staged and
+//! renamed into place when it is complete, so readers see the old content or the new. A failed sync is never retried on the
+//! same file: the content is written to a new file instead.
 //!
-//! What a file holds is always synced before it gets its name: otherwise a loss of power could leave half a file where a
-//! safe one was. A write that need not survive one is spared the sync of the folder only, until the next that must.
+//! The content of a file is always synced before the rename: otherwise a power failure could leave half a file in place of a
+//! durable one. A write that need not survive a power failure skips only the sync of the folder, until the next durable write.
 
 use std::{
     collections::HashSet,
@@ -26,124 +26,124 @@ use super::super::{
     intent::{self, FileOp, INTENT_FILE},
 };
 
-/// What becomes of one file.
+/// The replacement of one file.
 pub(super) struct Replacement {
     pub(super) context: Context,
-    /// What it holds; `None` where there is none.
+    /// The current content; `None` if there is no file.
     pub(super) before: Option<Arc<Doc>>,
-    /// What it will hold; `None` where it goes.
+    /// The new content; `None` to remove the file.
     pub(super) after: Option<Doc>,
 }
 
-/// What came of it.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(super) enum WriteResult {
     Done,
     /// Nothing was written.
     NotWritten(io::Error),
-    /// It is there for whoever looks; whether it will be after a loss of power, nobody knows.
+    /// The new content is visible to readers, but may not survive a power failure.
     Unknown(io::Error),
 }
 
-/// The one who writes.
+/// Writes the files of the store; owned by the writer thread.
 pub(super) struct FileWriter {
     documents: Arc<DocumentStore>,
     compressed: bool,
-    /// The number of the last write.
+    /// The sequence number of the last write.
     write_seq: u64,
-    /// The number of the last file that was made here.
+    /// The number of staged files created so far, for unique names.
     files_created: u64,
-    /// Folders that are known to be there.
+    /// Folders that are known to exist.
     known_folders: HashSet<PathBuf>,
-    /// Whether a folder was made and not synced.
+    /// Whether a new folder is not synced yet.
     has_unsynced_new_folder: bool,
-    /// Folders in which names changed and were not synced.
+    /// Folders with changed names that are not synced yet.
     unsynced: HashSet<PathBuf>,
-    /// What a note promises and could not be done yet.
+    /// An acknowledged intent whose operations are not complete yet.
     pending_intent: Option<PendingIntent>,
 }
 
 #[derive(Default)]
 struct PendingIntent {
     replacements: Vec<Replacement>,
-    /// What was made for it.
+    /// The staged files of the intent.
     staged_files: Vec<PathBuf>,
 }
 
 impl FileWriter {
-    pub(super) fn new(shelf: Arc<DocumentStore>, packed: bool, write: u64) -> Self {
-        let (folders, unsynced) = (HashSet::new(), HashSet::new());
+    pub(super) fn new(documents: Arc<DocumentStore>, compressed: bool, write_seq: u64) -> Self {
+        let (known_folders, unsynced) = (HashSet::new(), HashSet::new());
         Self {
-            documents: shelf,
-            compressed: packed,
-            write_seq: write,
+            documents,
+            compressed,
+            write_seq,
             files_created: 0,
-            known_folders: folders,
+            known_folders,
             has_unsynced_new_folder: true,
             unsynced,
             pending_intent: None,
         }
     }
 
-    /// Replaces all these files, or none.
+    /// Replaces all these files or none.
     pub(super) fn put(&mut self, mut replacements: Vec<Replacement>, level: Durability) -> Result<(), StoreError> {
-        // What came and went in one go never had a file.
-        replacements.retain(|one| one.before.is_some() || one.after.is_some());
+        // A context that was created and removed in the same group never had a file.
+        replacements.retain(|item| item.before.is_some() || item.after.is_some());
         if replacements.is_empty() {
             return Ok(());
         }
         self.complete_intent()
-            .map_err(|error| StoreError::Unavailable(format!("the store is not mended yet: {error}")))?;
-        let one = if replacements.len() == 1 { replacements.pop() } else { None };
-        let put = match one {
-            Some(one) => self.put_one(one, level),
+            .map_err(|error| StoreError::Unavailable(format!("an earlier write is still incomplete: {error}")))?;
+        let single = if replacements.len() == 1 { replacements.pop() } else { None };
+        let result = match single {
+            Some(replacement) => self.put_one(replacement, level),
             None => self.put_many(replacements),
         };
-        match put {
+        match result {
             WriteResult::Done => Ok(()),
             WriteResult::NotWritten(error) => Err(StoreError::Unavailable(error.to_string())),
             WriteResult::Unknown(error) => {
-                tracing::error!(%error, "nobody knows whether a write of the store survives a loss of power");
+                tracing::error!(%error, "sync failed; a store write may not survive a power failure");
                 Err(StoreError::Unknown(error.to_string()))
             }
         }
     }
 
-    /// Does what a note promised. Everything is written anew: what was done before may have been lost.
+    /// Completes a pending intent. Rewrites all its files: earlier attempts may have been lost.
     pub(super) fn complete_intent(&mut self) -> io::Result<()> {
-        let Some(mut owed) = self.pending_intent.take() else { return Ok(()) };
-        let settled = self.try_complete_intent(&mut owed);
-        if settled.is_err() {
-            self.pending_intent = Some(owed);
+        let Some(mut pending) = self.pending_intent.take() else { return Ok(()) };
+        let completed = self.try_complete_intent(&mut pending);
+        if completed.is_err() {
+            self.pending_intent = Some(pending);
         } else {
-            tracing::info!("the store is mended");
+            tracing::info!("completed the pending intent of an earlier write");
         }
-        settled
+        completed
     }
 
-    fn try_complete_intent(&mut self, owed: &mut PendingIntent) -> io::Result<()> {
-        while let Some(Replacement { context, after: now, .. }) = owed.replacements.last() {
-            let (context, now) = (context.clone(), now.clone());
-            let before = now.clone().map(Arc::new);
-            let again = Replacement { context, before: before.clone(), after: now };
+    fn try_complete_intent(&mut self, pending: &mut PendingIntent) -> io::Result<()> {
+        while let Some(Replacement { context, after, .. }) = pending.replacements.last() {
+            let (context, after) = (context.clone(), after.clone());
+            let before = after.clone().map(Arc::new);
+            let retry = Replacement { context, before: before.clone(), after };
             if let WriteResult::NotWritten(error) | WriteResult::Unknown(error) =
-                self.put_one(again, Durability::PowerSafe)
+                self.put_one(retry, Durability::PowerSafe)
             {
-                // It is read in memory until its file is right.
+                // Serve it from memory until its file is correct.
                 before.into_iter().for_each(|doc| self.documents.lock_index().pin(doc));
                 return Err(error);
             }
-            owed.replacements.pop();
+            pending.replacements.pop();
         }
         let disk = &*self.documents.disk;
         ignore_not_found(disk.remove(&self.documents.staging_folder.join(INTENT_FILE)))?;
-        owed.staged_files.iter().try_for_each(|ready| ignore_not_found(disk.remove(ready)))?;
+        pending.staged_files.iter().try_for_each(|ready| ignore_not_found(disk.remove(ready)))?;
         disk.sync_folder(&self.documents.staging_folder)
     }
 
-    fn put_one(&mut self, Replacement { context, before, after: now }: Replacement, level: Durability) -> WriteResult {
+    fn put_one(&mut self, Replacement { context, before, after }: Replacement, level: Durability) -> WriteResult {
         before.into_iter().for_each(|doc| self.documents.lock_index().pin(doc));
-        let put = match now {
+        let result = match after {
             Some(mut doc) => {
                 self.write_seq += 1;
                 doc.write_seq = self.write_seq;
@@ -152,49 +152,51 @@ impl FileWriter {
             None => self.remove(&context, level),
         };
         self.documents.lock_index().unpin(&context);
-        put
+        result
     }
 
     fn replace(&mut self, doc: Doc, level: Durability) -> WriteResult {
-        let shelf = self.documents.clone();
-        let (ready, target) = (self.next_staged_file().1, shelf.contexts.join(doc.context.file(self.compressed)));
-        let made = file_codec::encode(&doc, self.compressed)
-            .and_then(|content| shelf.disk.write(&ready, &content, true))
+        let documents = self.documents.clone();
+        let (ready, target) = (self.next_staged_file().1, documents.contexts.join(doc.context.file(self.compressed)));
+        let written = file_codec::encode(&doc, self.compressed)
+            .and_then(|content| documents.disk.write(&ready, &content, true))
             .and_then(|()| self.make_folder(&target))
-            .and_then(|()| shelf.disk.rename(&ready, &target));
-        if let Err(error) = made {
-            // What is left of it goes when the folder is opened next, at the latest.
-            let _ = shelf.disk.remove(&ready);
+            .and_then(|()| documents.disk.rename(&ready, &target));
+        if let Err(error) = written {
+            // A leftover is removed at the next opening at the latest.
+            let _ = documents.disk.remove(&ready);
             return WriteResult::NotWritten(error);
         }
-        let had_other = shelf.lock_index().entry(&doc.context).is_some_and(|entry| entry.compressed != self.compressed);
-        let other = had_other.then(|| shelf.contexts.join(doc.context.file(!self.compressed)));
-        self.publish(&mut shelf.lock_index(), doc);
-        let mut rest = Ok(());
+        let had_other =
+            documents.lock_index().entry(&doc.context).is_some_and(|entry| entry.compressed != self.compressed);
+        let other = had_other.then(|| documents.contexts.join(doc.context.file(!self.compressed)));
+        self.publish(&mut documents.lock_index(), doc);
+        let mut synced = Ok(());
         self.unsynced.extend(target.parent().map(Path::to_owned));
         if had_other || level == Durability::PowerSafe {
-            rest = self.sync_folders([]);
+            synced = self.sync_folders([]);
         }
         if let Some(other) = other {
-            // Not before the new one is sure to be there; and for good, so that it is not there again when that one goes.
-            rest = rest
-                .and_then(|()| ignore_not_found(shelf.disk.remove(&other)))
+            // After the sync, so that the new file is durable first; and synced again, so that the old file cannot reappear.
+            synced = synced
+                .and_then(|()| ignore_not_found(documents.disk.remove(&other)))
                 .and_then(|()| self.sync_folders([&*target]));
         }
-        rest.map_or_else(WriteResult::Unknown, |()| WriteResult::Done)
+        synced.map_or_else(WriteResult::Unknown, |()| WriteResult::Done)
     }
 
     fn remove(&mut self, context: &Context, level: Durability) -> WriteResult {
-        let shelf = self.documents.clone();
-        // What an error may have left of another sort goes first: when this one is gone, so is the context.
-        let packed = shelf.lock_index().entry(context).map_or(self.compressed, |entry| entry.compressed);
-        let [other, target] = [!packed, packed].map(|packed| shelf.contexts.join(context.file(packed)));
-        let removed =
-            ignore_not_found(shelf.disk.remove(&other)).and_then(|()| ignore_not_found(shelf.disk.remove(&target)));
+        let documents = self.documents.clone();
+        // Remove a leftover with the other suffix first: once the current file is removed, the context must be gone.
+        let compressed = documents.lock_index().entry(context).map_or(self.compressed, |entry| entry.compressed);
+        let [other, target] =
+            [!compressed, compressed].map(|compressed| documents.contexts.join(context.file(compressed)));
+        let removed = ignore_not_found(documents.disk.remove(&other))
+            .and_then(|()| ignore_not_found(documents.disk.remove(&target)));
         if let Err(error) = removed {
             return WriteResult::NotWritten(error);
         }
-        shelf.lock_index().remove(context);
+        documents.lock_index().remove(context);
         self.unsynced.extend(target.parent().map(Path::to_owned));
         if level < Durability::PowerSafe {
             return WriteResult::Done;
@@ -202,108 +204,108 @@ impl FileWriter {
         self.sync_folders([]).map_or_else(WriteResult::Unknown, |()| WriteResult::Done)
     }
 
-    /// Several files, always synced: one that is lost would break what belongs together.
+    /// Replaces several files, always synced: losing one of them would break atomicity.
     fn put_many(&mut self, mut replacements: Vec<Replacement>) -> WriteResult {
-        let shelf = self.documents.clone();
+        let documents = self.documents.clone();
         self.write_seq += 1;
-        let mut owed = PendingIntent::default();
-        let steps = self.stage_files(&mut replacements, &mut owed.staged_files);
-        owed.replacements = replacements;
-        let steps = match steps {
-            Ok(steps) => steps,
+        let mut pending = PendingIntent::default();
+        let ops = self.stage_files(&mut replacements, &mut pending.staged_files);
+        pending.replacements = replacements;
+        let ops = match ops {
+            Ok(ops) => ops,
             Err(error) => {
-                owed.staged_files.iter().for_each(|ready| drop(shelf.disk.remove(ready)));
+                pending.staged_files.iter().for_each(|ready| drop(documents.disk.remove(ready)));
                 return WriteResult::NotWritten(error);
             }
         };
         {
-            let mut index = shelf.lock_index();
-            let before = owed.replacements.iter().filter_map(|one| one.before.clone());
+            let mut index = documents.lock_index();
+            let before = pending.replacements.iter().filter_map(|item| item.before.clone());
             before.for_each(|doc| index.pin(doc));
         }
-        let note = shelf.staging_folder.join(INTENT_FILE);
-        let noted = intent::encode(&steps)
-            .and_then(|content| shelf.disk.write(&note, &content, true))
-            .and_then(|()| shelf.disk.sync_folder(&shelf.staging_folder));
-        if let Err(error) = noted {
-            let undone =
-                ignore_not_found(shelf.disk.remove(&note)).and_then(|()| shelf.disk.sync_folder(&shelf.staging_folder));
-            if undone.is_err() {
-                // The note may be there after a crash, so what it promises is to be done.
-                self.defer_intent(owed);
+        let intent_path = documents.staging_folder.join(INTENT_FILE);
+        let recorded = intent::encode(&ops)
+            .and_then(|content| documents.disk.write(&intent_path, &content, true))
+            .and_then(|()| documents.disk.sync_folder(&documents.staging_folder));
+        if let Err(error) = recorded {
+            let removed = ignore_not_found(documents.disk.remove(&intent_path))
+                .and_then(|()| documents.disk.sync_folder(&documents.staging_folder));
+            if removed.is_err() {
+                // The intent may exist after a crash, so its operations must be completed.
+                self.defer_intent(pending);
                 return WriteResult::Unknown(error);
             }
-            owed.staged_files.iter().for_each(|ready| drop(shelf.disk.remove(ready)));
-            let mut index = shelf.lock_index();
-            owed.replacements.iter().for_each(|one| index.unpin(&one.context));
+            pending.staged_files.iter().for_each(|ready| drop(documents.disk.remove(ready)));
+            let mut index = documents.lock_index();
+            pending.replacements.iter().for_each(|item| index.unpin(&item.context));
             return WriteResult::NotWritten(error);
         }
-        // From here on it will happen, whatever happens.
-        if let Err(error) = self.apply_ops(&steps) {
-            tracing::warn!(%error, "files of the store could not be put into place; it is tried again before the next write");
-            self.defer_intent(owed);
+        // From here on the write is committed: recovery completes it after a crash.
+        if let Err(error) = self.apply_ops(&ops) {
+            tracing::warn!(%error, "cannot complete the intent; will retry before the next write");
+            self.defer_intent(pending);
             return WriteResult::Done;
         }
         {
-            // Under one lock: nobody sees some of them new and the others old.
-            let mut index = shelf.lock_index();
-            for Replacement { context, after: now, .. } in owed.replacements {
-                match now {
+            // Under one lock, so that readers see all of them new or all of them old.
+            let mut index = documents.lock_index();
+            for Replacement { context, after, .. } in pending.replacements {
+                match after {
                     Some(doc) => self.publish(&mut index, doc),
                     None => index.remove(&context),
                 }
                 index.unpin(&context);
             }
         }
-        // Should it stay or come back, there is nothing left for it to do.
-        let _ = shelf.disk.remove(&note);
+        // If it stays or reappears, replaying it has no effect.
+        let _ = documents.disk.remove(&intent_path);
         WriteResult::Done
     }
 
-    /// Makes all files, aside, and the steps that will put them into place.
-    fn stage_files(&mut self, replacements: &mut [Replacement], made: &mut Vec<PathBuf>) -> io::Result<Vec<FileOp>> {
-        let (shelf, write) = (self.documents.clone(), self.write_seq);
-        let mut steps = Vec::with_capacity(replacements.len());
-        for Replacement { context, after: now, .. } in replacements {
-            let step = |packed: bool, ready| FileOp { file: context.file(packed), ready, write };
-            let (known, other) = (shelf.lock_index().entry(context).is_some(), step(!self.compressed, None));
-            let ready = match now {
+    /// Writes all staged files, and returns the operations that put them into place.
+    fn stage_files(&mut self, replacements: &mut [Replacement], staged: &mut Vec<PathBuf>) -> io::Result<Vec<FileOp>> {
+        let (documents, write_seq) = (self.documents.clone(), self.write_seq);
+        let mut ops = Vec::with_capacity(replacements.len());
+        for Replacement { context, after, .. } in replacements {
+            let op = |compressed: bool, ready| FileOp { file: context.file(compressed), ready, write: write_seq };
+            let (exists, remove_other) = (documents.lock_index().entry(context).is_some(), op(!self.compressed, None));
+            let ready = match after {
                 Some(doc) => {
-                    doc.write_seq = write;
+                    doc.write_seq = write_seq;
                     let (name, ready) = self.next_staged_file();
-                    made.push(ready.clone());
-                    shelf.disk.write(&ready, &file_codec::encode(doc, self.compressed)?, true)?;
-                    self.make_folder(&shelf.contexts.join(context.file(self.compressed)))?;
+                    staged.push(ready.clone());
+                    documents.disk.write(&ready, &file_codec::encode(doc, self.compressed)?, true)?;
+                    self.make_folder(&documents.contexts.join(context.file(self.compressed)))?;
                     Some(name.into())
                 }
                 None => None,
             };
-            steps.push(step(self.compressed, ready));
-            steps.extend(known.then_some(other));
+            ops.push(op(self.compressed, ready));
+            ops.extend(exists.then_some(remove_other));
         }
-        Ok(steps)
+        Ok(ops)
     }
 
-    fn apply_ops(&mut self, steps: &[FileOp]) -> io::Result<()> {
-        let shelf = self.documents.clone();
-        let targets: Vec<PathBuf> = steps.iter().map(|step| shelf.contexts.join(&step.file)).collect();
-        for (step, target) in steps.iter().zip(&targets) {
-            match &step.ready {
-                Some(ready) => shelf.disk.rename(&shelf.staging_folder.join(ready), target)?,
-                None => ignore_not_found(shelf.disk.remove(target))?,
+    fn apply_ops(&mut self, ops: &[FileOp]) -> io::Result<()> {
+        let documents = self.documents.clone();
+        let targets: Vec<PathBuf> = ops.iter().map(|op| documents.contexts.join(&op.file)).collect();
+        for (op, target) in ops.iter().zip(&targets) {
+            match &op.ready {
+                Some(ready) => documents.disk.rename(&documents.staging_folder.join(ready), target)?,
+                None => ignore_not_found(documents.disk.remove(target))?,
             }
         }
         self.sync_folders(targets.iter().map(PathBuf::as_path))
     }
 
-    /// The documents are what counts, though their files are not right yet.
-    fn defer_intent(&mut self, owed: PendingIntent) {
-        let packed = self.compressed;
+    /// Serves the new documents from memory until their files are complete.
+    fn defer_intent(&mut self, pending: PendingIntent) {
+        let compressed = self.compressed;
         let mut index = self.documents.lock_index();
-        for Replacement { context, after: now, .. } in &owed.replacements {
-            match now {
+        for Replacement { context, after, .. } in &pending.replacements {
+            match after {
                 Some(doc) => {
-                    index.put(context, FileEntry { write_seq: doc.write_seq, compressed: packed, head: doc.head() });
+                    index.put(context, FileEntry { write_seq: doc.write_seq, compressed, head: doc.head() });
                     index.pin(Arc::new(doc.clone()));
                 }
                 None => {
@@ -313,21 +315,21 @@ impl FileWriter {
             }
         }
         drop(index);
-        self.pending_intent = Some(owed);
+        self.pending_intent = Some(pending);
     }
 
-    /// Everybody may see this document from here on.
+    /// Makes a document visible to readers.
     fn publish(&self, index: &mut Index, doc: Doc) {
-        let (doc, packed) = (Arc::new(doc), self.compressed);
-        index.put(&doc.context, FileEntry { write_seq: doc.write_seq, compressed: packed, head: doc.head() });
+        let (doc, compressed) = (Arc::new(doc), self.compressed);
+        index.put(&doc.context, FileEntry { write_seq: doc.write_seq, compressed, head: doc.head() });
         index.cache_if_current(&doc);
         index.clear_quarantine(&doc.context);
     }
 
-    /// The name and the path of a file to be made.
+    /// The name and path of the next staged file.
     fn next_staged_file(&mut self) -> (String, PathBuf) {
         self.files_created += 1;
-        // No name that a file had before: after a loss of power that one may come back.
+        // Never reuse a name: after a power failure an old file may reappear.
         let name = format!("{}-{}", self.write_seq, self.files_created);
         let path = self.documents.staging_folder.join(&name);
         (name, path)
@@ -343,8 +345,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// The names of these files have reached the disk afterwards, and all that were spared it before: whoever is told that
-    /// something is safe may rely on what was there when it was written.
+    /// Syncs the folders of these files and all folders whose sync was skipped before: a durable write also makes earlier writes
+    /// durable.
     fn sync_folders<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
         self.unsynced.extend(files.into_iter().filter_map(Path::parent).map(Path::to_owned));
         while let Some(folder) = self.unsynced.iter().next().cloned() {

@@ -1,6 +1,6 @@
-//! Gives all files second names, between two writes: what a backup is made of.
+//! Snapshot of all files by hard links, between two writes: the source of a backup.
 //!
-//! In: a folder on the disk of the store. Out: the moment its files are of. No byte is read: what a file holds is never changed.
+//! In: a folder on the store's file system. Out: the time of the snapshot. No content is read: store files are never modified.
 
 use std::{
     path::Path,
@@ -12,29 +12,33 @@ use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 use super::super::{backup::is_store_file, document_store::DocumentStore, epoch};
 use crate::backup::BackupError;
 
-pub(super) fn link_all(shelf: &DocumentStore, into: &Path, stop: &AtomicBool) -> Result<Timestamp, BackupError> {
-    let (disk, made_at) = (&*shelf.disk, SystemClock.now());
-    let broken = BackupError::io(into);
-    disk.make_folder(into).map_err(&broken)?;
-    for folder in disk.list(&shelf.contexts).map_err(&broken)? {
+pub(super) fn link_all(
+    documents: &DocumentStore,
+    destination: &Path,
+    stop: &AtomicBool,
+) -> Result<Timestamp, BackupError> {
+    let (disk, made_at) = (&*documents.disk, SystemClock.now());
+    let io_error = BackupError::io(destination);
+    disk.make_folder(destination).map_err(&io_error)?;
+    for folder in disk.list(&documents.contexts).map_err(&io_error)? {
         if folder == epoch::EPOCH_FILE {
-            disk.link(&shelf.contexts.join(&folder), &into.join(&folder)).map_err(&broken)?;
+            disk.link(&documents.contexts.join(&folder), &destination.join(&folder)).map_err(&io_error)?;
         }
         if folder.len() != 2 {
             continue;
         }
-        let (from, to) = (shelf.contexts.join(&folder), into.join(&folder));
+        let (from, to) = (documents.contexts.join(&folder), destination.join(&folder));
         let names = match disk.list(&from) {
-            // It may be a file of somebody else.
+            // It may be a foreign file.
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => continue,
-            names => names.map_err(&broken)?,
+            names => names.map_err(&io_error)?,
         };
-        disk.make_folder(&to).map_err(&broken)?;
+        disk.make_folder(&to).map_err(&io_error)?;
         for name in names.iter().filter(|name| is_store_file(&format!("{folder}/{name}"))) {
             if stop.load(Ordering::Relaxed) {
                 return Err(BackupError::Closed);
             }
-            disk.link(&from.join(name), &to.join(name)).map_err(&broken)?;
+            disk.link(&from.join(name), &to.join(name)).map_err(&io_error)?;
         }
     }
     Ok(made_at)

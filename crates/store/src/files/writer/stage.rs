@@ -1,7 +1,6 @@
-//! One batch after the other, in memory: all of it, or a refusal that leaves no trace.
+//! Applies batches to documents in memory: each completely, or refused without a trace.
 //!
-//! In: batches on one partition. Out: versions, what watchers are to be told, and the documents that must be written for
-//! all of it to become true.
+//! In: batches on one partition. Out: versions, change events, and the documents that must be written to commit them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,17 +19,17 @@ use super::{
     file_writer::Replacement,
 };
 
-/// What a batch did.
+/// The result of a batch.
 pub(super) struct BatchOutput {
     pub(super) versions: Vec<u64>,
     pub(super) changes: Vec<(RowKey, Option<u64>)>,
 }
 
-/// What is to become of a partition.
+/// The pending documents of a partition.
 pub(super) struct Stage<'a> {
     documents: &'a DocumentStore,
     partition_key: Arc<str>,
-    /// The lowest version a row is written with.
+    /// The lowest version to assign.
     floor: u64,
     contexts: BTreeMap<Context, Staged>,
     level: Durability,
@@ -39,34 +38,31 @@ pub(super) struct Stage<'a> {
 struct Staged {
     before: Option<Arc<Doc>>,
     after: Arc<Doc>,
-    /// Why the file was set aside, if it was and nobody has replaced it.
+    /// Why the file is quarantined, unless it was replaced since.
     quarantined: Option<String>,
     changed: bool,
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(shelf: &'a DocumentStore, home: Arc<str>, floor: u64) -> Self {
-        Self { documents: shelf, partition_key: home, floor, contexts: BTreeMap::new(), level: Durability::KillSafe }
+    pub(super) fn new(documents: &'a DocumentStore, partition_key: Arc<str>, floor: u64) -> Self {
+        Self { documents, partition_key, floor, contexts: BTreeMap::new(), level: Durability::KillSafe }
     }
 
-    /// Makes a batch, on top of those before it.
+    /// Applies a batch on top of the previous ones.
     pub(super) fn apply(&mut self, batch: &Batch, now: Timestamp) -> Result<BatchOutput, StoreError> {
         let fence = Context::fence(&self.partition_key);
         if let Some(given) = batch.fence {
             let staged = self.load(&fence)?;
             if staged.quarantined.is_some() {
-                let why = format!(
-                    "the fence of {} cannot be read any more, so nobody knows who may write",
-                    self.partition_key
-                );
-                return Err(StoreError::Unavailable(why));
+                let reason = format!("the fence of {} is unreadable, so fenced writes are refused", self.partition_key);
+                return Err(StoreError::Unavailable(reason));
             }
             let seen = staged.after.fence;
             if given < seen {
                 return Err(StoreError::Fenced { given, seen });
             }
         }
-        // All are looked at before the first is made, so a refusal leaves nothing to undo.
+        // Check all writes before the first is applied, so that a refusal leaves nothing to undo.
         for write in &batch.writes {
             let staged = self.load(&Context::of_row(&self.partition_key, &write.id))?;
             write.check(&staged.before(RowId { table: write.table, id: &write.id }, now))?;
@@ -77,42 +73,42 @@ impl<'a> Stage<'a> {
                 staged.doc_mut().fence = given;
             }
         }
-        let writing = WriteContext { stamp: batch.stamp, floor: self.floor, now };
-        let mut made = BatchOutput { versions: Vec::with_capacity(batch.writes.len()), changes: Vec::new() };
+        let context = WriteContext { stamp: batch.stamp, floor: self.floor, now };
+        let mut output = BatchOutput { versions: Vec::with_capacity(batch.writes.len()), changes: Vec::new() };
         for Write { table, id, change, .. } in &batch.writes {
             let staged = self.load(&Context::of_row(&self.partition_key, id))?;
-            let (version, changed) = staged.apply(RowId { table: *table, id }, change, writing);
-            made.versions.push(version);
+            let (version, changed) = staged.apply(RowId { table: *table, id }, change, context);
+            output.versions.push(version);
             if changed {
                 let key = RowKey { partition: batch.partition.clone(), table: *table, id: id.clone() };
-                made.changes.push((key, (version > 0).then_some(version)));
+                output.changes.push((key, (version > 0).then_some(version)));
             }
         }
         self.level = self.level.max(batch.durability());
-        Ok(made)
+        Ok(output)
     }
 
-    /// The files that must be written, and how much that must survive.
+    /// The files that must be written, and the required durability.
     pub(super) fn replacements(self) -> (Vec<Replacement>, Durability) {
         let changed = self.contexts.into_iter().filter(|(_, staged)| staged.changed);
         let replacements = changed.map(|(context, staged)| {
-            let now = Some(staged.after).filter(|doc| !doc.is_empty());
-            Replacement { context, before: staged.before, after: now.map(Arc::unwrap_or_clone) }
+            let after = Some(staged.after).filter(|doc| !doc.is_empty());
+            Replacement { context, before: staged.before, after: after.map(Arc::unwrap_or_clone) }
         });
         (replacements.collect(), self.level)
     }
 
     fn load(&mut self, context: &Context) -> Result<&mut Staged, StoreError> {
         if !self.contexts.contains_key(context) {
-            let (before, aside) = match self.documents.get(context)? {
+            let (before, quarantined) = match self.documents.get(context)? {
                 Content::Doc(doc) => (Some(doc), None),
                 Content::Quarantined(reason) => (None, Some(reason)),
                 Content::Absent | Content::Unread => (None, None),
             };
-            let now = before.clone().unwrap_or_else(|| Arc::new(Doc::empty(context.clone())));
-            self.contexts.insert(context.clone(), Staged { before, after: now, quarantined: aside, changed: false });
+            let after = before.clone().unwrap_or_else(|| Arc::new(Doc::empty(context.clone())));
+            self.contexts.insert(context.clone(), Staged { before, after, quarantined, changed: false });
         }
-        let missing = || StoreError::Unavailable("a context was lost on the way".into());
+        let missing = || StoreError::Unavailable("internal error: a staged context is missing".into());
         self.contexts.get_mut(context).ok_or_else(missing)
     }
 }
@@ -129,43 +125,43 @@ impl Staged {
         Arc::make_mut(&mut self.after)
     }
 
-    /// The row as it is now; `None` where its time has passed.
-    fn row(&self, name: RowId<'_>, now: Timestamp) -> Option<&Row> {
-        self.after.get(name.table, name.id).filter(|row| !row.is_expired(now))
+    /// The staged row; `None` if it has expired.
+    fn row(&self, row_id: RowId<'_>, now: Timestamp) -> Option<&Row> {
+        self.after.get(row_id.table, row_id.id).filter(|row| !row.is_expired(now))
     }
 
-    /// The row before a write. Nobody knows what was in a file that was set aside.
-    fn before(&self, name: RowId<'_>, now: Timestamp) -> PriorRow {
+    /// The row before a write. The rows of a quarantined file are unknown.
+    fn before(&self, row_id: RowId<'_>, now: Timestamp) -> PriorRow {
         match self.quarantined.clone() {
             Some(reason) => {
-                let error = StoreError::Damaged { table: name.table, id: name.id.clone(), reason };
+                let error = StoreError::Damaged { table: row_id.table, id: row_id.id.clone(), reason };
                 PriorRow::Damaged { version: 0, error }
             }
-            None => PriorRow::from_found(self.row(name, now).map(|row| (row.version, row.created))),
+            None => PriorRow::from_found(self.row(row_id, now).map(|row| (row.version, row.created))),
         }
     }
 
-    /// Makes one change; answers the row's version afterwards, and whether there is anything to tell.
-    fn apply(&mut self, name: RowId<'_>, change: &Change, writing: WriteContext) -> (u64, bool) {
-        let Applied { version, changed, action } = change.apply(&self.before(name, writing.now), writing);
+    /// Applies one change; returns the row's version afterwards and whether watchers get an event.
+    fn apply(&mut self, row_id: RowId<'_>, change: &Change, context: WriteContext) -> (u64, bool) {
+        let Applied { version, changed, action } = change.apply(&self.before(row_id, context.now), context);
         match (action, change) {
             (
-                Action::Put { row_version: seen, created },
+                Action::Put { row_version: version, created },
                 Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
             ) => {
                 let (schema, value, expires) = (*schema, value.clone(), *expires);
                 self.quarantined = None;
-                let row = Row { version: seen, schema, value, expires, created, updated: writing.now };
-                self.doc_mut().put(name.table, name.id.clone(), row);
+                let row = Row { version, schema, value, expires, created, updated: context.now };
+                self.doc_mut().put(row_id.table, row_id.id.clone(), row);
             }
             (Action::Touch, Change::Touch { expires }) => {
-                if let Some(row) = self.row(name, writing.now).filter(|row| row.expires != *expires) {
+                if let Some(row) = self.row(row_id, context.now).filter(|row| row.expires != *expires) {
                     let row = Row { expires: *expires, ..row.clone() };
-                    self.doc_mut().put(name.table, name.id.clone(), row);
+                    self.doc_mut().put(row_id.table, row_id.id.clone(), row);
                 }
             }
-            (Action::Remove, _) if self.after.get(name.table, name.id).is_some() => {
-                self.doc_mut().remove(name.table, name.id);
+            (Action::Remove, _) if self.after.get(row_id.table, row_id.id).is_some() => {
+                self.doc_mut().remove(row_id.table, row_id.id);
             }
             (Action::Keep | Action::Put { .. } | Action::Touch | Action::Remove, _) => {}
         }

@@ -1,7 +1,7 @@
-//! One batch, inside a transaction that may hold others: all of it, or a refusal before anything was written.
+//! Executes one task inside a transaction that it may share with others: completely, or refused before anything is written.
 //!
-//! In: a connection in a transaction, a batch. Out: versions and what watchers are to be told once it is committed.
-//! `sweep` is what a sweep does. An error of SQLite itself ends the whole transaction; a refusal concerns this batch alone.
+//! In: a connection in a transaction, a task. Out: versions, and the change events to emit after the commit. `sweep` executes
+//! a sweep. A SQLite error aborts the whole transaction; a refusal concerns this task alone.
 
 mod sweep;
 
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::watch::ChangeFeed;
 
-/// A connection in a transaction, and the statements every batch needs: looked up once for all of them.
+/// A connection in a transaction, with the statements that every batch needs, prepared once per transaction.
 pub(super) struct TxWriter<'c> {
     connection: &'c Connection,
     quarantine: &'c Quarantine,
     row_heads: &'c mut RowHeadCache,
-    /// The lowest version a row is written with.
+    /// The lowest version to assign.
     floor: u64,
     find: CachedStatement<'c>,
     replace: CachedStatement<'c>,
@@ -38,8 +38,8 @@ pub(super) struct TxWriter<'c> {
 impl<'c> TxWriter<'c> {
     pub(super) fn new(
         connection: &'c Connection,
-        aside: &'c Quarantine,
-        heads: &'c mut RowHeadCache,
+        quarantine: &'c Quarantine,
+        row_heads: &'c mut RowHeadCache,
         floor: u64,
     ) -> Result<Self> {
         let find = connection.prepare_cached(
@@ -54,26 +54,26 @@ impl<'c> TxWriter<'c> {
             "INSERT INTO rows (version, stamp, layout, created, updated, body, head, value, expires, partition, tab, id)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?;
-        Ok(Self { connection, quarantine: aside, row_heads: heads, floor, find, replace, insert })
+        Ok(Self { connection, quarantine, row_heads, floor, find, replace, insert })
     }
 }
 
-/// What a job did.
+/// The result of a task.
 pub(super) struct TaskOutput {
     pub(super) versions: Vec<u64>,
     pub(super) changes: Vec<(RowKey, Option<u64>)>,
-    /// Keys of damaged rows that are free once this is committed.
+    /// Quarantined keys that are released once this is committed.
     pub(super) released_keys: Vec<String>,
 }
 
-/// A row as it is before the batch.
+/// A row before the batch.
 #[derive(Default)]
 struct ExistingRow {
-    /// Its number, also when it has expired: its place is taken all the same.
+    /// Its rowid, also if it has expired: the row still occupies its key.
     rowid: Option<i64>,
-    /// Absent where it has expired.
+    /// `None` if it has expired.
     head: Option<RowHead>,
-    /// It could not be read and was set aside: the version it may have had, and what is wrong with it.
+    /// If it is quarantined: the version it may have had, and the error.
     damaged: Option<(u64, StoreError)>,
 }
 
@@ -86,24 +86,24 @@ impl ExistingRow {
     }
 }
 
-/// Does a job. The inner error is a refusal.
+/// Executes a task. The inner error is a refusal.
 pub(super) fn run_task(
-    hand: &mut TxWriter<'_>,
+    tx: &mut TxWriter<'_>,
     task: &Task,
-    news: &ChangeFeed,
+    change_feed: &ChangeFeed,
 ) -> Result<Result<TaskOutput, StoreError>, StoreError> {
     match task {
-        Task::Commit(batch, now) => commit(hand, batch, *now, news),
-        Task::Sweep(most, now) => {
-            hand.row_heads.clear();
-            let swept = sweep::run(hand.connection, hand.quarantine, *most, *now)
-                .map_err(|error| error::unavailable(&error))?;
+        Task::Commit(batch, now) => commit(tx, batch, *now, change_feed),
+        Task::Sweep(limit, now) => {
+            tx.row_heads.clear();
+            let swept =
+                sweep::run(tx.connection, tx.quarantine, *limit, *now).map_err(|error| error::unavailable(&error))?;
             Ok(Ok(TaskOutput { versions: vec![swept as u64], changes: Vec::new(), released_keys: Vec::new() }))
         }
         Task::Inspect(suspects, now) => {
-            hand.row_heads.clear();
+            tx.row_heads.clear();
             for suspect in suspects {
-                let inspected = quarantine::inspect(hand.quarantine, hand.connection, suspect.name(), *now);
+                let inspected = quarantine::inspect(tx.quarantine, tx.connection, suspect.name(), *now);
                 inspected.map_err(|error| error::row_error(suspect.table, &suspect.id.as_str().into(), &error))?;
             }
             Ok(Ok(TaskOutput { versions: Vec::new(), changes: Vec::new(), released_keys: Vec::new() }))
@@ -112,47 +112,47 @@ pub(super) fn run_task(
 }
 
 fn commit(
-    hand: &mut TxWriter<'_>,
+    tx: &mut TxWriter<'_>,
     batch: &Batch,
     now: Timestamp,
-    news: &ChangeFeed,
+    change_feed: &ChangeFeed,
 ) -> Result<Result<TaskOutput, StoreError>, StoreError> {
     let partition = partition_key(&batch.partition);
     let seen = match batch.fence {
-        Some(_) => read_fence(hand.connection, &partition).map_err(|error| error::unavailable(&error))?,
+        Some(_) => read_fence(tx.connection, &partition).map_err(|error| error::unavailable(&error))?,
         None => 0,
     };
     if let Some(given) = batch.fence.filter(|given| *given < seen) {
         return Ok(Err(StoreError::Fenced { given, seen }));
     }
-    // All are looked at before the first is written, so a refusal leaves nothing to undo.
-    let writing = WriteContext { stamp: batch.stamp, floor: hand.floor, now };
+    // Check all writes before the first is applied, so that a refusal leaves nothing to undo.
+    let context = WriteContext { stamp: batch.stamp, floor: tx.floor, now };
     let mut found = Vec::with_capacity(batch.writes.len());
     for write in &batch.writes {
-        let row = find_row(hand, row_name(&partition, write), now)?;
-        match write.apply(&row.before(), writing) {
+        let row = find_row(tx, row_name(&partition, write), now)?;
+        match write.apply(&row.before(), context) {
             Ok(applied) => found.push((row, applied)),
             Err(refusal) => return Ok(Err(refusal)),
         }
     }
     if let Some(given) = batch.fence.filter(|given| *given > seen) {
-        raise_fence(hand.connection, &partition, given).map_err(|error| error::unavailable(&error))?;
+        raise_fence(tx.connection, &partition, given).map_err(|error| error::unavailable(&error))?;
     }
-    let mut made =
+    let mut output =
         TaskOutput { versions: Vec::with_capacity(found.len()), changes: Vec::new(), released_keys: Vec::new() };
     for (write, (row, Applied { version, changed, action })) in batch.writes.iter().zip(found) {
         let name = row_name(&partition, write);
-        let at_row = |error| error::row_error(write.table, &write.id, &error);
-        apply_change(hand, name, &write.change, &row, action, now).map_err(at_row)?;
+        let row_error = |error| error::row_error(write.table, &write.id, &error);
+        apply_change(tx, name, &write.change, &row, action, now).map_err(row_error)?;
         if row.damaged.is_some() {
-            made.released_keys.push(hand.quarantine.release(hand.connection, name).map_err(at_row)?);
+            output.released_keys.push(tx.quarantine.release(tx.connection, name).map_err(row_error)?);
         }
-        made.versions.push(version);
-        if changed && news.has_subscribers(write.table) {
-            made.changes.push((row_key(&batch.partition, write.table, &write.id), (version > 0).then_some(version)));
+        output.versions.push(version);
+        if changed && change_feed.has_subscribers(write.table) {
+            output.changes.push((row_key(&batch.partition, write.table, &write.id), (version > 0).then_some(version)));
         }
     }
-    Ok(Ok(made))
+    Ok(Ok(output))
 }
 
 fn row_name<'a>(partition: &'a str, write: &'a Write) -> RowName<'a> {
@@ -174,34 +174,33 @@ fn raise_fence(connection: &Connection, partition: &str, fence: u64) -> Result<(
     raise.execute((partition, fence.cast_signed())).map(|_| ())
 }
 
-/// What is there. An expired row has a number and no head; one that is damaged is set aside, whatever comes of the batch.
-fn find_row(hand: &mut TxWriter<'_>, name: RowName<'_>, now: Timestamp) -> Result<ExistingRow, StoreError> {
-    if let Some((number, head)) = hand.row_heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
-        return Ok(ExistingRow { rowid: Some(number), head: Some(head), damaged: None });
+/// Finds the existing row. An expired row has a rowid and no head; a damaged row is quarantined even if the batch is refused.
+fn find_row(tx: &mut TxWriter<'_>, name: RowName<'_>, now: Timestamp) -> Result<ExistingRow, StoreError> {
+    if let Some((rowid, head)) = tx.row_heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
+        return Ok(ExistingRow { rowid: Some(rowid), head: Some(head), damaged: None });
     }
-    let found = hand.find.query_row((name.partition, name.table.as_str(), name.id), |row| {
+    let found = tx.find.query_row((name.partition, name.table.as_str(), name.id), |row| {
         Ok((RowHead::read(row, 0, name)?, row.get(8)?))
     });
-    let at_row = |error| error::row_error(name.table, &name.id.into(), &error);
-    Ok(match found.optional().map_err(at_row)? {
+    let row_error = |error| error::row_error(name.table, &name.id.into(), &error);
+    Ok(match found.optional().map_err(row_error)? {
         None => {
-            let damaged = hand.quarantine.version(name).map(|version| (version, quarantine::quarantined_error(name)));
+            let damaged = tx.quarantine.version(name).map(|version| (version, quarantine::quarantined_error(name)));
             ExistingRow { damaged, ..ExistingRow::default() }
         }
-        Some((Ok(head), number)) => {
-            ExistingRow { rowid: Some(number), head: Some(head).filter(|head| !head.is_expired(now)), damaged: None }
+        Some((Ok(head), rowid)) => {
+            ExistingRow { rowid: Some(rowid), head: Some(head).filter(|head| !head.is_expired(now)), damaged: None }
         }
-        Some((Err(damaged), number)) => {
-            let version =
-                hand.quarantine.quarantine_row(hand.connection, name, number, &damaged, now).map_err(at_row)?;
+        Some((Err(damaged), rowid)) => {
+            let version = tx.quarantine.quarantine_row(tx.connection, name, rowid, &damaged, now).map_err(row_error)?;
             ExistingRow { damaged: Some((version, damaged)), ..ExistingRow::default() }
         }
     })
 }
 
-/// Makes one change in the table.
+/// Applies one change to the table.
 fn apply_change(
-    hand: &mut TxWriter<'_>,
+    tx: &mut TxWriter<'_>,
     name: RowName<'_>,
     change: &Change,
     found: &ExistingRow,
@@ -210,28 +209,28 @@ fn apply_change(
 ) -> Result<()> {
     match (action, change) {
         (
-            Action::Put { row_version: seen, created },
+            Action::Put { row_version, created },
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
         ) => {
-            let (version, stamp, layout, body) = (seen.number, seen.stamp, *schema, crc32_of_body(value));
+            let (version, stamp, layout, body) = (row_version.number, row_version.stamp, *schema, crc32_of_body(value));
             let new = RowHead { version, stamp, layout, expires: *expires, created, updated: now, body_checksum: body };
-            // Where an end stays what it is, its index need not be touched.
-            let same_end = found.head.is_some_and(|head| head.expires == *expires);
-            put_row(hand, name, &new, value, found.rowid, same_end)?;
+            // If the expiry is unchanged, its index need not be updated.
+            let same_expiry = found.head.is_some_and(|head| head.expires == *expires);
+            put_row(tx, name, &new, value, found.rowid, same_expiry)?;
         }
         (Action::Touch, Change::Touch { expires }) => {
-            if let (Some(head), Some(number)) = (found.head, found.rowid) {
+            if let (Some(head), Some(rowid)) = (found.head, found.rowid) {
                 let new = RowHead { expires: *expires, ..head };
                 let mut touch =
-                    hand.connection.prepare_cached("UPDATE rows SET expires = ?1, head = ?2 WHERE rowid = ?3")?;
-                expect_one_row(touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), number))?)?;
-                hand.row_heads.insert(name, number, new);
+                    tx.connection.prepare_cached("UPDATE rows SET expires = ?1, head = ?2 WHERE rowid = ?3")?;
+                expect_one_row(touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), rowid))?)?;
+                tx.row_heads.insert(name, rowid, new);
             }
         }
         (Action::Remove, _) => {
-            hand.row_heads.remove(name);
-            if let Some(number) = found.rowid {
-                hand.connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([number])?;
+            tx.row_heads.remove(name);
+            if let Some(rowid) = found.rowid {
+                tx.connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([rowid])?;
             }
         }
         (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
@@ -240,33 +239,33 @@ fn apply_change(
 }
 
 fn put_row(
-    hand: &mut TxWriter<'_>,
+    tx: &mut TxWriter<'_>,
     name: RowName<'_>,
     head: &RowHead,
     value: &[u8],
-    number: Option<i64>,
-    same_end: bool,
+    rowid: Option<i64>,
+    same_expiry: bool,
 ) -> Result<()> {
     let (version, stamp, layout) = (head.version.cast_signed(), head.stamp.cast_signed(), head.layout);
     let (created, updated, expires) = (head.created.millis(), head.updated.millis(), head.expires);
-    let (body, sum, expires) = (head.body_checksum, head.checksum(name), expires.map(Timestamp::millis));
-    let Some(number) = number else {
+    let (body, checksum, expires) = (head.body_checksum, head.checksum(name), expires.map(Timestamp::millis));
+    let Some(rowid) = rowid else {
         let (partition, table, id) = (name.partition, name.table.as_str(), name.id);
-        let row = (version, stamp, layout, created, updated, body, sum, value, expires, partition, table, id);
-        hand.insert.execute(row)?;
-        hand.row_heads.insert(name, hand.connection.last_insert_rowid(), *head);
+        let row = (version, stamp, layout, created, updated, body, checksum, value, expires, partition, table, id);
+        tx.insert.execute(row)?;
+        tx.row_heads.insert(name, tx.connection.last_insert_rowid(), *head);
         return Ok(());
     };
-    expect_one_row(hand.replace.execute((version, stamp, layout, created, updated, body, sum, value, number))?)?;
-    if !same_end {
-        let mut end = hand.connection.prepare_cached("UPDATE rows SET expires = ?1 WHERE rowid = ?2")?;
-        end.execute((expires, number))?;
+    expect_one_row(tx.replace.execute((version, stamp, layout, created, updated, body, checksum, value, rowid))?)?;
+    if !same_expiry {
+        let mut set_expiry = tx.connection.prepare_cached("UPDATE rows SET expires = ?1 WHERE rowid = ?2")?;
+        set_expiry.execute((expires, rowid))?;
     }
-    hand.row_heads.insert(name, number, *head);
+    tx.row_heads.insert(name, rowid, *head);
     Ok(())
 }
 
-/// A row that is known is there. Were it not, nothing of this may be committed.
+/// A cached row must exist. If the statement changed no row, the transaction must not be committed.
 fn expect_one_row(changed: usize) -> Result<()> {
     if changed == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(changed)) }
 }

@@ -1,7 +1,7 @@
-//! Where rows are that were written lately, and what their heads say: the next write of one need not look for it.
+//! Cache of rowids and heads of recently written rows, so that the next write of a row needs no lookup.
 //!
-//! In: what the writer wrote. Out: the same, as long as it is sure to be true. Nobody else writes, so it is true until a
-//! transaction is undone or rows are taken away without being named; then all of it is forgotten.
+//! In: the rows that the writer wrote. Out: their heads. There is no other writer, so the cache is valid until a transaction
+//! is rolled back or rows are removed in bulk; then it is cleared.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -9,7 +9,7 @@ use toolhub_storage::backend::Table;
 
 use super::super::row::{RowHead, RowName};
 
-/// How many are remembered at most; each has one place, and gives it up to the next that has the same. A power of two.
+/// Number of slots. Direct-mapped: a row replaces the previous one in its slot. A power of two.
 const SLOTS: usize = 4096;
 
 pub(super) struct RowHeadCache {
@@ -21,7 +21,7 @@ struct CachedHead {
     partition: Box<str>,
     table: Table,
     id: Box<str>,
-    /// The row's number.
+    /// The row's rowid.
     rowid: i64,
     head: RowHead,
 }
@@ -31,33 +31,33 @@ impl RowHeadCache {
         Self { slots: std::iter::repeat_with(|| None).take(SLOTS).collect(), hasher: RandomState::new() }
     }
 
-    /// The number and the head of a row, if they are known.
+    /// The rowid and the head of a row, if cached.
     pub(super) fn find(&self, name: RowName<'_>) -> Option<(i64, RowHead)> {
-        let known = self.slots[self.slot_of(name)].as_deref().filter(|known| known.is_for(name))?;
-        Some((known.rowid, known.head))
+        let cached = self.slots[self.slot_of(name)].as_deref().filter(|cached| cached.is_for(name))?;
+        Some((cached.rowid, cached.head))
     }
 
-    /// A row was written.
-    pub(super) fn insert(&mut self, name: RowName<'_>, number: i64, head: RowHead) {
-        let place = self.slot_of(name);
-        match self.slots[place].as_deref_mut().filter(|known| known.is_for(name)) {
-            Some(known) => (known.rowid, known.head) = (number, head),
+    /// Caches a written row.
+    pub(super) fn insert(&mut self, name: RowName<'_>, rowid: i64, head: RowHead) {
+        let slot = self.slot_of(name);
+        match self.slots[slot].as_deref_mut().filter(|cached| cached.is_for(name)) {
+            Some(cached) => (cached.rowid, cached.head) = (rowid, head),
             None => {
                 let (partition, table, id) = (name.partition.into(), name.table, name.id.into());
-                self.slots[place] = Some(Box::new(CachedHead { partition, table, id, rowid: number, head }));
+                self.slots[slot] = Some(Box::new(CachedHead { partition, table, id, rowid, head }));
             }
         }
     }
 
-    /// A row was removed.
+    /// Drops a removed row.
     pub(super) fn remove(&mut self, name: RowName<'_>) {
-        let place = self.slot_of(name);
-        if self.slots[place].as_deref().is_some_and(|known| known.is_for(name)) {
-            self.slots[place] = None;
+        let slot = self.slot_of(name);
+        if self.slots[slot].as_deref().is_some_and(|cached| cached.is_for(name)) {
+            self.slots[slot] = None;
         }
     }
 
-    /// Nothing is sure any more.
+    /// Drops all entries.
     pub(super) fn clear(&mut self) {
         self.slots.fill_with(|| None);
     }

@@ -1,10 +1,10 @@
-//! The connection that writes: transactions at two levels of safety, checkpoints, and the way back after trouble.
+//! The writing connection: transactions at two durability levels, WAL checkpoints, and recovery after I/O errors.
 //!
-//! In: what to do in a transaction. Out: that it is committed; or `Unavailable`, nothing was written; or `Unknown`.
+//! In: work to run in a transaction. Out: its result after the commit; or `Unavailable` if nothing was written; or `Unknown`.
 //!
-//! After a sync that failed the system may have dropped what it was to write, and the next sync would report success
-//! without it. So the log is then written once more, byte for byte, synced, and emptied into the file, before anything
-//! new is written. Until that has worked, nothing is.
+//! After a failed fsync the kernel may have dropped dirty pages, and the next fsync would report success without them. So the
+//! WAL is then rewritten byte by byte, synced, and checkpointed before anything new is written. Until that has succeeded,
+//! all writes fail.
 
 use std::{
     fs::OpenOptions,
@@ -24,164 +24,165 @@ use toolhub_storage::backend::{Durability, StoreError};
 use super::super::{connection, error};
 use crate::failpoint;
 
-/// A log of so many pages is emptied into the file, as SQLite itself would do.
+/// WAL size in pages that triggers a checkpoint; SQLite's own default.
 const CHECKPOINT_PAGES: u32 = 1000;
 
 pub(super) struct WriteConnection {
     path: PathBuf,
     max_bytes: Option<u64>,
-    /// None from trouble until it is mended.
+    /// `None` from an I/O error until recovery.
     connection: Option<Connection>,
-    /// What `synchronous` is set to; none when nobody knows.
+    /// The current `synchronous` setting; `None` if unknown.
     level: Option<Durability>,
-    /// How many pages the log has.
+    /// The current number of WAL pages.
     wal_pages: Arc<AtomicU32>,
     /// How long the last commit with a sync took.
     last_sync_duration: Duration,
 }
 
 impl WriteConnection {
-    pub(super) fn new(path: &Path, at_most: Option<u64>, open: Connection, log: Arc<AtomicU32>) -> Self {
+    pub(super) fn new(path: &Path, max_bytes: Option<u64>, connection: Connection, wal_pages: Arc<AtomicU32>) -> Self {
         Self {
             path: path.to_owned(),
-            max_bytes: at_most,
-            connection: Some(open),
+            max_bytes,
+            connection: Some(connection),
             level: None,
-            wal_pages: log,
+            wal_pages,
             last_sync_duration: Duration::ZERO,
         }
     }
 
-    /// Runs `work` in one transaction that survives what `level` says.
+    /// Runs `work` in one transaction with this durability.
     pub(super) fn transact<T>(
         &mut self,
         level: Durability,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let nothing = |error| error::unavailable(&error);
+        let unavailable = |error| error::unavailable(&error);
         self.recover()?;
-        self.set_durability(level).map_err(nothing)?;
+        self.set_durability(level).map_err(unavailable)?;
         let Some(connection) = &self.connection else {
             return Err(StoreError::Unavailable("the store is closed".into()));
         };
-        execute(connection, "BEGIN IMMEDIATE").map_err(nothing)?;
-        let (answer, undone) = match work(connection) {
-            Ok(answer) => match commit(connection, level) {
-                Ok(took) => {
-                    self.last_sync_duration = took.unwrap_or(self.last_sync_duration);
-                    return Ok(answer);
+        execute(connection, "BEGIN IMMEDIATE").map_err(unavailable)?;
+        let (result, rolled_back) = match work(connection) {
+            Ok(output) => match commit(connection, level) {
+                Ok(duration) => {
+                    self.last_sync_duration = duration.unwrap_or(self.last_sync_duration);
+                    return Ok(output);
                 }
-                // The last page, which alone makes the others count, did not fit.
+                // The last page, which contains the commit record, did not fit: nothing is committed.
                 Err(full) if error::is_disk_full(&full) => (Err(error::unavailable(&full)), roll_back(connection)),
                 Err(error) => {
-                    tracing::error!(store = %self.path.display(), %error, "a commit failed");
+                    tracing::error!(store = %self.path.display(), %error, "commit failed; recovering the connection");
                     self.discard_connection();
                     return Err(StoreError::Unknown(error.to_string()));
                 }
             },
             Err(error) => (Err(error), roll_back(connection)),
         };
-        if !undone {
-            // Nothing of it was committed; closing the connection undoes the rest.
+        if !rolled_back {
+            // Nothing was committed; closing the connection rolls back.
             self.discard_connection();
         }
-        answer
+        result
     }
 
-    /// Empties the log when it has grown long. Nobody waits for this.
+    /// Checkpoints the WAL once it has grown to the threshold. Runs after the replies were sent.
     pub(super) fn checkpoint_if_needed(&mut self) {
         if self.wal_pages.load(Ordering::Relaxed) < CHECKPOINT_PAGES {
             return;
         }
         let Some(connection) = &self.connection else { return };
         failpoint::reach("checkpoint: before");
-        let emptied = checkpoint(connection, "PASSIVE");
+        let checkpointed = checkpoint(connection, "PASSIVE");
         failpoint::reach("checkpoint: after");
-        if let Err(error) = emptied {
-            tracing::warn!(store = %self.path.display(), %error, "the log of the store cannot be emptied");
-            // A full disk leaves the log as it is. Anything else may have been a sync.
+        if let Err(error) = checkpointed {
+            tracing::warn!(store = %self.path.display(), %error, "WAL checkpoint failed");
+            // A full disk leaves the WAL intact. Any other error may have been a failed fsync.
             if !error::is_disk_full(&error) {
                 self.discard_connection();
             }
         }
     }
 
-    /// Begins anew before anything else is written.
+    /// Closes the connection; it is recovered before the next write.
     pub(super) fn discard_connection(&mut self) {
-        if let Some(open) = self.connection.take() {
-            set_keep_wal_on_close(&open, true);
+        if let Some(connection) = self.connection.take() {
+            set_keep_wal_on_close(&connection, true);
         }
         self.level = None;
     }
 
-    /// How long a sync takes, about.
+    /// The approximate duration of a sync.
     pub(super) fn last_sync_duration(&self) -> Duration {
         self.last_sync_duration
     }
 
-    /// Whether there is no trouble.
+    /// Whether the connection is usable, i.e. no recovery is pending.
     pub(super) fn is_open(&self) -> bool {
         self.connection.is_some()
     }
 
-    /// Opens the file again after trouble.
+    /// Recovers after an I/O error: rewrites the WAL, reopens the file and checkpoints.
     fn recover(&mut self) -> Result<(), StoreError> {
         if self.connection.is_some() {
             return Ok(());
         }
-        let wait =
-            |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("the store is not mended yet: {error}"));
-        self.rewrite_wal().map_err(|error| wait(&error))?;
-        let mended = || -> Result<(Connection, bool)> {
+        let failed = |error: &dyn std::fmt::Display| {
+            StoreError::Unavailable(format!("recovery after an I/O error failed: {error}"))
+        };
+        self.rewrite_wal().map_err(|error| failed(&error))?;
+        let reopen = || -> Result<(Connection, bool)> {
             let connection = connection::open_writer(&self.path, self.max_bytes, self.wal_pages.clone())?;
             set_keep_wal_on_close(&connection, true);
             connection.execute_batch("PRAGMA synchronous = FULL")?;
-            let emptied = checkpoint(&connection, "TRUNCATE")?;
-            set_keep_wal_on_close(&connection, !emptied);
-            Ok((connection, emptied))
+            let complete = checkpoint(&connection, "TRUNCATE")?;
+            set_keep_wal_on_close(&connection, !complete);
+            Ok((connection, complete))
         };
-        match mended().map_err(|error| wait(&error))? {
+        match reopen().map_err(|error| failed(&error))? {
             (connection, true) => {
-                tracing::info!(store = %self.path.display(), "the store is mended");
+                tracing::info!(store = %self.path.display(), "store connection recovered");
                 self.level = Some(Durability::PowerSafe);
                 self.wal_pages.store(0, Ordering::Relaxed);
                 self.connection = Some(connection);
                 Ok(())
             }
-            (_, false) => Err(wait(&"somebody still reads")),
+            (_, false) => Err(failed(&"a reader still uses the WAL")),
         }
     }
 
-    /// Makes the system write every page of the log, whatever it believes to have written.
+    /// Forces the kernel to write every page of the WAL again, also those it considers clean.
     fn rewrite_wal(&self) -> io::Result<()> {
         let mut path = self.path.as_os_str().to_owned();
         path.push("-wal");
-        let mut log = match OpenOptions::new().read(true).write(true).open(path) {
+        let mut wal = match OpenOptions::new().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found?,
         };
-        let (mut piece, mut at) = (vec![0; 1 << 20], 0);
+        let (mut buffer, mut at) = (vec![0; 1 << 20], 0);
         loop {
-            log.seek(SeekFrom::Start(at))?;
-            let read = log.read(&mut piece)?;
+            wal.seek(SeekFrom::Start(at))?;
+            let read = wal.read(&mut buffer)?;
             if read == 0 {
-                return log.sync_all();
+                return wal.sync_all();
             }
-            log.seek(SeekFrom::Start(at))?;
-            log.write_all(&piece[..read])?;
+            wal.seek(SeekFrom::Start(at))?;
+            wal.write_all(&buffer[..read])?;
             at += read as u64;
         }
     }
 
-    /// NORMAL syncs the log only when it is emptied, FULL with each commit, and with it everything before.
+    /// NORMAL syncs the WAL only at a checkpoint, FULL at every commit, which also covers all earlier commits.
     fn set_durability(&mut self, level: Durability) -> Result<()> {
         let Some(connection) = self.connection.as_ref().filter(|_| self.level != Some(level)) else { return Ok(()) };
-        let word = match level {
+        let pragma = match level {
             Durability::KillSafe => "PRAGMA synchronous = NORMAL",
             Durability::PowerSafe => "PRAGMA synchronous = FULL",
         };
         self.level = None;
-        connection.execute_batch(word)?;
+        connection.execute_batch(pragma)?;
         self.level = Some(level);
         Ok(())
     }
@@ -191,30 +192,30 @@ fn execute(connection: &Connection, sql: &str) -> Result<()> {
     connection.prepare_cached(sql)?.execute(()).map(|_| ())
 }
 
-/// Commits; how long that took, if there was a sync.
+/// Commits; returns the duration if the commit included a sync.
 fn commit(connection: &Connection, level: Durability) -> Result<Option<Duration>> {
-    let began = (level == Durability::PowerSafe).then(Instant::now);
+    let started = (level == Durability::PowerSafe).then(Instant::now);
     execute(connection, "COMMIT")?;
-    Ok(began.map(|began| began.elapsed()))
+    Ok(started.map(|started| started.elapsed()))
 }
 
-/// Whether the transaction is over. Some errors have ended it already.
+/// Rolls back; returns whether the transaction has ended. Some errors end it by themselves.
 fn roll_back(connection: &Connection) -> bool {
     connection.is_autocommit() || execute(connection, "ROLLBACK").is_ok()
 }
 
-/// Whether the log stays when the last connection is closed. After trouble it must: SQLite would empty it with a sync that
-/// may only seem to work, and remove it.
-fn set_keep_wal_on_close(connection: &Connection, leave: bool) {
-    if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave) {
-        tracing::warn!(%error, "a connection cannot be told what to do with its log");
+/// Whether the WAL stays when the last connection closes. After an I/O error it must stay: SQLite would checkpoint it with an
+/// fsync that may only seem to succeed, and delete it.
+fn set_keep_wal_on_close(connection: &Connection, keep: bool) {
+    if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep) {
+        tracing::warn!(%error, "cannot set SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE");
     }
 }
 
-/// Moves pages from the log to the file; whether all that was asked for could be done.
-fn checkpoint(connection: &Connection, how: &str) -> Result<bool> {
-    let done = connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, bool>(0));
-    match done {
+/// Runs a WAL checkpoint; returns whether it completed.
+fn checkpoint(connection: &Connection, mode: &str) -> Result<bool> {
+    let busy = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get::<_, bool>(0));
+    match busy {
         Ok(busy) => Ok(!busy),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
         Err(error) => Err(error),

@@ -1,7 +1,7 @@
-//! Removes rows whose time has passed.
+//! Removes expired rows.
 //!
-//! In: a connection in a transaction, how many at most. Out: how many left the table. Each is looked at before it goes: a
-//! row whose end is part of the damage was not meant to end, and is set aside.
+//! In: a connection in a transaction, a limit. Out: how many rows left the table. Each row is verified first: a damaged row
+//! may not really have expired, so it is quarantined instead.
 
 use rusqlite::{Connection, Result};
 use toolhub_storage::{backend::Table, clock::Timestamp};
@@ -11,34 +11,34 @@ use super::super::super::{
     row::{RowHead, RowName},
 };
 
-pub(super) fn run(connection: &Connection, aside: &Quarantine, most: usize, now: Timestamp) -> Result<usize> {
+pub(super) fn run(connection: &Connection, quarantine: &Quarantine, limit: usize, now: Timestamp) -> Result<usize> {
     let mut find = connection.prepare_cached(
         "SELECT version, stamp, layout, expires, created, updated, body, head, rowid, partition, tab, id FROM rows
          WHERE expires <= ?1 ORDER BY expires LIMIT ?2",
     )?;
     let mut remove = connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?;
-    let mut ended = find.query((now.millis(), i64::try_from(most).unwrap_or(i64::MAX)))?;
-    let (mut gone, mut damaged) = (Vec::new(), Vec::new());
-    while let Some(row) = ended.next()? {
-        let number: i64 = row.get(8)?;
+    let mut expired_rows = find.query((now.millis(), i64::try_from(limit).unwrap_or(i64::MAX)))?;
+    let (mut expired, mut damaged) = (Vec::new(), Vec::new());
+    while let Some(row) = expired_rows.next()? {
+        let rowid: i64 = row.get(8)?;
         let (partition, table, id) = (row.get_ref(9)?, row.get_ref(10)?, row.get_ref(11)?);
         let table = Table::ALL.into_iter().find(|known| table.as_str().is_ok_and(|table| table == known.as_str()));
-        // Nobody can ask for a row whose name is damaged.
+        // No request can name a row whose name is damaged, so it is removed.
         let (Ok(partition), Some(table), Ok(id)) = (partition.as_str(), table, id.as_str()) else {
-            gone.push(number);
+            expired.push(rowid);
             continue;
         };
         match RowHead::read(row, 0, RowName { partition, table, id })? {
-            Ok(_) => gone.push(number),
-            Err(error) => damaged.push((number, partition.to_owned(), table, id.to_owned(), error)),
+            Ok(_) => expired.push(rowid),
+            Err(error) => damaged.push((rowid, partition.to_owned(), table, id.to_owned(), error)),
         }
     }
-    drop(ended);
-    for number in &gone {
-        remove.execute([number])?;
+    drop(expired_rows);
+    for rowid in &expired {
+        remove.execute([rowid])?;
     }
-    for (number, partition, table, id, error) in &damaged {
-        aside.quarantine_row(connection, RowName { partition, table: *table, id }, *number, error, now)?;
+    for (rowid, partition, table, id, error) in &damaged {
+        quarantine.quarantine_row(connection, RowName { partition, table: *table, id }, *rowid, error, now)?;
     }
-    Ok(gone.len() + damaged.len())
+    Ok(expired.len() + damaged.len())
 }
