@@ -1,8 +1,8 @@
-//! Asks people, remembers their answers, and makes sure that each is used once.
+//! Human approvals: stores requests, their answers and grants, and makes sure that each approval is used once.
 //!
-//! In: a call that a rule wants to have approved. Out: a permit for exactly that call, or why there is none. Everything
-//! is a row in the store, so that a question outlives the process and can be answered on any node; every change is a
-//! compare-and-set, so that of two answers, or two users of one answer, exactly one counts.
+//! In: a call that a rule wants approved. Out: an approval for exactly that call, or the reason why there is none.
+//! Everything is a row in the store, so that a request survives the process and can be answered on any node; every
+//! change is a compare-and-set, so that of two answers, or two uses of one answer, exactly one succeeds.
 
 mod error;
 mod grant;
@@ -35,18 +35,18 @@ use toolhub_types::{
     ids::{ApprovalId, CallId, Tenant, ThreadId},
 };
 
-/// The layout of these records.
+/// The layout version of these records.
 const LAYOUT: u32 = 1;
-/// How the ids of questions begin; the lists of questions about the same thing begin otherwise.
+/// The prefix of approval ids. The rows that list the approvals of one binding have another prefix.
 const APPROVAL_ID_PREFIX: &str = "apr_";
-/// How many are read at once, where not all are wanted.
+/// Maximum number of rows read per scan of a filtered list.
 const MAX_SCAN_BATCH: usize = 500;
 
 pub(crate) struct Approvals {
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
-    /// How long answered questions are kept.
+    /// How long resolved approvals are retained.
     retention: Duration,
     redactor: Arc<Redactor>,
     /// The calls of this node that wait for an answer.
@@ -54,7 +54,7 @@ pub(crate) struct Approvals {
     pending: PendingApprovals,
 }
 
-/// The right to make one call, to be used up when it starts.
+/// An approval with its row version. Approved, it permits one call, which uses it up when it starts.
 #[derive(Clone)]
 pub(crate) struct StoredApproval {
     pub(crate) approval: Approval,
@@ -67,21 +67,21 @@ impl Approvals {
         store: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
         events: Events,
-        keep: Duration,
+        retention: Duration,
         redactor: Arc<Redactor>,
     ) -> Self {
         Self {
             store,
             clock,
             events,
-            retention: keep,
+            retention,
             redactor,
             waiters: ApprovalWaiters::default(),
             pending: PendingApprovals::default(),
         }
     }
 
-    /// The questions with this binding that still matter, the newest first.
+    /// The relevant approvals with this binding, newest first.
     pub(crate) async fn find_by_binding(
         &self,
         partition: &Partition,
@@ -90,7 +90,7 @@ impl Approvals {
         Ok(self.load_by_binding(partition, binding).await?.0)
     }
 
-    /// The same, and the list of them as it was seen.
+    /// The same, and the row version of their list.
     async fn load_by_binding(
         &self,
         partition: &Partition,
@@ -99,56 +99,58 @@ impl Approvals {
         let now = self.clock.now();
         let list = [RowKey { partition: partition.clone(), table: Table::Approvals, id: list_row_id(binding) }];
         let Some(row) = self.store.load(&list, now).await?.pop().flatten() else { return Ok((Vec::new(), None)) };
-        // A list that cannot be read approves nothing: its call asks again, and writes it anew.
-        let asked: Vec<ApprovalId> =
-            ok_or_log(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|it| it.0).unwrap_or_default();
+        // An unreadable list approves nothing: the call asks again and rewrites the list.
+        let ids: Vec<ApprovalId> =
+            ok_or_log(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|(ids, _)| ids).unwrap_or_default();
         let key = |id: &ApprovalId| RowKey { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
-        let keys: Vec<RowKey> = asked.iter().rev().map(key).collect();
+        let keys: Vec<RowKey> = ids.iter().rev().map(key).collect();
         let rows = self.store.load(&keys, now).await?;
         let found = keys.into_iter().zip(rows).filter_map(|(key, row)| ok_or_log(decode_approval(key, &row?)));
-        let matters = |permit: &StoredApproval| permit.approval.binding == binding && permit.approval.is_relevant(now);
-        Ok((found.filter(matters).collect(), Some(row.version)))
+        let is_relevant =
+            |stored: &StoredApproval| stored.approval.binding == binding && stored.approval.is_relevant(now);
+        Ok((found.filter(is_relevant).collect(), Some(row.version)))
     }
 
-    /// Every question of a tenant, the oldest first.
+    /// Every approval of a tenant, oldest first.
     pub(crate) async fn of_tenant(&self, tenant: &Tenant) -> Result<Vec<StoredApproval>, StoreError> {
         let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
         let rows = read_all(&*self.store, scan, self.clock.now()).await?;
-        // One row that cannot be read hides no other.
+        // An unreadable row must not hide the others.
         let mut found: Vec<StoredApproval> =
             rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row))).collect();
-        found.sort_by_key(|permit| permit.approval.id);
+        found.sort_by_key(|stored| stored.approval.id);
         Ok(found)
     }
 
-    /// The newest questions of a tenant that are wanted, at most so many; only older ones than `before`. No more is read than that
-    /// takes: of all that were asked, where few are wanted.
+    /// The newest approvals of a tenant that match, at most `limit`, older than `before`. Scans until the limit is
+    /// reached, so a filter that matches few reads all.
     pub(crate) async fn newest(
         &self,
         tenant: &Tenant,
         before: Option<ApprovalId>,
         limit: usize,
-        is_wanted: impl Fn(&Approval) -> bool,
+        matches: impl Fn(&Approval) -> bool,
     ) -> Result<Vec<StoredApproval>, StoreError> {
-        // Ids grow with time, and no two are alike; so the partition plays no part, and any will do.
-        let place = |id: ApprovalId| {
+        // Ids increase with time and are unique, so the order does not depend on the partition and any partition will
+        // do.
+        let row_key = |id: ApprovalId| {
             let partition = Partition { tenant: tenant.clone(), kind: PartitionKind::Grants };
             RowKey { partition, table: Table::Approvals, id: id.into() }
         };
         let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
         let mut scan = Scan {
             descending: true,
-            after: before.map(place).map(Cursor),
+            after: before.map(row_key).map(Cursor),
             ..scan.limit(limit.clamp(1, MAX_SCAN_BATCH))
         };
         let mut found = Vec::new();
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
-            let permits = page.rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row)));
-            let is_older = |permit: &StoredApproval| before.is_none_or(|before| permit.approval.id < before);
-            found.extend(permits.filter(|permit| is_older(permit) && is_wanted(&permit.approval)));
+            let approvals = page.rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row)));
+            let is_older = |stored: &StoredApproval| before.is_none_or(|before| stored.approval.id < before);
+            found.extend(approvals.filter(|stored| is_older(stored) && matches(&stored.approval)));
             match page.next.filter(|_| found.len() < limit) {
-                // The fewer are wanted of those that are looked at, the more are looked at together.
+                // Double the batch while few rows match.
                 Some(next) => (scan.after, scan.limit) = (Some(next), (2 * scan.limit).min(MAX_SCAN_BATCH)),
                 None => break,
             }
@@ -157,44 +159,44 @@ impl Approvals {
         Ok(found)
     }
 
-    /// One question of a tenant.
+    /// One approval of a tenant.
     pub(crate) async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<StoredApproval>, StoreError> {
-        // A question is found by its id alone, as people know it.
+        // Users know only the id, not the partition, so scan the tenant by id prefix.
         let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(id.to_string()).limit(1);
         let page = self.store.scan(scan, self.clock.now()).await?;
         page.rows.into_iter().next().map(|(key, row)| decode_approval(key, &row)).transpose()
     }
 
-    /// Asks.
+    /// Stores an approval request and emits its event.
     pub(crate) async fn ask(&self, partition: Partition, approval: Approval) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
-        // A yes may come at the last moment, and can be used for as long again.
+        // An approval may be granted at the last moment, and can then be used for the same time again.
         let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
-        let seen = loop {
+        let row_version = loop {
             let (found, list) = self.load_by_binding(&partition, &approval.binding).await?;
-            let mut asked: Vec<ApprovalId> = found.iter().rev().map(|permit| permit.approval.id).collect();
-            asked.push(approval.id);
+            let mut ids: Vec<ApprovalId> = found.iter().rev().map(|stored| stored.approval.id).collect();
+            ids.push(approval.id);
             let id = list_row_id(&approval.binding);
-            let value = encode(Table::Approvals, &id, &asked)?;
-            let listed = Write {
+            let value = encode(Table::Approvals, &id, &ids)?;
+            let list_write = Write {
                 table: Table::Approvals,
                 id,
                 expect: list.map_or(Expect::Absent, Expect::Same),
                 change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.retention) },
                 durability: Durability::PowerSafe,
             };
-            let batch = Batch::new(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);
+            let batch = Batch::new(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(list_write);
             let stamp = batch.stamp;
             match self.store.commit(batch, now).await {
-                // A store that was restored does not count from one.
+                // Take the version from the store: in a restored store it need not be 1.
                 Ok(versions) => break RowVersion { number: versions.first().copied().unwrap_or_default(), stamp },
-                // An identical call asks at the same moment; both questions are listed.
+                // An identical call asked concurrently; retry, so that the list has both.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
         };
-        self.pending.insert(&approval, seen, now);
-        let news = EventKind::ApprovalRequested {
+        self.pending.insert(&approval, row_version, now);
+        let event = EventKind::ApprovalRequested {
             approval_id: approval.id,
             call_id: approval.call_id,
             run_id: approval.run,
@@ -203,86 +205,86 @@ impl Approvals {
             reason: approval.reason.clone(),
             expires_at: approval.expires_at,
         };
-        self.events.emit_for_tenant(now, &partition.tenant, approval.thread.as_ref(), news);
-        Ok(StoredApproval { approval, partition, row_version: seen })
+        self.events.emit_for_tenant(now, &partition.tenant, approval.thread.as_ref(), event);
+        Ok(StoredApproval { approval, partition, row_version })
     }
 
-    /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very
-    /// moment, the answer stands.
+    /// Closes an unanswered approval, because it timed out or its caller gave up. A concurrent answer takes precedence.
     pub(crate) async fn close(
         &self,
-        asked: StoredApproval,
+        stored: StoredApproval,
         state: ApprovalState,
     ) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
-        let approval = Approval { state, ..asked.approval.clone() };
-        let batch = Batch::new(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
+        let approval = Approval { state, ..stored.approval.clone() };
+        let batch = Batch::new(stored.partition.clone()).with(self.write(&approval, Expect::Same(stored.row_version))?);
         match self.store.commit(batch, now).await {
             Ok(_) => {
-                self.emit_resolved(&asked.partition.tenant, &approval);
-                Ok(StoredApproval { approval, ..asked })
+                self.emit_resolved(&stored.partition.tenant, &approval);
+                Ok(StoredApproval { approval, ..stored })
             }
             Err(StoreError::Conflict { .. }) => {
-                let keys = [row_key(&asked)];
+                let keys = [row_key(&stored)];
                 let row = self.store.load(&keys, now).await?.pop().flatten();
                 let [key] = keys;
-                row.map_or_else(|| Ok(timed_out(asked)), |row| decode_approval(key, &row))
+                row.map_or_else(|| Ok(timed_out(stored)), |row| decode_approval(key, &row))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Writes an answer down, together with the standing yes it gives.
+    /// Stores an answer, together with the grant it gives.
     pub(crate) async fn answer(
         &self,
-        asked: StoredApproval,
+        stored: StoredApproval,
         approval: Approval,
         grant: Option<(RowKey, Grant)>,
     ) -> Result<Approval, ApprovalError> {
         let now = self.clock.now();
         let mut batch =
-            Batch::new(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.row_version))?);
-        let mut apart = None;
+            Batch::new(stored.partition.clone()).with(self.write(&approval, Expect::Same(stored.row_version))?);
+        let mut grant_batch = None;
         if let Some((key, grant)) = grant {
             let write = grant_write(&key, &grant)?;
             if key.partition == batch.partition {
                 batch.writes.push(write);
             } else {
-                apart = Some(Batch::new(key.partition).with(write));
+                grant_batch = Some(Batch::new(key.partition).with(write));
             }
         }
         match self.store.commit(batch, now).await {
             Ok(_) => {}
             Err(StoreError::Conflict { table: Table::Approvals, .. }) => {
-                let now = self.find(&asked.partition.tenant, approval.id).await?.map(|found| found.approval.state);
-                return Err(ApprovalError::Resolved(now.unwrap_or(ApprovalState::TimedOut)));
+                let state = self.find(&stored.partition.tenant, approval.id).await?.map(|found| found.approval.state);
+                return Err(ApprovalError::Resolved(state.unwrap_or(ApprovalState::TimedOut)));
             }
             Err(error) => return Err(error.into()),
         }
-        // The answer stands from here on, whatever becomes of the rest.
-        self.emit_resolved(&asked.partition.tenant, &approval);
+        // The answer is committed; the rest cannot revoke it.
+        self.emit_resolved(&stored.partition.tenant, &approval);
         self.wake_waiters(approval.id);
-        // After the answer: of two people only the one who was first has said "always".
-        if let Some(batch) = apart {
+        // Commit the grant after the answer: of two concurrent answers only the first may grant "always".
+        if let Some(batch) = grant_batch {
             self.store.commit(batch, now).await?;
         }
         Ok(approval)
     }
 
-    /// The write that uses a permit up.
-    pub(crate) fn mark_used(&self, permit: &StoredApproval, call: CallId) -> Result<Write, StoreError> {
-        let used = Approval { state: ApprovalState::Used, used_by: Some(call), ..permit.approval.clone() };
-        self.write(&used, Expect::Same(permit.row_version))
+    /// The write that marks an approval as used by a call.
+    pub(crate) fn mark_used(&self, stored: &StoredApproval, call: CallId) -> Result<Write, StoreError> {
+        let used = Approval { state: ApprovalState::Used, used_by: Some(call), ..stored.approval.clone() };
+        self.write(&used, Expect::Same(stored.row_version))
     }
 
-    /// Notes that a caller has heard the no. The next identical call asks anew.
-    pub(crate) async fn mark_denial_delivered(&self, permit: &StoredApproval, call: CallId) -> Result<(), StoreError> {
-        let heard = Approval { used_by: Some(call), ..permit.approval.clone() };
-        let batch = Batch::new(permit.partition.clone()).with(self.write(&heard, Expect::Same(permit.row_version))?);
+    /// Records that a caller received the denial. The next identical call asks again.
+    pub(crate) async fn mark_denial_delivered(&self, stored: &StoredApproval, call: CallId) -> Result<(), StoreError> {
+        let delivered = Approval { used_by: Some(call), ..stored.approval.clone() };
+        let batch =
+            Batch::new(stored.partition.clone()).with(self.write(&delivered, Expect::Same(stored.row_version))?);
         self.store.commit(batch, self.clock.now()).await.map(|_| ())
     }
 
-    /// Whether a standing yes answers this rule for this tool.
+    /// Whether a grant approves this tool for this rule.
     pub(crate) async fn is_granted(
         &self,
         tool: ToolVersion<'_>,
@@ -291,7 +293,7 @@ impl Approvals {
         rule: &str,
     ) -> Result<bool, StoreError> {
         let keys: Vec<RowKey> =
-            GrantScope::candidates(tool.definition, thread).map(|covers| covers.key(tenant, rule)).collect();
+            GrantScope::candidates(tool.definition, thread).map(|scope| scope.key(tenant, rule)).collect();
         let rows = self.store.load(&keys, self.clock.now()).await?;
         let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
             let grant: Grant = ok_or_log(decode(Table::Grants, &key.id, LAYOUT, &row?))?.0;
@@ -300,7 +302,7 @@ impl Approvals {
         Ok(grants.into_iter().any(|grant| grant.holds_for(tool)))
     }
 
-    /// The standing yeses of a tenant.
+    /// The grants of a tenant.
     pub(crate) async fn grants(&self, tenant: &Tenant) -> Result<Vec<(RowKey, Grant)>, StoreError> {
         let scan = Scan::new(Table::Grants, Scope::Tenant(tenant.clone()));
         let rows = read_all(&*self.store, scan, self.clock.now()).await?;
@@ -311,7 +313,7 @@ impl Approvals {
         Ok(grants.collect())
     }
 
-    /// Takes a standing yes back.
+    /// Revokes a grant.
     pub(crate) async fn revoke(&self, key: RowKey) -> Result<(), StoreError> {
         let write = Write {
             table: key.table,
@@ -323,24 +325,24 @@ impl Approvals {
         self.store.commit(Batch::new(key.partition).with(write), self.clock.now()).await.map(|_| ())
     }
 
-    /// A question as it is kept. Nobody needs the secrets among its arguments: the call has them, and people are not shown them.
-    /// Those that a person put in are needed until a call is made on the answer.
+    /// An approval as it is stored: the secrets in its arguments are redacted, because the call has them and they are
+    /// never shown. Arguments that an approver edited are kept until a call uses the answer.
     fn redacted_for_storage(&self, approval: &Approval) -> Approval {
         let edited = approval.answer.as_ref().and_then(|answer| answer.arguments.clone());
-        let mut kept = approval.clone().without_secrets(&self.redactor);
-        if let (Some(answer), ApprovalState::Approved) = (&mut kept.answer, approval.state) {
+        let mut redacted = approval.clone().without_secrets(&self.redactor);
+        if let (Some(answer), ApprovalState::Approved) = (&mut redacted.answer, approval.state) {
             answer.arguments = edited;
         }
-        kept
+        redacted
     }
 
-    /// A question is over: it does not wait any more, and listeners are told.
+    /// Removes an approval from the pending ones and emits its resolution.
     fn emit_resolved(&self, tenant: &Tenant, approval: &Approval) {
         self.pending.remove(approval.id);
         if let Some(answer) = &approval.answer {
             self.pending.wait.record(answer.at.since(approval.asked_at));
         }
-        let news = EventKind::ApprovalResolved {
+        let event = EventKind::ApprovalResolved {
             approval_id: approval.id,
             call_id: approval.call_id,
             run_id: approval.run,
@@ -349,7 +351,7 @@ impl Approvals {
             outcome: approval.answer.as_ref().map(|answer| answer.outcome),
             by: approval.answer.as_ref().map(|answer| answer.by.clone()),
         };
-        self.events.emit_for_tenant(self.clock.now(), tenant, approval.thread.as_ref(), news);
+        self.events.emit_for_tenant(self.clock.now(), tenant, approval.thread.as_ref(), event);
     }
 
     fn write(&self, approval: &Approval, expect: Expect) -> Result<Write, StoreError> {
@@ -369,12 +371,12 @@ impl Approvals {
     }
 }
 
-/// Where the questions about one thing are listed, so that a call made again finds its own.
+/// The row that lists the approvals of one binding, so that a repeated call finds its own.
 fn list_row_id(binding: &str) -> SmolStr {
     smol_str::format_smolstr!("about_{binding}")
 }
 
-/// A record that cannot be read approves nothing, and is said aloud: its call asks again.
+/// Logs an unreadable record and skips it: it approves nothing, and its call asks again.
 fn ok_or_log<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(StoreError::log_skipped).ok()
 }
@@ -389,15 +391,15 @@ fn grant_write(key: &RowKey, grant: &Grant) -> Result<Write, StoreError> {
     })
 }
 
-fn row_key(permit: &StoredApproval) -> RowKey {
-    RowKey { partition: permit.partition.clone(), table: Table::Approvals, id: permit.approval.id.into() }
+fn row_key(stored: &StoredApproval) -> RowKey {
+    RowKey { partition: stored.partition.clone(), table: Table::Approvals, id: stored.approval.id.into() }
 }
 
 fn decode_approval(key: RowKey, row: &toolhub_storage::backend::Row) -> Result<StoredApproval, StoreError> {
-    let (approval, seen) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
-    Ok(StoredApproval { approval, partition: key.partition, row_version: seen })
+    let (approval, row_version) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
+    Ok(StoredApproval { approval, partition: key.partition, row_version })
 }
 
-fn timed_out(asked: StoredApproval) -> StoredApproval {
-    StoredApproval { approval: Approval { state: ApprovalState::TimedOut, ..asked.approval }, ..asked }
+fn timed_out(stored: StoredApproval) -> StoredApproval {
+    StoredApproval { approval: Approval { state: ApprovalState::TimedOut, ..stored.approval }, ..stored }
 }

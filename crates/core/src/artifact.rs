@@ -1,8 +1,8 @@
-//! Content too long for the model, kept to be fetched.
+//! Artifacts: tool output too long for the model, stored to be fetched.
 //!
-//! Each artifact is a row of its own, outside any thread: whoever holds its unguessable id, in the same tenant, may
-//! fetch it. It goes with the thread whose call it was of, as far as that call has a record; one that was never told to anybody
-//! expires like the others.
+//! In: bytes and a MIME type. Out: an unguessable id, with which any caller of the same tenant can fetch them. Each
+//! artifact has its own partition, outside any thread. It is deleted with the thread of its call, if that call has a
+//! record, and expires otherwise.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use toolhub_types::{
 
 const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Something that was too long for the model.
+/// Content that was too long for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// What it is, such as `text/plain`.
+    /// The MIME type, such as `text/plain`.
     pub mime_type: String,
-    /// All of it.
+    /// The whole content.
     pub bytes: Vec<u8>,
 }
 
-/// Keeps something; `None` when the store does not answer.
+/// Stores an artifact; `None` when the store fails.
 pub(crate) async fn save(
     store: &dyn Backend,
     tenant: &Tenant,
@@ -50,21 +50,21 @@ pub(crate) async fn save(
     Some(Content::Artifact { id, mime_type: mime_type.into(), bytes: size })
 }
 
-/// Gets it back.
+/// Loads an artifact.
 pub(crate) async fn fetch(
     store: &dyn Backend,
     tenant: &Tenant,
     id: &ArtifactId,
     now: Timestamp,
 ) -> Result<Option<Artifact>, StoreError> {
-    // The row's id says what the bytes are, so one look at the partition tells all.
+    // The row id is the MIME type, so scan the partition for its only row.
     let scan = Scan::new(Table::Artifacts, Scope::Partition(artifact_partition(tenant, id))).limit(1);
     let page = store.scan(scan, now).await?;
     let found = page.rows.into_iter().next();
     Ok(found.map(|(key, row)| Artifact { mime_type: key.id.into(), bytes: row.value.to_vec() }))
 }
 
-/// Takes away what these pieces point to.
+/// Deletes the artifacts that this content refers to.
 pub(crate) async fn delete(
     store: &dyn Backend,
     tenant: &Tenant,
@@ -74,9 +74,9 @@ pub(crate) async fn delete(
     for piece in pieces {
         let Content::Artifact { id, mime_type, .. } = piece else { continue };
         let (expect, durability) = (Expect::Any, Durability::KillSafe);
-        let gone =
+        let removal =
             Write { table: Table::Artifacts, id: SmolStr::new(mime_type), expect, change: Change::Remove, durability };
-        store.commit(Batch::new(artifact_partition(tenant, id)).with(gone), now).await?;
+        store.commit(Batch::new(artifact_partition(tenant, id)).with(removal), now).await?;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! The records of calls that need no opening: plain read-only ones.
+//! Write-behind batching of the records of plain read-only calls, which are not opened in the journal.
 //!
-//! In: such a call when it has ended, from the caller's own task, so it must cost next to nothing. Out: its record in the
-//! store, a moment later and together with others. A crash may lose what was noted in that moment; what the caller saw is
-//! never contradicted. There is room for so many; a rush beyond that is counted and not kept.
+//! In: such a call when it has ended, from the caller's own task, so recording must be cheap. Out: its record in the
+//! store within milliseconds, batched with others. A crash may lose the records of that interval, but never contradicts
+//! what a caller saw. The buffer is bounded; records beyond its capacity are counted and dropped.
 //!
-//! The record says what was asked and how it ended. The output is not in it: it may be large, and it can be asked again.
+//! The record has the arguments and the outcome but not the output, which may be large and can be requested again.
 
 use std::{
     collections::HashMap,
@@ -37,52 +37,52 @@ use toolhub_storage::{
 use toolhub_types::{
     effect::Effect,
     error::CallError,
-    outcome::{Acknowledged, Outcome, Status},
+    outcome::{Outcome, Status, WriteDurability},
     timestamp::Timestamp,
 };
 
-/// How many calls are noted at most.
+/// Capacity of the buffer, in records of normal size.
 const CAPACITY: usize = 10_000;
-/// One with more arguments than this takes the room of several.
+/// A record with larger arguments than this counts as several.
 const WEIGHT_UNIT_BYTES: usize = 16 * 1024;
-/// How long calls are collected. They are in the store before fifty milliseconds are over.
+/// How long records are collected, so that they are in the store within fifty milliseconds.
 const FLUSH_DELAY: Duration = Duration::from_millis(30);
-/// Callers on different cores note in different parts, so that they seldom meet. A power of two.
+/// Number of buffer shards. Callers on different cores use different shards, to avoid contention. A power of two.
 const SHARDS: usize = 16;
-/// How many rows are written in one batch.
+/// Number of rows per batch.
 const BATCH_SIZE: usize = 200;
-/// How many batches are written beside each other: a store that writes in groups has something to group.
+/// Number of concurrent batches, so that a store with group commit can group them.
 const WRITE_CONCURRENCY: usize = 64;
 
-/// What became of the records of plain read-only calls on this hub.
+/// Counts of the records of plain read-only calls on this hub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct JournalStats {
-    /// How many are in the store.
+    /// Number of records written to the store.
     pub written: u64,
-    /// How many were lost, because more came than could be noted or the store did not take them.
+    /// Number of records dropped because the buffer was full or a write failed.
     pub dropped: u64,
 }
 
-/// Plain calls that have ended and are not in the store yet.
+/// Buffer of ended plain calls that are not in the store yet.
 pub(crate) struct BatchedRecords {
     shards: [Mutex<Vec<EndedCall>>; SHARDS],
-    /// How much of the room is taken.
+    /// The used part of the capacity.
     used_capacity: AtomicUsize,
     written: AtomicU64,
     dropped: AtomicU64,
     warned: AtomicBool,
-    /// Told when the first call is noted after all were written.
+    /// Notified when a call is added to the empty buffer.
     flush_needed: Notify,
-    /// Whoever waits for everything to be written must also wait for what somebody else is writing.
+    /// Serializes writers, so that a flush also waits for a write in progress.
     write_lock: AsyncMutex<()>,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     retention: Duration,
 }
 
-/// A call that has ended. Its context is handed over whole: nothing is copied, and it is cleared away elsewhere.
+/// A call that has ended. Owns the call's context: nothing is copied, and the writer task drops it.
 struct EndedCall {
     context: CallContext,
     weight: usize,
@@ -96,7 +96,7 @@ struct EndedCall {
 }
 
 impl BatchedRecords {
-    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, keep: Duration) -> Self {
+    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             used_capacity: AtomicUsize::new(0),
@@ -107,22 +107,22 @@ impl BatchedRecords {
             write_lock: AsyncMutex::default(),
             store,
             clock,
-            retention: keep,
+            retention,
         }
     }
 
-    /// Notes a call that has ended.
+    /// Buffers a call that has ended.
     pub(crate) fn note(&self, context: CallContext, outcome: &Outcome) {
-        let room = 1 + estimated_bytes(&context.envelope().call.arguments) / WEIGHT_UNIT_BYTES;
-        let taken = self.used_capacity.fetch_add(room, Ordering::Relaxed);
-        if taken + room > CAPACITY {
-            self.used_capacity.fetch_sub(room, Ordering::Relaxed);
-            self.count_dropped(1, "more calls ended than can be noted");
+        let weight = 1 + estimated_bytes(&context.envelope().call.arguments) / WEIGHT_UNIT_BYTES;
+        let used = self.used_capacity.fetch_add(weight, Ordering::Relaxed);
+        if used + weight > CAPACITY {
+            self.used_capacity.fetch_sub(weight, Ordering::Relaxed);
+            self.count_dropped(1, "the buffer of call records is full");
             return;
         }
-        let noted = EndedCall {
+        let ended = EndedCall {
             context,
-            weight: room,
+            weight,
             status: outcome.status,
             effect: outcome.effect,
             error: outcome.error.clone().map(Box::new),
@@ -131,48 +131,48 @@ impl BatchedRecords {
             duration: outcome.duration,
             ended_at: outcome.ended_at,
         };
-        let part = &self.shards[toolhub_storage::latency::thread_index() % SHARDS];
-        part.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
-        if taken == 0 {
+        let shard = &self.shards[toolhub_storage::latency::thread_index() % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
+        if used == 0 {
             self.flush_needed.notify_one();
         }
     }
 
-    /// Writes down everything that was noted before. On a task of its own: whoever waits for it may go away.
+    /// Writes all buffered records. In a separate task, so that dropping this future does not interrupt the write.
     pub(crate) async fn flush(self: &Arc<Self>, runtime: &Handle) {
         if self.used_capacity.load(Ordering::Relaxed) > 0 {
-            let plain = self.clone();
-            let _ = runtime.spawn(async move { plain.write_all().await }).await;
+            let records = self.clone();
+            let _ = runtime.spawn(async move { records.write_all().await }).await;
         }
     }
 
     async fn write_all(&self) {
-        let _alone = self.write_lock.lock().await;
-        let mut noted: Vec<EndedCall> = Vec::new();
-        for part in &self.shards {
-            noted.append(&mut std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner)));
+        let _guard = self.write_lock.lock().await;
+        let mut ended: Vec<EndedCall> = Vec::new();
+        for shard in &self.shards {
+            ended.append(&mut std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
         }
         let now = self.clock.now();
-        let mut writing = FuturesUnordered::new();
-        let room: usize = noted.iter().map(|noted| noted.weight).sum();
-        let mut noted = noted.into_iter();
-        while noted.len() > 0 {
-            let some: Vec<EndedCall> = noted.by_ref().take(BATCH_SIZE).collect();
-            for (partition, records) in by_partition(some) {
-                if writing.len() >= WRITE_CONCURRENCY {
-                    self.count_written(writing.next().await);
+        let mut writes = FuturesUnordered::new();
+        let weight: usize = ended.iter().map(|call| call.weight).sum();
+        let mut ended = ended.into_iter();
+        while ended.len() > 0 {
+            let calls: Vec<EndedCall> = ended.by_ref().take(BATCH_SIZE).collect();
+            for (partition, records) in by_partition(calls) {
+                if writes.len() >= WRITE_CONCURRENCY {
+                    self.count_written(writes.next().await);
                 }
-                writing.push(self.write(partition, records, now));
+                writes.push(self.write(partition, records, now));
             }
-            // Callers come first: a store in memory would let them wait until all of it is written.
+            // Yield to callers: with an in-memory store they would otherwise wait until all is written.
             tokio::task::yield_now().await;
         }
-        while let Some(written) = writing.next().await {
+        while let Some(written) = writes.next().await {
             self.count_written(Some(written));
         }
-        self.used_capacity.fetch_sub(room, Ordering::Relaxed);
+        self.used_capacity.fetch_sub(weight, Ordering::Relaxed);
         if self.used_capacity.load(Ordering::Relaxed) > 0 {
-            // Noted meanwhile, by callers who found that others had been told of already.
+            // Calls added during the write found the buffer not empty and did not notify.
             self.flush_needed.notify_one();
         }
     }
@@ -181,7 +181,7 @@ impl BatchedRecords {
         JournalStats { written: self.written.load(Ordering::Relaxed), dropped: self.dropped.load(Ordering::Relaxed) }
     }
 
-    /// Writes records of one partition; answers how many, and whether they are in the store.
+    /// Writes the records of one partition; returns their number and the result.
     async fn write(
         &self,
         partition: Partition,
@@ -189,12 +189,12 @@ impl BatchedRecords {
         now: Timestamp,
     ) -> (usize, Result<(), StoreError>) {
         let mut batch = Batch::new(partition);
-        let many = records.len();
-        batch.writes.reserve_exact(many);
+        let count = records.len();
+        batch.writes.reserve_exact(count);
         for record in records {
             let id = record.id.into();
             match encode(Table::Calls, &id, &record) {
-                Err(error) => return (many, Err(error)),
+                Err(error) => return (count, Err(error)),
                 Ok(value) => {
                     let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.retention) };
                     let (expect, durability) = (Expect::Any, Durability::KillSafe);
@@ -202,32 +202,32 @@ impl BatchedRecords {
                 }
             }
         }
-        (many, self.store.commit(batch, now).await.map(|_| ()))
+        (count, self.store.commit(batch, now).await.map(|_| ()))
     }
 
     fn count_written(&self, written: Option<(usize, Result<(), StoreError>)>) {
         match written {
             None => {}
-            Some((many, Ok(()))) => {
-                self.written.fetch_add(many as u64, Ordering::Relaxed);
+            Some((count, Ok(()))) => {
+                self.written.fetch_add(count as u64, Ordering::Relaxed);
             }
-            Some((many, Err(error))) => self.count_dropped(many as u64, &error.to_string()),
+            Some((count, Err(error))) => self.count_dropped(count as u64, &error.to_string()),
         }
     }
 
-    fn count_dropped(&self, many: u64, reason: &str) {
-        self.dropped.fetch_add(many, Ordering::Relaxed);
+    fn count_dropped(&self, count: u64, reason: &str) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
         if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%reason, "records of read-only calls are lost; from here on they are only counted");
+            tracing::warn!(%reason, "dropped records of read-only calls; further drops are only counted");
         }
     }
 }
 
-/// The records, those of one thread together. A call without a thread is by itself.
-fn by_partition(noted: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<CallRecord>)> {
-    let (mut threads, mut alone) = (HashMap::<Partition, Vec<CallRecord>>::new(), Vec::new());
-    for noted in noted {
-        let EndedCall { context, status, effect, error, attempts, queued, duration, ended_at, .. } = noted;
+/// Builds the records, grouped by thread. A call without a thread has its own partition.
+fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<CallRecord>)> {
+    let (mut threads, mut without_thread) = (HashMap::<Partition, Vec<CallRecord>>::new(), Vec::new());
+    for call in calls {
+        let EndedCall { context, status, effect, error, attempts, queued, duration, ended_at, .. } = call;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
         let Call { head, mut arguments, .. } = context.into_call();
         redactor.redact(&mut arguments);
@@ -247,7 +247,7 @@ fn by_partition(noted: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<C
             attempts,
             replayed: false,
             cached: false,
-            durability: Acknowledged::Durable,
+            durability: WriteDurability::Durable,
             approval: None,
             trace_id,
             queued,
@@ -273,13 +273,13 @@ fn by_partition(noted: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<C
         };
         match record.thread {
             Some(_) => threads.entry(partition).or_default().push(record),
-            None => alone.push((partition, vec![record])),
+            None => without_thread.push((partition, vec![record])),
         }
     }
-    alone.into_iter().chain(threads)
+    without_thread.into_iter().chain(threads)
 }
 
-/// About how many bytes a value takes.
+/// Estimated size of a value in memory.
 fn estimated_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 32,
@@ -291,10 +291,10 @@ fn estimated_bytes(value: &Value) -> usize {
     }
 }
 
-/// Writes down what is noted until the hub is gone, and then the rest.
-pub(crate) async fn write_batched(records: Arc<BatchedRecords>, gone: CancellationToken) {
-    while gone.run_until_cancelled(records.flush_needed.notified()).await.is_some() {
-        let _ = gone.run_until_cancelled(tokio::time::sleep(FLUSH_DELAY)).await;
+/// Writes buffered records until the hub stops, then flushes the rest.
+pub(crate) async fn write_batched(records: Arc<BatchedRecords>, stopped: CancellationToken) {
+    while stopped.run_until_cancelled(records.flush_needed.notified()).await.is_some() {
+        let _ = stopped.run_until_cancelled(tokio::time::sleep(FLUSH_DELAY)).await;
         records.write_all().await;
     }
     records.write_all().await;

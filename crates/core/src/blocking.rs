@@ -1,7 +1,7 @@
-//! Runs blocking functions beside the runtime, a bounded number at a time.
+//! Bounded pool for blocking functions, on tokio's blocking threads.
 //!
-//! In: a closure. Out: its result, or `overloaded` when no place became free in time. A function cannot be stopped:
-//! when nobody waits for it any more it keeps its place until it returns, and is counted as stuck.
+//! In: a closure. Out: its result, or `overloaded` if no permit became free before the deadline. A function cannot be stopped: after
+//! its call has ended it keeps its permit until it returns, and is counted as stuck.
 
 use std::sync::{
     Arc,
@@ -17,13 +17,13 @@ const RUNNING: u8 = 0;
 const ABANDONED: u8 = 1;
 const RETURNED: u8 = 2;
 
-/// A bounded number of places for blocking functions.
+/// Limits the number of concurrent blocking functions with a semaphore.
 pub(crate) struct BlockingPool {
     permits: Arc<Semaphore>,
     stuck: StuckCounter,
 }
 
-/// How many functions run on although nobody waits for them.
+/// Number of functions that still run after their call has ended.
 #[derive(Clone, Default)]
 pub(crate) struct StuckCounter(Arc<AtomicUsize>);
 
@@ -34,28 +34,28 @@ impl StuckCounter {
 }
 
 impl BlockingPool {
-    pub(crate) fn new(places: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(places)), stuck: StuckCounter::default() }
+    pub(crate) fn new(permits: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(permits)), stuck: StuckCounter::default() }
     }
 
-    /// How many functions run on although nobody waits for them.
+    /// Number of functions that still run after their call has ended.
     pub(crate) fn stuck_count(&self) -> usize {
         self.stuck.count()
     }
 
-    /// Runs a function; `stuck` counts it beside the pool's own count, for its tool.
-    #[allow(clippy::disallowed_methods, reason = "this is the room where blocking functions run")]
+    /// Runs a function. If it gets stuck, it is counted in `stuck` too, the counter of its tool.
+    #[allow(clippy::disallowed_methods, reason = "this pool bounds the number of blocking functions")]
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
         stuck: StuckCounter,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ToolError> {
-        let place = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
-        let Ok(Ok(place)) = place else {
+        let permit = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
             return Err(ToolError::with_kind(
                 ErrorKind::Overloaded,
-                "no place for a blocking tool became free in time",
+                "no thread for a blocking tool became free in time",
             )
             .effect(toolhub_types::effect::Effect::None));
         };
@@ -64,8 +64,8 @@ impl BlockingPool {
         let worker = Worker { phase: phase.clone(), counts: counts.clone() };
         let waiter = Waiter { phase, counts };
         let handle = tokio::task::spawn_blocking(move || {
-            // Both are dropped when the function returns, or panics: only then is the place free.
-            let _held = (worker, place);
+            // Both are dropped when the function returns or panics: only then is the permit released.
+            let _held = (worker, permit);
             work()
         });
         let result = handle.await;
@@ -78,7 +78,7 @@ impl BlockingPool {
     }
 }
 
-/// Held by the function. Its end settles whether the function was stuck.
+/// Held by the function. Its drop ends the function's time as stuck, if it was.
 struct Worker {
     phase: Arc<AtomicU8>,
     counts: [StuckCounter; 2],
@@ -98,7 +98,7 @@ fn decrement(counts: &[StuckCounter]) {
     }
 }
 
-/// Held by the one who waits. Dropped before the function returned, it makes the function a stuck one.
+/// Held by the waiting call. If it is dropped before the function returned, the function counts as stuck.
 struct Waiter {
     phase: Arc<AtomicU8>,
     counts: [StuckCounter; 2],
@@ -106,7 +106,7 @@ struct Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // Counted first and taken back if it returned meanwhile, so that the number never falls below zero.
+        // Increment first, and undo it if the function returned meanwhile, so that the counter never underflows.
         for stuck in &self.counts {
             stuck.0.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,6 +1,6 @@
-//! A call and its end: what a caller asks for, and the one outcome it gets.
+//! The data types of a call: request, identity, progress and receipt.
 //!
-//! Plain data. The way from one to the other is `pipeline.rs`.
+//! Plain data. `pipeline.rs` turns a call into its outcome.
 
 mod head;
 mod progress;

@@ -1,4 +1,4 @@
-//! How values that hold functions, locks and channels look in a debug print: who they are, not all they hold.
+//! `Debug` for types that hold functions, locks and channels: prints their identity, not their contents.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ brief! {
     "ToolBuilder" tool: ToolBuilder { "name": tool.name().ok() }
     "CallRequest" call: CallRequest<'_> { "id": call.id() }
     "BatchRequest" _batch: BatchRequest<'_> {}
-    "Running" call: CallHandle { "id": call.id(), "tool": call.tool() }
+    "CallHandle" call: CallHandle { "id": call.id(), "tool": call.tool() }
     "CallContext" cx: CallContext { "call": cx.call_id(), "tool": cx.tool() }
     "Job" job: Job<'_> { "tool": job.tool.name }
     "Subscription" _events: Subscription {}

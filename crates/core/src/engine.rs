@@ -1,4 +1,4 @@
-//! The moving parts of a hub, put together once when it is built.
+//! `Engine`: the components of a hub, assembled once by `HubBuilder`.
 
 use std::{
     collections::HashMap,
@@ -33,44 +33,45 @@ use toolhub_types::{policy::Glob, tool::Kind};
 pub(crate) struct Engine {
     pub(crate) registry: Registry,
     pub(crate) journal: Journal,
-    /// Records of plain read-only calls; none where no store was handed in, so that nobody wants them.
+    /// Records of plain read-only calls; `None` if the hub was given no store.
     pub(crate) batched_records: Option<Arc<BatchedRecords>>,
-    /// The events that can be heard later; none where no store was handed in.
+    /// The stored events; `None` if the hub was given no store.
     pub(crate) event_log: Option<Arc<EventLog>>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) scheduler: Scheduler,
     pub(crate) statuses: Arc<Statuses>,
-    /// Which threads there are.
+    /// The records of threads.
     pub(crate) thread_store: Arc<ThreadStore>,
     pub(crate) services: Arc<Services>,
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,
     pub(crate) live_calls: LiveCalls,
     pub(crate) offers: Offers,
-    /// What other crates keep once for this hub.
+    /// Per-hub singletons of other crates.
     pub(crate) extensions: Extensions,
     pub(crate) call_tasks: TaskTracker,
-    /// Given when the hub is to go down: no call begins any more, and those that wait for a person need not.
+    /// The shutdown signal: no call is admitted any more, and waits for approval end.
     pub(crate) shutdown: Shutdown,
-    /// What the hub does by itself, until it is shut down or dropped.
+    /// The background tasks, which run until the hub is shut down or dropped.
     pub(crate) background_tasks: TaskTracker,
+    /// Cancelled when the background tasks must stop: at the end of the shutdown, or on drop.
     pub(crate) stopped: CancellationToken,
     pub(crate) _stop_guard: DropGuard,
-    /// The runtime the hub was built in: calls run there, wherever they are made.
+    /// The runtime in which the hub was built. Calls run there, regardless of the runtime they are made from.
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
 impl Engine {
-    /// Whether the hub goes down. Asked by every call.
+    /// Whether shutdown was requested. Checked by every call.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutdown.is_requested.load(Ordering::Relaxed)
     }
 }
 
-/// The word that the hub goes down.
+/// The shutdown signal of a hub.
 #[derive(Default)]
 pub(crate) struct Shutdown {
-    /// Apart, because every call looks at it, and a signal has a lock.
+    /// A flag beside the token, because every call reads it, and the token takes a lock.
     is_requested: AtomicBool,
     signal: CancellationToken,
 }
@@ -81,7 +82,7 @@ impl Shutdown {
         self.signal.cancel();
     }
 
-    /// Waits until the hub goes down.
+    /// Resolves when shutdown is requested.
     pub(crate) async fn requested(&self) {
         self.signal.cancelled().await;
     }

@@ -1,7 +1,8 @@
-//! News: what happened, told to whoever listens.
+//! Event bus: numbered events, broadcast to subscribers.
 //!
-//! In: facts from every room. Out: numbered events to subscribers. Nobody waits for a subscriber; one that falls
-//! behind is told so. Where nobody listens, an event is not even made. Some are kept besides, for whoever comes later.
+//! In: events from every module. Out: numbered events to subscribers. Emitting never blocks; a subscriber that lags
+//! behind receives a `StreamReset`. Without subscribers no event is built. Some kinds are also persisted by
+//! `event_log`.
 
 mod event_log;
 
@@ -28,26 +29,26 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// How many events a subscriber may be behind.
+/// Number of events a subscriber may lag behind before it loses some.
 const BACKLOG: usize = 4096;
 
-/// One thing that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Grows from event to event.
+    /// Increases from event to event.
     pub id: u64,
     /// When it happened.
     pub timestamp: Timestamp,
-    /// Whose news it is; everybody's where absent.
+    /// The tenant it concerns; `None` if it concerns all.
     pub tenant: Option<Tenant>,
-    /// The conversation it happened in.
+    /// The thread it happened in.
     pub thread: Option<ThreadId>,
     /// What happened.
     pub kind: EventKind,
 }
 
-/// `{"id", "event", "timestamp", "tenant", "threadId", …}` and what the news has to tell.
+/// `{"id", "event", "timestamp", "tenant", "threadId", …}` and the fields of its kind.
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -63,13 +64,13 @@ impl Serialize for Event {
             #[serde(flatten)]
             kind: &'a EventKind,
         }
-        let Self { id, timestamp, tenant, thread, kind: news } = self;
+        let Self { id, timestamp, tenant, thread, kind } = self;
         let (tenant, thread_id) = (tenant.as_ref(), thread.as_ref());
-        Wire { id: *id, event: self.name(), timestamp: *timestamp, tenant, thread_id, kind: news }.serialize(to)
+        Wire { id: *id, event: self.name(), timestamp: *timestamp, tenant, thread_id, kind }.serialize(to)
     }
 }
 
-/// As it is written: what the news has to tell stands beside the rest, and the name says which news it is.
+/// As serialized: the fields of the kind are beside the common ones, and `event` names the kind.
 impl JsonSchema for Event {
     fn schema_name() -> Cow<'static, str> {
         "Event".into()
@@ -78,36 +79,36 @@ impl JsonSchema for Event {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let (timestamp, tenant) = (generator.subschema_for::<Timestamp>(), generator.subschema_for::<Tenant>());
         let thread = generator.subschema_for::<ThreadId>();
-        let news = EventKind::json_schema(generator).to_value();
-        let told = news["anyOf"].as_array().cloned().unwrap_or_default();
-        let sorts: Vec<Value> =
-            EventKind::NAMES.iter().zip(told).map(|(name, told)| event_schema(name, told)).collect();
+        let kinds = EventKind::json_schema(generator).to_value();
+        let variants = kinds["anyOf"].as_array().cloned().unwrap_or_default();
+        let schemas: Vec<Value> =
+            EventKind::NAMES.iter().zip(variants).map(|(name, variant)| event_schema(name, variant)).collect();
         json_schema!({
             "type": "object",
-            "description": "one thing that happened",
+            "description": "an event",
             "properties": {
-                "id": {"type": "integer", "minimum": 0, "description": "grows from event to event"},
+                "id": {"type": "integer", "minimum": 0, "description": "increases from event to event"},
                 "event": {"type": "string", "enum": EventKind::NAMES},
                 "timestamp": timestamp,
                 "tenant": tenant,
                 "threadId": thread,
             },
             "required": ["id", "event", "timestamp"],
-            "oneOf": sorts,
+            "oneOf": schemas,
         })
     }
 }
 
-/// One sort of event: its name, and what it has to tell.
-fn event_schema(name: &str, mut told: Value) -> Value {
-    if told["type"] == "null" {
-        told = json!({"type": "object"});
+/// The schema of one kind of event: its fields and its name.
+fn event_schema(name: &str, mut fields: Value) -> Value {
+    if fields["type"] == "null" {
+        fields = json!({"type": "object"});
     }
-    if !told["properties"].is_object() {
-        told["properties"] = json!({});
+    if !fields["properties"].is_object() {
+        fields["properties"] = json!({});
     }
-    told["properties"]["event"] = json!({"const": name});
-    told
+    fields["properties"]["event"] = json!({"const": name});
+    fields
 }
 
 impl Event {
@@ -118,137 +119,140 @@ impl Event {
     }
 }
 
-/// Where news is handed in.
+/// Handle to emit events and to subscribe. Clones share the same bus.
 #[derive(Clone)]
 pub(crate) struct Events(Arc<Inner>);
 
 struct Inner {
     sender: broadcast::Sender<Arc<Event>>,
-    listeners: AtomicUsize,
-    /// The last number. Held while an event is sent, so that numbers are heard in order.
+    subscribers: AtomicUsize,
+    /// The last event id. Locked while an event is sent, so that subscribers receive ids in order.
     last_id: Mutex<u64>,
-    /// Where those are handed in that are kept.
+    /// The queue of the event log, for persisted kinds.
     log_queue: OnceLock<Arc<LogQueue>>,
-    /// How many a listener or the store was too slow for.
+    /// Number of events that a subscriber or the store was too slow for.
     dropped: AtomicU64,
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
-        let line = broadcast::Sender::new(BACKLOG);
-        let (listeners, last, kept, dropped) = Default::default();
-        Self(Arc::new(Inner { sender: line, listeners, last_id: last, log_queue: kept, dropped }))
+        let sender = broadcast::Sender::new(BACKLOG);
+        let (subscribers, last_id, log_queue, dropped) = Default::default();
+        Self(Arc::new(Inner { sender, subscribers, last_id, log_queue, dropped }))
     }
 
-    /// Whether an event would be heard. Cheap, so that the way of a call may ask before it makes one.
+    /// Whether there are subscribers. Cheap, so that the call path can check before it builds an event.
     pub(crate) fn has_subscribers(&self) -> bool {
-        self.0.listeners.load(Ordering::Relaxed) > 0
+        self.0.subscribers.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether an event of the sort that is kept would be heard or kept.
+    /// Whether an event of a persisted kind would be received or stored.
     pub(crate) fn has_consumers(&self) -> bool {
         self.has_subscribers() || self.0.log_queue.get().is_some()
     }
 
-    /// Keeps some events from here on. Their numbers come after `last`.
-    pub(crate) fn attach_log(&self, kept: &EventLog, last: u64) {
-        let mut number = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
-        *number = (*number).max(last);
-        let _ = self.0.log_queue.set(kept.queue());
+    /// Attaches the event log, which persists events from now on. Their ids come after `last_id`.
+    pub(crate) fn attach_log(&self, log: &EventLog, last_id: u64) {
+        let mut current = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = (*current).max(last_id);
+        let _ = self.0.log_queue.set(log.queue());
     }
 
-    /// Tells of something that concerns everybody.
-    pub(crate) fn emit(&self, timestamp: Timestamp, news: EventKind) {
-        self.send(timestamp, None, None, news);
+    /// Emits an event that concerns all tenants.
+    pub(crate) fn emit(&self, timestamp: Timestamp, kind: EventKind) {
+        self.send(timestamp, None, None, kind);
     }
 
-    /// Tells of something that concerns one tenant, and perhaps one thread of it.
+    /// Emits an event that concerns one tenant, and optionally one of its threads.
     pub(crate) fn emit_for_tenant(
         &self,
         timestamp: Timestamp,
         tenant: &Tenant,
         thread: Option<&ThreadId>,
-        news: EventKind,
+        kind: EventKind,
     ) {
-        self.send(timestamp, Some(tenant.clone()), thread.cloned(), news);
+        self.send(timestamp, Some(tenant.clone()), thread.cloned(), kind);
     }
 
-    fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, news: EventKind) {
-        let kept = self.0.log_queue.get().filter(|_| news.is_persisted());
-        if self.has_subscribers() || kept.is_some() {
-            let mut last = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
-            *last =
-                (*last + 1).max(if self.0.log_queue.get().is_some() { event_log::first_id_at(timestamp) } else { 0 });
-            let event = Arc::new(Event { id: *last, timestamp, tenant, thread, kind: news });
-            if let Some(kept) = kept
-                && kept.push(event.clone())
+    fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, kind: EventKind) {
+        let log_queue = self.0.log_queue.get().filter(|_| kind.is_persisted());
+        if self.has_subscribers() || log_queue.is_some() {
+            let mut last_id = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+            *last_id = (*last_id + 1).max(if self.0.log_queue.get().is_some() {
+                event_log::first_id_at(timestamp)
+            } else {
+                0
+            });
+            let event = Arc::new(Event { id: *last_id, timestamp, tenant, thread, kind });
+            if let Some(log_queue) = log_queue
+                && log_queue.push(event.clone())
             {
                 self.0.count_dropped(1);
             }
-            // The last listener may have left in between; that is no failure.
+            // Sending fails only if the last subscriber left in between.
             let _ = self.0.sender.send(event);
         }
     }
 
-    /// How many events were never heard, because a listener fell behind, or never written down, because the store did.
+    /// The number of events lost because a subscriber lagged behind or the store was too slow.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
     pub(crate) fn subscribe(&self) -> Subscription {
-        let news = self.0.sender.subscribe();
-        self.0.listeners.fetch_add(1, Ordering::Relaxed);
-        Subscription { receiver: news, after_reset: None, inner: self.0.clone() }
+        let receiver = self.0.sender.subscribe();
+        self.0.subscribers.fetch_add(1, Ordering::Relaxed);
+        Subscription { receiver, after_reset: None, inner: self.0.clone() }
     }
 }
 
 impl Inner {
-    fn count_dropped(&self, many: u64) {
-        self.dropped.fetch_add(many, Ordering::Relaxed);
+    fn count_dropped(&self, count: u64) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 }
 
-/// A listener. It hears every event from the moment it was made.
+/// A subscription to all events from its creation on.
 pub struct Subscription {
     receiver: broadcast::Receiver<Arc<Event>>,
-    /// The oldest event that was kept, to be told after the listener knows that older ones were not.
+    /// The oldest event still available, returned after the `StreamReset` that reports the lost ones.
     after_reset: Option<Arc<Event>>,
     inner: Arc<Inner>,
 }
 
 impl Subscription {
-    /// Waits for the next event. After [`News::StreamReset`] some events are missing: read again what matters.
+    /// Waits for the next event. An [`EventKind::StreamReset`] means that events were lost: reload any derived state.
     pub async fn next(&mut self) -> Arc<Event> {
         if let Some(event) = self.after_reset.take() {
             return event;
         }
         match self.receiver.recv().await {
             Ok(event) => event,
-            Err(RecvError::Lagged(many)) => self.reset(many),
+            Err(RecvError::Lagged(missed)) => self.reset(missed),
             // The sender lives in `inner`, which this subscription holds: it cannot be closed.
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 
-    /// The next event, if it is there already.
+    /// The next event, if one is available.
     pub fn try_next(&mut self) -> Option<Arc<Event>> {
         if let Some(event) = self.after_reset.take() {
             return Some(event);
         }
         match self.receiver.try_recv() {
             Ok(event) => Some(event),
-            Err(TryRecvError::Lagged(many)) => Some(self.reset(many)),
+            Err(TryRecvError::Lagged(missed)) => Some(self.reset(missed)),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }
 
-    /// The news that news was missed. It stands right before the oldest event that was kept.
+    /// The `StreamReset` event. Its id is right before that of the oldest event still available.
     fn reset(&mut self, missed: u64) -> Arc<Event> {
         self.inner.count_dropped(missed);
         let oldest = loop {
             match self.receiver.try_recv() {
                 Ok(event) => break Some(event),
-                Err(TryRecvError::Lagged(many)) => self.inner.count_dropped(many),
+                Err(TryRecvError::Lagged(missed)) => self.inner.count_dropped(missed),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break None,
             }
         };
@@ -260,6 +264,6 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.inner.listeners.fetch_sub(1, Ordering::Relaxed);
+        self.inner.subscribers.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,8 @@
-//! What an execution consists of: a registered tool and its executor, the call's envelope, its slot, and the context a
-//! running tool sees.
+//! The types of an execution: the registered tool and its executor, the call's envelope, its slot, and the context of a running
+//! tool.
 //!
-//! These types refer to each other: a tool has an executor, an executor is given a context, a context holds the call's tool.
+//! They are one module because they refer to each other: a tool has an executor, an executor gets a context, a context holds the
+//! tool.
 
 mod context;
 mod envelope;

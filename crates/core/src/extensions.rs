@@ -1,6 +1,6 @@
-//! Values kept by their type, one of each: what a hub's owner shares with tools, and what other crates keep once per hub.
+//! Type map with one value per type: resources shared with tools, and per-hub singletons of other crates.
 //!
-//! In: a value, or a type with a default. Out: the one value of that type, shared.
+//! In: a value, or a type with a default. Out: the value of that type, in an `Arc`.
 
 use std::{
     any::{Any, TypeId},
@@ -12,12 +12,12 @@ use arc_swap::ArcSwap;
 
 type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
-/// At most one value of each type. Reading takes no lock: tools read on every call.
+/// A map from types to values. Reads take no lock, because tools read on every call.
 #[derive(Default)]
 pub(crate) struct Extensions(ArcSwap<Values>);
 
 impl Extensions {
-    /// Adds a value; it takes the place of another one of its type.
+    /// Adds a value; replaces another one of its type.
     pub(crate) fn insert<T: Send + Sync + 'static>(&self, value: T) {
         let value = Arc::new(value);
         self.0.rcu(|values| {
@@ -32,19 +32,19 @@ impl Extensions {
         self.0.load().get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
     }
 
-    /// The value of this type, made where there is none.
+    /// The value of this type, created with `Default` if there is none.
     pub(crate) fn get_or_default<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         if let Some(value) = self.get() {
             return value;
         }
-        let made = Arc::new(T::default());
-        // Of two callers at once the first one's value stays.
+        let value = Arc::new(T::default());
+        // If two callers race, the value of the first one stays.
         self.0.rcu(|values| {
             let mut values = Values::clone(values);
-            values.entry(TypeId::of::<T>()).or_insert_with(|| made.clone());
+            values.entry(TypeId::of::<T>()).or_insert_with(|| value.clone());
             values
         });
-        self.get().unwrap_or(made)
+        self.get().unwrap_or(value)
     }
 }
 
@@ -60,8 +60,8 @@ mod tests {
         values.insert("seven");
         assert_eq!((values.get::<u32>().as_deref(), values.get::<&str>().as_deref()), (Some(&7), Some(&"seven")));
         assert_eq!(*values.get_or_default::<u32>(), 7);
-        let made = values.get_or_default::<String>();
-        assert!(Arc::ptr_eq(&made, &values.get_or_default::<String>()));
+        let text = values.get_or_default::<String>();
+        assert!(Arc::ptr_eq(&text, &values.get_or_default::<String>()));
         values.insert(8_u32);
         assert_eq!(*values.get_or_default::<u32>(), 8);
     }

@@ -1,7 +1,8 @@
-//! Turns what a tool author wrote into an executor.
+//! Turns the code of tool authors into executors.
 //!
-//! In: an async function, a blocking function, a `StatefulTool`, an instance factory, a function of plain JSON. Out: an
-//! `Executor`, the schema of its arguments and whether it needs a thread. Nobody behind this room knows which it was.
+//! In: an async function, a blocking function, a `StatefulTool`, an instance factory, or a function of plain JSON. Out: a
+//! `ToolBuilder` with an `Executor`, the schema of its arguments, and whether it needs a thread. Other modules see only the
+//! executor.
 
 mod blocking;
 mod checkout;
@@ -41,7 +42,7 @@ use toolhub_types::{
     tool::Kind,
 };
 
-/// What the arguments of a tool must be: readable from JSON, with a schema.
+/// A type that can be the arguments of a tool: deserializable, with a schema.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a tool",
     label = "not readable as arguments",
@@ -50,13 +51,13 @@ use toolhub_types::{
 pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Arguments for T {}
 
-/// A builder for a tool that this executor runs.
+/// Starts a tool with this executor.
 fn tool_builder<A: Arguments>(name: &str, states: &[&'static str], executor: impl Executor) -> ToolBuilder {
     let kind = if executor.needs_thread() { Kind::Stateful } else { Kind::Stateless };
     ToolBuilder::new(name, kind).inferred_schema(schema::infer::<A>()).states(states).executor(Arc::new(executor))
 }
 
-/// Reads the arguments into the tool's own type. They fit the schema, but a type may refuse more than its schema says.
+/// Deserializes the arguments. They match the schema, but a type may refuse more than its schema does.
 fn parse_arguments<A: Arguments>(arguments: &Value) -> Result<A, ToolError> {
     A::deserialize(arguments).map_err(|_| {
         let problems = schema::explain_decode::<A>(arguments);
@@ -64,11 +65,11 @@ fn parse_arguments<A: Arguments>(arguments: &Value) -> Result<A, ToolError> {
     })
 }
 
-/// Turns what the author's function returned into a reply.
+/// Serializes the output of a tool function.
 fn to_reply<T: Serialize>(output: T) -> Result<Reply, ToolError> {
     match serde_json::to_value(output) {
         Ok(output) => Ok(Reply::from(output)),
-        // The work is done; only its description failed.
+        // The tool has run; only its output cannot be serialized.
         Err(error) => {
             let text = format!("the tool's output cannot be written as JSON: {error}");
             Err(ToolError::operator_only(ErrorKind::ToolError, text).effect(Effect::Done))

@@ -1,8 +1,7 @@
-//! The owner's own code around calls.
+//! Hooks: middleware around calls.
 //!
-//! In: a call about to be checked, or what its tool returned. Out: let it pass, stop it, change it, or tell the model
-//! something. A hook that fails, panics or takes too long stops the call: whoever guards a door must not open it by
-//! falling over. The pipeline runs them; this room says what they are.
+//! In: a call before validation, or the result of its tool. Out: a decision to pass, block, rewrite or add a note. Hooks fail closed:
+//! one that returns an error, panics or times out blocks the call. `pipeline/hooks.rs` runs them.
 
 use std::future::ready;
 
@@ -15,18 +14,17 @@ use toolhub_types::{
     tool::Definition,
 };
 
-/// Code that looks at calls before and after their tool runs.
+/// Code that runs before and after the tool of a call.
 ///
-/// Hooks run in the order they were given, each on what the one before left. Both methods let everything pass unless
-/// they are written.
+/// Hooks run in the order they were added, each on the result of the one before. Both methods pass everything by default.
 pub trait Hook: Send + Sync + 'static {
-    /// Before the arguments are validated. Changed arguments are validated like any others.
+    /// Runs before the arguments are validated. Rewritten arguments are validated like any others.
     fn before<'a>(&'a self, call: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
         let _ = call;
         Box::pin(ready(Ok(BeforeDecision::Pass)))
     }
 
-    /// After the tool has run, and before anybody sees what it returned.
+    /// Runs after the tool, before its result is stored or returned.
     fn after<'a>(
         &'a self,
         call: &'a HookedCall<'a>,
@@ -41,46 +39,46 @@ pub trait Hook: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct HookedCall<'a> {
-    /// The call.
+    /// The call's id.
     pub id: CallId,
     /// The tool.
     pub tool: &'a Definition,
-    /// What the tool is given.
+    /// The arguments of the call.
     pub arguments: &'a Value,
-    /// Whose call it is.
+    /// The tenant.
     pub tenant: &'a Tenant,
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Caller,
-    /// The conversation.
+    /// The thread.
     pub thread: Option<&'a ThreadId>,
     /// The agent run.
     pub run: Option<RunId>,
 }
 
-/// What a hook says before a call.
+/// The decision of a hook before a call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum BeforeDecision {
-    /// Go on.
+    /// Continue.
     Pass,
-    /// The call is not made; the model is told this.
+    /// Do not run the tool; the text is the error for the model.
     Block(String),
-    /// Go on with these arguments.
+    /// Continue with these arguments.
     Rewrite(Value),
-    /// Go on, and tell the model this beside the result.
+    /// Continue, and add this note for the model to the result.
     AddNote(String),
 }
 
-/// What a hook says after a call.
+/// The decision of a hook after a call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum AfterDecision {
-    /// Go on.
+    /// Continue.
     Pass,
-    /// Nobody sees the result; the model is told this. What the tool did stays done.
+    /// Discard the result; the text is the error for the model. Side effects of the tool remain.
     Block(String),
-    /// This is the result. Of a tool that failed, nothing can be rewritten.
+    /// Replace the result. The error of a failed tool cannot be rewritten.
     Rewrite(Value),
-    /// Go on, and tell the model this beside the result.
+    /// Continue, and add this note for the model to the result.
     AddNote(String),
 }

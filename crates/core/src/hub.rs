@@ -1,6 +1,7 @@
-//! The front door: one value through which tools are registered, listed, exported and called.
+//! `ToolHub`, the public API: registers, lists, exports and calls tools.
 //!
-//! In: requests of the program around it. Out: outcomes and events. It owns the rooms and leaves every decision to them.
+//! In: requests of the embedding program. Out: outcomes and events. It owns the engine and leaves every decision to the
+//! modules below.
 
 mod approvals;
 mod availability;
@@ -31,11 +32,11 @@ use smol_str::SmolStr;
 pub use batch::BatchRequest;
 pub use builder::{BuildError, HubBuilder};
 pub use change::{ChangeSummary, HubChange};
-pub use explain::{Explanation, RateLeft};
+pub use explain::{Explanation, RateQuota};
 pub use journal::Cancellation;
-pub use offer::Offer;
+pub use offer::{Offer, OfferOptions};
 pub use request::{CallHandle, CallRequest};
-pub use snapshot::Restored;
+pub use snapshot::SnapshotRestore;
 pub use status::{StatusScope, ToolStatusInfo};
 pub use threads::ThreadError;
 
@@ -56,7 +57,7 @@ use toolhub_types::{
     tool::{Definition, Kind, ToolName},
 };
 
-/// How soon calls are cancelled that were made after a hub cancelled all others.
+/// Interval at which `shutdown` cancels calls that arrived after it had cancelled all others.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The one place through which tool calls pass. Cheap to clone; all clones are the same hub.
@@ -87,12 +88,12 @@ pub struct ToolHub {
 }
 
 impl ToolHub {
-    /// Begins a hub.
+    /// Starts building a hub.
     pub fn builder() -> HubBuilder {
         HubBuilder::new()
     }
 
-    /// Asks for a call. Nothing happens before the answer is awaited or started.
+    /// Prepares a call. Nothing happens before the request is awaited or started.
     pub fn call(&self, tool: impl Into<SmolStr>, arguments: impl Into<Value>) -> CallRequest<'_> {
         CallRequest::new(&self.engine, tool.into(), arguments.into())
     }
@@ -100,7 +101,7 @@ impl ToolHub {
     /// Adds a tool.
     ///
     /// # Errors
-    /// When its name is taken or not legal, its schema cannot be used, or it depends on a tool that is not there.
+    /// When its name is taken or not valid, its schema cannot be used, or it depends on a tool that is not registered.
     pub fn register(&self, tool: ToolBuilder) -> Result<(), RegistryError> {
         self.register_all([tool])
     }
@@ -120,7 +121,7 @@ impl ToolHub {
         Ok(())
     }
 
-    /// Adds a tool that remembers nothing.
+    /// Adds a stateless tool.
     ///
     /// # Errors
     /// As [`register`](Self::register), and when the tool has state or instances.
@@ -144,14 +145,15 @@ impl ToolHub {
         self.register_kind(tool, &Kind::Rest)
     }
 
-    /// Takes a tool away and closes its instances. Calls that run go on. Tools that depend on it wait for it.
+    /// Removes a tool and closes its instances. Running calls continue. Tools that depend on it stay registered and wait
+    /// for it.
     pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
         let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;
         self.finish_removal(&tool).await;
         Some(tool)
     }
 
-    /// Takes all tools away; says how many there were.
+    /// Removes all tools; returns how many there were.
     pub async fn clear(&self) -> usize {
         let before = self.engine.registry.clear();
         for tool in before.list(&ToolFilter::default()) {
@@ -168,52 +170,51 @@ impl ToolHub {
         self.engine.registry.find(name).map(|(tool, _)| tool)
     }
 
-    /// The tools that pass the filter, by name.
+    /// The tools that pass the filter, sorted by name.
     #[must_use]
     pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
         self.tools().list(filter)
     }
 
-    /// What the hub knows; it cannot execute.
+    /// The registry of tools. It cannot execute them.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.engine.registry
     }
 
-    /// What tools remember, for everybody who is not the tool.
+    /// The state manager: access to the state of tools from outside a call.
     #[must_use]
     pub fn state(&self) -> StateManager {
         self.engine.services.state.clone()
     }
 
-    /// The one value of this type that belongs to this hub, made when it is first asked for. For crates that may be set up more
-    /// than once on one hub and must share something. A value that holds the hub would keep both alive for ever.
+    /// This hub's singleton of type `T`, created with `Default` on first use. For crates that may be set up more than once
+    /// on one hub and must share something. A value that holds the hub is a reference cycle: neither is ever dropped.
     #[must_use]
     pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         self.engine.extensions.get_or_default()
     }
 
-    /// Where the hub keeps its durable records, for rooms that keep theirs beside them. Every answer of it has an end, as for
-    /// the hub's own questions. Rows are written with the time of [`now`](Self::now).
+    /// The hub's durable store, for crates that keep rows of their own beside the hub's. Every request to it has a timeout.
+    /// Rows must be written with the time of [`now`](Self::now).
     #[must_use]
     pub fn store(&self) -> Arc<dyn Backend> {
         self.engine.services.store.clone()
     }
 
-    /// What time it is for the hub: a test may have chosen it.
+    /// The current time by the hub's clock, which a test may control.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.engine.services.clock.now()
     }
 
-    /// The tools as they are now. The list stays as it is while it is held, and a call may be made
-    /// [among](CallRequest::among) exactly these.
+    /// An immutable snapshot of the current tools. A call can be made [from](CallRequest::from_offer) exactly these.
     #[must_use]
     pub fn tools(&self) -> Arc<Tools> {
         self.engine.registry.snapshot()
     }
 
-    /// The definitions of all tools as a model provider wants them, by name.
+    /// The definitions of all tools in the format of a model provider, sorted by name.
     #[must_use]
     pub fn export(&self, format: Format) -> Vec<Value> {
         let tools = self.list(&ToolFilter::default());
@@ -223,7 +224,7 @@ impl ToolHub {
         exported
     }
 
-    /// Content that was too long for the model.
+    /// Fetches an artifact: content that was too long for the model.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -231,54 +232,46 @@ impl ToolHub {
         artifact::fetch(&*self.engine.services.store, tenant, id, self.engine.services.clock.now()).await
     }
 
-    /// How many calls run on tasks of their own.
+    /// Number of calls that run on tasks of their own.
     #[must_use]
     pub fn running_calls(&self) -> usize {
         self.engine.live_calls.len()
     }
 
-    /// How many blocking functions run on although nobody waits for them.
+    /// Number of blocking functions that still run after their call has ended.
     #[must_use]
     pub fn stuck_calls(&self) -> usize {
         self.engine.services.blocking.stuck_count()
     }
 
-    /// Takes no new calls from here on (`shutting_down`), lets running ones finish for this long, cancels the rest, closes all instances, and writes down which threads were
-    /// active and what is noted of read-only calls. Calls that wait for a person and go on without their caller stay as they are, for
-    /// the next start. What the hub does by itself has ended then, so that its store is free as
-    /// soon as the last clone of the hub is dropped.
+    /// Shuts down gracefully: refuses new calls (`shutting_down`), lets running ones finish for `grace`, cancels the rest,
+    /// closes all instances, and flushes thread activity, batched call records and stored events. Detached calls that wait
+    /// for approval stay open for the next start. The hub's background tasks have ended when this returns, so the store is
+    /// free as soon as the last clone of the hub is dropped.
     pub async fn shutdown(&self, grace: Duration) {
-        let Engine {
-            call_tasks: tasks,
-            live_calls: live,
-            services,
-            thread_store: book,
-            background_tasks: own,
-            stopped: gone,
-            shutdown: leaving,
-            ..
-        } = &*self.engine;
-        leaving.request();
-        tasks.close();
-        if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
-            live.cancel_all_by_shutdown();
-            // Somebody may go on making calls, and nobody must wait for those either.
-            while tokio::time::timeout(CANCEL_RETRY_INTERVAL, tasks.wait()).await.is_err() {
-                live.cancel_all_by_shutdown();
+        let Engine { call_tasks, live_calls, services, thread_store, background_tasks, stopped, shutdown, .. } =
+            &*self.engine;
+        shutdown.request();
+        call_tasks.close();
+        if tokio::time::timeout(grace, call_tasks.wait()).await.is_err() {
+            live_calls.cancel_all_by_shutdown();
+            // Calls that were admitted just before the request may still start; shutdown must not wait for those either.
+            while tokio::time::timeout(CANCEL_RETRY_INTERVAL, call_tasks.wait()).await.is_err() {
+                live_calls.cancel_all_by_shutdown();
             }
         }
         services.instances.shut_down().await;
-        if let Err(error) = book.flush_all().await {
-            tracing::warn!(%error, "which threads were active lately could not be written down");
+        if let Err(error) = thread_store.flush_all().await {
+            tracing::warn!(%error, "thread activity not flushed at shutdown");
         }
         self.flush_batched_records().await;
         self.flush_events().await;
-        gone.cancel();
-        own.close();
-        own.wait().await;
+        stopped.cancel();
+        background_tasks.close();
+        background_tasks.wait().await;
     }
 
-    /// Waits until the hub is [shut down](Self::shutdown); from then on it takes no new calls.
+    /// Resolves when [`shutdown`](Self::shutdown) is requested; from then on the hub takes no new calls.
     pub async fn shutdown_requested(&self) {
         self.engine.shutdown.requested().await;
     }
@@ -300,8 +293,8 @@ impl ToolHub {
 
     fn build_tools(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
         let Engine { executors, hooks, scheduler, services, .. } = &*self.engine;
-        let workshop = BuildContext { executors, hooks, scheduler, services };
-        tools.into_iter().map(|tool| tool.build(&workshop)).collect()
+        let context = BuildContext { executors, hooks, scheduler, services };
+        tools.into_iter().map(|tool| tool.build(&context)).collect()
     }
 
     async fn finish_removal(&self, tool: &Arc<Tool>) {
@@ -316,7 +309,7 @@ impl ToolHub {
         self.engine.services.instances.close_tool_instances(&tool.registration, "the tool was removed").await;
     }
 
-    fn emit(&self, news: EventKind) {
-        self.engine.services.events.emit(self.now(), news);
+    fn emit(&self, kind: EventKind) {
+        self.engine.services.events.emit(self.now(), kind);
     }
 }

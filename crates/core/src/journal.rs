@@ -1,10 +1,11 @@
-//! The book of calls: what was opened, and how it ended.
+//! The call journal: records of opened and ended calls, idempotency claims, and recovery after a crash.
 //!
-//! In: calls that must not be forgotten, and their outcomes. Out: records, and the answer to "was this call made
-//! before?". Rows go to the store in the batches the pipeline makes; this room knows their form. An open call lies in a
-//! table of its own, `open`, so that those a dead process left behind are found without reading all others; closing
-//! moves it to `calls`. `record` is what is written, `tracker` and `live` know the calls that run here, `nodes` tells who is alive, `query`
-//! answers questions, `recent` counts. Records of plain read-only calls are written by `batched_records.rs`.
+//! In: calls that must be recorded, and their outcomes. Out: the writes of their rows, and reads of records and claims.
+//! The pipeline commits the writes in its batches; this module defines their format. Open calls are in a separate
+//! table, `open`, so that recovery finds the calls of a crashed process without a full scan; closing moves a call to
+//! `calls`. `record` is the data format, `tracker` and `live_calls` track the calls that run on this node, `nodes`
+//! keeps leases, `query` lists calls, `recent_stats` aggregates. `batched_records.rs` writes the records of plain
+//! read-only calls.
 
 mod live_calls;
 mod nodes;
@@ -43,77 +44,70 @@ use toolhub_types::{
 };
 pub(crate) use tracker::CallTracker;
 
-/// How long an idempotency key is remembered.
+/// How long an idempotency key is retained.
 const KEY_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
-/// The layout of all these records.
+/// The layout version of all these records.
 pub(crate) const LAYOUT: u32 = 1;
-/// How many ends are remembered that could not be written down. They may be large.
+/// Maximum number of outcomes buffered because the store could not be written. They may be large.
 const MAX_UNWRITTEN_OUTCOMES: usize = 200;
-/// A key's partition holds one row.
+/// The only row in the partition of an idempotency key.
 const CLAIM_ROW_ID: SmolStr = SmolStr::new_static("claim");
-/// A thread's evidence is one row: what succeeded first can be told only when all of it is seen together.
+/// A thread's evidence is one row, because the order of its successes is known only when all are read together.
 const EVIDENCE_ROW_ID: SmolStr = SmolStr::new_static("evidence");
 
-/// Calls of this hub whose end could not be written down.
+/// Calls of this hub whose outcome could not be written.
 #[derive(Default)]
 struct UnwrittenOutcomes {
-    /// How they ended.
+    /// Their outcomes.
     outcomes: HashMap<CallId, Outcome>,
-    /// Those that still count as running. There are never more than calls that run.
+    /// Those that are still registered as running, so this is bounded by the number of running calls.
     still_running: HashSet<CallId>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Journal {
     pub(crate) store: Arc<dyn Backend>,
-    /// How long ended calls are kept.
+    /// How long records of ended calls are retained.
     pub(crate) retention: Duration,
-    /// This hub, among all that ever used the store.
+    /// The id of this hub, unique among all that ever used the store.
     pub(crate) node: SmolStr,
-    /// Whether nobody else uses the store: then every open call of another node is one of the dead.
+    /// Whether this hub is the only user of the store: then the node of every other open call is dead.
     pub(crate) store_is_exclusive: bool,
-    /// Told when a call may have been left open here.
+    /// Notified when a call of this hub may have been left open.
     pub(crate) recovery_needed: Arc<Notify>,
     unwritten: Arc<Mutex<UnwrittenOutcomes>>,
 }
 
 impl Journal {
-    /// The journal of a new hub. `alone`: nobody else uses its store.
-    pub(crate) fn new(store: Arc<dyn Backend>, keep: Duration, alone: bool) -> Self {
+    /// The journal of a new hub.
+    pub(crate) fn new(store: Arc<dyn Backend>, retention: Duration, store_is_exclusive: bool) -> Self {
         let node = format_smolstr!("{:016x}", fastrand::u64(..));
-        Self {
-            store,
-            retention: keep,
-            node,
-            store_is_exclusive: alone,
-            recovery_needed: Arc::default(),
-            unwritten: Arc::default(),
-        }
+        Self { store, retention, node, store_is_exclusive, recovery_needed: Arc::default(), unwritten: Arc::default() }
     }
 
-    /// The end of an opened call could not be written down. To be followed by `gone`, when the call does not count as
-    /// running any more.
+    /// Records that the outcome of an opened call could not be written. Must be followed by
+    /// [`mark_stopped`](Self::mark_stopped) when the call is no longer registered as running.
     pub(crate) fn note_unwritten(&self, outcome: &Outcome) {
         self.buffer_outcomes([(outcome.id, outcome.clone())]);
         self.lock_unwritten().still_running.insert(outcome.id);
     }
 
-    /// A call that failed does not run here any more. If it may be open still, somebody looks after it.
+    /// Records that a failed call has stopped. Triggers recovery if the call may still be open in the store.
     pub(crate) fn mark_stopped(&self, call: CallId) {
         if self.lock_unwritten().still_running.remove(&call) {
             self.recovery_needed.notify_one();
         }
     }
 
-    /// Remembers ends that could not be written down, as many as there is room for.
-    pub(crate) fn buffer_outcomes(&self, ends: impl IntoIterator<Item = (CallId, Outcome)>) {
-        let ends_here = &mut self.lock_unwritten().outcomes;
-        let room = MAX_UNWRITTEN_OUTCOMES.saturating_sub(ends_here.len());
-        ends_here.extend(ends.into_iter().take(room));
+    /// Buffers outcomes that could not be written, up to the limit.
+    pub(crate) fn buffer_outcomes(&self, outcomes: impl IntoIterator<Item = (CallId, Outcome)>) {
+        let buffered = &mut self.lock_unwritten().outcomes;
+        let capacity = MAX_UNWRITTEN_OUTCOMES.saturating_sub(buffered.len());
+        buffered.extend(outcomes.into_iter().take(capacity));
     }
 
-    /// The ends that are remembered, to be written down now.
+    /// Takes the buffered outcomes to write them.
     pub(crate) fn take_unwritten(&self) -> HashMap<CallId, Outcome> {
         std::mem::take(&mut self.lock_unwritten().outcomes)
     }
@@ -122,19 +116,19 @@ impl Journal {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The write that opens a call. It never expires: the call is still running, or somebody must be told that it was
-    /// interrupted.
+    /// The write that opens a call. The row never expires: the call is still running, or its caller must learn that it
+    /// was interrupted.
     pub(crate) fn open(&self, record: &CallRecord) -> Result<Write, StoreError> {
         self.put_open(record, Expect::Absent)
     }
 
-    /// What must hold where the caller minted the id of a call that is opened: no call with it has ended.
+    /// The precondition of opening a call whose id the caller minted: no call with this id has ended.
     pub(crate) fn expect_never_ended(&self, call: CallId) -> Write {
         let (expect, durability) = (Expect::Absent, Durability::KillSafe);
         Write { table: Table::Calls, id: call.into(), expect, change: Change::Keep, durability }
     }
 
-    /// The write that takes over an open call, to run it once more.
+    /// The write that takes over an open call to run it again.
     pub(crate) fn take_over(&self, call: &OpenCall) -> Result<Write, StoreError> {
         self.put_open(&call.record, Expect::Same(call.row_version))
     }
@@ -145,8 +139,8 @@ impl Journal {
         Ok(Write { table: Table::OpenCalls, id, expect, change, durability: durability(record) })
     }
 
-    /// The writes that close a call; `opened` is the writing that opened it, if it was. Whoever closes it first has
-    /// closed it: the second finds another row than it expects, and nothing of its batch is written.
+    /// The writes that close a call; `opened` is the row version of its open record, if it was opened. The first close
+    /// wins: a second one finds another row version and its whole batch fails.
     pub(crate) fn close(
         &self,
         record: &CallRecord,
@@ -157,45 +151,46 @@ impl Journal {
         let expires = Some(self.expires_at(record, now));
         let change = Change::Put { value: encode(Table::Calls, &id, record)?, schema: LAYOUT, expires };
         let ended = Write { table: Table::Calls, id, expect: Expect::Absent, change, durability: durability(record) };
-        let opened = opened.map(|seen| self.remove_open(record.id, seen));
-        Ok(opened.into_iter().chain([ended]).collect())
+        let removal = opened.map(|row_version| self.remove_open(record.id, row_version));
+        Ok(removal.into_iter().chain([ended]).collect())
     }
 
-    /// How long the record of an ended call is kept at most.
+    /// Maximum retention of the record of an ended call.
     pub(crate) fn max_retention(&self) -> Duration {
         self.retention.max(KEY_RETENTION)
     }
 
-    /// When an ended call may be forgotten: the answer to a key must last as long as the key.
+    /// When the record of an ended call expires. The outcome of a call with a key is retained as long as the key.
     fn expires_at(&self, record: &CallRecord, now: Timestamp) -> Timestamp {
         now + if record.key.is_some() { self.max_retention() } else { self.retention }
     }
 
-    /// The write that takes an opened call away: it is closed, or it did not get its key.
-    pub(crate) fn remove_open(&self, call: CallId, seen: RowVersion) -> Write {
+    /// The write that removes an open call, because it is closed or did not get its idempotency key.
+    pub(crate) fn remove_open(&self, call: CallId, row_version: RowVersion) -> Write {
         Write {
             table: Table::OpenCalls,
             id: call.into(),
-            expect: Expect::Same(seen),
+            expect: Expect::Same(row_version),
             change: Change::Remove,
             durability: Durability::KillSafe,
         }
     }
 
-    /// The write that claims a key for a call; `over` is a claim whose call is no longer in the journal.
-    pub(crate) fn claim(&self, claim: &Claim, over: Option<RowVersion>) -> Result<Write, StoreError> {
+    /// The write that claims a key for a call; `replaced` is the version of a claim whose call is no longer in the
+    /// journal.
+    pub(crate) fn claim(&self, claim: &Claim, replaced: Option<RowVersion>) -> Result<Write, StoreError> {
         let id = CLAIM_ROW_ID;
         let value = encode(Table::Claims, &id, claim)?;
         Ok(Write {
             table: Table::Claims,
             id,
-            expect: over.map_or(Expect::Absent, Expect::Same),
+            expect: replaced.map_or(Expect::Absent, Expect::Same),
             change: Change::Put { value, schema: LAYOUT, expires: Some(claim.at + KEY_RETENTION) },
             durability: Durability::PowerSafe,
         })
     }
 
-    /// The claim on a key, as it was seen.
+    /// The claim on a key, and its row version.
     pub(crate) async fn find_claim(
         &self,
         tenant: &Tenant,
@@ -216,7 +211,7 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Option<CallRecord>, StoreError> {
         let partition = Partition::for_call(tenant.clone(), thread, call);
-        // Both at one moment: a call is never in neither of them while it is closed.
+        // Load both rows atomically: closing moves the call, and it must not be missed in between.
         let keys = [Table::Calls, Table::OpenCalls].map(|table| RowKey {
             partition: partition.clone(),
             table,
@@ -227,7 +222,7 @@ impl Journal {
         found.map(|(key, row)| decode(key.table, &key.id, LAYOUT, &row).map(|(record, _)| record)).transpose()
     }
 
-    /// What a thread has achieved, as it was seen.
+    /// The evidence of a thread, and its row version.
     pub(crate) async fn evidence(
         &self,
         tenant: &Tenant,
@@ -239,29 +234,29 @@ impl Journal {
         let row = match self.store.load(&keys, now).await {
             Err(damaged @ StoreError::Damaged { .. }) => {
                 damaged.log_skipped();
-                // A store keeps the place of what it cannot read until somebody says that it is free.
+                // Remove the damaged row: the store refuses writes to it until then.
                 let (expect, durability) = (Expect::Any, Durability::KillSafe);
-                let free =
+                let removal =
                     Write { table: Table::Evidence, id: EVIDENCE_ROW_ID, expect, change: Change::Remove, durability };
-                self.store.commit(Batch::new(partition).with(free), now).await?;
+                self.store.commit(Batch::new(partition).with(removal), now).await?;
                 None
             }
             loaded => loaded?.pop().flatten(),
         };
-        // Evidence that cannot be read is none: whoever waits for it waits again, and the next success takes its place.
+        // Evidence that cannot be read counts as none: the requirements apply again, and the next success replaces it.
         Ok(row.map_or_else(Default::default, |row| {
             let evidence = decode(Table::Evidence, &EVIDENCE_ROW_ID, LAYOUT, &row).inspect_err(StoreError::log_skipped);
             (evidence.map(|(evidence, _)| evidence).unwrap_or_default(), Some(row.version))
         }))
     }
 
-    /// The write that keeps what a thread has achieved.
-    pub(crate) fn put_evidence(&self, evidence: &Evidence, over: Option<RowVersion>) -> Result<Write, StoreError> {
+    /// The write of a thread's evidence; `replaced` is the row version it was based on.
+    pub(crate) fn put_evidence(&self, evidence: &Evidence, replaced: Option<RowVersion>) -> Result<Write, StoreError> {
         let value = encode(Table::Evidence, &EVIDENCE_ROW_ID, evidence)?;
         Ok(Write {
             table: Table::Evidence,
             id: EVIDENCE_ROW_ID,
-            expect: over.map_or(Expect::Absent, Expect::Same),
+            expect: replaced.map_or(Expect::Absent, Expect::Same),
             change: Change::Put { value, schema: LAYOUT, expires: None },
             durability: Durability::KillSafe,
         })
@@ -279,12 +274,12 @@ impl Journal {
     }
 }
 
-/// The answer to a repeated key must survive more than the process: the caller counts on it.
+/// The outcome of a call with a key must survive a power failure, because the caller relies on it.
 fn durability(record: &CallRecord) -> Durability {
     if record.key.is_some() { Durability::PowerSafe } else { Durability::KillSafe }
 }
 
-/// Where the claim on a key lies.
+/// The partition of the claim on a key.
 pub(crate) fn claim_partition(tenant: &Tenant, tool: &ToolName, key: &IdempotencyKey) -> Partition {
     Partition { tenant: tenant.clone(), kind: PartitionKind::Key(tool.clone(), key.clone()) }
 }

@@ -1,7 +1,6 @@
-//! Words, traits and the rooms a tool call passes: registry, pipeline, threads, state, events.
+//! The core of Toolhub: registry, pipeline, scheduler, approvals, journal, state, threads, statuses, events and the hub.
 //!
-//! Use the crate `toolhub`; this one is what it is made of. Here nothing opens a socket or a file: executors and
-//! backends are handed in.
+//! Use the crate `toolhub`, which re-exports this one. Nothing here opens a socket or a file: executors and backends are passed in.
 #![forbid(unsafe_code)]
 
 mod approvals;
@@ -52,7 +51,7 @@ pub use handler::{
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, Explanation, HubBuilder, HubChange,
-    Offer, RateLeft, Restored, StatusScope, ThreadError, ToolHub, ToolStatusInfo,
+    Offer, OfferOptions, RateQuota, SnapshotRestore, StatusScope, ThreadError, ToolHub, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, StatusChanges, ToolStats};
@@ -74,7 +73,7 @@ pub use toolhub_types::{
     effect::Effect,
     error::{CallError, CountsAsFailure, Detail, ErrorKind, ErrorRow, FailureScope, ToolError},
     ids,
-    outcome::{Acknowledged, Outcome, Status},
+    outcome::{Outcome, Status, WriteDurability},
     policy::{
         AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope,
         Retry, Rule, RuleError,
@@ -90,7 +89,7 @@ pub use toolhub_types::{
     units,
 };
 
-/// Where durable records are kept: the trait of stores, and what they are asked for.
+/// The storage trait and its request types.
 pub mod backend {
     pub use toolhub_storage::backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Memory, Page, Partition, PartitionKind, Row, RowKey,

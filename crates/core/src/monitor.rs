@@ -1,6 +1,7 @@
-//! What tools and the hub have done so far, in numbers: calls, errors, latency, retries, refusals, and how the store answers.
+//! Statistics of tools and approvals: calls, errors, latency, retries, refusals.
 //!
-//! In: each end of a call, as it happens. Out: snapshots for people and for metrics. Counting is cheap enough for every call; reading adds up what the threads counted and may be a moment behind. Nothing is decided here.
+//! In: each end of a call, as it happens. Out: snapshots for the API and for metrics. Counting is cheap enough for
+//! every call; reading sums up the shards of all threads and may lag a moment. Nothing is decided here.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ mod meter;
 
 pub(crate) use meter::{InFlight, Meter};
 
-/// What a tool has done since the hub began.
+/// Statistics of a tool since the hub started.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -23,29 +24,29 @@ pub struct ToolStats {
     pub tool: ToolName,
     /// How many calls reached the tool and ended.
     pub calls: u64,
-    /// How many calls failed or were refused, by the name of the error.
+    /// How many calls failed or were refused, by error name.
     pub errors: BTreeMap<&'static str, u64>,
-    /// How many calls are with the tool now.
+    /// How many calls are executing now.
     pub in_flight: u64,
     /// How many calls wait for a slot now.
     pub queued: usize,
-    /// How many calls run on although nobody waits for them.
+    /// How many blocking functions still run after their call has ended.
     pub stuck: usize,
-    /// How often a failed attempt was made again.
+    /// How many retries were made after failed attempts.
     pub retries: u64,
-    /// How often a rate limit held a call back.
+    /// How often a rate limit refused or delayed a call.
     pub rate_limited: u64,
-    /// How long calls took. Refused calls are not in it.
+    /// Latency of calls. Does not include refused calls.
     pub latency: Latency,
-    /// The same, of the calls that succeeded.
+    /// Latency of successful calls.
     #[serde(skip)]
     pub succeeded: Latency,
-    /// The same, of the calls that reached the tool and failed, by the name of the error.
+    /// Latency of calls that reached the tool and failed, by error name.
     #[serde(skip)]
     pub failed: BTreeMap<&'static str, Latency>,
 }
 
-/// How often a tool's status changed from one to another since the hub began, for everybody or in one thread.
+/// How often a tool's status changed from one to another since the hub started, globally or in one thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StatusChanges {
@@ -59,12 +60,12 @@ pub struct StatusChanges {
     pub count: u64,
 }
 
-/// Questions to people, in numbers.
+/// Statistics of approval requests.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ApprovalStats {
-    /// How many wait for an answer: those this hub asked, and those it found when it began.
+    /// How many requests are pending: those this hub made, and those it found when it started.
     pub pending: usize,
-    /// How long it took until people answered. Questions whose time ran out are not in it.
+    /// How long answers took. Does not include requests that timed out.
     pub wait: Latency,
 }

@@ -1,6 +1,6 @@
-//! The lists of tools that somebody holds for a thread, and what their holders were told of changes.
+//! Index of the offers held for each thread, and what their holders were notified of.
 //!
-//! Plain bookkeeping. `hub/offer.rs` makes the lists and finds out what has changed.
+//! Plain bookkeeping over weak references. `hub/offer.rs` creates offers and detects changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,67 +14,67 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// A list that somebody holds for a thread.
+/// An offer of tools to a thread.
 #[derive(Debug)]
 pub(crate) struct BoundOffer {
     pub(crate) tenant: Tenant,
     pub(crate) thread: ThreadId,
-    /// Which tools the thread is meant to have; the list is those of them that may be used.
+    /// The toolset it was made for; `tools` are those of the set that were usable.
     pub(crate) toolset: Toolset,
     pub(crate) tools: Arc<Tools>,
     pub(crate) holder_state: Mutex<HolderState>,
 }
 
-/// What the holder of a list knows of its changes.
+/// What the holder of an offer was notified of.
 #[derive(Debug, Default)]
 pub(crate) struct HolderState {
-    /// The difference listeners were told of last.
+    /// The last emitted difference.
     pub(crate) notified: Difference,
-    /// Since when tools of the list may no longer be used, of which listeners were not told yet.
+    /// Since when tools of the offer are unavailable whose removal was not emitted yet.
     pub(crate) unavailable_since: BTreeMap<ToolName, Instant>,
 }
 
-/// What has changed since a list was bound.
+/// What has changed since an offer was bound.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) added: Vec<ToolName>,
     pub(crate) removed: Vec<ToolName>,
 }
 
-/// The offers somebody holds, by thread: every question about a thread asks for its own, and there may be many threads.
+/// The held offers, indexed by thread, because every status request of a thread looks up its own.
 #[derive(Default)]
 pub(crate) struct Offers(Mutex<OfferMap>);
 
 #[derive(Default)]
 struct OfferMap {
     by_thread: HashMap<ThreadKey, Vec<Weak<BoundOffer>>>,
-    /// How many threads there may be before those that hold nothing any more are looked for.
+    /// Number of entries at which threads without a held offer are pruned.
     prune_at: usize,
 }
 
 impl Offers {
     pub(crate) fn add(&self, bound: &Arc<BoundOffer>) {
-        let mut held = self.lock();
-        if held.by_thread.len() >= held.prune_at {
-            held.by_thread.retain(|_, offers| offers.iter().any(|offer| offer.strong_count() > 0));
-            held.prune_at = 2 * held.by_thread.len() + 1;
+        let mut map = self.lock();
+        if map.by_thread.len() >= map.prune_at {
+            map.by_thread.retain(|_, offers| offers.iter().any(|offer| offer.strong_count() > 0));
+            map.prune_at = 2 * map.by_thread.len() + 1;
         }
-        let offers = held.by_thread.entry(ThreadKey::new(&bound.tenant, &bound.thread)).or_default();
+        let offers = map.by_thread.entry(ThreadKey::new(&bound.tenant, &bound.thread)).or_default();
         offers.retain(|other| other.strong_count() > 0);
         offers.push(Arc::downgrade(bound));
     }
 
-    /// Those held for one thread.
+    /// The offers held for a thread.
     pub(crate) fn for_thread(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<Arc<BoundOffer>> {
-        let held = self.lock();
-        if held.by_thread.is_empty() {
+        let map = self.lock();
+        if map.by_thread.is_empty() {
             return Vec::new();
         }
-        let offers = held.by_thread.get(&ThreadKey::new(tenant, thread));
+        let offers = map.by_thread.get(&ThreadKey::new(tenant, thread));
         offers.into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// The one of a toolset that was bound last for a thread.
+    /// The offer of a toolset that was bound last for a thread.
     pub(crate) fn latest(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Arc<BoundOffer>> {
         self.for_thread(tenant, thread).into_iter().rfind(|bound| bound.toolset == *toolset)
     }
@@ -89,7 +89,7 @@ impl Offers {
 }
 
 impl BoundOffer {
-    /// Whether the list has a tool that may not be used, or lacks one that may be and is meant for it.
+    /// Whether the offer contains a tool that is not usable, or lacks a usable one of its toolset.
     pub(crate) fn is_stale_for(&self, tool: &ToolName, usable: bool) -> bool {
         self.tools.get(tool).is_some() != (usable && self.toolset.contains(tool))
     }

@@ -1,10 +1,11 @@
-//! The life of a call, from first door to last.
+//! The call pipeline: an ordered list of stages that every call passes.
 //!
-//! This file is the list of doors; each door is a file of its own below it. A call is a value that changes its type
-//! on the way, `Call → Found → Valid → Allowed → Placed → Opened → Trying → Done → Outcome`, so that no door can be passed
-//! before the one ahead of it. Whatever happens, exactly one `Outcome` comes out.
+//! This file is the list; each stage is a file of its own below it. A call is a value that changes its type from stage
+//! to stage, `Call → Found → Valid → Allowed → Placed → Opened → Executing → Done → Outcome`, so that no stage can be
+//! skipped or reordered. Every call produces exactly one `Outcome`.
 //!
-//! A refusal (`CallError`) is possible up to the opening record; from then on every end is a `Done` and is closed.
+//! A stage may refuse the call (`CallError`) until the opening record is written; from then on every end is a `Done`
+//! and goes through the close stage.
 
 mod admission;
 mod attempts;
@@ -41,9 +42,7 @@ use crate::{
     step::StepCall,
 };
 pub(crate) use batch::run_batch;
-pub(crate) use interruption::{
-    close_open_call as close_open, emit_interrupted as tell_interrupted, interrupted_outcome as interrupted,
-};
+pub(crate) use interruption::{close_open_call, emit_interrupted, interrupted_outcome};
 use launch::resolve_call;
 pub(crate) use launch::{PendingOutcome, run, run_until_approval, start};
 pub(crate) use prepare::prepare;
@@ -56,101 +55,101 @@ use toolhub_types::{
     outcome::Outcome,
 };
 
-/// The doors, in order.
+/// The stages, in order.
 async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {
     let Engine { services, journal, statuses, .. } = engine;
 
-    //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
+    //  1. resolve: which tool? `Call → Found`. `run` and `start` do this, because the tool decides where its call runs.
 
-    // A call that is run again, because its process died, has passed the doors up to 8 before: what was asked then is not
-    // asked again. Not told by a branch here, because every call would carry its size.
+    // A call that is rerun because its process died has passed stages 2 to 8 before; those that must not act twice
+    // check `is_rerun`. There is no branch for that here, because it would enlarge the future of every call.
 
-    //  2. replay: was this very call made before?
+    //  2. replay: does the idempotency key or the caller's call id name an earlier call?
     let found = match replay::lookup(journal, services, found).await? {
         replay::ReplayLookup::Hit(outcome) => return Ok(ticket.replayed_outcome(*outcome)),
         replay::ReplayLookup::Miss(found) => found,
     };
     //  3. status pre-check: is the tool withheld?
     status::pre_check(statuses, &found)?;
-    //  4. dependencies: has its time come?
+    //  4. dependencies: have the tools it depends on succeeded in this thread?
     dependencies::check(journal, services, &found).await?;
-    //  5. before-hooks: what does the owner's own code say?
+    //  5. before-hooks: may block the call or rewrite its arguments
     let found = hooks::before(found).await?;
-    //  6. validate: do the arguments fit? `Found → Valid`
+    //  6. validate: do the arguments match the schema? `Found → Valid`
     let valid = validate::check(engine, found)?;
-    //  7. policy: deny, ask, allow. `Valid → Allowed`
+    //  7. policy: deny, ask a person, or allow. `Valid → Allowed`
     let allowed = policy::decide(engine, valid).await?;
-    //  8. cache: is the answer known?
+    //  8. cache: is there a cached result?
     let allowed = match cache::lookup(engine, allowed, ticket).await? {
         cache::CacheLookup::Hit(outcome) => return Ok(*outcome),
         cache::CacheLookup::Miss(allowed) => allowed,
     };
-    //     An asynchronous call is written down before it waits for its turn: nobody waits with it.
+    //     A detached call is journaled before it queues, because no caller waits for it and it must survive a restart.
     let allowed = if allowed.0.call.wait.is_detached() {
         Box::pin(open::preopen_for_queue(engine, allowed)).await?
     } else {
         allowed
     };
-    //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
+    //  9. admission: rate limits, concurrency and queue. `Allowed → Placed`, which holds a slot
     let mut placed = match admission::admit(services, allowed)? {
         admission::Placement::Ready(placed) if placed.envelope.approval().is_none() => placed,
-        //  Whatever has waited, for a person or for its turn, is denied by rules that came meanwhile too.
+        //  A call that waited, for a person or in the queue, must also pass the rules that were added meanwhile.
         admission::Placement::Ready(placed) => policy::recheck_rules(engine, placed)?,
-        admission::Placement::Pending(turn) => policy::recheck_rules(engine, turn.await?)?,
+        admission::Placement::Pending(slot_wait) => policy::recheck_rules(engine, slot_wait.await?)?,
     };
-    // 10. status gate: may it still run, now that it is its turn?
-    if let Some(looking) = status::gate(statuses, services, &mut placed) {
-        looking.await?;
+    // 10. status gate: is the tool still available, now that the call holds a slot?
+    if let Some(probing) = status::gate(statuses, services, &mut placed) {
+        probing.await?;
     }
-    // 11. open: what must not be forgotten. `Placed → Opened`; from here on nothing is refused
+    // 11. open: writes the opening record. `Placed → Opened`; from here on nothing is refused
     let record = match open::write_record(engine, &placed)? {
         Some(writing) => Some(writing.await?),
         None => None,
     };
     let opened = open::open(services, placed, record, ticket);
-    // 12. attempts: the tool runs. `Opened → Trying → Done`
-    let mut trying = attempts::begin(services, opened, ticket);
+    // 12. attempts: the tool runs. `Opened → Executing → Done`
+    let mut executing = attempts::begin(services, opened, ticket);
     let mut verdict;
     let outcome = loop {
-        let result = attempts::run(services, &mut trying, ticket).await;
-        let mut done = trying.done(result);
+        let result = attempts::run(services, &mut executing, ticket).await;
+        let mut done = executing.done(result);
         cache::store_result(engine, &done);
-        // 13. after-hooks, and no more text than a model can bear
-        if let Some(asking) = hooks::after(&mut done) {
-            asking.await;
+        // 13. after-hooks, and the output size limits
+        if let Some(running_hooks) = hooks::after(&mut done) {
+            running_hooks.await;
         }
-        if let Some(cutting) = output::limit(services, &mut done) {
-            cutting.await;
+        if let Some(truncating) = output::limit(services, &mut done) {
+            truncating.await;
         }
         verdict = status::verdict(statuses, &mut done);
-        // 14. close: state, record and outcome in one transaction. `Done → Outcome`, or back to door 12 when somebody else
-        //     has changed the state and the tool may run once more
+        // 14. close: state, record and outcome in one transaction. `Done → Outcome`, or back to stage 12 after a write
+        //     conflict on the state, if the tool may run again
         ticket.mark_counted();
-        let end = match close::close(engine, done, ticket) {
+        let committing = match close::close(engine, done, ticket) {
             close::Closing::Closed(outcome) => break outcome,
-            close::Closing::Committing(end) => end,
+            close::Closing::Committing(committing) => committing,
         };
-        match *end.await {
+        match *committing.await {
             close::CloseResult::Closed(outcome) => break outcome,
-            close::CloseResult::Rerun(again) => {
-                let standing = verdict.map(|told| Box::new(told.0));
-                trying = attempts::Executing::rerun(services, again, standing);
+            close::CloseResult::Rerun(rerun) => {
+                let probe_guard = verdict.map(|verdict| Box::new(verdict.0));
+                executing = attempts::Executing::rerun(services, rerun, probe_guard);
             }
         }
     };
-    // 15. report to the tool's status; the report to listeners stands in `walk`, because a refusal is an end like any other
+    // 15. report to the tool's status. `run_stages` emits the events, because a refusal needs them too.
     match verdict {
         None => Ok(outcome),
         Some(verdict) => Ok(*status::report_verdict(&engine.runtime, verdict, Box::new(outcome)).await),
     }
 }
 
-/// A call as it is handed in.
+/// A call as the caller submits it.
 pub(crate) struct Submission {
     pub(crate) call: Box<Call>,
-    /// The list the caller was offered; the hub's present one where absent.
+    /// The tool list the caller was offered; if absent, the hub's current one.
     pub(crate) offer: Option<Arc<Tools>>,
-    /// Its place among the calls of one step.
+    /// Its position among the calls of one step.
     pub(crate) step_call: Option<StepCall>,
 }
 
@@ -162,19 +161,19 @@ impl From<Box<Call>> for Submission {
 
 /// The tool is known.
 pub(crate) struct Found(CallEnvelope);
-/// The arguments fit the tool.
+/// The arguments match the tool's schema.
 struct Valid(CallEnvelope);
-/// Every rule said yes.
+/// Every rule allows the call, or a person approved it.
 struct Allowed(CallEnvelope);
-/// It is the call's turn.
+/// The call holds a slot and a rate permit.
 struct Placed {
     envelope: CallEnvelope,
     slot: CallSlot,
     rate_permit: admission::RefundOnDrop,
-    /// How the call stands with the records of its tool; none while no tool has a record.
+    /// The call's guard on the status records of its tool; none while no tool has a record.
     probe_guard: Option<Box<ProbeGuard>>,
 }
-/// What must not be forgotten about the call is written down.
+/// The opening record is written, if the call needs one.
 struct Opened {
     envelope: CallEnvelope,
     slot: CallSlot,
@@ -182,37 +181,38 @@ struct Opened {
     probe_guard: Option<Box<ProbeGuard>>,
     record: Option<Box<OpenCall>>,
 }
-/// The tool has run, or was stopped.
+/// The tool has returned, failed or was stopped.
 struct Done {
-    /// Holds the way: a tool may keep its context, so the call lives there from here on.
+    /// Owns the envelope: a tool may keep a clone of its context, so the call lives there from here on.
     context: CallContext,
     probe_guard: Option<Box<ProbeGuard>>,
     record: Option<Box<OpenCall>>,
     result: Result<Reply, ToolError>,
     effect: Effect,
-    /// Why nobody sees the result.
+    /// Why an after-hook withholds the result.
     hook_error: Option<Box<CallError>>,
 }
 
 impl Found {
-    /// Plain read-only calls run in the caller's own task: they have nothing to commit, so being dropped halfway harms
-    /// nothing, and a task of their own would cost more than the call. All others run on a task.
+    /// Plain read-only calls run in the caller's own task: they have nothing to commit, so dropping them halfway is
+    /// harmless, and a task of their own would cost more than the call. All others run on a task.
     fn runs_in_place(&self) -> bool {
-        let CallEnvelope { call, tool, evidence_demand: base, .. } = &self.0;
-        let proves = *base != EvidenceDemand::None && call.thread.is_some();
-        let known = call.idempotency_key.is_some() || call.caller_minted_id || call.external.is_some();
-        let plain = !known && !call.wait.is_detached() && !tool.stateful && !proves;
+        let CallEnvelope { call, tool, evidence_demand, .. } = &self.0;
+        let leaves_evidence = *evidence_demand != EvidenceDemand::None && call.thread.is_some();
+        let journaled = call.idempotency_key.is_some() || call.caller_minted_id || call.external.is_some();
+        let plain = !journaled && !call.wait.is_detached() && !tool.stateful && !leaves_evidence;
         tool.definition.annotations.read_only && plain && !tool.gate.may_require_approval()
     }
 }
 
-/// How long a call may take: the tool's time, or what somebody outside has for it; or the caller's where that is shorter.
+/// How long a call may take: the tool's timeout, or the time limit of external work; or the caller's timeout if that is
+/// shorter.
 fn time_limit(envelope: &CallEnvelope) -> Duration {
-    let own = envelope.call.external.unwrap_or(envelope.tool.limits.timeout);
-    envelope.call.timeout.map_or(own, |wanted| wanted.min(own))
+    let limit = envelope.call.external.unwrap_or(envelope.tool.limits.timeout);
+    envelope.call.timeout.map_or(limit, |requested| requested.min(limit))
 }
 
-/// When a call must be done.
+/// The instant at which a call times out.
 fn deadline(envelope: &CallEnvelope, now: Instant) -> Instant {
     clock::deadline_after(now, time_limit(envelope))
 }

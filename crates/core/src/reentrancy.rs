@@ -1,9 +1,8 @@
-//! Notices a call that would wait for itself.
+//! Refuses a nested call that needs a lock its caller already holds (re-entrancy), because it would wait for itself.
 //!
-//! In: the things an execution works alone with, such as an instance or a state. Out: whether a call that is made from
-//! inside it asks for one of them. Calls know where they were made because the chain of held things is handed from task to
-//! task with them; a task that a tool spawns itself is not followed, and a call made there waits like any other, until its
-//! time is up.
+//! In: the exclusive locks of an execution, such as those of an instance or a state. Out: whether a nested call asks
+//! for one of them. A task-local chain of held locks is passed from task to task with each nested call. A task that a
+//! tool spawns itself is not tracked: a call made there waits like any other, until its timeout.
 
 use std::{
     any::Any,
@@ -15,64 +14,64 @@ use std::{
 };
 
 tokio::task_local! {
-    static HELD: Arc<HeldLocks>;
+    static HELD_LOCKS: Arc<HeldLocks>;
 }
 
-/// Something only one execution at a time works with. Two are the same if they lie in the same place. It is kept alive by
-/// whoever works with it, and not by the calls that were made from there.
+/// Identifies an exclusive lock by its address. The holder of the lock keeps the address alive; the nested calls hold
+/// only a weak reference.
 pub(crate) type LockId = Weak<dyn Any + Send + Sync>;
 
-/// Things somebody works alone with, and those that are held around it.
+/// The locks of one execution, linked to those of the enclosing ones.
 pub(crate) struct HeldLocks {
     locks: Vec<LockId>,
     released: AtomicBool,
     outer: Option<Arc<HeldLocks>>,
 }
 
-/// The call asks for something that is held by the call around it.
+/// The call needs a lock that an enclosing call holds.
 pub(crate) struct Reentrant;
 
 impl HeldLocks {
-    /// Runs work as part of the execution that holds all this.
+    /// Runs work as part of the execution that holds these locks.
     pub(crate) fn scope<F: Future>(self: Arc<Self>, work: F) -> impl Future<Output = F::Output> {
-        HELD.scope(self, work)
+        HELD_LOCKS.scope(self, work)
     }
 
-    fn holds(&self, thing: &LockId) -> bool {
+    fn holds(&self, lock: &LockId) -> bool {
         let live = !self.released.load(Ordering::Acquire);
-        live && self.locks.iter().any(|held| std::ptr::addr_eq(held.as_ptr(), thing.as_ptr()))
+        live && self.locks.iter().any(|held| std::ptr::addr_eq(held.as_ptr(), lock.as_ptr()))
     }
 }
 
-/// What is held around the current work.
+/// The locks held around the current work.
 pub(crate) fn current() -> Option<Arc<HeldLocks>> {
-    let mut hold = HELD.try_with(Arc::clone).ok();
-    // What is over is forgotten, so that a chain of calls that outlive each other does not grow for ever.
-    while let Some(over) = hold.take_if(|hold| hold.released.load(Ordering::Acquire)) {
-        hold = over.outer.clone();
+    let mut held = HELD_LOCKS.try_with(Arc::clone).ok();
+    // Released entries are skipped, so that a chain of calls that outlive each other does not grow forever.
+    while let Some(released) = held.take_if(|held| held.released.load(Ordering::Acquire)) {
+        held = released.outer.clone();
     }
-    hold
+    held
 }
 
-/// Holds things while the work goes on.
+/// Runs the work with these locks registered as held.
 ///
 /// # Errors
-/// When one of them is held by the work around this.
-pub(crate) async fn with_locks<T>(things: Vec<LockId>, work: impl Future<Output = T>) -> Result<T, Reentrant> {
+/// When an enclosing execution holds one of them.
+pub(crate) async fn with_locks<T>(locks: Vec<LockId>, work: impl Future<Output = T>) -> Result<T, Reentrant> {
     let outer = current();
     let mut next = outer.as_ref();
-    while let Some(hold) = next {
-        if things.iter().any(|thing| hold.holds(thing)) {
+    while let Some(held) = next {
+        if locks.iter().any(|lock| held.holds(lock)) {
             return Err(Reentrant);
         }
-        next = hold.outer.as_ref();
+        next = held.outer.as_ref();
     }
-    let hold = Arc::new(HeldLocks { locks: things, released: AtomicBool::new(false), outer });
-    let _over = ReleaseOnDrop(hold.clone());
-    Ok(hold.scope(work).await)
+    let held = Arc::new(HeldLocks { locks, released: AtomicBool::new(false), outer });
+    let _release = ReleaseOnDrop(held.clone());
+    Ok(held.scope(work).await)
 }
 
-/// However the work ends, nothing is held any longer.
+/// Marks the locks as released, however the work ends.
 struct ReleaseOnDrop(Arc<HeldLocks>);
 
 impl Drop for ReleaseOnDrop {

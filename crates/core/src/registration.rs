@@ -1,4 +1,4 @@
-//! Tells two registrations of a tool under one name apart.
+//! `Registration`: tells two registrations of a tool under one name apart.
 
 use std::sync::{
     Arc,
@@ -7,13 +7,13 @@ use std::sync::{
 
 use toolhub_types::tool::ToolName;
 
-/// Which registration of a tool this is. A tool whose limits change stays the one it was; one that takes the place of another
-/// under its name is another.
+/// The identity of a tool's registration. It stays the same when the tool's limits change; a tool that replaces another under
+/// its name has a new one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registration(Arc<AtomicBool>);
 
 impl Registration {
-    /// The tool was removed, or another took its place. Calls that have it go on, and nothing is kept for later ones.
+    /// Marks the tool as removed or replaced. Running calls continue; instances are no longer kept for later ones.
     pub(crate) fn retire(&self) {
         self.0.store(true, Relaxed);
     }
@@ -29,7 +29,7 @@ impl PartialEq for Registration {
     }
 }
 
-/// A tool under its name, as it was registered.
+/// A tool's name and registration.
 #[derive(Clone, Copy)]
 pub(crate) struct RegisteredTool<'a> {
     pub(crate) name: &'a ToolName,

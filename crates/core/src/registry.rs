@@ -1,7 +1,7 @@
-//! Knows every tool: definitions, what depends on what, and who runs it. It cannot execute.
+//! The registry of tools: definitions, dependencies and executors. It cannot execute.
 //!
-//! In: tools, checked as a whole. Out: a list that never changes; a new one takes its place when tools come or go,
-//! and whoever holds the old one keeps what it was offered.
+//! In: tools, validated as a whole. Out: immutable snapshots (copy on write). A change swaps in a new snapshot; holders of the old
+//! one keep the tools they were offered.
 
 mod builder;
 mod dependencies;
@@ -29,71 +29,71 @@ use toolhub_types::{policy::PolicySet, tool::ToolName};
 #[derive(Default)]
 pub struct Registry {
     current: ArcSwap<Tools>,
-    /// What was said about tools. Held by whoever makes the next list, so that no change is lost between reading and
-    /// swapping, and every tool of a list is held to the same.
+    /// The current policies. The lock is held from reading the snapshot to swapping it, so that no change is lost and all
+    /// tools of a snapshot have the same policies.
     policies: Mutex<Arc<PolicySet>>,
 }
 
 impl Registry {
-    /// A registry without tools; those that come are held to this.
-    pub(crate) fn with_policies(book: PolicySet) -> Self {
-        Self { current: ArcSwap::default(), policies: Mutex::new(Arc::new(book)) }
+    /// An empty registry that applies these policies to its tools.
+    pub(crate) fn with_policies(policies: PolicySet) -> Self {
+        Self { current: ArcSwap::default(), policies: Mutex::new(Arc::new(policies)) }
     }
 
-    /// The tools as they are now. The list stays as it is for as long as it is held.
+    /// An immutable snapshot of the current tools.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Tools> {
         self.current.load_full()
     }
 
-    /// The tool of this name, and whether others wait for it.
+    /// The tool of this name, and what its dependents need to know of its successes.
     pub(crate) fn find(&self, name: &str) -> Option<(Arc<Tool>, EvidenceDemand)> {
         let tools = self.current.load();
         tools.get(name).map(|tool| (tool.clone(), tools.evidence_demand(name)))
     }
 
-    /// Adds tools, all or none. Before anybody can call them, `homes` learns who keeps their states.
-    pub(crate) fn add(&self, new: Vec<Tool>, homes: &StoreRouter) -> Result<(), RegistryError> {
-        let book = self.lock_policies();
-        self.current.store(Arc::new(register_managers(self.current.load().with_added(new, &book)?, homes)?));
+    /// Adds tools, all or none. Their states are assigned to stores in `router` before the tools can be called.
+    pub(crate) fn add(&self, new: Vec<Tool>, router: &StoreRouter) -> Result<(), RegistryError> {
+        let policies = self.lock_policies();
+        self.current.store(Arc::new(register_managers(self.current.load().with_added(new, &policies)?, router)?));
         Ok(())
     }
 
-    /// Takes tools away, puts new ones in, also in the place of others, and holds all to another book, where one is given.
-    /// `with_it` happens at the same moment, as far as anybody who changes tools can tell. Answers the list before and after.
+    /// Removes tools, adds or replaces others, and applies new policies, if given. `on_apply` runs under the same lock, so that
+    /// no other change comes in between. Returns the snapshots before and after.
     pub(crate) fn apply(
         &self,
-        (without, new): (&[ToolName], Vec<Tool>),
-        book: Option<PolicySet>,
-        homes: &StoreRouter,
-        with_it: impl FnOnce(),
+        (removed, new): (&[ToolName], Vec<Tool>),
+        policies: Option<PolicySet>,
+        router: &StoreRouter,
+        on_apply: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
-        let mut held = self.lock_policies();
-        let next_book = book.map_or_else(|| held.clone(), Arc::new);
+        let mut current_policies = self.lock_policies();
+        let policies = policies.map_or_else(|| current_policies.clone(), Arc::new);
         let before = self.snapshot();
         let replaced: Vec<ToolName> = new.iter().map(|tool| tool.definition.name.clone()).collect();
-        let kept = before.retained(without.iter().chain(&replaced), &next_book);
-        let after = Arc::new(register_managers(kept.with_added(new, &next_book)?, homes)?);
+        let retained = before.retained(removed.iter().chain(&replaced), &policies);
+        let after = Arc::new(register_managers(retained.with_added(new, &policies)?, router)?);
         self.current.store(after.clone());
-        *held = next_book;
-        with_it();
+        *current_policies = policies;
+        on_apply();
         Ok((before, after))
     }
 
-    /// Takes all tools away; answers them.
+    /// Removes all tools; returns them.
     pub(crate) fn clear(&self) -> Arc<Tools> {
-        let _book = self.lock_policies();
+        let _lock = self.lock_policies();
         let before = self.snapshot();
         self.current.store(Arc::new(before.cleared()));
         before
     }
 
-    /// Takes a tool away. Tools that depend on it stay, and wait for it.
+    /// Removes a tool. Tools that depend on it stay registered, and wait for it.
     pub(crate) fn remove(&self, name: &ToolName) -> Option<Arc<Tool>> {
-        let _book = self.lock_policies();
-        let (rest, gone) = self.current.load().without(name);
-        self.current.store(Arc::new(rest));
-        gone
+        let _lock = self.lock_policies();
+        let (remaining, removed) = self.current.load().without(name);
+        self.current.store(Arc::new(remaining));
+        removed
     }
 
     fn lock_policies(&self) -> MutexGuard<'_, Arc<PolicySet>> {
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-fn register_managers(tools: Tools, homes: &StoreRouter) -> Result<Tools, RegistryError> {
-    homes.assign_stores(&tools.manager_types()?);
+fn register_managers(tools: Tools, router: &StoreRouter) -> Result<Tools, RegistryError> {
+    router.assign_stores(&tools.manager_types()?);
     Ok(tools)
 }

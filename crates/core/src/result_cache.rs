@@ -1,8 +1,8 @@
-//! Kept answers of read-only tools.
+//! Result cache of read-only tools, with a time to live per entry.
 //!
-//! In: an answer, under the fingerprint of what it depends on and for how long it holds. Out: that answer, until then.
-//! Bounded by number and by an estimate of bytes: what is over goes first, then what was kept first.
-//! Which tools may be answered from here, and for how long, is for their policy to say.
+//! In: a result, under the fingerprint of everything it depends on, and its time to live. Out: that result until then.
+//! Bounded by number and by an estimate of bytes: expired entries are evicted first, then the oldest (FIFO).
+//! The policy of a tool decides whether and for how long its results are cached.
 
 mod cached_result;
 mod fingerprint;
@@ -21,13 +21,13 @@ pub(crate) use fingerprint::{Fingerprint, ToolIdentity};
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::tool::ToolName;
 
-/// What one entry costs beside its answer: its key, twice, and its places in the lists.
+/// Memory of one entry beside its result: its key, twice, and its index entries.
 const ENTRY_OVERHEAD_BYTES: usize = 384;
 
-/// How many whose time is over are dropped with each new one, so that memory comes back before all is full.
+/// Number of expired entries removed per insert, so that memory is released before the cache is full.
 const EXPIRED_PER_INSERT: usize = 4;
 
-/// Answers that still hold.
+/// The cached results.
 #[derive(Debug)]
 pub(crate) struct ResultCache {
     max_entries: usize,
@@ -37,12 +37,12 @@ pub(crate) struct ResultCache {
 
 #[derive(Debug, Default)]
 struct CacheInner {
-    /// In the order they were added: the first is the oldest.
+    /// In insertion order: the first is the oldest.
     entries: LinkedHashMap<Fingerprint, CacheEntry, RandomState>,
-    /// By when their time is over.
+    /// The keys by expiry.
     by_expiry: BTreeMap<(Instant, u64), Fingerprint>,
     bytes: usize,
-    /// Counts what was ever kept.
+    /// Counts all inserts, to make the keys of `by_expiry` unique.
     sequence: u64,
 }
 
@@ -55,50 +55,50 @@ struct CacheEntry {
 }
 
 impl ResultCache {
-    /// Room for so many answers and so many bytes.
-    pub(crate) fn new(entries: usize, bytes: usize) -> Self {
-        Self { max_entries: entries, max_bytes: bytes, inner: Mutex::default() }
+    /// A cache with these limits.
+    pub(crate) fn new(max_entries: usize, max_bytes: usize) -> Self {
+        Self { max_entries, max_bytes, inner: Mutex::default() }
     }
 
-    /// The answer, if one is kept and its time is not over.
+    /// The result, if it is cached and has not expired.
     pub(crate) fn get(&self, key: &Fingerprint, now: Instant) -> Option<Arc<CachedResult>> {
         let inner = self.lock();
         inner.entries.get(key).filter(|entry| entry.expires_at > now).map(|entry| entry.result.clone())
     }
 
-    /// Keeps an answer in place of the one before. One that is larger than a sixteenth of all room is not kept: it
-    /// would push out too many others.
-    pub(crate) fn put(&self, key: Fingerprint, answer: Arc<CachedResult>, ttl: Duration, now: Instant) {
-        let most = self.max_bytes / 16;
+    /// Caches a result, replacing the previous one. A result larger than a sixteenth of the cache is not cached,
+    /// because it would evict too many others.
+    pub(crate) fn put(&self, key: Fingerprint, result: Arc<CachedResult>, ttl: Duration, now: Instant) {
+        let limit = self.max_bytes / 16;
         let bytes =
-            answer.bytes_within(most.saturating_sub(ENTRY_OVERHEAD_BYTES)).map(|bytes| bytes + ENTRY_OVERHEAD_BYTES);
-        let fits = bytes.filter(|bytes| *bytes <= most && !ttl.is_zero());
-        let mut gone = Vec::new();
+            result.bytes_within(limit.saturating_sub(ENTRY_OVERHEAD_BYTES)).map(|bytes| bytes + ENTRY_OVERHEAD_BYTES);
+        let cacheable = bytes.filter(|bytes| *bytes <= limit && !ttl.is_zero());
+        let mut removed = Vec::new();
         let mut inner = self.lock();
-        gone.extend(inner.remove(&key));
-        if let Some(bytes) = fits {
-            inner.insert(key, answer, clock::deadline_after(now, ttl), bytes);
+        removed.extend(inner.remove(&key));
+        if let Some(bytes) = cacheable {
+            inner.insert(key, result, clock::deadline_after(now, ttl), bytes);
         }
         for _ in 0..EXPIRED_PER_INSERT {
-            gone.extend(inner.remove_expired(now));
+            removed.extend(inner.remove_expired(now));
         }
         while inner.entries.len() > self.max_entries || inner.bytes > self.max_bytes {
             let Some(entry) = inner.remove_expired(now).or_else(|| inner.remove_oldest()) else { break };
-            gone.push(entry);
+            removed.push(entry);
         }
-        // A large answer takes a while to fall apart; nobody should wait for that.
+        // Dropping a large result takes time; release the lock first.
         drop(inner);
-        drop(gone);
+        drop(removed);
     }
 
-    /// Forgets every answer of a tool. Looks at all that is kept, which is bearable because tools change seldom, and
-    /// spares every other step the keeping of one more list.
+    /// Removes all results of a tool. Scans the whole cache: tools change rarely, and an index by tool would cost every
+    /// other operation.
     pub(crate) fn forget_tool(&self, tool: &ToolName) {
         let mut inner = self.lock();
         let keys: Vec<_> = inner.entries.keys().filter(|key| key.tool() == tool).cloned().collect();
-        let gone: Vec<_> = keys.iter().filter_map(|key| inner.remove(key)).collect();
+        let removed: Vec<_> = keys.iter().filter_map(|key| inner.remove(key)).collect();
         drop(inner);
-        drop(gone);
+        drop(removed);
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheInner> {
@@ -107,12 +107,12 @@ impl ResultCache {
 }
 
 impl CacheInner {
-    fn insert(&mut self, key: Fingerprint, answer: Arc<CachedResult>, ends: Instant, bytes: usize) {
+    fn insert(&mut self, key: Fingerprint, result: Arc<CachedResult>, expires_at: Instant, bytes: usize) {
         self.sequence += 1;
-        let turn = self.sequence;
-        self.by_expiry.insert((ends, turn), key.clone());
+        let sequence = self.sequence;
+        self.by_expiry.insert((expires_at, sequence), key.clone());
         self.bytes += bytes;
-        self.entries.insert(key, CacheEntry { result: answer, expires_at: ends, sequence: turn, bytes });
+        self.entries.insert(key, CacheEntry { result, expires_at, sequence, bytes });
     }
 
     fn remove(&mut self, key: &Fingerprint) -> Option<CacheEntry> {
@@ -122,9 +122,9 @@ impl CacheInner {
         Some(entry)
     }
 
-    /// Removes one whose time is over.
+    /// Removes one expired entry.
     fn remove_expired(&mut self, now: Instant) -> Option<CacheEntry> {
-        let (_, key) = self.by_expiry.first_key_value().filter(|((ends, _), _)| *ends <= now)?;
+        let (_, key) = self.by_expiry.first_key_value().filter(|((expires_at, _), _)| *expires_at <= now)?;
         let key = key.clone();
         self.remove(&key)
     }

@@ -1,9 +1,9 @@
-//! The runaway guard: notices calls that repeat themselves.
+//! The runaway guard: limits repeated calls of one run.
 //!
-//! In: each call of a run before its tool starts, and each call whose arguments did not fit. Out: a refusal when a run
-//! makes the same call or any calls too often, and how often the same mistake was made.
-//! Knows no tool and no clock. The same call means the same name and the same arguments, written the same way.
-//! What is remembered is bounded in `recent.rs`, and lost with the process: a run that restarts counts anew.
+//! In: each call of a run before its tool starts, and each call with invalid arguments. Out: a refusal when a run makes
+//! the same call, or calls in total, too often; and how often the same mistake was made.
+//! Knows no tool and no clock. The same call means the same name and the same canonical JSON arguments.
+//! The counts are bounded by `expiring_lru.rs` and live in memory only: after a restart a run starts at zero.
 
 mod expiring_lru;
 
@@ -36,17 +36,17 @@ impl Default for RunLimits {
     }
 }
 
-/// Why a call of a run is refused. Shown, it is the line for operators.
+/// Why a call of a run is refused. `Display` is the operator text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RunawayError {
     /// The run has made this very call too often.
-    #[error("the run has made the same call {times} times, as often as it may")]
+    #[error("the run reached its limit of {times} identical calls")]
     SameCall {
         /// How often it was made.
         times: u32,
     },
     /// The run has made too many calls.
-    #[error("the run has made {calls} calls, as many as it may")]
+    #[error("the run reached its limit of {calls} calls")]
     TooMany {
         /// How many it made.
         calls: u32,
@@ -54,7 +54,7 @@ pub(crate) enum RunawayError {
 }
 
 impl RunawayError {
-    /// The line a model may read.
+    /// The text for the model.
     pub(crate) fn model_text(self, tool: &str) -> String {
         match self {
             Self::SameCall { times } => format!(
@@ -69,22 +69,22 @@ impl RunawayError {
     }
 }
 
-/// Whose mistakes are counted together.
+/// The scope within which mistakes are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum MistakeScope {
     /// The run the call belongs to.
     Run(RunId),
-    /// The conversation, for a call outside of runs.
+    /// The thread, for a call outside of runs.
     Thread(Tenant, ThreadId),
 }
 
-/// Counts the calls of runs, and mistakes.
+/// Counts the calls of runs, and repeated mistakes.
 #[derive(Debug)]
 pub(crate) struct RunawayGuard {
     limits: RunLimits,
     runs: Mutex<ExpiringLru<RunId, RunCounts>>,
     mistakes: Mutex<ExpiringLru<MistakeScope, RepeatCounts>>,
-    /// Seeded at random, so that nobody can make two calls look the same.
+    /// Randomly seeded, so that hash collisions cannot be provoked.
     hasher: RandomState,
 }
 
@@ -94,14 +94,15 @@ struct RunCounts {
     repeats: RepeatCounts,
 }
 
-/// How often each call was seen. A full one begins anew: whatever still repeats itself is soon noticed again.
+/// How often each call was made, by hash. A full map is cleared: a call that keeps repeating soon reaches the limit
+/// again.
 #[derive(Debug, Default)]
 struct RepeatCounts(HashMap<u64, u32>);
 
-/// How many different calls are remembered of one run: more than the usual run may make, and never above 15 KiB.
+/// How many different calls are counted per run: more than a run may make by default, and at most 15 KiB.
 const MAX_DISTINCT_CALLS: usize = 512;
 
-/// How many different mistakes are remembered of one run or thread. Anybody may open threads, so these are few.
+/// How many different mistakes are counted per run or thread. Every caller may open threads, so this is small.
 const MAX_DISTINCT_MISTAKES: usize = 64;
 
 impl RunawayGuard {
@@ -132,31 +133,31 @@ impl RunawayGuard {
         Ok(())
     }
 
-    /// Counts a call whose arguments did not fit, and says how often this very mistake was made by now.
-    pub(crate) fn count_mistake(&self, whose: MistakeScope, tool: &str, arguments: &str, now: Instant) -> u32 {
+    /// Counts a call with invalid arguments, and returns how often this very mistake was made so far.
+    pub(crate) fn count_mistake(&self, scope: MistakeScope, tool: &str, arguments: &str, now: Instant) -> u32 {
         let call = self.hasher.hash_one((tool, arguments));
         let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
-        let times = mistakes.touch(whose, now).entry(call, MAX_DISTINCT_MISTAKES);
+        let times = mistakes.touch(scope, now).entry(call, MAX_DISTINCT_MISTAKES);
         *times = times.saturating_add(1);
         *times
     }
 }
 
 impl RepeatCounts {
-    fn entry(&mut self, call: u64, most: usize) -> &mut u32 {
-        if self.0.len() >= most && !self.0.contains_key(&call) {
+    fn entry(&mut self, call: u64, max_entries: usize) -> &mut u32 {
+        if self.0.len() >= max_entries && !self.0.contains_key(&call) {
             self.0.clear();
         }
         self.0.entry(call).or_default()
     }
 }
 
-/// What a model is told beside its mistake, when it makes the same one for the third time or more.
+/// The text that is added for the model from the third identical mistake on.
 pub(crate) fn mistake_text(times: u32) -> Option<String> {
     if times < 3 {
         return None;
     }
-    let which = match (times, times % 10, times % 100) {
+    let ordinal = match (times, times % 10, times % 100) {
         (3, ..) => "third".to_owned(),
         (_, _, 11..=13) => format!("{times}th"),
         (_, 1, _) => format!("{times}st"),
@@ -165,7 +166,7 @@ pub(crate) fn mistake_text(times: u32) -> Option<String> {
         _ => format!("{times}th"),
     };
     Some(format!(
-        "This is the {which} time with the same invalid arguments. Stop repeating this call: change the arguments as \
+        "This is the {ordinal} time with the same invalid arguments. Stop repeating this call: change the arguments as \
          described above, or do something else."
     ))
 }

@@ -1,8 +1,9 @@
-//! When a call may run: slots and the fair queue, rate limits, the budget for retries, the guard against runs in circles,
-//! kept answers.
+//! Decides when a call may run: concurrency slots with a fair queue, rate limits, retry budget, runaway guard and
+//! result cache.
 //!
-//! In: who asks, what the tool's owner allows, and the time. Out: a slot, a turn, a yes or a no. Nothing here knows an
-//! outcome or a clock; the pipeline asks in its own order and turns a no into an error.
+//! In: the subject of the call, the tool's limits, and the time. Out: a slot, a rate permit, or a refusal. Nothing here
+//! knows an outcome or reads a clock; the pipeline calls these parts in its own order and turns a refusal into an
+//! error.
 
 mod limiter;
 mod queue;
@@ -21,20 +22,20 @@ pub(crate) use queue::{
 pub(crate) use retry_budget::RetryBudget;
 pub(crate) use tool_runtime::ToolRuntime;
 
-use crate::result_cache::ResultCache;
 use crate::{
     blocking::StuckCounter,
     monitor::Meter,
+    result_cache::ResultCache,
     runaway::{RunLimits, RunawayGuard},
     statuses::LastSuccess,
 };
 use toolhub_types::tool::ToolName;
 
-/// How many answers are kept, and how many bytes of them.
+/// Bounds of the result cache: entries and bytes.
 const CACHE_MAX_ENTRIES: usize = 10_000;
 const CACHE_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// What all calls of a hub share on their way to a tool.
+/// The scheduling state that all calls of a hub share.
 pub(crate) struct Scheduler {
     queue: Queue,
     pub(crate) runaway_guard: RunawayGuard,
@@ -43,32 +44,36 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(all: Option<usize>, bounds: QueueLimits, runs: RunLimits) -> Self {
-        let (guard, result_cache) = (RunawayGuard::new(runs), ResultCache::new(CACHE_MAX_ENTRIES, CACHE_MAX_BYTES));
-        Self { queue: Queue::new(all, bounds), runaway_guard: guard, result_cache, tool_runtimes: Mutex::default() }
+    pub(crate) fn new(max_concurrency: Option<usize>, queue_limits: QueueLimits, run_limits: RunLimits) -> Self {
+        Self {
+            queue: Queue::new(max_concurrency, queue_limits),
+            runaway_guard: RunawayGuard::new(run_limits),
+            result_cache: ResultCache::new(CACHE_MAX_ENTRIES, CACHE_MAX_BYTES),
+            tool_runtimes: Mutex::default(),
+        }
     }
 
-    /// How many calls may wait in all.
+    /// How many calls of all tools together may wait.
     pub(crate) fn max_queued(&self) -> usize {
         self.queue.max_queued()
     }
 
-    /// How many calls wait for their turn.
+    /// How many calls wait for a slot.
     pub(crate) fn queued(&self) -> usize {
         self.queue.queued()
     }
 
-    /// The desk of a tool. One that takes the place of another under the same name finds what that one left.
+    /// The runtime state of a tool, by name: a tool that replaces another one continues with its state.
     pub(crate) fn tool_runtime(&self, tool: &ToolName) -> Arc<ToolRuntime> {
-        let mut desks = self.tool_runtimes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(desk) = desks.get(tool).and_then(Weak::upgrade) {
-            return desk;
+        let mut runtimes = self.tool_runtimes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = runtimes.get(tool).and_then(Weak::upgrade) {
+            return runtime;
         }
-        // Tools may come and go for ever under new names; what nobody uses is cleared away when the map would grow.
-        if desks.len() == desks.capacity() {
-            desks.retain(|_, desk| desk.strong_count() > 0);
+        // New tool names may keep coming; entries that are no longer used are removed whenever the map would grow.
+        if runtimes.len() == runtimes.capacity() {
+            runtimes.retain(|_, runtime| runtime.strong_count() > 0);
         }
-        let desk = Arc::new(ToolRuntime {
+        let runtime = Arc::new(ToolRuntime {
             queue: self.queue.tool_queue(),
             limiter: Limiter::default(),
             retry_budget: RetryBudget::default(),
@@ -76,7 +81,7 @@ impl Scheduler {
             last_success: LastSuccess::default(),
             stuck: StuckCounter::default(),
         });
-        desks.insert(tool.clone(), Arc::downgrade(&desk));
-        desk
+        runtimes.insert(tool.clone(), Arc::downgrade(&runtime));
+        runtime
     }
 }

@@ -1,4 +1,4 @@
-//! What a running tool may reach through its context: the time, the news, the store, the owner's shared things.
+//! `Services`: the components that a running tool reaches through its context: clock, events, store, state, instances, resources.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Events,
     pub(crate) store: Arc<dyn Backend>,
-    /// How long it and the stores of states take.
+    /// Latencies of the store and of the state stores.
     pub(crate) store_meters: Arc<StoreMeters>,
-    /// What tools remember, as JSON.
+    /// The state of tools.
     pub(crate) state: StateManager,
-    /// Whose turn it is to write which of it.
+    /// The write locks of states on this node.
     pub(crate) write_locks: Arc<WriteLocks>,
     /// The live instances of all threads.
     pub(crate) instances: Arc<InstancePool>,
-    /// The threads this node has seen lately.
+    /// The threads recently used on this node.
     pub(crate) thread_activity: Arc<ThreadActivity>,
     pub(crate) blocking: BlockingPool,
-    /// What the owner shares with all tools, one value per type.
+    /// The resources shared with all tools, one value per type.
     pub(crate) resources: Extensions,
-    /// What is not told, in records and elsewhere.
+    /// Redacts secrets in records, approvals and events.
     pub(crate) redactor: Arc<Redactor>,
-    /// Told when what some thread may use has perhaps changed.
+    /// Notified when the available tools of some thread may have changed.
     pub(crate) availability_changed: Arc<Notify>,
 }

@@ -1,13 +1,13 @@
-//! A map in parts, each under a lock of its own, so that calls on several cores seldom wait for each other.
+//! A sharded mutex: one value per shard, each under its own lock, to reduce contention between cores.
 //!
-//! In: a key. Out: the part where it belongs, locked. What a part is, and how much it holds, is its owner's affair.
+//! In: a key. Out: the key's shard, locked. The owner decides what a shard is and how much it holds.
 
 use std::{
     hash::{BuildHasher, Hash, RandomState},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// How many parts there are: well above the number of cores that could meet.
+/// The number of shards: well above the number of cores that could contend.
 pub(crate) const SHARDS: usize = 64;
 
 pub(crate) struct Sharded<M> {
@@ -26,14 +26,14 @@ impl<M> Sharded<M> {
         Self { shards: std::array::from_fn(|_| Mutex::new(make())), hasher: RandomState::new() }
     }
 
-    /// The part where this key belongs. To be held for a few lines.
+    /// The shard of this key. Hold it for a few lines only.
     pub(crate) fn shard(&self, key: &impl Hash) -> MutexGuard<'_, M> {
-        let at = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        let index = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every part, one after the other. To be held for a few lines each.
+    /// Every shard, one after the other. Hold each for a few lines only.
     pub(crate) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, M>> {
-        self.shards.iter().map(|part| part.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,9 +1,9 @@
-//! What tools remember: typed state, loaded before a tool runs and committed with the call's end; and the same state as
-//! JSON, for everybody else.
+//! Tool state: typed values loaded before a tool runs and committed in the call's closing batch, and JSON access to the
+//! same rows for operators, adapters and the API.
 //!
 //! In: a thread and a type. Out: the value, and at the end of the call the writes that join its closing batch.
-//! Whether the writes are made is decided by `pipeline/close.rs`; a failed call leaves the state as it was. `manager` is
-//! the way to it from outside a call.
+//! `pipeline/close.rs` decides whether the writes are committed; a failed call leaves the state unchanged. `manager` is
+//! the access from outside a call.
 
 mod checkouts;
 mod connection_states;
@@ -36,14 +36,14 @@ pub use rules::StateCleanup;
 pub(crate) use rules::StateRules;
 pub(crate) use store_router::{OpenStore, StoreRouter};
 pub use versions::StateVersion;
-pub(crate) use write_locks::{WriteLockEntry as WritePlace, WriteLocks};
+pub(crate) use write_locks::{WriteLockEntry, WriteLocks};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// A type that a tool keeps between calls, one value per thread.
+/// A type that a tool stores between calls, one value per thread.
 ///
-/// Two tools that name the same state share it.
+/// Two tools that use the same state name share the value.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -54,30 +54,30 @@ use serde_json::Value;
 /// impl ToolState for Cart { const NAME: &'static str = "cart"; }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be kept as the state of a tool",
+    message = "`{Self}` cannot be used as the state of a tool",
     label = "not a tool state",
     note = "derive `Default`, `Serialize` and `Deserialize` for it and write `impl ToolState for {Self} {{ const NAME: &'static str = \"…\"; }}`"
 )]
 pub trait ToolState: Default + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// What the state is called in the store. Must stay the same for as long as stored values matter.
+    /// The name of the state in the store. It must not change for as long as stored values matter.
     const NAME: &'static str;
     /// The version of the type's layout. A stored value of another version is migrated or refused, never dropped.
     const VERSION: u32 = 1;
 
-    /// Reads a value that was stored with another layout. It is stored with the present one when it is next changed.
+    /// Converts a value that was stored with another layout. The next change stores it with the current layout.
     ///
     /// # Errors
-    /// Why it cannot be read; the call fails as `state_unreadable`, and what is stored stays.
+    /// The reason why the value cannot be read; the call fails with `state_unreadable`, and the stored value stays.
     fn migrate(from: u32, data: Value) -> Result<Self, String> {
         let _ = data;
-        Err(format!("it has layout {from}, this tool knows {}", Self::VERSION))
+        Err(format!("it has layout {from}, this tool knows layout {}", Self::VERSION))
     }
 
-    /// Puts two changes of one value together, where conflicts are resolved by `merge`: `base` is what both began with.
-    /// Without one of its own a type is merged as JSON: what only one of them changed is taken over, member by member.
+    /// Three-way merge of two concurrent changes, used when `conflict_resolution` is `merge`; `base` is their common
+    /// ancestor. The default merges the values as JSON, member by member.
     ///
     /// # Errors
-    /// Why they do not go together; the call fails as `state_conflict`, and what is stored stays.
+    /// The reason why the changes conflict; the call fails with `state_conflict`, and the stored value stays.
     fn merge(base: Self, mine: Self, theirs: Self) -> Result<Self, String> {
         let json = |value: Self| serde_json::to_value(value).map_err(|error| error.to_string());
         let merged =

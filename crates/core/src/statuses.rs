@@ -1,8 +1,8 @@
-//! Keeps the facts about tools: one record shared by all for each tool, and one for each thread that has something to say.
+//! Status records of tools (circuit breaker state): one shared by all threads, and one per thread that had failures.
 //!
-//! In: events about tools. Out: records, kept in the store and known here, and the news of what changed. What an event
-//! does to a record is decided by `status`; this room stores it with a compare-and-set, so that of many nodes and callers
-//! exactly one is first. A tool that never made trouble has no record, and asking about it costs next to nothing.
+//! In: status events of tools. Out: records, stored and cached, and events about their changes. `status` in the types
+//! crate decides what an event does to a record; this module stores it with a compare-and-set, so that of concurrent
+//! nodes and callers exactly one succeeds. A tool that never failed has no record, and looking it up is cheap.
 
 mod probe_guard;
 mod status_cache;
@@ -43,24 +43,25 @@ use toolhub_types::{
 const LAYOUT: u32 = 1;
 
 pub(crate) struct Statuses {
-    /// What holds now; a reload puts others in their place.
+    /// The current settings; a reload replaces them.
     settings: ArcSwap<StatusSettings>,
-    /// Whether successes are weighed against failures, so that they are worth a record. Apart, because every call asks.
+    /// Whether successes count for the failure rate and so must be recorded. An atomic copy, because every call reads
+    /// it.
     weighs_successes: AtomicBool,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
     cache: StatusCache,
-    /// When tools last succeeded, also those that have no record.
+    /// When tools last succeeded, including tools without a record.
     pub(crate) successes: Successes,
-    /// Held while listeners are told of a record, so that they hear its words in the order in which they were true.
+    /// Held while events about a record are emitted, so that subscribers receive them in order.
     emit_lock: Mutex<()>,
     change_counts: ChangeCounts,
-    /// Told whenever a record changed: calls that wait for a probe listen.
+    /// Notified whenever a record changes; calls that wait for a probe permit listen.
     changed: Notify,
     availability_changed: Arc<Notify>,
     runtime: tokio::runtime::Handle,
-    /// Ends the timers when nobody can hear of them any more; one may have been set for years.
+    /// Cancels the recheck timers when this is dropped; a timer may be set years ahead.
     timers: CancellationToken,
     _cancel_timers: DropGuard,
 }
@@ -71,46 +72,41 @@ impl Statuses {
         store: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
         events: Events,
-        stirred: Arc<Notify>,
+        availability_changed: Arc<Notify>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        let (known, successes) = (StatusCache::default(), Successes::default());
-        let (telling, changes) = Default::default();
-        let (changed, timers) = (Notify::new(), CancellationToken::new());
-        let _gone = timers.clone().drop_guard();
-        let weighs = AtomicBool::new(settings.tracks_failure_rate());
-        let settings = ArcSwap::from_pointee(settings);
+        let timers = CancellationToken::new();
         Self {
-            settings,
-            weighs_successes: weighs,
+            weighs_successes: AtomicBool::new(settings.tracks_failure_rate()),
+            settings: ArcSwap::from_pointee(settings),
             store,
             clock,
             events,
-            cache: known,
-            successes,
-            emit_lock: telling,
-            change_counts: changes,
-            changed,
-            availability_changed: stirred,
+            cache: StatusCache::default(),
+            successes: Successes::default(),
+            emit_lock: Mutex::default(),
+            change_counts: ChangeCounts::default(),
+            changed: Notify::new(),
+            availability_changed,
             runtime,
+            _cancel_timers: timers.clone().drop_guard(),
             timers,
-            _cancel_timers: _gone,
         }
     }
 
-    /// What holds now for failing tools.
+    /// The current settings for failing tools.
     pub(crate) fn settings(&self) -> Arc<StatusSettings> {
         self.settings.load_full()
     }
 
-    /// Puts other settings in the place of those that held. Records stay as they are, and are read anew.
+    /// Replaces the settings. The records do not change, but their status is evaluated again.
     pub(crate) fn update_settings(self: &Arc<Self>, settings: StatusSettings) {
         self.weighs_successes.store(settings.tracks_failure_rate(), Ordering::Relaxed);
         self.settings.store(Arc::new(settings));
         self.emit_all();
     }
 
-    /// Whether successes are weighed against failures.
+    /// Whether successes count for the failure rate.
     pub(crate) fn weighs_successes(&self) -> bool {
         self.weighs_successes.load(Ordering::Relaxed)
     }
@@ -121,20 +117,20 @@ impl Statuses {
     }
 
     /// The record, if there is one.
-    pub(crate) fn facts(&self, whose: &StatusKey) -> Option<Arc<StatusRecord>> {
-        self.cache.get(whose).map(|(facts, _)| facts)
+    pub(crate) fn facts(&self, key: &StatusKey) -> Option<Arc<StatusRecord>> {
+        self.cache.get(key).map(|(facts, _)| facts)
     }
 
-    /// The record as it is read now. Whoever reads one whose word has changed by itself, and nobody has said so, says so.
-    pub(crate) fn facts_at(self: &Arc<Self>, whose: &StatusKey, now: Timestamp) -> Option<Arc<StatusRecord>> {
-        let (facts, due) = self.cache.get_with_recheck(whose, now)?;
+    /// The current record. If its status has changed with time and no event was emitted yet, this emits it.
+    pub(crate) fn facts_at(self: &Arc<Self>, key: &StatusKey, now: Timestamp) -> Option<Arc<StatusRecord>> {
+        let (facts, due) = self.cache.get_with_recheck(key, now)?;
         if let Some(at) = due {
-            self.recheck_due(whose, at);
+            self.recheck_due(key, at);
         }
         Some(facts)
     }
 
-    /// Whether a call may pass now, with what else is known of the tool.
+    /// Whether a call may pass now, given the readiness of the tool.
     pub(crate) fn admit_with_presence(
         self: &Arc<Self>,
         tool: &ToolName,
@@ -147,7 +143,7 @@ impl Statuses {
         status::admit(own.as_deref(), &shared, presence, &self.settings.load(), now)
     }
 
-    /// Whether a call may pass now. Most tools have no record, and the answer is yes.
+    /// Whether a call may pass now. Fast when there are no records at all.
     pub(crate) fn admit(self: &Arc<Self>, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
         if self.cache.is_empty() {
             return Admission::Pass;
@@ -155,27 +151,27 @@ impl Statuses {
         self.admit_with_presence(tool, (tenant, thread), &Readiness::Ready)
     }
 
-    /// Tells a record of an event; answers the record afterwards.
+    /// Applies an event to a record; returns the record afterwards.
     pub(crate) async fn apply(
         self: &Arc<Self>,
-        whose: &StatusKey,
+        key: &StatusKey,
         event: &StatusEvent,
     ) -> Result<Arc<StatusRecord>, StoreError> {
         let jitter = fastrand::f64();
-        let mut known = self.cache.get(whose);
+        let mut cached = self.cache.get(key);
         loop {
             let now = self.clock.now();
-            let (facts, seen) = match known {
-                Some((facts, seen)) => (facts, seen),
+            let (facts, row_version) = match cached {
+                Some((facts, row_version)) => (facts, row_version),
                 None => {
-                    let (facts, seen) = self.load(whose, now).await?;
-                    // Somebody else may have written it; what was read is known from here on, whatever comes of the event.
-                    match seen {
-                        Some(seen) => self.insert_and_emit(whose.clone(), facts.clone(), seen),
-                        // Nothing, or nothing any more: what was known of a thread that was swept is no longer so.
-                        None => self.cache.forget(whose),
+                    let (facts, row_version) = self.load(key, now).await?;
+                    // Cache what was read, whatever the event does: another node may have written it.
+                    match row_version {
+                        Some(row_version) => self.insert_and_emit(key.clone(), facts.clone(), row_version),
+                        // The row does not exist, or was removed when its thread was swept.
+                        None => self.cache.forget(key),
                     }
-                    (facts, seen)
+                    (facts, row_version)
                 }
             };
             let next = status::apply(&facts, event, &self.settings.load(), now, jitter);
@@ -183,69 +179,70 @@ impl Statuses {
                 return Ok(facts);
             }
             let next = Arc::new(next);
-            match self.write(whose, (&facts, &next), seen, now).await {
-                Ok(seen) => {
-                    self.insert_and_emit(whose.clone(), next.clone(), seen);
+            match self.write(key, (&facts, &next), row_version, now).await {
+                Ok(row_version) => {
+                    self.insert_and_emit(key.clone(), next.clone(), row_version);
                     return Ok(next);
                 }
-                // Somebody was faster: look again, in the store.
-                Err(StoreError::Conflict { .. }) => known = None,
+                // A concurrent write succeeded first: load the record from the store and retry.
+                Err(StoreError::Conflict { .. }) => cached = None,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// The next change of any record. To be made before looking, so that no change falls in between.
+    /// The next change of any record. Must be created before reading a record, so that no change is missed.
     pub(crate) fn next_change(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Reads every record of the store. What cannot be read is passed over: one damaged row must not stop a hub.
-    pub(crate) async fn load_all(self: &Arc<Self>, told: OnLoad) -> Result<(), StoreError> {
+    /// Loads every record of the store. Skips unreadable rows: one damaged row must not stop a hub.
+    pub(crate) async fn load_all(self: &Arc<Self>, on_load: OnLoad) -> Result<(), StoreError> {
         let scan = Scan::new(Table::Statuses, Scope::All);
-        for (key, row) in read_all(&*self.store, scan, self.clock.now()).await? {
-            let read = decode(&key.id, &row).inspect_err(StoreError::log_skipped);
-            let (Some(whose), Ok(facts)) = (StatusKey::from_key(&key), read) else { continue };
-            match told {
-                OnLoad::Silent => self.insert_silently(whose, facts, row.version),
-                OnLoad::Emit => self.insert_and_emit(whose, facts, row.version),
+        for (row_key, row) in read_all(&*self.store, scan, self.clock.now()).await? {
+            let read = decode(&row_key.id, &row).inspect_err(StoreError::log_skipped);
+            let (Some(key), Ok(facts)) = (StatusKey::from_key(&row_key), read) else { continue };
+            match on_load {
+                OnLoad::Silent => self.insert_silently(key, facts, row.version),
+                OnLoad::Emit => self.insert_and_emit(key, facts, row.version),
             }
         }
         Ok(())
     }
 
-    /// Learns what another node has written.
-    pub(crate) async fn refresh(self: &Arc<Self>, key: &RowKey) -> Result<(), StoreError> {
-        let Some(whose) = StatusKey::from_key(key) else { return Ok(()) };
-        let (facts, seen) = self.load(&whose, self.clock.now()).await?;
-        if seen.is_none() && whose.owner().is_some() {
+    /// Reloads a record that another node may have written.
+    pub(crate) async fn refresh(self: &Arc<Self>, row_key: &RowKey) -> Result<(), StoreError> {
+        let Some(key) = StatusKey::from_key(row_key) else { return Ok(()) };
+        let (facts, row_version) = self.load(&key, self.clock.now()).await?;
+        if row_version.is_none() && key.owner().is_some() {
             // The thread was swept, its records with it.
-            self.forget(&whose);
+            self.forget(&key);
         }
-        if let Some(seen) = seen.filter(|seen| self.cache.get(&whose).and_then(|(_, known)| known) != Some(*seen)) {
-            self.insert_and_emit(whose, facts, seen);
+        let cached = || self.cache.get(&key).and_then(|(_, cached)| cached);
+        if let Some(row_version) = row_version.filter(|loaded| cached() != Some(*loaded)) {
+            self.insert_and_emit(key, facts, row_version);
         }
         Ok(())
     }
 
-    /// Forgets what is known of a tool in a thread that is gone.
-    pub(crate) fn forget(&self, whose: &StatusKey) {
-        self.cache.forget(whose);
-        self.successes.forget(whose);
+    /// Drops the cached record and success of a tool in a deleted thread.
+    pub(crate) fn forget(&self, key: &StatusKey) {
+        self.cache.forget(key);
+        self.successes.forget(key);
     }
 
     async fn load(
         &self,
-        whose: &StatusKey,
+        key: &StatusKey,
         now: Timestamp,
     ) -> Result<(Arc<StatusRecord>, Option<RowVersion>), StoreError> {
-        let keys = [whose.key()];
+        let keys = [key.key()];
         match self.store.load(&keys, now).await?.pop().flatten() {
             None => Ok((Arc::default(), None)),
-            Some(row) if row.schema != LAYOUT => Err(layout_error(whose.tool(), &row)),
-            // A damaged record says nothing about the tool. The next thing that happens to the tool takes its place.
+            Some(row) if row.schema != LAYOUT => Err(layout_error(key.tool(), &row)),
+            // A damaged record counts as empty. The next event of the tool replaces it.
             Some(row) => {
-                let facts = decode(whose.tool(), &row).inspect_err(StoreError::log_skipped);
+                let facts = decode(key.tool(), &row).inspect_err(StoreError::log_skipped);
                 Ok((facts.unwrap_or_default(), Some(row.version)))
             }
         }
@@ -253,19 +250,19 @@ impl Statuses {
 
     async fn write(
         &self,
-        whose: &StatusKey,
+        key: &StatusKey,
         (before, facts): (&StatusRecord, &StatusRecord),
-        over: Option<RowVersion>,
+        replaced: Option<RowVersion>,
         now: Timestamp,
     ) -> Result<RowVersion, StoreError> {
-        let RowKey { partition, table, id } = whose.key();
-        let value = serde_json::to_vec(facts).map_err(|error| damaged_error(whose.tool(), &error))?;
+        let RowKey { partition, table, id } = key.key();
+        let value = serde_json::to_vec(facts).map_err(|error| damaged_error(key.tool(), &error))?;
         let write = Write {
             table,
             id,
-            expect: over.map_or(Expect::Absent, Expect::Same),
+            expect: replaced.map_or(Expect::Absent, Expect::Same),
             change: Change::Put { value: value.into(), schema: LAYOUT, expires: None },
-            // An operator's word must survive more than the process, and so must that it was taken back.
+            // An operator's decision and its withdrawal must survive a power failure.
             durability: if has_operator_decision(before) || has_operator_decision(facts) {
                 Durability::PowerSafe
             } else {
@@ -278,27 +275,29 @@ impl Statuses {
         Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp })
     }
 
-    /// Gives a permit back, on a task of its own: whoever held it is going away.
-    fn return_probe_permit(self: &Arc<Self>, whose: StatusKey, call: CallId) {
+    /// Returns a probe permit in a separate task, because its holder is being dropped.
+    fn return_probe_permit(self: &Arc<Self>, key: StatusKey, call: CallId) {
         let this = self.clone();
         self.runtime.spawn(async move {
-            // The store may know of a permit whose taking got no answer. If it does not answer now, the lease runs out by
-            // itself.
-            let _ = this.refresh(&whose.key()).await;
-            let _ = this.apply(&whose, &StatusEvent::ProbeReleased { id: call }).await;
+            // The store may have the permit even if its response was lost. If the store fails now, the lease of the
+            // permit expires by itself.
+            let _ = this.refresh(&key.key()).await;
+            let _ = this.apply(&key, &StatusEvent::ProbeReleased { id: call }).await;
         });
     }
 }
 
-/// Whether a person has said something about the tool.
+/// Whether an operator has overridden or disabled the tool.
 fn has_operator_decision(facts: &StatusRecord) -> bool {
     facts.operator_override.is_some() || facts.disabled.is_some()
 }
 
-/// Whether listeners were told of a record in an earlier life.
+/// Whether loading a record emits its status.
 #[derive(Clone, Copy)]
 pub(crate) enum OnLoad {
+    /// An earlier process has emitted it already.
     Silent,
+    /// Emit it if it differs from the last emitted status.
     Emit,
 }
 

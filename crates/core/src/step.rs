@@ -1,7 +1,7 @@
-//! The order of the calls of one step: those a model asks for at once.
+//! The shared state of one step: the tool calls of one model response, and the order in which they may run.
 //!
-//! In: which calls are safe, and which wait for which; then how far each is. Out: who may begin. `step/plan.rs` decides;
-//! `pipeline/batch.rs` makes the calls.
+//! In: which calls are parallel-safe, and which depend on which; then the progress of each. Out: which calls may start.
+//! `step/plan.rs` decides; `pipeline/batch.rs` runs the calls.
 
 mod plan;
 
@@ -16,27 +16,27 @@ pub(crate) use plan::{Plan, PlannedCall, earlier_dependencies};
 use plan::{Resumption, State};
 use toolhub_types::ids::{ApprovalId, CallId};
 
-/// What a call of a step has begun to wait for, longer than for a tool.
+/// Why a call of a step has started to wait, longer than for a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitReason {
-    /// A person, who was asked this question.
+    /// It awaits this approval.
     Approval(ApprovalId),
-    /// The result, which somebody outside has to report.
+    /// It is external: a worker outside the hub reports the result.
     ExternalResult,
 }
 
-/// Told when a call of the step begins to wait.
+/// Callback for when a call of the step starts to wait.
 pub(crate) type OnWait = Box<dyn Fn(CallId, WaitReason) + Send + Sync>;
 
-/// A call's place among the calls of its step.
+/// A call's position among the calls of its step.
 #[derive(Clone)]
 pub(crate) struct StepCall {
     pub(crate) index: usize,
     pub(crate) step: Arc<Step>,
 }
 
-/// One step and how far its calls are.
+/// One step and the progress of its calls.
 pub(crate) struct Step {
     plan: Mutex<Plan>,
     pub(crate) changed: Notify,
@@ -44,33 +44,33 @@ pub(crate) struct Step {
 }
 
 impl StepCall {
-    /// The call waits for a person; others may go past it.
-    pub(crate) fn mark_awaiting_approval(&self, call: CallId, question: ApprovalId) {
+    /// The call awaits approval; others may overtake it.
+    pub(crate) fn mark_awaiting_approval(&self, call: CallId, approval: ApprovalId) {
         self.step.with_plan(|plan| plan.mark_awaiting_approval(self.index));
         self.step.changed.notify_waiters();
-        self.notify_wait(call, WaitReason::Approval(question));
+        self.notify_wait(call, WaitReason::Approval(approval));
     }
 
-    /// Somebody outside does the work of the call. It counts as running.
+    /// The call waits for an external worker. It counts as running.
     pub(crate) fn mark_external(&self, call: CallId) {
         self.notify_wait(call, WaitReason::ExternalResult);
     }
 
-    fn notify_wait(&self, call: CallId, waiting: WaitReason) {
-        if let Some(hear) = &self.step.on_wait {
-            hear(call, waiting);
+    fn notify_wait(&self, call: CallId, reason: WaitReason) {
+        if let Some(on_wait) = &self.step.on_wait {
+            on_wait(call, reason);
         }
     }
 
-    /// The person said yes: the call goes on when it is its turn.
+    /// The call is approved: waits until the plan lets it continue.
     pub(crate) async fn resume_after_approval(&self) {
-        let mut turn = self.step.with_plan(|plan| plan.mark_approved(self.index));
+        let mut resumption = self.step.with_plan(|plan| plan.mark_approved(self.index));
         self.step.changed.notify_waiters();
-        while turn == Resumption::Later {
+        while resumption == Resumption::Later {
             let mut changed = pin!(self.step.changed.notified());
             changed.as_mut().enable();
             if self.step.with_plan(|plan| plan.state(self.index)) != State::Approved {
-                turn = Resumption::Now;
+                resumption = Resumption::Now;
             } else {
                 changed.await;
             }
@@ -79,20 +79,21 @@ impl StepCall {
 }
 
 impl Step {
-    /// A step none of whose calls has begun.
-    pub(crate) fn new(plan: Plan, hear: Option<OnWait>) -> Arc<Self> {
-        Arc::new(Self { plan: Mutex::new(plan), changed: Notify::new(), on_wait: hear })
+    /// A step none of whose calls has started.
+    pub(crate) fn new(plan: Plan, on_wait: Option<OnWait>) -> Arc<Self> {
+        Arc::new(Self { plan: Mutex::new(plan), changed: Notify::new(), on_wait })
     }
 
     pub(crate) fn with_plan<T>(&self, change: impl FnOnce(&mut Plan) -> T) -> T {
         change(&mut self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The calls that begin now. One that was held goes on by itself when it is told.
+    /// Marks the calls that may run now as running and returns them. An approved call that was held is among them; its
+    /// own task continues it.
     pub(crate) fn begin_ready(&self) -> Vec<usize> {
         let ready = self.with_plan(|plan| {
             let ready = plan.ready();
-            ready.iter().for_each(|at| plan.mark_running(*at));
+            ready.iter().for_each(|index| plan.mark_running(*index));
             ready
         });
         if !ready.is_empty() {

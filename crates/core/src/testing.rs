@@ -1,4 +1,4 @@
-//! For people who test their tools: time that stands still, tools that fail on cue, and assertions that say what they saw.
+//! Test support for tool authors: a controlled clock, scripted tools, an event recorder and outcome assertions.
 //!
 //! Only with the feature `testing`.
 

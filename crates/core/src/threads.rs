@@ -1,7 +1,7 @@
-//! Conversations: the live instances of each, and which ones there are.
+//! Threads (conversations): which exist, when they were active, and their live tool instances.
 //!
-//! In: calls that name a thread. Out: a place for the tool's instance, and an answer to "is there such a thread?". What
-//! tools remember of a thread is `state`; who may call in it is decided elsewhere.
+//! In: calls that name a thread. Out: a lease on the tool's instance in that thread, and the list of threads. The state
+//! tools store per thread is in `state`; access control is decided elsewhere.
 
 mod activity;
 mod context;

@@ -1,7 +1,8 @@
-//! A standing yes: calls that would ask are allowed, because a person said "always".
+//! Grants: standing approvals, given by an "always" answer.
 //!
-//! A grant answers the question of one rule about tools as they were when it was given: another rule still asks, a
-//! changed tool asks again, and what is denied stays denied.
+//! In: an answer and the tools it covers. Out: the grant, its row key, and whether it applies to a tool. A grant
+//! answers one rule for tools as they were defined when it was given: other rules still ask, a changed tool asks again,
+//! and a deny rule still denies.
 
 use std::collections::BTreeMap;
 
@@ -18,24 +19,25 @@ use toolhub_types::{
     tool::{Definition, ToolName},
 };
 
-/// A standing yes of a person.
+/// A standing approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Grant {
-    /// The grant.
+    /// The id of the grant.
     pub id: SmolStr,
     /// What it covers.
     pub covers: GrantScope,
-    /// The rule whose question it answers.
+    /// The rule it answers.
     pub rule: String,
-    /// The tools it holds for, as they were when it was given. One that is not here, or is another now, asks again.
+    /// The fingerprints of the tools it applies to, when it was given. A tool that is missing or has changed asks
+    /// again.
     pub definitions: BTreeMap<ToolName, String>,
     /// Who gave it.
     pub granted_by: Caller,
-    /// When.
+    /// When it was given.
     pub granted_at: Timestamp,
-    /// The question it was an answer to.
+    /// The approval whose answer gave it.
     pub approval: ApprovalId,
 }
 
@@ -43,7 +45,6 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "scope")]
 #[non_exhaustive]
-#[schemars(rename = "GrantCovers")]
 pub enum GrantScope {
     /// One tool in one thread.
     Thread {
@@ -65,7 +66,8 @@ pub enum GrantScope {
 }
 
 impl GrantScope {
-    /// What an answer covers for good; `None` for one that holds only once. Fails where there is nothing to cover.
+    /// The scope of the grant that an answer gives; `None` for an answer that applies once. Fails when the call has no
+    /// thread or server to cover.
     pub(crate) fn from_outcome(
         outcome: ApprovalOutcome,
         approval: &Approval,
@@ -86,7 +88,7 @@ impl GrantScope {
         }
     }
 
-    /// Every grant that would answer this rule for this tool.
+    /// The scopes of all grants that would apply to a call of this tool.
     pub(crate) fn candidates(tool: &Definition, thread: Option<&ThreadId>) -> impl Iterator<Item = Self> {
         let name = &tool.name;
         let thread = thread.map(|thread| Self::Thread { tool: name.clone(), thread_id: thread.clone() });
@@ -94,22 +96,22 @@ impl GrantScope {
         [thread, Some(Self::Tool { tool: name.clone() }), server].into_iter().flatten()
     }
 
-    /// Where such a grant lies.
+    /// The row key of a grant with this scope.
     pub(crate) fn key(&self, tenant: &Tenant, rule: &str) -> RowKey {
-        let (scope, place, what) = match self {
+        let (scope, kind, subject) = match self {
             Self::Thread { tool, thread_id } => ("thread", PartitionKind::Thread(thread_id.clone()), tool.as_str()),
             Self::Tool { tool } => ("tool", PartitionKind::Grants, tool.as_str()),
             Self::Server { server } => ("server", PartitionKind::Grants, server.as_str()),
         };
         let thread = if let Self::Thread { thread_id, .. } = self { thread_id.as_str() } else { "" };
-        let hash = digest::sha256_hex([scope, thread, what, rule].map(str::as_bytes));
-        let partition = Partition { tenant: tenant.clone(), kind: place };
+        let hash = digest::sha256_hex([scope, thread, subject, rule].map(str::as_bytes));
+        let partition = Partition { tenant: tenant.clone(), kind };
         RowKey { partition, table: Table::Grants, id: smol_str::format_smolstr!("gr_{}", &hash[..32]) }
     }
 }
 
 impl Grant {
-    /// The grant that an answer gives.
+    /// The grant that an answer gives for these tools.
     pub(crate) fn new(
         key: &RowKey,
         covers: GrantScope,
@@ -128,7 +130,7 @@ impl Grant {
         }
     }
 
-    /// Whether it holds for the tool as it is now.
+    /// Whether it applies to the tool as it is defined now.
     pub(crate) fn holds_for(&self, tool: ToolVersion<'_>) -> bool {
         self.definitions.get(&tool.definition.name).is_some_and(|fingerprint| fingerprint == tool.fingerprint)
     }

@@ -1,7 +1,7 @@
-//! How many questions wait for an answer, and how long people took to answer: for people who look at numbers.
+//! Metrics of approvals: the number pending, and the time to an answer.
 //!
-//! In: every question asked here and every answer given here, and once, when the hub begins, the questions of the store. Out:
-//! `ApprovalStats`. Nothing is decided by it; a question that another node asks later is counted there.
+//! In: every approval requested and resolved on this node, and at startup the pending ones of the store. Out:
+//! `ApprovalStats`. For metrics only; approvals requested later on other nodes are counted there.
 
 use std::{
     collections::HashMap,
@@ -16,30 +16,30 @@ use toolhub_storage::{
 };
 use toolhub_types::{ids::ApprovalId, timestamp::Timestamp};
 
-/// How many questions are counted at most.
+/// Maximum number of pending approvals that are tracked.
 const MAX_TRACKED: usize = 100_000;
 
-/// The questions that wait for an answer, as far as this node knows.
+/// The pending approvals this node knows of.
 #[derive(Default)]
 pub(super) struct PendingApprovals {
-    /// When their time is over, and the version of their rows.
+    /// Their expiry and row version, by id.
     by_id: Mutex<HashMap<ApprovalId, (Timestamp, u64)>>,
     pub(super) wait: LatencyRecorder,
 }
 
 impl PendingApprovals {
-    /// A question was asked.
-    pub(super) fn insert(&self, approval: &Approval, seen: RowVersion, now: Timestamp) {
-        let mut asked = self.lock();
-        if asked.len() >= MAX_TRACKED {
-            asked.retain(|_, (expires, _)| *expires > now);
+    /// Tracks a new approval, if there is capacity.
+    pub(super) fn insert(&self, approval: &Approval, row_version: RowVersion, now: Timestamp) {
+        let mut by_id = self.lock();
+        if by_id.len() >= MAX_TRACKED {
+            by_id.retain(|_, (expires, _)| *expires > now);
         }
-        if asked.len() < MAX_TRACKED {
-            asked.insert(approval.id, (approval.expires_at, seen.number));
+        if by_id.len() < MAX_TRACKED {
+            by_id.insert(approval.id, (approval.expires_at, row_version.number));
         }
     }
 
-    /// A question was answered, or given up.
+    /// Removes an approval that was answered or closed.
     pub(super) fn remove(&self, id: ApprovalId) {
         self.lock().remove(&id);
     }
@@ -50,23 +50,23 @@ impl PendingApprovals {
 }
 
 impl Approvals {
-    /// What there is to count.
+    /// The current metrics.
     pub(crate) fn stats(&self) -> ApprovalStats {
         let now = self.clock.now();
-        let mut asked = self.pending.lock();
-        asked.retain(|_, (expires, _)| *expires > now);
-        ApprovalStats { pending: asked.len(), wait: self.pending.wait.latency() }
+        let mut by_id = self.pending.lock();
+        by_id.retain(|_, (expires, _)| *expires > now);
+        ApprovalStats { pending: by_id.len(), wait: self.pending.wait.latency() }
     }
 
-    /// The row of a question has this version now, or is gone: a question that waits is written once.
+    /// Handles a change of an approval's row. A pending approval is written once, so any change resolves it.
     pub(crate) fn row_changed(&self, id: ApprovalId, version: Option<u64>) {
-        let mut asked = self.pending.lock();
-        if asked.get(&id).is_some_and(|(_, known)| version.is_none_or(|version| *known < version)) {
-            asked.remove(&id);
+        let mut by_id = self.pending.lock();
+        if by_id.get(&id).is_some_and(|(_, tracked)| version.is_none_or(|version| *tracked < version)) {
+            by_id.remove(&id);
         }
     }
 
-    /// Counts the questions that were asked before this hub began.
+    /// Loads the pending approvals that were requested before this hub started.
     pub(crate) async fn load_pending(&self) -> Result<(), StoreError> {
         let mut scan = Scan::new(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX);
         loop {
@@ -74,9 +74,9 @@ impl Approvals {
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in &page.rows {
                 let read = ok_or_log(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
-                let waits = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending);
-                if let Some((approval, seen)) = waits {
-                    self.pending.insert(&approval, seen, now);
+                let pending = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending);
+                if let Some((approval, row_version)) = pending {
+                    self.pending.insert(&approval, row_version, now);
                 }
             }
             let Some(next) = page.next else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! One question to a person about one call, and its answer.
+//! Data format of an approval: the request for one call, and its answer.
 //!
-//! Plain data that goes through a backend. An approval is bound to exactly what was asked: tool and definition,
-//! arguments, thread and caller. It is good for one execution.
+//! In: a call and its tool. Out: plain data that is stored, and its binding digest. An approval is bound to exactly
+//! what was requested: tool and definition, arguments, thread and caller. It permits one execution.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,59 +17,59 @@ use toolhub_types::{
     tool::{Definition, ToolName},
 };
 
-/// A question to a person: may this call run?
+/// A request for human approval of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Approval {
-    /// The question.
+    /// The id of the approval.
     pub id: ApprovalId,
-    /// The call that asked.
+    /// The call that requires it.
     pub call_id: CallId,
     /// The tool.
     pub tool: ToolName,
-    /// Who wants to call it.
+    /// Who makes the call.
     pub caller: Caller,
-    /// The conversation.
+    /// The thread.
     #[serde(rename = "threadId", skip_serializing_if = "Option::is_none", default)]
     pub thread: Option<ThreadId>,
     /// The agent run.
     #[serde(rename = "runId", skip_serializing_if = "Option::is_none", default)]
     pub run: Option<RunId>,
-    /// The caller's word that a repetition is the same call.
+    /// The idempotency key of the call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key: Option<IdempotencyKey>,
-    /// What the tool would be given.
+    /// The arguments of the call.
     pub arguments: Value,
-    /// The rule that asks.
+    /// The rule that requires the approval.
     pub rule: String,
-    /// Why it asks, in its owner's words.
+    /// The reason stated in the rule.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// When it was asked.
+    /// When it was requested.
     pub asked_at: Timestamp,
-    /// When it is too late: to answer, and after a yes, to use it.
+    /// When it expires: until then it can be answered and, once approved, used.
     pub expires_at: Timestamp,
-    /// Where it stands.
+    /// The state.
     pub state: ApprovalState,
     /// The answer, once there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<Answer>,
-    /// The call that was made on it, or was told no.
+    /// The call that used the approval or received the denial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub used_by: Option<CallId>,
-    /// The fingerprint of what it is bound to; not told to anybody.
+    /// Digest of what it is bound to; never shown.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     #[schemars(skip)]
     pub(crate) binding: String,
-    /// The fingerprint of the arguments as the caller wrote them: what is kept of them has no secrets. Empty in old records.
+    /// Digest of the arguments as the caller sent them, because the stored ones are redacted. Empty in old records.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     #[schemars(skip)]
     pub(crate) digest: String,
 }
 
 impl Approval {
-    /// The same, as it may be told.
+    /// The same approval with secrets redacted.
     pub(crate) fn without_secrets(mut self, redactor: &Redactor) -> Self {
         redactor.redact(&mut self.arguments);
         if let Some(edited) = self.answer.as_mut().and_then(|answer| answer.arguments.as_mut()) {
@@ -79,40 +79,40 @@ impl Approval {
     }
 }
 
-/// A person's answer.
+/// The answer to an approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 #[schemars(rename = "ApprovalAnswer")]
 pub struct Answer {
-    /// What it is.
+    /// The decision.
     pub outcome: ApprovalOutcome,
     /// Who gave it.
     pub by: Caller,
-    /// When.
+    /// When it was given.
     pub at: Timestamp,
     /// The arguments to use instead.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arguments: Option<Value>,
-    /// What the model is told with a no.
+    /// The message for the model with a denial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub message: Option<String>,
 }
 
 impl Answer {
-    /// An answer, given now.
+    /// An answer with this decision. The hub sets the time.
     #[must_use]
     pub fn new(outcome: ApprovalOutcome, by: Caller) -> Self {
         Self { outcome, by, at: Timestamp::default(), arguments: None, message: None }
     }
 
-    /// Yes, with these arguments instead.
+    /// Approves the call with these arguments instead.
     #[must_use]
     pub fn edited(arguments: Value, by: Caller) -> Self {
         Self { arguments: Some(arguments), ..Self::new(ApprovalOutcome::ModifyWithEditor, by) }
     }
 
-    /// No, and this is what the model is told.
+    /// Denies the call with this message for the model.
     #[must_use]
     pub fn denied(message: impl Into<String>, by: Caller) -> Self {
         Self { message: Some(message.into()), ..Self::new(ApprovalOutcome::Cancel, by) }
@@ -120,7 +120,7 @@ impl Answer {
 }
 
 impl Approval {
-    /// Where it stands now: a question that nobody answered in time is answered, and so is a yes that nobody used.
+    /// The state at this time: a pending or an unused approved one has timed out after its expiry.
     #[must_use]
     pub fn state_at(&self, now: Timestamp) -> ApprovalState {
         match self.state {
@@ -129,36 +129,36 @@ impl Approval {
         }
     }
 
-    /// Whether a call may be made on it now.
+    /// Whether a call may use it now.
     pub(crate) fn is_usable(&self, now: Timestamp) -> bool {
         self.state_at(now) == ApprovalState::Approved
     }
 
-    /// Whether a call that is made again would still want to find it.
+    /// Whether it still matters to a repeated call: it is pending, usable or an undelivered denial.
     pub(crate) fn is_relevant(&self, now: Timestamp) -> bool {
         self.is_usable(now) || self.is_undelivered_denial(now) || self.state_at(now) == ApprovalState::Pending
     }
 
-    /// Whether it is a no that no caller has heard yet.
+    /// Whether it is a denial that no caller has received yet.
     pub(crate) fn is_undelivered_denial(&self, now: Timestamp) -> bool {
         self.state == ApprovalState::Denied && self.used_by.is_none() && now < self.expires_at
     }
 }
 
-/// A tool as it is defined now. With another fingerprint it is another tool, and answers about the old one do not count.
+/// A tool as it is defined now. Approvals and grants of a tool with another fingerprint do not apply.
 #[derive(Clone, Copy)]
 pub(crate) struct ToolVersion<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) fingerprint: &'a str,
 }
 
-/// What an approval for this call is bound to.
+/// The binding of an approval for this call.
 pub(crate) fn binding(call: &Call, tool: ToolVersion<'_>) -> String {
     let arguments = digest::hash_json(&call.arguments);
     binding_digest(&tool.definition.name, tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
 }
 
-/// The same for an approval that is there: what it would be bound to if it were asked for now.
+/// The binding an existing approval would have if it were requested now.
 pub(crate) fn current_binding(approval: &Approval, tool: ToolVersion<'_>) -> String {
     let arguments = match approval.digest.as_str() {
         "" => &digest::hash_json(&approval.arguments),
@@ -178,9 +178,8 @@ fn binding_digest(
     digest::sha256_hex(parts.map(str::as_bytes))
 }
 
-/// Where the approvals of a call lie: with its thread, or with the tool where there is none.
+/// The partition of a call's approvals: that of its thread, or of the tool without a thread.
 pub(crate) fn partition(tenant: &Tenant, thread: Option<&ThreadId>, tool: &ToolName) -> Partition {
-    let place =
-        thread.map_or_else(|| PartitionKind::Tool(tool.clone()), |thread| PartitionKind::Thread(thread.clone()));
-    Partition { tenant: tenant.clone(), kind: place }
+    let kind = thread.map_or_else(|| PartitionKind::Tool(tool.clone()), |thread| PartitionKind::Thread(thread.clone()));
+    Partition { tenant: tenant.clone(), kind }
 }

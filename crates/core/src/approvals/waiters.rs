@@ -1,7 +1,7 @@
-//! Waits for people: the calls of this node that have asked, and how they hear of the answer.
+//! Waiting calls: the calls of this node that wait for an approval, and how they are woken.
 //!
-//! In: a question that was asked. Out: how it stands once it is answered or its time is over. The answer itself is a row in the
-//! store; whoever learns that it changed, here or elsewhere, stirs the calls that wait for it.
+//! In: a pending approval. Out: the approval once it is answered or timed out. The answer is a row in the store; a
+//! change of the row, on this node or another, wakes the calls that wait for it.
 
 use std::{
     collections::{HashMap, hash_map},
@@ -15,77 +15,77 @@ use super::{ApprovalState, Approvals, StoredApproval, decode_approval, row_key, 
 use toolhub_storage::{backend::StoreError, clock};
 use toolhub_types::ids::ApprovalId;
 
-/// How soon a store that did not answer is asked again.
+/// Retry interval while the store is unavailable.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The calls of this node that wait for an answer.
+/// Notifiers of the waiting calls, by approval.
 pub(super) type ApprovalWaiters = Mutex<HashMap<ApprovalId, Arc<Notify>>>;
 
 impl Approvals {
-    /// Waits until the question is answered or its time is over; answers how it stands then.
-    pub(crate) async fn wait_answered(&self, asked: StoredApproval) -> Result<StoredApproval, StoreError> {
-        let waiting = WaiterGuard::register(self, asked.approval.id);
-        let key = row_key(&asked);
-        let mut patience = None;
+    /// Waits until the approval is answered or times out; returns it in its final state.
+    pub(crate) async fn wait_answered(&self, pending: StoredApproval) -> Result<StoredApproval, StoreError> {
+        let waiter = WaiterGuard::register(self, pending.approval.id);
+        let key = row_key(&pending);
+        let mut deadline = None;
         loop {
-            let mut news = std::pin::pin!(waiting.notify.notified());
-            news.as_mut().enable();
+            let mut woken = std::pin::pin!(waiter.notify.notified());
+            woken.as_mut().enable();
             let now = self.clock.now();
             let keys = [key.clone()];
             let row = match self.store.load(&keys, now).await {
-                // It was there before. An answer that was given must not be lost because it is away for a moment.
-                Err(StoreError::Unavailable(_)) if patience.is_some_and(|until| self.clock.instant() < until) => {
+                // Retry after the first successful load: a short outage of the store must not lose an answer.
+                Err(StoreError::Unavailable(_)) if deadline.is_some_and(|until| self.clock.instant() < until) => {
                     tokio::time::sleep(STORE_RETRY_INTERVAL).await;
                     continue;
                 }
                 loaded => loaded?.pop().flatten(),
             };
-            // A question that is gone was forgotten long after its time.
-            let Some(row) = row else { return Ok(timed_out(asked)) };
+            // A missing row has expired long after the approval did.
+            let Some(row) = row else { return Ok(timed_out(pending)) };
             let found = decode_approval(key.clone(), &row)?;
             match found.approval.state_at(now) {
                 ApprovalState::Pending => {}
                 ApprovalState::TimedOut => return self.close(found, ApprovalState::TimedOut).await,
                 _ => return Ok(found),
             }
-            // Measured once: somebody may set the clock back, and the call waits no longer for that.
-            let left = found.approval.expires_at.since(now);
-            let until = *patience.get_or_insert_with(|| clock::deadline_after(self.clock.instant(), left));
+            // Compute the deadline once, on the monotonic clock: setting the wall clock back must not extend the wait.
+            let remaining = found.approval.expires_at.since(now);
+            let until = *deadline.get_or_insert_with(|| clock::deadline_after(self.clock.instant(), remaining));
             if until <= self.clock.instant() {
                 return self.close(found, ApprovalState::TimedOut).await;
             }
-            // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
-            let _ = tokio::time::timeout_at(until, news).await;
+            // The store's change events report an answer on another node. If they fail, the deadline ends the wait.
+            let _ = tokio::time::timeout_at(until, woken).await;
         }
     }
 
-    /// Takes the place of the one who waits for the answer; `None` where a call of this node does already.
+    /// Registers as the waiter for an approval; `None` if a call of this node waits for it already.
     pub(crate) fn try_register_waiter(&self, id: ApprovalId) -> Option<WaiterGuard<'_>> {
-        let mut waiting = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        let hash_map::Entry::Vacant(free) = waiting.entry(id) else { return None };
-        let notify = free.insert(Arc::default()).clone();
+        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash_map::Entry::Vacant(vacant) = waiters.entry(id) else { return None };
+        let notify = vacant.insert(Arc::default()).clone();
         Some(WaiterGuard { approvals: self, id, notify })
     }
 
-    /// How many questions calls of this node wait for.
+    /// The number of approvals that calls of this node wait for.
     pub(crate) fn waiter_count(&self) -> usize {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// A question has changed, here or elsewhere: whoever waits for it looks again.
+    /// Wakes the calls that wait for an approval, because its row changed on this node or another.
     pub(crate) fn wake_waiters(&self, id: ApprovalId) {
-        if let Some(waiting) = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            waiting.notify_waiters();
+        if let Some(notify) = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            notify.notify_waiters();
         }
     }
 
-    /// News was missed: everybody looks again.
+    /// Wakes all waiting calls, because change events were missed.
     pub(crate) fn wake_all_waiters(&self) {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|notify| notify.notify_waiters());
     }
 }
 
-/// A call's place among those that wait, for as long as it is held.
+/// The registration of a waiting call, removed on drop.
 pub(crate) struct WaiterGuard<'a> {
     approvals: &'a Approvals,
     id: ApprovalId,
@@ -101,10 +101,10 @@ impl<'a> WaiterGuard<'a> {
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.approvals.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two calls with one key may wait for the same answer; the last one out takes the place away.
-        if waiting.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
-            waiting.remove(&self.id);
+        let mut waiters = self.approvals.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two calls with one idempotency key may wait for the same approval; the last one removes the entry.
+        if waiters.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
+            waiters.remove(&self.id);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Who a call is: the facts that stay the same from its arrival to its record.
+//! `CallHead`: the identity of a call, constant from its arrival to its record.
 //!
-//! Made once and shared by the request, the ticket that promises its outcome, the tracker that others look at, and the record.
+//! Created once and shared by the request, the ticket that guarantees its outcome, the tracker of its live status, and the record.
 
 use smol_str::SmolStr;
 
@@ -14,54 +14,52 @@ use toolhub_types::{
 /// The identity of a call.
 #[derive(Clone)]
 pub(crate) struct CallHead {
-    /// This call, for ever.
+    /// The call's id.
     pub(crate) id: CallId,
-    /// Whether its caller minted the id, and may have made a call with it before.
+    /// Whether the caller minted the id, and may have used it for an earlier call.
     pub(crate) caller_minted_id: bool,
     /// The tool's name as the caller wrote it.
     pub(crate) tool: SmolStr,
-    /// Whose call it is.
+    /// The tenant.
     pub(crate) tenant: Tenant,
-    /// Who asks.
+    /// The caller.
     pub(crate) caller: Caller,
-    /// The conversation it belongs to.
+    /// The thread it belongs to.
     pub(crate) thread: Option<ThreadId>,
     /// The agent run it belongs to.
     pub(crate) run: Option<RunId>,
-    /// The caller's word that a repetition is the same call.
+    /// The idempotency key.
     pub(crate) idempotency_key: Option<IdempotencyKey>,
-    /// The id the model gave its request; unique only inside one batch.
+    /// The model's own id of the call; unique only within one batch.
     pub(crate) model_call: Option<SmolStr>,
-    /// Where it stands in a trace that began elsewhere.
+    /// The trace context of the caller.
     pub(crate) trace: Option<Box<TraceContext>>,
-    /// When it arrived, by the wall.
+    /// When it arrived, by the wall clock.
     pub(crate) arrived_at: Timestamp,
-    /// When it arrived, for measuring.
+    /// When it arrived, by the monotonic clock.
     pub(crate) arrived_instant: Instant,
 }
 
 impl CallHead {
-    /// A call that nothing else is known of yet.
-    pub(crate) fn new(id: CallId, tool: SmolStr, arrived: Timestamp, since: Instant) -> Self {
-        let (tenant, caller) = (Tenant::default(), Caller::default());
-        let (thread, run, key, model_call, trace) = (None, None, None, None, None);
+    /// A call of the default tenant and caller, without optional fields.
+    pub(crate) fn new(id: CallId, tool: SmolStr, arrived_at: Timestamp, arrived_instant: Instant) -> Self {
         Self {
             id,
             caller_minted_id: false,
             tool,
-            tenant,
-            caller,
-            thread,
-            run,
-            idempotency_key: key,
-            model_call,
-            trace,
-            arrived_at: arrived,
-            arrived_instant: since,
+            tenant: Tenant::default(),
+            caller: Caller::default(),
+            thread: None,
+            run: None,
+            idempotency_key: None,
+            model_call: None,
+            trace: None,
+            arrived_at,
+            arrived_instant,
         }
     }
 
-    /// The trace it belongs to.
+    /// The id of its trace.
     pub(crate) fn trace_id(&self) -> Option<TraceId> {
         self.trace.as_ref().map(|trace| trace.trace_id)
     }

@@ -1,4 +1,4 @@
-//! News from a running call.
+//! Progress channel of a running call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,12 +6,13 @@ use tokio::sync::broadcast;
 
 use toolhub_types::progress::Progress;
 
-/// How much progress is kept for a caller that does not look.
+/// Number of progress messages buffered for a slow reader.
 const BACKLOG: usize = 64;
 
-/// Where progress goes. A reader that is too slow misses the oldest news; a tool never waits for a reader.
+/// The sender of progress messages. A slow reader misses the oldest messages; a tool never waits for a reader.
 ///
-/// A tool may keep its context after the call has ended, and with it this; so the end is said, not waited for.
+/// A tool may keep its context, and with it this sender, after the call has ended. So the end of the call closes the channel
+/// explicitly.
 #[derive(Clone)]
 pub(crate) struct ProgressSink(Arc<Mutex<Option<broadcast::Sender<Progress>>>>);
 
@@ -22,13 +23,13 @@ impl ProgressSink {
     }
 
     pub(crate) fn send(&self, progress: Progress) {
-        if let Some(line) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            // A caller that no longer listens is no reason to stop.
-            let _ = line.send(progress);
+        if let Some(sender) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            // Sending fails if the caller dropped its receiver; the tool continues.
+            let _ = sender.send(progress);
         }
     }
 
-    /// The call has ended.
+    /// Closes the channel, because the call has ended.
     pub(crate) fn close(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

@@ -1,38 +1,38 @@
-//! How far a call has come when its caller is told.
+//! `CallReceipt`: the answer to a caller that does not wait for the outcome.
 
 use toolhub_types::{
     ids::{ApprovalId, CallId, ThreadId},
     outcome::Outcome,
 };
 
-/// How far a call has come. In all cases but the first it goes on by itself, and its record is in the journal: also if this
-/// process dies now.
+/// The state of a call when it was accepted. Unless it has ended, it continues without its caller, and its record is in the
+/// journal, so that it survives a crash of this process.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "the common answer is the large one, and lives for a moment")]
+#[allow(clippy::large_enum_variant, reason = "the common variant is the large one, and short-lived")]
 #[non_exhaustive]
 pub enum CallReceipt {
-    /// It has ended.
+    /// The call has ended.
     Ended(Outcome),
-    /// A person was asked.
+    /// The call waits for approval.
     AwaitingApproval {
         /// The call.
         call: CallId,
-        /// The question.
+        /// The approval.
         approval: ApprovalId,
-        /// The conversation; minted where the tool needs one and the caller named none.
+        /// The thread; minted if the tool needs one and the caller named none.
         thread: Option<ThreadId>,
     },
-    /// It waits for its turn, or runs.
+    /// The call is queued or runs.
     Accepted {
         /// The call.
         call: CallId,
-        /// The conversation; minted where the tool needs one and the caller named none.
+        /// The thread; minted if the tool needs one and the caller named none.
         thread: Option<ThreadId>,
     },
 }
 
 impl CallReceipt {
-    /// The end, if it is there.
+    /// The outcome, if the call has ended.
     #[must_use]
     pub fn into_outcome(self) -> Option<Outcome> {
         if let Self::Ended(outcome) = self { Some(outcome) } else { None }

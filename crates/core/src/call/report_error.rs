@@ -1,25 +1,25 @@
-//! Why a result from outside was not taken.
+//! `ReportError`: why the reported result of an external call was refused.
 
 use toolhub_storage::backend::StoreError;
 
-/// Why the result of a call that somebody outside does was not taken.
+/// Why the reported result of an external call was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
     /// The tenant has no such call.
     #[error("there is no such call")]
     NotFound,
-    /// It has ended: its time was over, it was cancelled, its process died, or its result was reported before.
-    #[error("the call has ended, and takes no result any more")]
+    /// The call has ended: it timed out, was cancelled or interrupted, or its result was already reported.
+    #[error("the call has already ended")]
     Late,
-    /// It waits for a person or for its turn. Whoever did the work did it too soon.
-    #[error("the call has not begun, and takes no result yet")]
+    /// The call still waits for approval or in the queue, so it must not be executed yet.
+    #[error("the call has not started yet: it waits for approval or in the queue")]
     Early,
-    /// Its tool does the work itself.
-    #[error("the work of this call is not done outside")]
+    /// The hub executes the call itself.
+    #[error("the call is not external: the hub executes it")]
     NotExternal,
-    /// It is open, and not run by this hub.
-    #[error("the call is not run by this hub")]
+    /// The call is open on another node.
+    #[error("the call runs on another node")]
     OnOtherNode,
     /// The store does not answer.
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What a caller asks for: a tool, arguments, and on whose behalf.
+//! `Call`: a requested call with its arguments and options.
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -8,28 +8,28 @@ use tokio_util::sync::CancellationToken;
 use super::{CallHead, CallerWait, ProgressSink};
 use toolhub_types::ids::IdError;
 
-/// A call on its way in. Nothing about it has been checked yet but the form of its ids.
+/// A requested call. Nothing but the format of its ids has been checked.
 #[derive(Clone)]
 pub(crate) struct Call {
-    /// Who it is; reads as the call's own fields.
+    /// Its identity; `Call` dereferences to it.
     pub(crate) head: Arc<CallHead>,
-    /// What to give the tool.
+    /// The arguments for the tool.
     pub(crate) arguments: Value,
-    /// A shorter time than the tool's own.
+    /// Shortens the tool's timeout.
     pub(crate) timeout: Option<Duration>,
-    /// How often it is tried again, whatever its tool says.
+    /// Overrides the tool's number of retries.
     pub(crate) retries: Option<u32>,
-    /// Somebody outside does the work instead of the tool's executor, and has this long for it.
+    /// The call is executed outside the hub, with this deadline.
     pub(crate) external: Option<Duration>,
-    /// Whether its tool was looked up in a list the caller was offered, and not in the hub's present one.
+    /// Whether its tool was resolved in an offer, not in the current registry.
     pub(crate) from_offer: bool,
-    /// What is wrong with the request itself.
+    /// An invalid id in the request.
     pub(crate) id_error: Option<Box<IdError>>,
     /// How its caller waits for it.
     pub(crate) wait: CallerWait,
     /// Cancels the call.
     pub(crate) cancel: Option<CancellationToken>,
-    /// Where its progress is wanted.
+    /// The receiver of its progress.
     pub(crate) progress: Option<ProgressSink>,
 }
 
@@ -42,24 +42,33 @@ impl Deref for Call {
 }
 
 impl Call {
-    /// A call for which a caller waits.
+    /// A call for whose outcome the caller waits.
     pub(crate) fn new(head: CallHead, arguments: Value) -> Self {
-        let (timeout, retries, external, flaw, cancel, progress) = (None, None, None, None, None, None);
-        let (head, wait) = (Arc::new(head), CallerWait::default());
-        Self { head, arguments, timeout, retries, external, from_offer: false, id_error: flaw, wait, cancel, progress }
+        Self {
+            head: Arc::new(head),
+            arguments,
+            timeout: None,
+            retries: None,
+            external: None,
+            from_offer: false,
+            id_error: None,
+            wait: CallerWait::default(),
+            cancel: None,
+            progress: None,
+        }
     }
 
-    /// Who it is, to be completed before anybody else knows the call.
+    /// Its identity, to be completed before the head is shared.
     pub(crate) fn head_mut(&mut self) -> &mut CallHead {
         Arc::make_mut(&mut self.head)
     }
 
-    /// Whether the call goes on when nobody waits for it any more. A caller with a key means to ask again.
+    /// Whether the call continues when its caller is gone. A caller with an idempotency key may repeat the call.
     pub(crate) fn outlives_caller(&self) -> bool {
         self.wait.is_detached() || self.idempotency_key.is_some()
     }
 
-    /// Whether the caller has given up on it.
+    /// Whether the call was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled)
     }

@@ -1,51 +1,51 @@
-//! How the caller of a call waits for it: for what, and whether the call goes on without it.
+//! `CallerWait`: what a caller waits for, and whether the call outlives it.
 
-/// How a caller waits.
+/// What a caller waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum CallerWait {
-    /// It waits for the outcome, also while a person is asked. If it goes away, the call is cancelled.
+    /// The outcome, including a pending approval. If the caller is dropped, the call is cancelled.
     #[default]
     Outcome,
-    /// It waits for the outcome, but not for a person: where one must be asked, the call ends.
+    /// The outcome, but not an approval: if one is required, the call ends.
     NoApproval,
-    /// It waits until a person is asked. From then on the call goes on by itself.
+    /// The outcome or a pending approval. From then on the call continues without its caller.
     UntilApproval,
-    /// It need not wait: the call goes on by itself from the beginning.
+    /// Nothing: the call continues without its caller from the start.
     Detached,
-    /// As `Detached`, but where a person must be asked, the call ends.
+    /// Like `Detached`, but if an approval is required, the call ends.
     DetachedNoApproval,
 }
 
 impl CallerWait {
-    /// The same, for a call that goes on without its caller.
+    /// The same, for a call that outlives its caller.
     #[must_use]
     pub(crate) fn detached(self) -> Self {
         if self.waits_for_approval() { Self::Detached } else { Self::DetachedNoApproval }
     }
 
-    /// The same, for a caller that does not wait for a person.
+    /// The same, for a caller that does not wait for approval.
     #[must_use]
     pub(crate) fn no_approval(self) -> Self {
         if self.is_detached() { Self::DetachedNoApproval } else { Self::NoApproval }
     }
 
-    /// The same, for a caller that waits until a person is asked, and no longer.
+    /// The same, for a caller that waits only until an approval is pending.
     #[must_use]
     pub(crate) fn until_approval(self) -> Self {
         if self == Self::Outcome { Self::UntilApproval } else { self }
     }
 
-    /// Whether the call goes on without its caller from the beginning.
+    /// Whether the call outlives its caller from the start.
     pub(crate) fn is_detached(self) -> bool {
         matches!(self, Self::Detached | Self::DetachedNoApproval)
     }
 
-    /// Whether the call may wait for a person.
+    /// Whether the call may wait for approval.
     pub(crate) fn waits_for_approval(self) -> bool {
         !matches!(self, Self::NoApproval | Self::DetachedNoApproval)
     }
 
-    /// Whether the call may wait for a person when its caller is gone: then it is recorded before the question is asked.
+    /// Whether the call may wait for approval without its caller: then its record is stored before the approval is requested.
     pub(crate) fn outlives_approval(self) -> bool {
         matches!(self, Self::UntilApproval | Self::Detached)
     }

@@ -1,7 +1,7 @@
-//! What a running tool knows about the call it serves.
+//! `CallContext`: a running tool's view of its call.
 //!
-//! In: the call and the hub's services. Out: who asks, how long there is, whether it is still wanted, and a way to
-//! say how far it is. Cheap to clone; it may outlive the call, then it is merely old news.
+//! In: the call and the hub's services. Out: identity, deadline, cancellation, progress, attachments and state. Cheap to clone; it
+//! may outlive the call and has no effect on it then.
 
 use std::{
     future::Future,
@@ -35,8 +35,8 @@ use toolhub_types::{
     trace::TraceContext,
 };
 
-/// The right of a call to run, held by work that outlasts the call; see [`CallContext::hold_slot`].
-pub struct HeldSlot(#[expect(dead_code, reason = "it is held, and given back when dropped")] CallSlot);
+/// A call's concurrency slot, held by work that outlives the call; see [`CallContext::hold_slot`].
+pub struct HeldSlot(#[expect(dead_code, reason = "released on drop")] CallSlot);
 
 impl std::fmt::Debug for HeldSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -44,7 +44,7 @@ impl std::fmt::Debug for HeldSlot {
     }
 }
 
-/// The call a tool is running for.
+/// The call that a tool is running for.
 #[derive(Clone)]
 pub struct CallContext(Arc<Inner>);
 
@@ -54,7 +54,7 @@ struct Inner {
     cancel: OnceLock<CancellationToken>,
     last_progress: Mutex<Option<Instant>>,
     attachments: Mutex<Vec<Content>>,
-    /// Whether anything was attached; most tools attach nothing.
+    /// Whether there are attachments, so that the lock is not taken for most tools, which attach nothing.
     has_attachments: AtomicBool,
     checkouts: StateCheckouts,
     slot: WeakSlot,
@@ -63,9 +63,9 @@ struct Inner {
 
 /// The times of one attempt.
 pub(crate) struct Times {
-    /// When it began.
+    /// When it started.
     pub(crate) started_at: Instant,
-    /// When the call must be done, all attempts included.
+    /// Deadline of the call, all attempts included.
     pub(crate) deadline: Instant,
 }
 
@@ -73,7 +73,7 @@ impl CallContext {
     pub(crate) fn new(envelope: CallEnvelope, times: Times, slot: WeakSlot) -> Self {
         let cancel = OnceLock::new();
         if let Some(token) = &envelope.call.cancel {
-            // A child: when the time is up the tool is told, but the caller's own signal is not touched.
+            // A child token: a timeout cancels the tool, but not the caller's own token.
             let _ = cancel.set(token.child_token());
         }
         Self(Arc::new(Inner {
@@ -89,13 +89,13 @@ impl CallContext {
         }))
     }
 
-    /// Where the call stands in a trace that began elsewhere, to be handed on.
+    /// The trace context of the call, to be propagated.
     #[must_use]
     pub fn trace(&self) -> Option<&TraceContext> {
         self.call().trace.as_deref()
     }
 
-    /// The call.
+    /// The call's id.
     #[must_use]
     pub fn call_id(&self) -> CallId {
         self.call().id
@@ -107,19 +107,19 @@ impl CallContext {
         &self.envelope().tool.definition.name
     }
 
-    /// Whose call it is.
+    /// The tenant of the call.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.call().tenant
     }
 
-    /// Who asks.
+    /// The caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.call().caller
     }
 
-    /// The conversation. Always there for a tool with state or an instance.
+    /// The thread. Always `Some` for a tool with state or an instance.
     #[must_use]
     pub fn thread(&self) -> Option<&ThreadId> {
         self.call().thread.as_ref()
@@ -131,74 +131,74 @@ impl CallContext {
         self.call().run
     }
 
-    /// The caller's word that a repetition is the same call. Pass it on to services that understand such keys.
+    /// The idempotency key. Pass it on to services that support such keys.
     #[must_use]
     pub fn idempotency_key(&self) -> Option<&IdempotencyKey> {
         self.call().idempotency_key.as_ref()
     }
 
-    /// When the call must be done.
+    /// The deadline of the call.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.0.times.deadline
     }
 
-    /// When this attempt began.
+    /// When this attempt started.
     pub(crate) fn started_at(&self) -> Instant {
         self.0.times.started_at
     }
 
-    /// How long there is.
+    /// Time until the deadline.
     #[must_use]
     pub fn time_left(&self) -> Duration {
         self.0.times.deadline.saturating_duration_since(self.services().clock.instant())
     }
 
-    /// What time it is. Use this and not the machine's clock, so that tests can choose the time.
+    /// The current time by the hub's clock. Use this and not the system clock, so that tests can control the time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.services().clock.now()
     }
 
-    /// Waits until nobody wants the result any more: the call was cancelled or its time is up. An async tool is simply
-    /// dropped then; this is for work it handed to somebody else.
+    /// Resolves when the call is cancelled or times out. The future of an async tool is simply dropped then; this is for work
+    /// that it started elsewhere.
     pub async fn cancelled(&self) {
         self.cancel_token().clone().cancelled_owned().await;
     }
 
-    /// Whether nobody wants the result any more. A blocking function asks this between two steps.
+    /// Whether the call was cancelled or timed out. A blocking function should check this between steps.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel_token().is_cancelled()
     }
 
-    /// Says how far the tool is.
+    /// Reports progress.
     pub fn progress(&self, message: impl Into<String>) {
         self.emit_progress(message.into(), None);
     }
 
-    /// Says how far the tool is, from 0 to 1.
+    /// Reports progress as a fraction from 0 to 1.
     pub fn progress_at(&self, fraction: f64, message: impl Into<String>) {
         self.emit_progress(message.into(), Some(fraction.clamp(0.0, 1.0)));
     }
 
-    /// Adds a picture, sound or text to what the model is shown, beside the tool's output.
+    /// Attaches an image, audio or text to the content for the model, beside the tool's output.
     pub fn attach(&self, content: Content) {
         self.0.attachments.lock().unwrap_or_else(PoisonError::into_inner).push(content);
         self.0.has_attachments.store(true, Ordering::Release);
     }
 
-    /// Keeps bytes that no model is shown, to be fetched by whoever is told of them. What it answers belongs among the content
-    /// of the tool's reply; `None` when the store does not answer.
+    /// Stores bytes as an artifact that the model is not shown. Add the returned content to the tool's reply, so that clients can
+    /// fetch it; `None` if the store does not answer.
     pub async fn store_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
         let services = self.services();
         artifact::save(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
     }
 
-    /// What is remembered under this name in the thread of the call. Nothing is made by asking.
+    /// The state of this name in the thread of the call. Does not create it.
     ///
     /// # Errors
-    /// When the call has no thread, and states are not shared by all threads.
+    /// When the call has no thread and `session_isolation` is on.
     pub fn state(&self, name: &StateName) -> Result<ContextState, StateError> {
         ContextState::new(&self.services().state, self.tenant(), self.thread(), name).ok_or_else(|| {
             StateError::Refused(format!(
@@ -213,8 +213,8 @@ impl CallContext {
         let at = services.clock.now();
         if services.events.has_subscribers() {
             let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
-            let news = EventKind::CallProgress { call_id, run_id, tool_name, message: message.clone(), fraction };
-            services.events.emit_for_tenant(at, self.tenant(), self.thread(), news);
+            let event = EventKind::CallProgress { call_id, run_id, tool_name, message: message.clone(), fraction };
+            services.events.emit_for_tenant(at, self.tenant(), self.thread(), event);
         }
         if let Some(sink) = &self.call().progress {
             sink.send(Progress { message, fraction, at });
@@ -225,13 +225,13 @@ impl CallContext {
         self.0.cancel.get_or_init(CancellationToken::new)
     }
 
-    /// Tells the tool, and whatever it started, that nobody waits any more.
+    /// Signals cancellation to the tool and to the work it started.
     pub(crate) fn cancel_tool(&self) {
-        // Made even where nobody has asked yet: a blocking function may ask later.
+        // Created even if the tool has not read it yet: a blocking function may check it later.
         self.cancel_token().cancel();
     }
 
-    /// When the tool last said something.
+    /// When the tool last reported progress.
     pub(crate) fn last_progress_at(&self) -> Option<Instant> {
         *self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,42 +247,42 @@ impl CallContext {
         &self.0.checkouts
     }
 
-    /// Waits for something without which the tool cannot begin: its turn, its state, a connection. A call that is cut off here
-    /// has done nothing, and says nothing against its tool.
+    /// Waits for something that the tool needs before it can start: a lock, its state, a connection. A call that is aborted
+    /// here had no effect, and does not count against its tool.
     ///
     /// # Errors
-    /// When the call was cancelled at the moment it came to its turn: then its tool does not begin.
-    pub async fn wait_before_start<T>(&self, turn: impl Future<Output = T>) -> Result<T, ToolError> {
+    /// When the call was cancelled meanwhile: the tool must not start then.
+    pub async fn wait_before_start<T>(&self, wait: impl Future<Output = T>) -> Result<T, ToolError> {
         self.0.is_waiting_to_start.store(true, Ordering::Release);
-        let turn = turn.await;
+        let ready = wait.await;
         self.0.is_waiting_to_start.store(false, Ordering::Release);
         if self.call().is_cancelled() {
             return Err(
                 ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None)
             );
         }
-        Ok(turn)
+        Ok(ready)
     }
 
-    /// Whether the tool has not begun, because it waits for something or was cut off there.
+    /// Whether the tool has not started, because it is in `wait_before_start` or was aborted there.
     pub(crate) fn is_waiting_to_start(&self) -> bool {
         self.0.is_waiting_to_start.load(Ordering::Acquire)
     }
 
-    /// The call's slot, for work that goes on when the call is cut off: until this is dropped, the work counts among what runs at once.
-    /// There is one only where the executor says that its work does not stop
-    /// ([`Executor::stops_when_dropped`](crate::Executor::stops_when_dropped)), and while the call runs.
-    #[must_use = "dropped at once, it holds nothing"]
+    /// Shares the call's concurrency slot with work that continues after the call is aborted: until this is dropped, the work
+    /// counts towards the concurrency limits. Holds nothing unless the executor declares that its work does not stop
+    /// ([`Executor::stops_when_dropped`](crate::Executor::stops_when_dropped)), or if the call has ended.
+    #[must_use = "the slot is released when this is dropped"]
     pub fn hold_slot(&self) -> HeldSlot {
         HeldSlot(self.share_slot())
     }
 
-    /// A share of the call's slot, for work that cannot be stopped.
+    /// A shared reference to the call's slot, for work that cannot be stopped.
     pub(crate) fn share_slot(&self) -> CallSlot {
         self.0.slot.upgrade()
     }
 
-    /// Where work that cannot be stopped is counted when nobody waits for it any more.
+    /// The counter of work that continues after its call has ended.
     pub(crate) fn stuck_counter(&self) -> StuckCounter {
         self.envelope().tool.runtime.stuck.clone()
     }
@@ -296,11 +296,11 @@ impl CallContext {
         &self.0.envelope
     }
 
-    /// The call, when nobody needs the context any more. A tool may have kept it; then the call is copied.
+    /// Takes the call out of the context; clones it if the tool has kept a clone of the context.
     pub(crate) fn into_call(self) -> Call {
         match Arc::try_unwrap(self.0) {
             Ok(inner) => *inner.envelope.call,
-            Err(kept) => (*kept.envelope.call).clone(),
+            Err(shared) => (*shared.envelope.call).clone(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a call carries from stage to stage: the call, its tool, and what earlier stages found out.
+//! `CallEnvelope`: what a call carries through the pipeline: the call, its tool, and the results of earlier stages.
 
 use std::sync::Arc;
 
@@ -13,91 +13,93 @@ use crate::{
 use toolhub_storage::backend::RowVersion;
 use toolhub_types::{ids::ApprovalId, outcome::Status};
 
-/// What travels through all doors: the call and the tool it asked for. The call is in a box, because a value that is
-/// moved from door to door is copied at each.
+/// The call and its tool, moved through all stages. The call is boxed, because each stage moves the envelope by copying it.
 #[derive(Clone)]
 pub(crate) struct CallEnvelope {
     pub(crate) call: Box<Call>,
     pub(crate) tool: Arc<Tool>,
-    /// Whether others wait for this tool.
+    /// What the tool's dependents need to know of its successes.
     pub(crate) evidence_demand: EvidenceDemand,
-    /// Where others see how far it is, if it runs on a task of its own.
+    /// The live status that other tasks can read, if the call runs on a task of its own.
     pub(crate) tracker: Option<Arc<CallTracker>>,
-    /// What few calls carry along. Apart, because a value that is moved from door to door is copied at each.
+    /// Rarely used data. Boxed, because each stage moves the envelope by copying it.
     pub(crate) extras: Option<Box<Extras>>,
 }
 
-/// What few calls carry along.
+/// Data that only few calls have.
 #[derive(Default, Clone)]
 pub(crate) struct Extras {
-    /// A claim on the call's idempotency key whose call the journal no longer knows; it may be taken over.
+    /// A claim on the call's idempotency key by a call that is no longer in the journal; it may be taken over.
     pub(crate) stale_claim: Option<RowVersion>,
-    /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
+    /// The digest of the arguments as the caller sent them, for a call with an idempotency key.
     pub(crate) digest: Option<String>,
-    /// A person's yes to exactly this call.
+    /// The approval of exactly this call.
     pub(crate) approval: Option<StoredApproval>,
-    /// Its place among the calls of one step.
+    /// Its position in a batch.
     pub(crate) step_call: Option<StepCall>,
-    /// What the model is told beside the result.
+    /// Notes for the model, added to the result.
     pub(crate) notes: Vec<String>,
-    /// What the answer is kept as.
+    /// The key under which the result is cached.
     pub(crate) cache_key: Option<Fingerprint>,
-    /// The record that was written before the call came to its turn, or by a process that died.
+    /// The opening record, if it was written before the call was queued or by a process that died.
     pub(crate) open_record: Option<Box<OpenCall>>,
 }
 
 impl CallEnvelope {
-    /// A call and its tool.
-    pub(crate) fn new(call: Box<Call>, (tool, base): (Arc<Tool>, EvidenceDemand), member: Option<StepCall>) -> Self {
-        let extras = member.map(|member| Box::new(Extras { step_call: Some(member), ..Extras::default() }));
-        Self { call, tool, evidence_demand: base, tracker: None, extras }
+    pub(crate) fn new(
+        call: Box<Call>,
+        (tool, evidence_demand): (Arc<Tool>, EvidenceDemand),
+        step_call: Option<StepCall>,
+    ) -> Self {
+        let extras = step_call.map(|step_call| Box::new(Extras { step_call: Some(step_call), ..Extras::default() }));
+        Self { call, tool, evidence_demand, tracker: None, extras }
     }
 
-    /// The call has come so far.
+    /// Publishes the status of the call.
     pub(crate) fn set_status(&self, status: Status) {
         if let Some(tracker) = &self.tracker {
             tracker.set_status(status);
         }
     }
 
-    /// The call waits, for its turn or for a person.
-    pub(crate) fn set_waiting(&self, status: Status, asked: Option<ApprovalId>) {
+    /// Publishes that the call waits, in the queue or for this approval.
+    pub(crate) fn set_waiting(&self, status: Status, approval: Option<ApprovalId>) {
         if let Some(tracker) = &self.tracker {
-            tracker.set_waiting(status, asked, &self.call.arguments);
+            tracker.set_waiting(status, approval, &self.call.arguments);
         }
     }
 
-    /// Its place among the calls of one step.
+    /// Its position in a batch.
     pub(crate) fn step_call(&self) -> Option<&StepCall> {
         self.extras.as_ref()?.step_call.as_ref()
     }
 
-    /// What it carries along, to be added to.
+    /// The extras, created on first use.
     pub(crate) fn extras_mut(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
     }
 
-    /// A person's yes to exactly this call.
+    /// The approval of exactly this call.
     pub(crate) fn approval(&self) -> Option<&StoredApproval> {
         self.extras.as_ref()?.approval.as_ref()
     }
 
-    /// The record of the call, if it was written before it came to its turn, or by a process that died.
+    /// The opening record, if it was written before the call was queued or by a process that died.
     pub(crate) fn open_record(&self) -> Option<&OpenCall> {
         self.extras.as_ref()?.open_record.as_deref()
     }
 
-    /// Whether it has passed the doors up to 8 before: it is run again, or goes on, because its process died.
+    /// Whether it passed the stages up to 8 before: its process died, and it is rerun or resumed.
     pub(crate) fn is_rerun(&self) -> bool {
         self.open_record().is_some()
     }
 
-    /// The question it waits for, or did when its process died.
+    /// The approval it waits for, or waited for when its process died.
     pub(crate) fn pending_approval(&self) -> Option<ApprovalId> {
-        self.open_record().filter(|left| left.is_waiting()).and_then(|left| left.record.approval)
+        self.open_record().filter(|open| open.is_waiting()).and_then(|open| open.record.approval)
     }
 
-    /// What the model is told beside the result.
+    /// Notes for the model, added to the result.
     pub(crate) fn notes(&self) -> &[String] {
         self.extras.as_ref().map_or(&[], |extras| &extras.notes)
     }

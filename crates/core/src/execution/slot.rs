@@ -1,29 +1,29 @@
-//! The right of a call to run, held by the call or shared with work that cannot be stopped.
+//! A call's concurrency slot, owned by the call or shared with work that cannot be stopped.
 
 use std::sync::{Arc, Weak};
 
 use super::Tool;
 use crate::scheduler;
 
-/// The right to run, for as long as it or a share of it is held.
+/// The concurrency slot of a call, released when the last reference is dropped.
 #[derive(Default)]
 pub(crate) enum CallSlot {
-    /// Nothing is limited, or it was given back.
+    /// No limit applies, or the slot was released.
     #[default]
     Free,
-    /// The call's own.
-    Own(#[allow(dead_code, reason = "held, and given back when dropped")] scheduler::Slot),
-    /// Of a tool that may run on when nobody waits for it any more.
+    /// Owned by the call.
+    Own(#[allow(dead_code, reason = "released on drop")] scheduler::Slot),
+    /// Shared with a tool that may continue after its call has ended.
     Shared(Arc<scheduler::Slot>),
 }
 
 impl CallSlot {
-    /// Gives it back: the tool has stopped. A blocking function that runs on holds a share of its own.
+    /// Releases the call's reference: the tool has stopped. A blocking function that still runs holds its own.
     pub(crate) fn release(&mut self) {
         *self = Self::Free;
     }
 
-    /// What a blocking function can make a share of, without holding one.
+    /// A weak reference, from which a blocking function can get a strong one.
     pub(crate) fn downgrade(&self) -> WeakSlot {
         WeakSlot(if let Self::Shared(slot) = self { Some(Arc::downgrade(slot)) } else { None })
     }
@@ -33,11 +33,11 @@ impl CallSlot {
     }
 }
 
-/// A slot that is not held.
+/// A weak reference to a slot.
 pub(crate) struct WeakSlot(Option<Weak<scheduler::Slot>>);
 
 impl WeakSlot {
-    /// A share of the slot, if somebody still holds one.
+    /// A strong reference to the slot, if it was not released.
     pub(crate) fn upgrade(&self) -> CallSlot {
         self.0.as_ref().and_then(Weak::upgrade).map_or(CallSlot::Free, CallSlot::Shared)
     }

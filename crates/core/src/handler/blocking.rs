@@ -1,4 +1,4 @@
-//! Tools that are plain blocking functions, run on a bounded pool beside the runtime.
+//! Tools that are blocking functions, run on the bounded blocking pool.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 use toolhub_types::error::ToolError;
 
-/// A blocking function that can be a tool: `fn(arguments) -> Result<T, E>`, or with a `CallContext` behind it.
+/// A blocking function that can be a tool: `fn(arguments) -> Result<T, E>`, optionally with a `CallContext` as second parameter.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a blocking tool",
     label = "not a blocking tool function",
@@ -58,10 +58,10 @@ where
     }
 }
 
-/// Begins a tool that is a blocking function.
+/// Starts a tool that is a blocking function.
 ///
-/// It cannot be aborted: when its time is up the caller gets its outcome, and the function keeps its place in the pool
-/// until it returns. A long one should ask `cx.is_cancelled()` now and then.
+/// It cannot be aborted: after a timeout the caller gets its outcome, and the function keeps its thread of the pool until it
+/// returns. A long-running one should check `cx.is_cancelled()` regularly.
 pub fn blocking<H, P>(name: &str, handler: H) -> ToolBuilder
 where
     H: BlockingHandler<P>,
@@ -82,7 +82,7 @@ impl<H: BlockingHandler<P>, P: 'static> Executor for BlockingExecutor<H, P> {
             let arguments = parse_arguments(job.arguments)?;
             let (handler, cx) = (self.handler.clone(), job.context.clone());
             let pool = &job.context.services().blocking;
-            // The function keeps the call's slot until it returns: what cannot be stopped still takes up room.
+            // The function holds the call's slot until it returns: it still uses capacity after its call has ended.
             let (slot, stuck) = (job.context.share_slot(), job.context.stuck_counter());
             let work = move || {
                 let _held = slot;

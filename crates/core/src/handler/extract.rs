@@ -1,4 +1,4 @@
-//! What a tool function may ask for beside its arguments.
+//! Extractors: the parameters a tool function may take beside its arguments.
 
 use std::{future::Future, ops::Deref, sync::Arc};
 
@@ -11,19 +11,19 @@ use toolhub_types::{
     error::{ErrorKind, ToolError},
 };
 
-/// Something a tool function can be given because it asks for it by type.
+/// An extractor: a parameter that a tool function gets by its type.
 ///
 /// An implementation promises to change nothing: when it fails, the tool has not run.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot be given a `{Self}`",
-    label = "not something a tool can ask for",
+    label = "not a parameter a tool can take",
     note = "a tool takes its arguments first, then any of `State<S>`, `CallContext` and `Shared<T>`"
 )]
 pub trait FromCall: Sized + Send + 'static {
-    /// The state it takes out, if it takes one.
+    /// The name of the state it checks out, if any.
     const STATE: Option<&'static str> = None;
 
-    /// Gets it for this call.
+    /// Extracts the value for a call.
     fn from_call(cx: &CallContext) -> impl Future<Output = Result<Self, ToolError>> + Send;
 }
 
@@ -33,8 +33,8 @@ impl FromCall for CallContext {
     }
 }
 
-/// A thing the hub's owner shares with all tools: a connection pool, a client, settings.
-/// Given to the hub with `builder().resource(…)`, asked for by type.
+/// A value that all tools share, such as a connection pool, a client or settings.
+/// Added to the hub with `builder().resource(…)`, and selected by its type.
 #[derive(Debug)]
 pub struct Shared<T>(pub Arc<T>);
 
@@ -48,8 +48,10 @@ impl<T> Deref for Shared<T> {
 impl<T: Send + Sync + 'static> FromCall for Shared<T> {
     async fn from_call(cx: &CallContext) -> Result<Self, ToolError> {
         cx.services().resources.get().map(Self).ok_or_else(|| {
-            let text =
-                format!("no `{0}` was given to the hub; add `.resource(…)` with one", std::any::type_name::<T>());
+            let text = format!(
+                "the hub has no resource of type `{0}`; add one with `.resource(…)`",
+                std::any::type_name::<T>()
+            );
             ToolError::operator_only(ErrorKind::Internal, text).effect(Effect::None)
         })
     }

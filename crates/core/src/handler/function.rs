@@ -1,4 +1,4 @@
-//! Tools that are async functions: arguments first, then whatever they ask for.
+//! Tools that are async functions: arguments first, then extractors.
 
 use std::{future::Future, marker::PhantomData};
 
@@ -24,9 +24,9 @@ use toolhub_types::{effect::Effect, error::ToolError};
     note = "it returns `Result<T, ToolError>` where `T` implements `Serialize`, and its future must be `Send`"
 )]
 pub trait Handler<P>: Send + Sync + 'static {
-    /// What the function returns when all goes well.
+    /// The output on success.
     type Output: Serialize;
-    /// What it returns when not.
+    /// The error on failure.
     type Error: Into<ToolError>;
 
     /// Calls the function.
@@ -35,7 +35,7 @@ pub trait Handler<P>: Send + Sync + 'static {
 
 /// The parameters of a tool function: its arguments, then types that implement [`FromCall`].
 ///
-/// Apart from [`Handler`], so that the compiler names the one parameter that does not fit.
+/// A trait of its own, not part of [`Handler`], so that a compile error names the one parameter that does not fit.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the parameters of a tool",
     note = "a tool takes its arguments first, then any of `State<S>`, `CallContext` and `Shared<T>`"
@@ -44,14 +44,14 @@ pub trait Parameters: Sized + Send + 'static {
     /// The type of the arguments.
     type Arguments: Arguments;
 
-    /// The states that are taken out.
+    /// The names of the states that are checked out.
     fn states() -> Vec<&'static str>;
 
-    /// Gets all of them for one execution.
+    /// Extracts all parameters for one execution.
     fn from_job(job: Job<'_>) -> impl Future<Output = Result<Self, ToolError>> + Send;
 }
 
-/// Whatever went wrong while the parameters were got together: the tool has not run.
+/// Marks an extraction error: the tool has not run, so it had no effect.
 fn not_started(error: ToolError) -> ToolError {
     error.effect(Effect::None)
 }
@@ -81,7 +81,7 @@ macro_rules! parameters {
             type Output = T;
             type Error = E;
 
-            #[allow(non_snake_case, reason = "the parts are named like their types")]
+            #[allow(non_snake_case, reason = "the parameters are named like their types")]
             fn call(&self, (arguments, $($part,)*): (A, $($part,)*)) -> impl Future<Output = Result<T, E>> + Send {
                 self(arguments, $($part,)*)
             }
@@ -95,9 +95,9 @@ parameters!(X1, X2, X3);
 parameters!(X1, X2, X3, X4);
 parameters!(X1, X2, X3, X4, X5);
 
-/// Begins a tool that is an async function.
+/// Starts a tool that is an async function.
 ///
-/// Without a description of its own the tool takes the doc comment of its arguments' type.
+/// Its default description is the doc comment of its arguments' type.
 pub fn tool<H, P>(name: &str, handler: H) -> ToolBuilder
 where
     H: Handler<P>,
@@ -120,10 +120,10 @@ struct FunctionExecutor<H, P> {
 impl<H: Handler<P>, P: Parameters> Executor for FunctionExecutor<H, P> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let getting = P::from_job(job);
-            // A state comes from the store, which may take its time.
+            let extraction = P::from_job(job);
+            // State is loaded from the store, which may be slow: a timeout here must not count against the tool.
             let parameters =
-                if self.stateful { job.context.wait_before_start(getting).await?? } else { getting.await? };
+                if self.stateful { job.context.wait_before_start(extraction).await?? } else { extraction.await? };
             to_reply(self.handler.call(parameters).await.map_err(Into::into)?)
         })
     }

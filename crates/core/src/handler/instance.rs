@@ -1,7 +1,7 @@
 //! Tools that are live objects, one per thread: a connection, a browser page, an interpreter.
 //!
-//! In: a factory. Out: an executor that makes an instance in each thread where it is used, and lends it to one call at a
-//! time. How long instances live is decided by `threads`.
+//! In: a factory. Out: an executor that creates an instance in each thread on first use, and gives calls exclusive access to it.
+//! `threads` decides how long instances live.
 
 use std::{future::Future, marker::PhantomData};
 
@@ -20,11 +20,11 @@ use toolhub_types::{
     ids::ThreadKey,
 };
 
-/// A live object that belongs to one thread and serves one call at a time. One that serves many at once is a
+/// A live object that belongs to one thread and serves one call at a time. One that serves concurrent calls is a
 /// [`SharedInstance`](crate::SharedInstance).
 ///
-/// It may be dropped and made again at any time, so it holds connections, not truth; what must be remembered belongs
-/// into a [`ToolState`](crate::ToolState).
+/// It may be dropped and created again at any time, so it holds connections, not truth; what must be kept belongs in a
+/// [`ToolState`](crate::ToolState).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a thread as the instance of a tool",
     label = "not an `Instance`",
@@ -36,7 +36,7 @@ pub trait Instance: Send + 'static {
     /// What a call returns.
     type Output: Serialize;
 
-    /// Whether a call stops its work when it is cut off. Where it does not, a timeout is never followed by another attempt.
+    /// Whether dropping the future of a call stops its work. If not, a timeout is never retried.
     const STOPS_WHEN_DROPPED: bool = true;
 
     /// Runs the tool once.
@@ -46,8 +46,7 @@ pub trait Instance: Send + 'static {
         cx: &CallContext,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
-    /// Says goodbye in an orderly way, within ten seconds. Not called for an instance that crashed or whose call was cut
-    /// off.
+    /// Closes the instance gracefully, within ten seconds. Not called for an instance that crashed or whose call was aborted.
     fn close(self) -> impl Future<Output = ()> + Send
     where
         Self: Sized,
@@ -56,8 +55,8 @@ pub trait Instance: Send + 'static {
     }
 }
 
-/// Begins a tool whose instances are made by `factory`: in each thread when it is first used there. An instance serves one
-/// call at a time; the others wait for their turn.
+/// Starts a tool whose instances are created by `factory`, in each thread on first use. An instance serves one call at a time;
+/// other calls wait.
 pub fn instance<F, Fut, I>(name: &str, factory: F) -> ToolBuilder
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
@@ -72,36 +71,36 @@ struct InstanceExecutor<F, I> {
     instance_type: PhantomData<fn() -> I>,
 }
 
-/// Enters the room of the call's tool in its thread.
+/// Acquires the instance cell of the call's tool in its thread.
 pub(super) fn acquire_cell<T: Send + 'static>(
     context: &CallContext,
     close: fn(T) -> BoxFuture<'static, ()>,
 ) -> Result<(InstanceLease, std::sync::Arc<InstanceCell<T>>), ToolError> {
-    let wrong = |text| ToolError::operator_only(ErrorKind::Internal, text);
-    let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
+    let internal = |text| ToolError::operator_only(ErrorKind::Internal, text);
+    let thread = context.thread().ok_or_else(|| internal("an instance needs a thread"))?;
     let owner = ThreadKey::new(context.tenant(), thread);
     let envelope = context.envelope();
-    let place =
+    let lease =
         context
             .services()
             .instances
             .acquire(&owner, (envelope.tool.as_registered(), envelope.call.from_offer), || InstanceCell::new(close));
-    let chair = place.cell().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
-    Ok((place, chair))
+    let cell = lease.cell().ok_or_else(|| internal("the instance cell belongs to a tool of another type"))?;
+    Ok((lease, cell))
 }
 
-/// What is known of an instance while it works: if the call is cut off here, or panics, it is lost.
+/// Marks an instance as lost if its call panics or is aborted.
 struct DiscardOnDrop<'a>(Option<&'a InstanceLease>);
 
 impl Drop for DiscardOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.0 {
-            place.mark_lost(if std::thread::panicking() { CRASHED } else { "its call was cut off" });
+        if let Some(lease) = self.0 {
+            lease.mark_lost(if std::thread::panicking() { CRASHED } else { "its call was aborted" });
         }
     }
 }
 
-/// Why a crashed instance is gone.
+/// The clean-up reason of a crashed instance.
 pub(super) const CRASHED: &str = "it crashed";
 
 impl<F, Fut, I> InstanceExecutor<F, I>
@@ -112,36 +111,36 @@ where
 {
     async fn get_or_create(
         &self,
-        place: &InstanceLease,
-        chair: &InstanceCell<I>,
+        lease: &InstanceLease,
+        cell: &InstanceCell<I>,
         context: &CallContext,
     ) -> Result<I, ToolError> {
-        if let Some(live) = chair.take() {
+        if let Some(live) = cell.take() {
             return Ok(live);
         }
         let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
-        place.mark_created();
+        lease.mark_created();
         Ok(live)
     }
 
     async fn call_instance(
         &self,
-        place: &InstanceLease,
-        chair: &InstanceCell<I>,
+        lease: &InstanceLease,
+        cell: &InstanceCell<I>,
         arguments: I::Arguments,
         context: &CallContext,
     ) -> Result<I::Output, ToolError> {
-        let mut live = self.get_or_create(place, chair, context).await?;
-        // The instance is out of its place while it works. If it panics, or the call is cut off here, it is not put back:
-        // the next call gets a new one.
-        let mut at_work = DiscardOnDrop(Some(place));
+        let mut live = self.get_or_create(lease, cell, context).await?;
+        // The instance is out of its cell during the call. If the call panics or is aborted, it is not put back, and the next
+        // call gets a new one.
+        let mut guard = DiscardOnDrop(Some(lease));
         let result = live.call(arguments, context).await;
-        at_work.0 = None;
+        guard.0 = None;
         if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
             drop(live);
-            place.mark_lost(CRASHED);
+            lease.mark_lost(CRASHED);
         } else {
-            chair.put(live);
+            cell.put(live);
         }
         result
     }
@@ -156,25 +155,25 @@ where
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let arguments = parse_arguments(job.arguments)?;
-            let (place, chair) = acquire_cell(job.context, |live: I| Box::pin(live.close()))?;
-            let alone = async {
-                let _turn = job.context.wait_before_start(chair.lock_exclusive()).await?;
-                self.call_instance(&place, &chair, arguments, job.context).await
+            let (lease, cell) = acquire_cell(job.context, |live: I| Box::pin(live.close()))?;
+            let call = async {
+                let _lock = job.context.wait_before_start(cell.lock_exclusive()).await?;
+                self.call_instance(&lease, &cell, arguments, job.context).await
             };
-            to_reply(run_exclusive(&place, alone).await??)
+            to_reply(run_exclusive(&lease, call).await??)
         })
     }
 
     fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
         Box::pin(async move {
-            let (place, chair) = acquire_cell(context, |live: I| Box::pin(live.close()))?;
-            let alone = async {
-                let _turn = chair.lock_exclusive().await;
-                let live = self.get_or_create(&place, &chair, context).await?;
-                chair.put(live);
+            let (lease, cell) = acquire_cell(context, |live: I| Box::pin(live.close()))?;
+            let create = async {
+                let _lock = cell.lock_exclusive().await;
+                let live = self.get_or_create(&lease, &cell, context).await?;
+                cell.put(live);
                 Ok(())
             };
-            run_exclusive(&place, alone).await?
+            run_exclusive(&lease, create).await?
         })
     }
 

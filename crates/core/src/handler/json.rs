@@ -1,7 +1,7 @@
-//! Tools that speak plain JSON: for those whose schema is known only while the program runs, and for old tools.
+//! Tools that are functions of plain JSON: for schemas known only at run time, and for legacy tools.
 //!
-//! In: a function of JSON values. Out: an executor. A state is handed over as one more argument, and comes back beside the
-//! output; nothing in the output itself is taken for a state, except by the adapter for old tools, which were written so.
+//! In: a function of JSON values. Out: an executor. The state is passed as one more argument and returned beside the output; a
+//! member of the output is taken for state only by the adapter for legacy tools, whose protocol that is.
 
 use std::{future::Future, sync::Arc};
 
@@ -15,18 +15,18 @@ use crate::{
 };
 use toolhub_types::{effect::Effect, error::ToolError, tool::Kind};
 
-/// What a JSON tool gives back.
+/// What a JSON tool returns.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct JsonReply {
     /// The output.
     pub output: Value,
-    /// What is remembered from now on, a JSON object; as it was where nothing is said.
+    /// The new state, a JSON object; `None` leaves it unchanged.
     pub state: Option<Value>,
 }
 
 impl JsonReply {
-    /// An output, and what is remembered from now on.
+    /// An output and a new state.
     #[must_use]
     pub fn with_state(output: Value, state: Value) -> Self {
         Self { output, state: Some(state) }
@@ -39,7 +39,7 @@ impl From<Value> for JsonReply {
     }
 }
 
-/// Begins a tool that is an async function of JSON, with the schema of its arguments.
+/// Starts a tool that is an async function of JSON, with the schema of its arguments.
 ///
 /// ```
 /// use serde_json::{Value, json};
@@ -59,11 +59,10 @@ where
     ToolBuilder::new(name, Kind::Stateless).parameters(schema).executor(Arc::new(JsonExecutor { run, stateful: false }))
 }
 
-/// Begins a tool that is an async function of JSON and remembers something, by the name of its state.
+/// Starts a tool that is an async function of JSON with a state of the given name.
 ///
-/// The state is among the arguments, as `state`: an object, empty where nothing is remembered yet. The tool answers with
-/// [`JsonReply::with_state`] to change it. `state_parameter_name` gives the argument another name, and with
-/// `state_injection(false)` it is left out.
+/// The state is passed as the argument `state`: an object, empty if nothing is stored yet. The tool returns
+/// [`JsonReply::with_state`] to change it. `state_parameter_name` renames the argument, and `state_injection(false)` omits it.
 pub fn dynamic_stateful<F, Fut, T>(name: &str, state: &str, schema: Value, handler: F) -> ToolBuilder
 where
     F: Fn(Value, CallContext) -> Fut + Send + Sync + 'static,
@@ -75,8 +74,8 @@ where
     ToolBuilder::new(name, Kind::Stateful).parameters(schema).executor(Arc::new(executor)).json_state(state)
 }
 
-/// Begins a tool that was written for an older system: a blocking function of the parameters and the state, in JSON. A
-/// member `state` of its result is remembered and taken out of the result. The state has the tool's name.
+/// Starts a tool that was written for an older system: a blocking function of the parameters and the state, in JSON. A member
+/// `state` of its result is removed from the result and becomes the new state. The state has the tool's name.
 pub fn legacy_stateful(name: &str, function: impl Fn(Value, Value) -> Value + Send + Sync + 'static) -> ToolBuilder {
     let executor = LegacyExecutor { function: Arc::new(function) };
     ToolBuilder::new(name, Kind::Stateful).states(&[name]).executor(Arc::new(executor))

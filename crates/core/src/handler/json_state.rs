@@ -1,6 +1,6 @@
-//! The state of a tool that speaks JSON and has no type for it.
+//! `JsonState`: the untyped state of a tool, checked out for one call.
 //!
-//! In: a call of a tool that said `json_state`. Out: what it remembers, and a place for what it is to remember from then on.
+//! In: a call of a tool built with `json_state`. Out: the current value, and a slot for the value to commit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,10 +19,10 @@ use toolhub_types::{
     ids::StateName,
 };
 
-/// The layout of a state without a type.
+/// The schema version of untyped state.
 const LAYOUT: u32 = 1;
 
-/// What a tool remembers in plain JSON, taken out for one call. For executors and instances whose tools are built with
+/// The state of a tool as plain JSON, checked out for one call. For executors and instances whose tools are built with
 /// [`ToolBuilder::json_state`](crate::ToolBuilder::json_state).
 pub struct JsonState {
     pub(crate) value: Value,
@@ -30,60 +30,61 @@ pub struct JsonState {
     pending: Arc<JsonPendingState>,
 }
 
-/// What is to be remembered instead.
+/// The value to commit.
 struct JsonPendingState {
     next: Mutex<Option<Vec<u8>>>,
     layout: u32,
-    /// What was loaded, to tell a change from a repetition.
+    /// The loaded value, so that an unchanged one is not committed.
     loaded: Option<Arc<[u8]>>,
 }
 
 impl JsonState {
-    /// Takes the state of the call's tool out. Whatever is done with it, it is committed with the end of the call.
+    /// Checks out the state of the call's tool. A changed value is committed with the end of the call.
     ///
     /// # Errors
-    /// When the tool has none, when it cannot be read, and when it was taken out before by the same call.
+    /// When the tool has no state, when it cannot be read, or when the same call has checked it out already.
     pub async fn from_context(cx: &CallContext) -> Result<Self, ToolError> {
         let name = cx.envelope().tool.state.names.first();
         let name = name.ok_or_else(|| ToolError::operator_only(ErrorKind::Internal, "the tool has no state"))?;
         cx.wait_before_start(Self::check_out(cx, name)).await?
     }
 
-    /// What is remembered; an empty object where nothing is.
+    /// The stored value; an empty object if there is none.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The name under which the tool is to find it; `None` where it is not handed over (`state_injection(false)`).
+    /// The name of the argument that holds the state; `None` with `state_injection(false)`.
     #[must_use]
     pub fn parameter(&self) -> Option<&str> {
         self.parameter.as_deref()
     }
 
     async fn check_out(cx: &CallContext, name: &StateName) -> Result<Self, ToolError> {
-        let hidden = |kind, text| ToolError::operator_only(kind, text).effect(Effect::None);
-        let thread = cx.thread().ok_or_else(|| hidden(ErrorKind::Internal, format!("`{name}` needs a thread")))?;
+        let failed = |kind, text| ToolError::operator_only(kind, text).effect(Effect::None);
+        let thread =
+            cx.thread().ok_or_else(|| failed(ErrorKind::Internal, format!("the state `{name}` needs a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(name, thread);
         let found = checkout::check_out(cx, &context).await.map_err(|error| error.effect(Effect::None))?;
         let value = match &found.business {
             None => Value::Object(Map::new()),
             Some(row) => entry::read_data(&context, StateKind::Business, row)
-                .map_err(|error| hidden(ErrorKind::StateUnreadable, error.to_string()))?,
+                .map_err(|error| failed(ErrorKind::StateUnreadable, error.to_string()))?,
         };
         let layout = found.business.as_ref().map_or(LAYOUT, |row| row.schema);
         let loaded = found.business.as_ref().map(|row| row.value.clone());
-        let slip = Arc::new(JsonPendingState { next: Mutex::default(), layout, loaded });
-        cx.checkouts().put(Checkout { context, loaded: found, pending: slip.clone() })?;
+        let pending = Arc::new(JsonPendingState { next: Mutex::default(), layout, loaded });
+        cx.checkouts().put(Checkout { context, loaded: found, pending: pending.clone() })?;
         let parameter = cx.envelope().tool.state.parameter.clone();
-        Ok(Self { value, parameter, pending: slip })
+        Ok(Self { value, parameter, pending })
     }
 
-    /// Remembers this instead, if the call ends well.
+    /// Sets the value to commit if the call succeeds.
     ///
     /// # Errors
-    /// When it is no JSON object, or nested too deeply.
+    /// When it is not a JSON object, or nested too deeply.
     pub fn set(&self, next: Value) -> Result<(), ToolError> {
         let members = data::into_object(next);
         let text = members.and_then(|members| data::encode_state(StateKind::Business, &members, usize::MAX));
@@ -114,12 +115,12 @@ impl PendingState for JsonPendingState {
 
     fn merge(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
         if theirs.schema != self.layout {
-            return Err(format!("it has layout {} now, and had {}", theirs.schema, self.layout));
+            return Err(format!("its layout changed from {} to {}", self.layout, theirs.schema));
         }
         let read = |text: &[u8]| serde_json::from_slice::<Value>(text).map_err(|error| error.to_string());
         let base = base.map_or(Ok(Value::Object(Map::new())), |row| read(&row.value))?;
-        let merged =
-            merge::three_way(&base, &read(mine)?, &read(&theirs.value)?).map_err(|at| merge::describe_conflict(&at))?;
+        let merged = merge::three_way(&base, &read(mine)?, &read(&theirs.value)?)
+            .map_err(|pointer| merge::describe_conflict(&pointer))?;
         serde_json::to_vec(&merged).map_err(|error| error.to_string())
     }
 }

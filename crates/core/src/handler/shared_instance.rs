@@ -1,7 +1,6 @@
-//! Tools that are live objects which serve many calls of their thread at once: a pool, a multiplexed connection.
+//! Tools that are live objects which serve concurrent calls of their thread: a pool, a multiplexed connection.
 //!
-//! In: a factory. Out: an executor that makes an instance in each thread where it is used, once, and lets all calls of the
-//! thread use it together.
+//! In: a factory. Out: an executor that creates one instance in each thread on first use, and shares it among the thread's calls.
 
 use std::{future::Future, marker::PhantomData, sync::Arc};
 
@@ -23,10 +22,10 @@ use toolhub_types::{
     error::{ErrorKind, ToolError},
 };
 
-/// A live object that belongs to one thread and serves many calls of it at once.
+/// A live object that belongs to one thread and serves concurrent calls.
 ///
-/// Like an [`Instance`](crate::Instance) it may be dropped and made again at any time. A call that is cut off leaves it
-/// where it is, because others use it; one that crashes takes it away, and the next call gets a new one.
+/// Like an [`Instance`](crate::Instance) it may be dropped and created again at any time. An aborted call leaves it in place,
+/// because others use it; a call that crashes discards it, and the next call gets a new one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a thread as the shared instance of a tool",
     label = "not a `SharedInstance`",
@@ -38,14 +37,14 @@ pub trait SharedInstance: Send + Sync + 'static {
     /// What a call returns.
     type Output: Serialize;
 
-    /// Runs the tool once, perhaps beside other calls.
+    /// Runs the tool once, possibly concurrently with other calls.
     fn call(
         &self,
         arguments: Self::Arguments,
         cx: &CallContext,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
-    /// Says goodbye in an orderly way, within ten seconds, when no call uses it. Not called for one that crashed.
+    /// Closes the instance gracefully, within ten seconds, when no call uses it. Not called for one that crashed.
     fn close(self) -> impl Future<Output = ()> + Send
     where
         Self: Sized,
@@ -54,8 +53,7 @@ pub trait SharedInstance: Send + Sync + 'static {
     }
 }
 
-/// Begins a tool whose instances are made by `factory`, in each thread when it is first used there, and serve many calls at
-/// once.
+/// Starts a tool whose instances are created by `factory`, in each thread on first use, and serve concurrent calls.
 pub fn shared_instance<F, Fut, I>(name: &str, factory: F) -> ToolBuilder
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
@@ -71,7 +69,7 @@ struct SharedInstanceExecutor<F, I> {
 }
 
 async fn close<I: SharedInstance>(live: Arc<I>) {
-    // No call is in the room, so this is the last share; unless the instance has given itself away.
+    // No call holds a lease, so this is the last reference, unless the instance has cloned its own `Arc`.
     if let Some(live) = Arc::into_inner(live) {
         live.close().await;
     }
@@ -83,32 +81,32 @@ where
     Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
     I: SharedInstance,
 {
-    /// A share of the instance. Whoever finds none makes it, while the others wait.
+    /// A reference to the instance. The first call creates it while the others wait.
     async fn get_or_create(
         &self,
-        place: &InstanceLease,
-        chair: &InstanceCell<Arc<I>>,
+        lease: &InstanceLease,
+        cell: &InstanceCell<Arc<I>>,
         context: &CallContext,
     ) -> Result<Arc<I>, ToolError> {
-        if let Some(live) = chair.get_shared() {
+        if let Some(live) = cell.get_shared() {
             return Ok(live);
         }
-        let making = async {
-            let _turn = chair.lock_exclusive().await;
-            if let Some(live) = chair.get_shared() {
+        let create = async {
+            let _lock = cell.lock_exclusive().await;
+            if let Some(live) = cell.get_shared() {
                 return Ok(live);
             }
             let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
             let live = Arc::new(live);
-            chair.put(live.clone());
-            place.mark_created();
+            cell.put(live.clone());
+            lease.mark_created();
             Ok(live)
         };
-        run_exclusive(place, making).await?
+        run_exclusive(lease, create).await?
     }
 }
 
-/// Takes a spoiled instance away, if the call panics.
+/// Discards the instance if its call panics.
 struct DiscardOnPanic<'a, I: Send + Sync + 'static> {
     lease: &'a InstanceLease,
     cell: &'a InstanceCell<Arc<I>>,
@@ -140,12 +138,12 @@ where
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let arguments = parse_arguments(job.arguments)?;
-            let (place, chair) = acquire_cell(job.context, |live: Arc<I>| Box::pin(close(live)))?;
-            let live = self.get_or_create(&place, &chair, job.context).await?;
-            let at_work = DiscardOnPanic { lease: &place, cell: &chair, live };
-            let result = at_work.live.call(arguments, job.context).await;
+            let (lease, cell) = acquire_cell(job.context, |live: Arc<I>| Box::pin(close(live)))?;
+            let live = self.get_or_create(&lease, &cell, job.context).await?;
+            let guard = DiscardOnPanic { lease: &lease, cell: &cell, live };
+            let result = guard.live.call(arguments, job.context).await;
             if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
-                at_work.discard();
+                guard.discard();
             }
             to_reply(result?)
         })
@@ -153,8 +151,8 @@ where
 
     fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
         Box::pin(async move {
-            let (place, chair) = acquire_cell(context, |live: Arc<I>| Box::pin(close(live)))?;
-            self.get_or_create(&place, &chair, context).await.map(|_| ())
+            let (lease, cell) = acquire_cell(context, |live: Arc<I>| Box::pin(close(live)))?;
+            self.get_or_create(&lease, &cell, context).await.map(|_| ())
         })
     }
 

@@ -1,4 +1,4 @@
-//! Tools that are objects with `&mut` access to their state.
+//! `StatefulTool`: tools as trait implementations with `&mut` access to their state.
 
 use std::future::Future;
 
@@ -14,18 +14,18 @@ use crate::{
 };
 use toolhub_types::error::ToolError;
 
-/// A tool with state, as a trait: for tools that carry settings of their own, or that read better this way.
+/// A tool with state, as a trait: for tools that carry settings of their own.
 ///
 /// The state is loaded before `call` and committed after it returned `Ok`; after `Err` it stays as it was.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no stateful tool",
+    message = "`{Self}` is not a stateful tool",
     label = "not a `StatefulTool`",
     note = "implement `StatefulTool` for it, or write an `async fn` that takes `State<S>` and register it with `tool`"
 )]
 pub trait StatefulTool: Send + Sync + 'static {
     /// The arguments of a call.
     type Arguments: Arguments;
-    /// What is remembered per thread.
+    /// The state per thread.
     type State: ToolState;
     /// What a call returns.
     type Output: Serialize;
@@ -39,7 +39,7 @@ pub trait StatefulTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 }
 
-/// Begins a tool that is a [`StatefulTool`].
+/// Starts a tool that is a [`StatefulTool`].
 pub fn stateful<T: StatefulTool>(name: &str, tool: T) -> ToolBuilder {
     tool_builder::<T::Arguments>(name, &[T::State::NAME], StatefulExecutor(tool))
 }

@@ -1,4 +1,6 @@
-//! `State<S>`: a tool's state in its own type.
+//! `State<S>`: the extractor of a tool's typed state.
+//!
+//! In: a call. Out: the deserialized state, and after the tool returned the value to commit. `pipeline/close.rs` commits it.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -20,13 +22,13 @@ use toolhub_types::{
 
 /// The state of a tool in the thread of the call.
 ///
-/// Read and change it like the value it holds. When the tool returns `Ok`, a changed state is committed together with
-/// the end of the call, provided nobody else changed it meanwhile; when it returns `Err`, the state stays as it was.
+/// Dereferences to the value. When the tool returns `Ok`, a changed state is committed together with the end of the call, with
+/// a compare-and-set on its version; when it returns `Err`, nothing is committed.
 ///
-/// Calls of tools that are not read-only have the state to themselves, on this node; the others wait, within their time.
-/// A read-only tool waits for nobody and sees what was committed last.
+/// Calls of tools that are not read-only hold a write lock on the state, on this node; others wait for it within their timeout.
+/// A read-only tool does not wait and sees the last committed state.
 pub struct State<S: ToolState> {
-    /// Present until this is dropped.
+    /// `Some` until this is dropped.
     value: Option<S>,
     dirty: bool,
     updates: Vec<UpdateFn<S>>,
@@ -37,53 +39,52 @@ pub struct State<S: ToolState> {
 
 type UpdateFn<S> = Box<dyn Fn(&mut S) + Send>;
 
-/// Where the value waits after the tool has let go of it.
+/// Holds the value between the end of the tool and the commit.
 struct TypedPendingState<S> {
     phase: Mutex<StatePhase<S>>,
-    /// What was loaded, to tell a change from a look through `&mut`; `None` where it has another layout now.
+    /// The loaded bytes, so that an unchanged value is not committed; `None` if it was migrated.
     loaded: Option<Arc<[u8]>>,
-    /// Whether a change is committed without being saved on purpose.
+    /// Whether changes are committed without a call of `save`.
     auto_save: bool,
 }
 
 enum StatePhase<S> {
-    /// The tool still has the value.
+    /// The tool still holds the value.
     InUse,
     Returned(ReturnedState<S>),
-    /// What can be done once more, after the value was written down.
+    /// The value was serialized; the updates can be reapplied.
     Serialized(Vec<UpdateFn<S>>),
 }
 
-/// What the tool left.
+/// The value and its changes when the tool dropped it.
 struct ReturnedState<S> {
     value: S,
-    /// Whether it was changed otherwise than by `update`.
+    /// Whether it was borrowed mutably outside `update`.
     dirty: bool,
     updates: Vec<UpdateFn<S>>,
     explicit_save: Option<ExplicitSave>,
 }
 
-/// What was saved on purpose.
+/// The state at the last call of `save`.
 struct ExplicitSave {
     text: Vec<u8>,
-    /// How many of the changes are in it.
+    /// Number of updates that it includes.
     update_count: usize,
-    /// Whether it was changed otherwise, too.
+    /// Whether it was borrowed mutably outside `update` before.
     dirty: bool,
 }
 
 impl<S: ToolState> State<S> {
-    /// How often the state has been committed before; 0 when the thread has none yet.
+    /// The version of the loaded state; 0 if the thread has none yet.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Changes the state in a way that can be repeated: where conflicts are resolved by `retry`, and somebody else was
-    /// quicker, the change is made again to what is there then. It must depend on nothing but the state, and what it
-    /// returns may be out of date by the time of the commit.
+    /// Changes the state with a repeatable function: with the conflict resolution `retry`, it is applied again to the newer state
+    /// after a conflict. It must depend on nothing but the state, and its result may be out of date at the time of the commit.
     pub fn update<R>(&mut self, change: impl Fn(&mut S) -> R + Send + 'static) -> R {
-        let value = self.value.as_mut().expect("the value leaves only when this is dropped");
+        let value = self.value.as_mut().expect("the value is taken only on drop");
         let result = change(value);
         self.updates.push(Box::new(move |value| {
             change(value);
@@ -91,22 +92,22 @@ impl<S: ToolState> State<S> {
         result
     }
 
-    /// Marks the state as it is now to be committed when the tool returns `Ok`. Only needed where `auto_save` is off;
-    /// there, what is changed afterwards is lost unless it is saved once more.
+    /// Saves the current value, to be committed when the tool returns `Ok`. Only needed if `auto_save` is off; later changes are
+    /// then lost unless they are saved again.
     ///
     /// # Errors
-    /// When the state cannot be written as JSON.
+    /// When the state cannot be serialized as JSON.
     pub fn save(&mut self) -> Result<(), ToolError> {
-        let value = self.value.as_ref().expect("the value leaves only when this is dropped");
+        let value = self.value.as_ref().expect("the value is taken only on drop");
         self.explicit_save =
             Some(ExplicitSave { text: encode(value)?, update_count: self.updates.len(), dirty: self.dirty });
         Ok(())
     }
 
     pub(crate) async fn check_out(cx: &CallContext) -> Result<Self, ToolError> {
-        let wrong = |text| ToolError::operator_only(ErrorKind::Internal, text);
-        let name = StateName::new(S::NAME).map_err(|error| wrong(error.to_string()))?;
-        let thread = cx.thread().ok_or_else(|| wrong(format!("the state `{name}` was asked for without a thread")))?;
+        let internal = |text| ToolError::operator_only(ErrorKind::Internal, text);
+        let name = StateName::new(S::NAME).map_err(|error| internal(error.to_string()))?;
+        let thread = cx.thread().ok_or_else(|| internal(format!("the state `{name}` needs a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(&name, thread);
         let found = checkout::check_out(cx, &context).await?;
@@ -114,24 +115,24 @@ impl<S: ToolState> State<S> {
         let LoadedContext { business, .. } = &found;
         let loaded = business.as_ref().filter(|row| row.schema == S::VERSION).map(|row| row.value.clone());
         let version = business.as_ref().map_or(0, |row| row.version.number);
-        let home = Arc::new(TypedPendingState {
+        let pending = Arc::new(TypedPendingState {
             phase: Mutex::new(StatePhase::InUse),
             loaded,
             auto_save: manager.auto_save(),
         });
-        cx.checkouts().put(Checkout { context, loaded: found, pending: home.clone() })?;
-        Ok(Self { value: Some(value), dirty: false, updates: Vec::new(), explicit_save: None, version, pending: home })
+        cx.checkouts().put(Checkout { context, loaded: found, pending: pending.clone() })?;
+        Ok(Self { value: Some(value), dirty: false, updates: Vec::new(), explicit_save: None, version, pending })
     }
 }
 
-/// What a row holds, or what a thread has that has nothing yet.
+/// Deserializes a row, with migration from an older version; the default if there is no row.
 fn decode<S: ToolState>(row: Option<&Row>) -> Result<S, ToolError> {
     let Some(row) = row else { return Ok(S::default()) };
-    let wrong = |error: serde_json::Error| unreadable::<S>(&error.to_string());
+    let malformed = |error: serde_json::Error| unreadable::<S>(&error.to_string());
     if row.schema == S::VERSION {
-        return serde_json::from_slice(&row.value).map_err(wrong);
+        return serde_json::from_slice(&row.value).map_err(malformed);
     }
-    S::migrate(row.schema, serde_json::from_slice(&row.value).map_err(wrong)?).map_err(|why| unreadable::<S>(&why))
+    S::migrate(row.schema, serde_json::from_slice(&row.value).map_err(malformed)?).map_err(|why| unreadable::<S>(&why))
 }
 
 fn unreadable<S: ToolState>(reason: &str) -> ToolError {
@@ -141,7 +142,7 @@ fn unreadable<S: ToolState>(reason: &str) -> ToolError {
     )
 }
 
-/// The text of a value. What could not be read again, such as something nested too deeply, must not be written.
+/// Serializes a value. A value that could not be deserialized again, for example because of its depth, must not be stored.
 fn encode<S: ToolState>(value: &S) -> Result<Vec<u8>, ToolError> {
     let failed = |text| ToolError::operator_only(ErrorKind::ToolError, text);
     let bytes = serde_json::to_vec(value)
@@ -157,23 +158,23 @@ impl<S: ToolState> FromCall for State<S> {
     const STATE: Option<&'static str> = Some(S::NAME);
 
     async fn from_call(cx: &CallContext) -> Result<Self, ToolError> {
-        // Nothing has run yet, whatever went wrong here.
+        // The tool has not run yet.
         Self::check_out(cx).await.map_err(|error| error.effect(Effect::None))
     }
 }
 
 impl<S: ToolState> TypedPendingState<S> {
-    fn replace_phase(&self, parking: StatePhase<S>) -> StatePhase<S> {
-        std::mem::replace(&mut *self.phase.lock().unwrap_or_else(PoisonError::into_inner), parking)
+    fn replace_phase(&self, phase: StatePhase<S>) -> StatePhase<S> {
+        std::mem::replace(&mut *self.phase.lock().unwrap_or_else(PoisonError::into_inner), phase)
     }
 }
 
 impl<S> Drop for TypedPendingState<S> {
-    /// The value is the author's, and may panic when it goes. Its call has an end by then, which must stay as it is.
+    /// The drop of the author's value may panic. The call has its outcome by then, which a panic must not change.
     fn drop(&mut self) {
-        let parked = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let parking = std::mem::replace(parked, StatePhase::InUse);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(parking))) {
+        let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let phase = std::mem::replace(phase, StatePhase::InUse);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(phase))) {
             std::mem::forget(panic);
         }
     }
@@ -181,29 +182,30 @@ impl<S> Drop for TypedPendingState<S> {
 
 impl<S: ToolState> PendingState for TypedPendingState<S> {
     fn encode_changes(&self) -> Result<Option<Vec<u8>>, ToolError> {
-        let StatePhase::Returned(left) = self.replace_phase(StatePhase::InUse) else {
+        let StatePhase::Returned(returned) = self.replace_phase(StatePhase::InUse) else {
             let text = "the tool returned while something it started still held the state";
             return Err(ToolError::operator_only(
                 ErrorKind::ToolError,
                 format!("{text} `{}`; it was not saved", S::NAME),
             ));
         };
-        let ReturnedState { value, dirty: mut touched, updates: mut changes, explicit_save: saved } = left;
-        let bytes = match saved {
-            _ if self.auto_save && !touched && changes.is_empty() => return Ok(None),
+        let ReturnedState { value, mut dirty, mut updates, explicit_save } = returned;
+        let bytes = match explicit_save {
+            _ if self.auto_save && !dirty && updates.is_empty() => return Ok(None),
             _ if self.auto_save => encode(&value)?,
             None => return Ok(None),
             Some(saved) => {
-                changes.truncate(saved.update_count);
-                touched = saved.dirty;
+                updates.truncate(saved.update_count);
+                dirty = saved.dirty;
                 saved.text
             }
         };
         if self.loaded.as_deref() == Some(&bytes) {
             return Ok(None);
         }
-        if !touched {
-            self.replace_phase(StatePhase::Serialized(changes));
+        // Only a value that was changed by updates alone can be rebuilt after a conflict.
+        if !dirty {
+            self.replace_phase(StatePhase::Serialized(updates));
         }
         Ok(Some(bytes))
     }
@@ -212,45 +214,45 @@ impl<S: ToolState> PendingState for TypedPendingState<S> {
         S::VERSION
     }
 
-    fn reapply(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
-        let parked = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        let StatePhase::Serialized(changes) = &*parked else { return Ok(None) };
-        let mut value = decode::<S>(now)?;
-        changes.iter().for_each(|change| change(&mut value));
+    fn reapply(&self, current: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let StatePhase::Serialized(updates) = &*phase else { return Ok(None) };
+        let mut value = decode::<S>(current)?;
+        updates.iter().for_each(|update| update(&mut value));
         encode(&value).map(Some)
     }
 
     fn merge(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
-        let told = |error: ToolError| error.to_string();
+        let describe = |error: ToolError| error.to_string();
         let mine = serde_json::from_slice(mine).map_err(|error| error.to_string())?;
-        let merged = S::merge(decode(base).map_err(told)?, mine, decode(Some(theirs)).map_err(told)?)?;
-        encode(&merged).map_err(told)
+        let merged = S::merge(decode(base).map_err(describe)?, mine, decode(Some(theirs)).map_err(describe)?)?;
+        encode(&merged).map_err(describe)
     }
 }
 
 impl<S: ToolState> Deref for State<S> {
     type Target = S;
     fn deref(&self) -> &S {
-        self.value.as_ref().expect("the value leaves only when this is dropped")
+        self.value.as_ref().expect("the value is taken only on drop")
     }
 }
 
 impl<S: ToolState> DerefMut for State<S> {
     fn deref_mut(&mut self) -> &mut S {
         self.dirty = true;
-        self.value.as_mut().expect("the value leaves only when this is dropped")
+        self.value.as_mut().expect("the value is taken only on drop")
     }
 }
 
 impl<S: ToolState> Drop for State<S> {
     fn drop(&mut self) {
         let Some(value) = self.value.take() else { return };
-        let (changes, saved) = (std::mem::take(&mut self.updates), self.explicit_save.take());
+        let (updates, explicit_save) = (std::mem::take(&mut self.updates), self.explicit_save.take());
         self.pending.replace_phase(StatePhase::Returned(ReturnedState {
             value,
             dirty: self.dirty,
-            updates: changes,
-            explicit_save: saved,
+            updates,
+            explicit_save,
         }));
     }
 }

@@ -1,4 +1,7 @@
-//! The front door for people who answer questions about calls, and for what they have allowed for good.
+//! Public API of approvals and grants: list, resolve, revoke.
+//!
+//! In: a tenant and an answer to an approval. Out: approvals and grants with secrets redacted. `approvals` stores them; this file
+//! checks an answer against the current tool and its rules.
 
 use std::sync::Arc;
 
@@ -20,7 +23,7 @@ use toolhub_types::{
 };
 
 impl ToolHub {
-    /// The questions of a tenant's calls, the oldest first; only those in this state, where one is named.
+    /// A tenant's approvals, oldest first; only those in `state`, if one is given.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -30,8 +33,7 @@ impl ToolHub {
         Ok(all.filter(|approval| state.is_none_or(|wanted| approval.state == wanted)).collect())
     }
 
-    /// The newest questions of a tenant's calls, the newest first, at most so many: only those in this state, where one is named,
-    /// and only those that were asked before the question `before`.
+    /// At most `limit` of a tenant's approvals, newest first; only those in `state` and older than `before`, if given.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -43,12 +45,12 @@ impl ToolHub {
         limit: usize,
     ) -> Result<Vec<Approval>, StoreError> {
         let now = self.now();
-        let wanted = |approval: &Approval| state.is_none_or(|wanted| approval.state_at(now) == wanted);
-        let found = self.engine.approvals.newest(tenant, before, limit, wanted).await?;
+        let matches = |approval: &Approval| state.is_none_or(|wanted| approval.state_at(now) == wanted);
+        let found = self.engine.approvals.newest(tenant, before, limit, matches).await?;
         Ok(found.into_iter().map(|permit| self.with_current_state(permit.approval)).collect())
     }
 
-    /// One question.
+    /// One approval.
     ///
     /// # Errors
     /// When the store does not answer, or the record cannot be read.
@@ -57,11 +59,11 @@ impl ToolHub {
         Ok(found.map(|permit| self.with_current_state(permit.approval)))
     }
 
-    /// Answers a question. The call that waits goes on; one that could not wait goes on when it is made again.
+    /// Answers an approval. The waiting call continues; a call that could not wait continues when it is made again.
     ///
     /// # Errors
-    /// When there is no such question or it was answered before; when the tool has changed since; when edited arguments
-    /// do not fit the tool; when a rule forbids the call by now; when the store does not answer. A no is always taken.
+    /// When there is no such approval or it was already answered; when the tool has changed since; when edited arguments
+    /// do not fit the tool; when a rule now denies the call; when the store does not answer. A denial is always accepted.
     pub async fn resolve_approval(
         &self,
         tenant: &Tenant,
@@ -69,43 +71,45 @@ impl ToolHub {
         answer: Answer,
     ) -> Result<Approval, ApprovalError> {
         let approvals = &self.engine.approvals;
-        let asked = approvals.find(tenant, id).await?.ok_or(ApprovalError::Unknown(id))?;
+        let stored = approvals.find(tenant, id).await?.ok_or(ApprovalError::Unknown(id))?;
         let now = self.now();
-        match asked.approval.state_at(now) {
+        match stored.approval.state_at(now) {
             ApprovalState::Pending => {}
             state => return Err(ApprovalError::Resolved(state)),
         }
         let answer = Answer { at: now, ..answer };
-        let (edits, gives) = (answer.outcome == ApprovalOutcome::ModifyWithEditor, answer.arguments.is_some());
-        if edits != gives {
-            return Err(ApprovalError::Answer("arguments belong to `modify_with_editor`, and to nothing else"));
+        let is_edit = answer.outcome == ApprovalOutcome::ModifyWithEditor;
+        if is_edit != answer.arguments.is_some() {
+            return Err(ApprovalError::Answer(
+                "`modify_with_editor` requires arguments; other outcomes must not have any",
+            ));
         }
-        let mut approval = asked.approval.clone();
+        let mut approval = stored.approval.clone();
         let grant = if answer.outcome == ApprovalOutcome::Cancel {
             approval.state = ApprovalState::Denied;
             None
         } else {
             approval.state = ApprovalState::Approved;
             let tool = self.find_unchanged_tool(&approval)?;
-            let was = self.original_arguments(tenant, &approval).await?;
-            check_answer(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
-            let covers =
+            let original = self.original_arguments(tenant, &approval).await?;
+            check_answer(&tool, &approval, &answer, original.as_ref().unwrap_or(&approval.arguments))?;
+            let scope =
                 GrantScope::from_outcome(answer.outcome, &approval, &tool.definition).map_err(ApprovalError::Answer)?;
-            covers.map(|covers| {
-                let key = covers.key(tenant, &approval.rule);
-                let tools = self.tools_in_scope(&covers, &tool);
+            scope.map(|scope| {
+                let key = scope.key(tenant, &approval.rule);
+                let tools = self.tools_in_scope(&scope, &tool);
                 let tools: Vec<_> = tools.iter().map(|tool| tool.version()).collect();
-                let grant = Grant::new(&key, covers, &approval, &answer, &tools);
+                let grant = Grant::new(&key, scope, &approval, &answer, &tools);
                 (key, grant)
             })
         };
-        // A yes must be used within the time there was to give it.
+        // The approval must be used within as much time as there was to answer it.
         approval.expires_at = now + approval.expires_at.since(approval.asked_at);
         approval.answer = Some(answer);
-        approvals.answer(asked, approval, grant).await.map(|approval| self.with_current_state(approval))
+        approvals.answer(stored, approval, grant).await.map(|approval| self.with_current_state(approval))
     }
 
-    /// What people have allowed for good.
+    /// A tenant's grants.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -113,7 +117,7 @@ impl ToolHub {
         Ok(self.engine.approvals.grants(tenant).await?.into_iter().map(|(_, grant)| grant).collect())
     }
 
-    /// Takes back what was allowed for good: the next call asks again.
+    /// Revokes a grant: the next call asks again.
     ///
     /// # Errors
     /// When there is no such grant, or the store does not answer.
@@ -125,8 +129,8 @@ impl ToolHub {
         Ok(grant)
     }
 
-    /// The arguments as the caller wrote them, for rules, and for a person who edits them without having seen what is secret. Known
-    /// while the call is open; a question itself has no secrets.
+    /// The arguments as the caller sent them, with secrets: for rules, and to restore what an editor saw redacted. Known only
+    /// while the call is open; the approval itself holds no secrets.
     async fn original_arguments(&self, tenant: &Tenant, approval: &Approval) -> Result<Option<Value>, StoreError> {
         let record = self.unredacted_record(tenant, approval.call_id).await?;
         Ok(record.filter(|record| record.outcome.is_none()).map(|record| record.arguments))
@@ -139,29 +143,30 @@ impl ToolHub {
         approval.without_secrets(&self.engine.services.redactor)
     }
 
-    /// The tool, if it is still the one the question was about.
+    /// The tool, if it has not changed since the approval was requested.
     fn find_unchanged_tool(&self, approval: &Approval) -> Result<Arc<Tool>, ApprovalError> {
         let same =
             self.get(&approval.tool).filter(|tool| current_binding(approval, tool.version()) == approval.binding);
         same.ok_or_else(|| ApprovalError::ToolChanged(approval.tool.clone()))
     }
 
-    /// The tools a standing yes holds for.
-    fn tools_in_scope(&self, covers: &GrantScope, tool: &Arc<Tool>) -> Vec<Arc<Tool>> {
-        let GrantScope::Server { server } = covers else { return vec![tool.clone()] };
-        let from_there = |tool: &Arc<Tool>| tool.definition.origin.as_ref().is_some_and(|it| it.source == *server);
-        self.list(&ToolFilter::default()).into_iter().filter(from_there).collect()
+    /// The tools a grant covers.
+    fn tools_in_scope(&self, scope: &GrantScope, tool: &Arc<Tool>) -> Vec<Arc<Tool>> {
+        let GrantScope::Server { server } = scope else { return vec![tool.clone()] };
+        let from_server = |tool: &Arc<Tool>| tool.definition.origin.as_ref().is_some_and(|it| it.source == *server);
+        self.list(&ToolFilter::default()).into_iter().filter(from_server).collect()
     }
 }
 
-/// Whether edited arguments fit the tool, and no rule that holds now forbids the call. `was` is what was asked about.
-fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Result<(), ApprovalError> {
+/// Checks that edited arguments fit the tool and that no current rule denies the call. `original` are the arguments that the
+/// approval was requested for.
+fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, original: &Value) -> Result<(), ApprovalError> {
     let redactor = &tool.services.redactor;
     let mut edited = answer.arguments.clone();
     if let Some(edited) = &mut edited {
-        if !redactor.restore(edited, was) {
+        if !redactor.restore(edited, original) {
             return Err(ApprovalError::Answer(
-                "`[redacted]` may stay where it was, for what is not shown; elsewhere write the value itself",
+                "`[redacted]` may only stay where a value was redacted; elsewhere write the value itself",
             ));
         }
         let written = answer.arguments.as_ref().unwrap_or(&Value::Null);
@@ -171,8 +176,8 @@ fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) 
             return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
         }
     }
-    // A rule about what is not known here cannot be asked; the door asks it when the call comes.
-    let mut arguments = edited.unwrap_or_else(|| was.clone());
+    // Values that are still redacted cannot be matched here; the policy stage evaluates all rules again when the call runs.
+    let mut arguments = edited.unwrap_or_else(|| original.clone());
     redactor.remove_redacted(&mut arguments);
     match tool.gate.decide(&tool.definition, &arguments, &approval.caller) {
         Verdict::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
@@ -180,29 +185,30 @@ fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) 
     }
 }
 
-/// What is wrong with arguments, as a person wrote them and with what is secret put back, for that person, who was not shown it. What
-/// could not be put back cannot be judged here: the door looks at it once more when the call comes.
+/// Validation problems of edited arguments, without anything about secrets that the editor was not shown. `written` are the
+/// arguments as edited, `arguments` the same with secrets restored. Secrets that could not be restored are not validated here;
+/// the validation stage does it when the call runs.
 fn redact_problems(
     redactor: &Redactor,
     (written, arguments): (&Value, &Value),
     problems: Vec<Problem>,
 ) -> Vec<Problem> {
-    let tell = |mut problem: Problem| {
+    let redact_problem = |mut problem: Problem| {
         let names = problem.pointer.split('/').skip(1);
         let under_secret =
             names.into_iter().any(|name| redactor.is_secret(&name.replace("~1", "/").replace("~0", "~")));
-        let is_hidden = |value: &Value| {
+        let is_redacted = |value: &Value| {
             value.pointer(&problem.pointer).is_some_and(|it| redactor.contains_redacted(it, under_secret))
         };
-        if is_hidden(arguments) {
+        if is_redacted(arguments) {
             return None;
         }
-        // Below a secret that was put back stands nothing that the person wrote.
-        let is_known = written.pointer(&problem.pointer).is_some() && !is_hidden(written);
-        if !is_known && arguments.pointer(&problem.pointer).is_some() {
-            (problem.detail, problem.suggestion) = ("does not fit with what is not shown".into(), None);
+        // The editor wrote nothing below a restored secret, so a problem there must not reveal its value.
+        let was_written = written.pointer(&problem.pointer).is_some() && !is_redacted(written);
+        if !was_written && arguments.pointer(&problem.pointer).is_some() {
+            (problem.detail, problem.suggestion) = ("conflicts with a redacted value".into(), None);
         }
         Some(problem)
     };
-    problems.into_iter().filter_map(tell).collect()
+    problems.into_iter().filter_map(redact_problem).collect()
 }

@@ -1,8 +1,7 @@
-//! How somebody sees tools at one moment: everybody, or one thread.
+//! Tool snapshots: the effective status of tools at one time, for all threads or for one.
 //!
-//! In: tools, a view, and for a thread its evidence. Out: what is true of each tool. Every answer about statuses is made
-//! of this, so that no two of them can disagree: the offered list, the explanation, the summary, the status itself, and
-//! the saved text.
+//! In: tools, a scope, and for a thread its evidence. Out: a `ToolSnapshot` for each tool. Offers, explanations, summaries, statuses
+//! and saved snapshots are all derived from these, so that no two of them can disagree.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,32 +19,32 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// How many of a thread's last successes, or of everybody's last calls, are looked up.
+/// Number of a thread's last successes, or of the last calls of all threads, that are read from the journal.
 const RECALL_LIMIT: usize = 100;
 
-/// How long the journal is waited for.
+/// Timeout for reading past successes from the journal.
 const RECALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A tool as somebody sees it.
+/// The effective status of a tool in one scope.
 pub(super) struct ToolSnapshot {
     pub(super) tool: Arc<Tool>,
     pub(super) reading: EffectiveStatus,
-    /// What the tool still waits for in the thread.
+    /// The dependencies that are not met in the thread.
     pub(super) unmet_dependencies: Vec<MissingDependency>,
-    /// Whether a list that somebody holds for the thread has the tool and should not, or lacks it.
+    /// Whether an offer held for the thread contains the tool and should not, or lacks it.
     pub(super) should_rebind: bool,
-    /// The record of the view itself; for everybody's view the same as `shared`.
+    /// The record of the scope itself; in the shared scope the same as `shared_facts`.
     pub(super) own_facts: Arc<StatusRecord>,
     shared_facts: Arc<StatusRecord>,
 }
 
 impl ToolSnapshot {
-    /// Whether the thread may use it now. What a rule denies whatever the arguments is not worth a model's attention.
+    /// Whether the thread may use it now. A tool that a rule denies for all arguments is not offered.
     pub(super) fn is_offered(&self) -> bool {
         is_offered(&self.tool, &self.reading)
     }
 
-    /// The later of the failures that count in the view.
+    /// The later of the last failures of both records.
     pub(super) fn last_failure(&self) -> Option<Failure> {
         let failures =
             [&self.own_facts, &self.shared_facts].into_iter().filter_map(|facts| facts.last_failure.as_ref());
@@ -56,7 +55,7 @@ impl ToolSnapshot {
         self.info_with_language(Language::English)
     }
 
-    /// With the reason in this language.
+    /// The status, with its reason in this language.
     pub(super) fn info_with_language(&self, language: Language) -> ToolStatusInfo {
         let Self { own_facts: own, shared_facts: shared, .. } = self;
         ToolStatusInfo {
@@ -73,17 +72,17 @@ impl ToolSnapshot {
 }
 
 impl ToolHub {
-    /// Learns what succeeded before this process, the first time somebody asks about a thread, or about all. Where the journal
-    /// does not answer, such a tool reads as never run.
-    pub(super) async fn load_past_successes(&self, view: StatusScope<'_>) {
-        let recalling = async {
-            match view {
+    /// Loads the successes of earlier processes from the journal, on the first request for a scope. If the journal does not
+    /// answer, such a tool appears as never run.
+    pub(super) async fn load_past_successes(&self, scope: StatusScope<'_>) {
+        let load = async {
+            match scope {
                 StatusScope::Shared => self.load_shared_successes().await,
                 StatusScope::Thread(tenant, thread) => self.load_thread_successes(tenant, thread).await,
             }
         };
-        // What is known without the journal is told in any case.
-        let _ = tokio::time::timeout(RECALL_TIMEOUT, recalling).await;
+        // The answer is given without the journal if that is too slow.
+        let _ = tokio::time::timeout(RECALL_TIMEOUT, load).await;
     }
 
     async fn load_shared_successes(&self) {
@@ -102,9 +101,9 @@ impl ToolHub {
         if successes.is_backfilled(&owner) {
             return;
         }
-        let (wanted, status) = (Some(thread.clone()), Some(Status::Success));
-        let query = CallQuery { thread: wanted, status, limit: RECALL_LIMIT, ..CallQuery::default() };
-        // One that does not answer is asked again next time.
+        let (thread_filter, status) = (Some(thread.clone()), Some(Status::Success));
+        let query = CallQuery { thread: thread_filter, status, limit: RECALL_LIMIT, ..CallQuery::default() };
+        // If the store does not answer, the next request tries again.
         let Ok(page) = self.engine.journal.calls(tenant, &query, &[], self.now()).await else { return };
         let ended = page
             .calls
@@ -113,96 +112,89 @@ impl ToolHub {
         successes.backfill(owner, ended);
     }
 
-    /// These tools as somebody sees them now.
+    /// Snapshots of these tools in a scope.
     pub(super) async fn snapshot_tools(
         &self,
         tools: Vec<Arc<Tool>>,
-        view: StatusScope<'_>,
+        scope: StatusScope<'_>,
     ) -> Result<Vec<ToolSnapshot>, CallError> {
         let now = self.now();
-        let evidence = match view {
-            // Most tools wait for nothing, and the store need not be asked.
+        let evidence = match scope {
+            // Most tools have no dependencies, so that the store need not be read.
             StatusScope::Thread(tenant, thread) if tools.iter().any(|tool| !tool.definition.depends_on.is_empty()) => {
                 self.engine.journal.evidence(tenant, thread, now).await?.0
             }
             StatusScope::Thread(..) | StatusScope::Shared => Evidence::default(),
         };
-        Ok(self.snapshot_tools_with(tools, view, &evidence, now))
+        Ok(self.snapshot_tools_with(tools, scope, &evidence, now))
     }
 
-    /// The same, for whoever has the evidence at hand.
+    /// Snapshots of these tools in a scope, with evidence that is already loaded.
     pub(super) fn snapshot_tools_with(
         &self,
         tools: Vec<Arc<Tool>>,
-        view: StatusScope<'_>,
+        scope: StatusScope<'_>,
         evidence: &Evidence,
         now: Timestamp,
     ) -> Vec<ToolSnapshot> {
-        let held = match view {
+        let held_offers = match scope {
             StatusScope::Shared => Vec::new(),
             StatusScope::Thread(tenant, thread) => self.engine.offers.for_thread(tenant, thread),
         };
         let settings = self.engine.statuses.settings();
-        let see = |tool: Arc<Tool>| {
-            let (waits, presence) = match view {
-                // Evidence belongs to threads: for everybody no tool waits.
+        let snapshot = |tool: Arc<Tool>| {
+            let (unmet_dependencies, presence) = match scope {
+                // Evidence belongs to threads: in the shared scope all dependencies count as met.
                 StatusScope::Shared => (Vec::new(), Readiness::Ready),
                 StatusScope::Thread(..) => {
-                    let waits = missing_dependencies(&tool.definition.depends_on, evidence, now);
-                    let presence = dependency_readiness(&tool.definition.depends_on, &waits);
-                    (waits, presence)
+                    let unmet = missing_dependencies(&tool.definition.depends_on, evidence, now);
+                    let presence = dependency_readiness(&tool.definition.depends_on, &unmet);
+                    (unmet, presence)
                 }
             };
             let presence = tool.presence_override().unwrap_or(presence);
-            let (own, shared) = self.status_facts(&tool, view, now);
-            let read = |facts: &StatusRecord| status::evaluate(facts, &presence, &settings, now);
-            let mut reading = status::worst(read(&own), read(&shared));
+            let (own_facts, shared_facts) = self.status_facts(&tool, scope, now);
+            let evaluate = |facts: &StatusRecord| status::evaluate(facts, &presence, &settings, now);
+            let mut reading = status::worst(evaluate(&own_facts), evaluate(&shared_facts));
             if presence == Readiness::DependenciesMet && reading.status == ToolStatus::Available {
                 reading.next_change = next_expiry(&tool.definition.depends_on, evidence);
             }
             let offered = is_offered(&tool, &reading);
-            let should_rebind = held.iter().any(|offer| offer.is_stale_for(&tool.definition.name, offered));
-            ToolSnapshot {
-                tool,
-                reading,
-                unmet_dependencies: waits,
-                should_rebind,
-                own_facts: own,
-                shared_facts: shared,
-            }
+            let should_rebind = held_offers.iter().any(|offer| offer.is_stale_for(&tool.definition.name, offered));
+            ToolSnapshot { tool, reading, unmet_dependencies, should_rebind, own_facts, shared_facts }
         };
-        tools.into_iter().map(see).collect()
+        tools.into_iter().map(snapshot).collect()
     }
 
-    /// One tool as somebody sees it now.
+    /// The snapshot of one tool in a scope.
     pub(super) async fn snapshot_tool(
         &self,
         tool: Arc<Tool>,
-        view: StatusScope<'_>,
+        scope: StatusScope<'_>,
     ) -> Result<ToolSnapshot, CallError> {
-        let unknown = || self.tool_not_found(&tool.definition.name);
-        self.snapshot_tools(vec![tool.clone()], view).await?.pop().ok_or_else(unknown)
+        let not_found = || self.tool_not_found(&tool.definition.name);
+        self.snapshot_tools(vec![tool.clone()], scope).await?.pop().ok_or_else(not_found)
     }
 
-    /// The records that make up a view: its own and the shared one.
+    /// The records of a scope: its own and the shared one.
     fn status_facts(
         &self,
         tool: &Tool,
-        view: StatusScope<'_>,
+        scope: StatusScope<'_>,
         now: Timestamp,
     ) -> (Arc<StatusRecord>, Arc<StatusRecord>) {
         let statuses = &self.engine.statuses;
         let shared = statuses.facts_at(&StatusKey::shared(&tool.definition.name), now).unwrap_or_default();
-        match view {
+        match scope {
             StatusScope::Shared => {
                 let shared = with_success(shared, tool.runtime.last_success.get());
                 (shared.clone(), shared)
             }
-            // That a tool did well in other threads is no news about this one, and not this one's affair.
+            // Successes in other threads are not visible to this one.
             StatusScope::Thread(tenant, thread) => {
-                let whose = StatusKey::thread(&tool.definition.name, tenant, thread);
-                let own = statuses.facts_at(&whose, now).unwrap_or_default();
-                (with_success(own, statuses.successes.get(&whose)), shared)
+                let key = StatusKey::thread(&tool.definition.name, tenant, thread);
+                let own = statuses.facts_at(&key, now).unwrap_or_default();
+                (with_success(own, statuses.successes.get(&key)), shared)
             }
         }
     }
@@ -212,7 +204,7 @@ fn is_offered(tool: &Tool, reading: &EffectiveStatus) -> bool {
     reading.status == ToolStatus::Available && tool.gate.deny_all_rule(&tool.definition).is_none()
 }
 
-/// The record with a success that was not worth writing down.
+/// The record with a later success that is not stored.
 fn with_success(mut facts: Arc<StatusRecord>, success: Option<Timestamp>) -> Arc<StatusRecord> {
     if success > facts.last_success {
         Arc::make_mut(&mut facts).last_success = success;

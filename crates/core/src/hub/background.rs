@@ -1,7 +1,6 @@
-//! What a hub does by itself while it lives: hears what other nodes write, tells holders of offers, closes what the dead left
-//! open, clears away.
+//! Background tasks of a hub: watches of the store, offer notifications, call recovery, leases, health checks, sweepers.
 //!
-//! In: the hub's moving parts. Out: tasks that end with the hub. Each asks the room it works for; nothing is decided here.
+//! In: the engine. Out: supervised tasks that end with the hub. Each calls the module it works for; nothing is decided here.
 
 use std::{
     sync::{Arc, Weak},
@@ -26,36 +25,36 @@ use crate::{
 };
 use toolhub_storage::backend::{StoreError, Table, WatchEvent, Watcher};
 
-/// How many expired rows are removed at a time.
+/// Number of expired rows removed per sweep request.
 const SWEEP_BATCH_SIZE: usize = 1000;
-/// How many open calls are closed before a hub is ready; the others follow.
+/// Number of open calls recovered before the hub is ready; the recovery task handles the rest.
 const MAX_STARTUP_RECOVERIES: usize = 2_000;
-/// How soon a store that did not answer is asked again.
+/// Delay before a store that did not answer is asked again.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Reads what the store knows of tools, and begins everything that goes on until the hub is `gone`. Threads that are idle
-/// for longer than `idle_threads` are swept, and every `cleanup` what has expired; neither where nothing is said.
+/// Loads stored statuses and starts all background tasks, which run until `stopped` is cancelled. With `idle_threads`, threads
+/// that are idle for longer are swept; with `cleanup`, expired rows are removed at that interval.
 pub(super) async fn start_tasks(
     engine: &Arc<Engine>,
     stopped: &CancellationToken,
     idle_threads: Option<Duration>,
     cleanup: Option<Duration>,
 ) -> Result<(), StoreError> {
-    let Engine { services, journal, statuses, approvals, thread_store: book, .. } = &**engine;
-    // Watched before it is read, so that no change falls in between.
+    let Engine { services, journal, statuses, approvals, thread_store, .. } = &**engine;
+    // Watch before reading, so that no change is lost in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
     let evidence = services.store.watch(Table::Evidence);
     statuses.load_all(OnLoad::Silent).await?;
-    // Whoever has the store alone knows at once that what others left open is of the dead.
+    // With exclusive access to the store, every call left open by another process is known to be dead.
     let mut recovery = Recovery::default();
-    let looked =
+    let first_scan =
         if journal.store_is_exclusive { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
     let nodes = (!journal.store_is_exclusive).then(|| services.store.watch(Table::Nodes));
     let tasks = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
-    if let Some(kept) = engine.event_log.clone() {
-        tasks.spawn_graceful("event log", move |gone| Box::pin(events::run_event_log(kept.clone(), gone)));
+    if let Some(log) = engine.event_log.clone() {
+        tasks.spawn_graceful("event log", move |stopped| Box::pin(events::run_event_log(log.clone(), stopped)));
     }
     let (hub, mut first, statuses) = (weak(), Some(changes), Arc::downgrade(statuses));
     tasks.spawn("status watch", move || {
@@ -65,19 +64,19 @@ pub(super) async fn start_tasks(
     tasks.spawn("approval watch", move || {
         Box::pin(watch_approvals(take_or_watch(&hub, &mut first, Table::Approvals), approvals.clone()))
     });
-    let (hub, mut first, stirred) = (weak(), Some(evidence), services.availability_changed.clone());
+    let (hub, mut first, changed) = (weak(), Some(evidence), services.availability_changed.clone());
     tasks.spawn("evidence watch", move || {
-        Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), stirred.clone()))
+        Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), changed.clone()))
     });
-    let (hub, stirred) = (weak(), services.availability_changed.clone());
-    tasks.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), stirred.clone())));
-    let rooms = Arc::downgrade(&services.instances);
-    tasks.spawn("idle instances", move || Box::pin(threads::run_idle_sweeper(rooms.clone())));
-    let book = Arc::downgrade(book);
-    tasks.spawn("thread activity", move || Box::pin(threads::run_activity_flusher(book.clone())));
-    let (hub, mut first) = (weak(), Some((recovery, looked, nodes)));
+    let (hub, changed) = (weak(), services.availability_changed.clone());
+    tasks.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), changed.clone())));
+    let instances = Arc::downgrade(&services.instances);
+    tasks.spawn("idle instances", move || Box::pin(threads::run_idle_sweeper(instances.clone())));
+    let thread_store = Arc::downgrade(thread_store);
+    tasks.spawn("thread activity", move || Box::pin(threads::run_activity_flusher(thread_store.clone())));
+    let (hub, mut first) = (weak(), Some((recovery, first_scan, nodes)));
     tasks.spawn("call recovery", move || {
-        let (recovery, looked, nodes) = first.take().unwrap_or_else(|| {
+        let (recovery, first_scan, nodes) = first.take().unwrap_or_else(|| {
             let shared = hub.upgrade().filter(|engine| !engine.journal.store_is_exclusive);
             (Recovery::default(), None, shared.map(|engine| engine.services.store.watch(Table::Nodes)))
         });
@@ -85,7 +84,7 @@ pub(super) async fn start_tasks(
         let hub = hub.clone();
         Box::pin(async move {
             if let Some(journal) = journal {
-                recovery::recover((hub, journal), recovery, looked, nodes).await;
+                recovery::recover((hub, journal), recovery, first_scan, nodes).await;
             }
         })
     });
@@ -93,59 +92,60 @@ pub(super) async fn start_tasks(
     tasks.spawn("health checks", move || Box::pin(super::health_checks::run(hub.clone())));
     if !journal.store_is_exclusive {
         let (journal, clock, live) = (journal.clone(), services.clock.clone(), engine.live_calls.clone());
-        tasks.spawn_graceful("node lease", move |gone| {
-            Box::pin(keep_lease(journal.clone(), clock.clone(), live.clone(), gone))
+        tasks.spawn_graceful("node lease", move |stopped| {
+            Box::pin(keep_lease(journal.clone(), clock.clone(), live.clone(), stopped))
         });
     }
     if let Some(records) = engine.batched_records.clone() {
-        tasks.spawn_graceful("read-only call records", move |gone| Box::pin(write_batched(records.clone(), gone)));
+        tasks
+            .spawn_graceful("read-only call records", move |stopped| Box::pin(write_batched(records.clone(), stopped)));
     }
     if let Some(idle) = idle_threads {
         let hub = weak();
         tasks.spawn("idle threads", move || Box::pin(super::threads::sweep_idle_threads(hub.clone(), idle)));
     }
-    if let Some(rest) = services.state.session_sweep_interval() {
+    if let Some(interval) = services.state.session_sweep_interval() {
         let hub = weak();
-        tasks.spawn("state sessions", move || Box::pin(super::sessions::run_expiry(hub.clone(), rest)));
+        tasks.spawn("state sessions", move || Box::pin(super::sessions::run_expiry(hub.clone(), interval)));
     }
-    if let Some(every) = cleanup {
+    if let Some(interval) = cleanup {
         let hub = weak();
-        tasks.spawn("expired rows", move || Box::pin(sweep_expired(hub.clone(), every)));
+        tasks.spawn("expired rows", move || Box::pin(sweep_expired(hub.clone(), interval)));
     }
     Ok(())
 }
 
-/// Starts the tasks of a hub. Each has a name, and is started again if it panics.
+/// Spawns the background tasks of a hub. Each has a name, and is restarted if it panics.
 struct TaskSpawner<'a> {
     engine: &'a Engine,
     stopped: &'a CancellationToken,
 }
 
 impl TaskSpawner<'_> {
-    /// A task that is cut off when the hub is gone.
+    /// Spawns a task that is dropped when the hub stops.
     fn spawn(&self, name: &'static str, mut make: impl FnMut() -> BoxFuture<'static, ()> + Send + 'static) {
-        self.spawn_graceful(name, move |gone| Box::pin(gone.run_until_cancelled_owned(make()).map(drop)));
+        self.spawn_graceful(name, move |stopped| Box::pin(stopped.run_until_cancelled_owned(make()).map(drop)));
     }
 
-    /// A task that has something left to do when the hub is gone, and ends by itself then.
+    /// Spawns a task that is given the stop signal and finishes its work before it ends.
     fn spawn_graceful(
         &self,
         name: &'static str,
         mut make: impl FnMut(CancellationToken) -> BoxFuture<'static, ()> + Send + 'static,
     ) {
-        let (gone, stop) = (self.stopped.clone(), self.stopped.clone());
-        let task = supervise(name, stop, Box::new(move || make(gone.clone())));
+        let (stopped, stop) = (self.stopped.clone(), self.stopped.clone());
+        let task = supervise(name, stop, Box::new(move || make(stopped.clone())));
         self.engine.background_tasks.spawn_on(task, &self.engine.runtime);
     }
 }
 
-/// The changes of a table: as they were watched from the beginning, or, for a task that is started again, from now on.
+/// The change stream of a table: the one opened at start-up, or a new one for a task that was restarted.
 fn take_or_watch(hub: &Weak<Engine>, first: &mut Option<Watcher>, table: Table) -> Watcher {
-    let again = || hub.upgrade().map(|engine| engine.services.store.watch(table));
-    first.take().or_else(again).unwrap_or_else(|| Box::pin(futures_util::stream::empty()))
+    let watch = || hub.upgrade().map(|engine| engine.services.store.watch(table));
+    first.take().or_else(watch).unwrap_or_else(|| Box::pin(futures_util::stream::empty()))
 }
 
-/// Learns what other nodes write about tools, for as long as the hub lives.
+/// Applies status changes of other nodes until the hub is dropped.
 async fn sync_statuses(mut changes: Watcher, statuses: Weak<Statuses>) {
     while let Some(change) = changes.next().await {
         let Some(statuses) = statuses.upgrade() else { return };
@@ -153,7 +153,7 @@ async fn sync_statuses(mut changes: Watcher, statuses: Weak<Statuses>) {
             WatchEvent::Row(key, _) => statuses.refresh(&key).await,
             WatchEvent::Lagged => statuses.load_all(OnLoad::Emit).await,
         };
-        // A change that was missed would be missed for ever. Until the store answers, this node goes by what it knows.
+        // A missed change is never delivered again, so reload everything. Until the store answers, the cached statuses hold.
         while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
             tokio::time::sleep(STORE_RETRY_DELAY).await;
             read = statuses.load_all(OnLoad::Emit).await;
@@ -161,19 +161,19 @@ async fn sync_statuses(mut changes: Watcher, statuses: Weak<Statuses>) {
     }
 }
 
-/// Wakes whoever tells the holders of offers when a thread has achieved something on another node.
-async fn watch_evidence(mut evidence: Watcher, stirred: Arc<Notify>) {
+/// Wakes `watch_offers` when another node stores evidence.
+async fn watch_evidence(mut evidence: Watcher, availability_changed: Arc<Notify>) {
     while evidence.next().await.is_some() {
-        stirred.notify_one();
+        availability_changed.notify_one();
     }
 }
 
-/// Wakes calls that wait for a person when somebody answered on another node, for as long as the hub lives.
+/// Wakes calls whose approval was answered on another node, until the hub is dropped.
 async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>) {
     if let Some(approvals) = approvals.upgrade()
         && let Err(error) = approvals.load_pending().await
     {
-        tracing::debug!(%error, "the questions that were asked before could not be counted");
+        tracing::debug!(%error, "pending approvals not loaded");
     }
     while let Some(change) = answers.next().await {
         let Some(approvals) = approvals.upgrade() else { return };
@@ -187,10 +187,10 @@ async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>) {
     }
 }
 
-/// Removes expired rows now and then, in small steps, for as long as the hub lives.
-async fn sweep_expired(hub: Weak<Engine>, every: Duration) {
+/// Removes expired rows at an interval, in batches, until the hub is dropped.
+async fn sweep_expired(hub: Weak<Engine>, interval: Duration) {
     loop {
-        tokio::time::sleep(every).await;
+        tokio::time::sleep(interval).await;
         let Some(engine) = hub.upgrade() else { return };
         let now = engine.services.clock.now();
         let mut stores = engine.services.state.store_router().non_hub_stores();

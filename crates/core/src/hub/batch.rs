@@ -1,4 +1,6 @@
-//! The calls of one step, made together.
+//! Batch requests: the calls of one step, submitted together.
+//!
+//! In: call requests. Out: their outcomes, in the same order. `pipeline/batch.rs` decides which of them run concurrently.
 
 use std::{future::IntoFuture, sync::Arc};
 
@@ -15,7 +17,7 @@ use toolhub_types::{
     outcome::Outcome,
 };
 
-/// The calls of one step in the making. Await it for their outcomes, in the order of the calls.
+/// A batch of calls, not yet made. Await it for their outcomes, in the order of the calls.
 #[must_use = "the calls are made only when this is awaited"]
 pub struct BatchRequest<'hub> {
     engine: &'hub Arc<Engine>,
@@ -24,9 +26,9 @@ pub struct BatchRequest<'hub> {
 }
 
 impl ToolHub {
-    /// Makes the calls a model asked for at once. Consecutive calls of read-only or parallel-safe tools run together, any
-    /// other runs alone, in order. A tool that waits for others waits for the earlier calls of those. A call that waits for
-    /// a person holds back only later calls that must run alone. Calls that name no thread share one, if any needs one.
+    /// Makes the calls of one step. Consecutive calls of read-only or parallel-safe tools run concurrently, any other runs
+    /// alone, in order. A call of a dependent tool waits for the earlier calls of its dependencies. A call that waits for
+    /// approval holds back only later calls that must run alone. Calls that name no thread share one, if any needs one.
     ///
     /// ```
     /// # use toolhub_core::{NoArguments, ToolError, ToolHub, tool};
@@ -44,10 +46,10 @@ impl ToolHub {
 }
 
 impl BatchRequest<'_> {
-    /// Tells when a call of the step begins to wait for something that may take long, so that whoever waits for the step need not:
-    /// each time it does, in the middle of the call. What hears it must be quick.
-    pub fn on_wait(mut self, hear: impl Fn(CallId, WaitReason) + Send + Sync + 'static) -> Self {
-        self.on_wait = Some(Box::new(hear));
+    /// Calls `callback` each time a call of the batch starts a wait that may take long, so that the caller can stop waiting
+    /// for the batch. It runs inside the call and must return quickly.
+    pub fn on_wait(mut self, callback: impl Fn(CallId, WaitReason) + Send + Sync + 'static) -> Self {
+        self.on_wait = Some(Box::new(callback));
         self
     }
 }
@@ -58,11 +60,11 @@ impl<'hub> IntoFuture for BatchRequest<'hub> {
 
     fn into_future(self) -> Self::IntoFuture {
         let mut calls: Vec<_> = self.calls.into_iter().map(CallRequest::into_submission).collect();
-        for at in 1..calls.len() {
-            let (before, call) = calls.split_at_mut(at);
-            let twice = |id: &_| before.iter().any(|other| other.call.model_call.as_ref() == Some(id));
-            // The answer could not be told apart from the other one's.
-            if let Some(id) = call[0].call.model_call.clone().filter(twice) {
+        for index in 1..calls.len() {
+            let (earlier, call) = calls.split_at_mut(index);
+            let is_duplicate = |id: &_| earlier.iter().any(|other| other.call.model_call.as_ref() == Some(id));
+            // The model could not tell which of the two calls a result belongs to.
+            if let Some(id) = call[0].call.model_call.clone().filter(is_duplicate) {
                 call[0].call.id_error =
                     Some(Box::new(IdError::new("model call id", "it is used twice in one batch", &id)));
             }

@@ -1,4 +1,7 @@
-//! Puts a hub together. What was said is checked by `check.rs` before anything is begun.
+//! `HubBuilder`: collects settings and assembles a hub.
+//!
+//! In: tools, executors, a store, policies, limits. Out: a running `ToolHub`, or a `BuildError`. `validation.rs` checks all settings
+//! before anything is opened or started.
 
 mod validation;
 
@@ -39,19 +42,19 @@ use toolhub_types::{
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// How old the last activity of a thread may grow in the store while the thread is active here.
+/// Longest delay with which a thread's last activity is written to the store while the thread is active.
 const MAX_ACTIVITY_LAG: Duration = Duration::from_secs(60);
 
-/// A hub in the making.
+/// Builds a hub.
 #[must_use = "a hub exists only after `build`"]
 pub struct HubBuilder {
     tools: Vec<ToolBuilder>,
     executors: HashMap<Kind, Arc<dyn Executor>>,
-    /// A kind that was given two executors.
+    /// A kind for which two executors were set.
     duplicate_executor: Option<Kind>,
     resources: Extensions,
     store: Option<Arc<dyn Backend>>,
-    /// Whether somebody else may use the store.
+    /// Whether the store has other users, such as a second hub.
     store_is_shared: bool,
     clock: Arc<dyn Clock>,
     status: StatusSettings,
@@ -82,17 +85,17 @@ pub enum BuildError {
     /// A tool cannot be registered.
     #[error(transparent)]
     Tool(#[from] RegistryError),
-    /// The store does not answer, or what it keeps cannot be read.
+    /// The store does not answer, or a record cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What was said about tools cannot hold; every problem is named.
+    /// Policies, rules or settings are invalid; all problems are listed.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Policy(Vec<PolicyError>),
-    /// The store that `manager_type` asks for cannot be opened.
-    #[error("the store that `manager_type` asks for cannot be opened: {0}")]
+    /// The store for `manager_type` cannot be opened.
+    #[error("cannot open the store for `manager_type`: {0}")]
     StateStore(String),
-    /// A kind was given two executors.
-    #[error("there are two executors for tools of kind `{0}`; give the hub one")]
+    /// A kind has two executors.
+    #[error("there are two executors for tools of kind `{0}`; register only one")]
     DuplicateExecutor(Kind),
     /// There is no tokio runtime to run calls on.
     #[error("a hub must be built inside a tokio runtime: calls run on its tasks")]
@@ -152,71 +155,76 @@ impl HubBuilder {
         self
     }
 
-    /// Shares a thing with all tools; they ask for it with `Shared<T>`.
+    /// Shares a value with all tools, which take it as a parameter `Shared<T>`.
     pub fn resource<T: Send + Sync + 'static>(self, resource: T) -> Self {
         self.resources.insert(resource);
         self
     }
 
-    /// Where records and state are kept; in memory where nothing is said.
+    /// The store of records and state. Default: in memory.
     pub fn store(mut self, store: impl Backend) -> Self {
         self = self.shared_store(Arc::new(store));
         self.store_is_shared = false;
         self
     }
 
-    /// The same, for a store that is used elsewhere too, such as by a second hub.
+    /// Like [`store`](Self::store), for a store that has other users, such as a second hub.
     pub fn shared_store(mut self, store: Arc<dyn Backend>) -> Self {
         (self.store, self.store_is_shared) = (Some(store), true);
         self
     }
 
-    /// Where the time comes from.
+    /// The clock of the hub. Default: the system clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// What holds for tools of which nothing else is said.
+    /// The policy of tools that no other policy covers.
     pub fn default_policy(mut self, policy: Policy) -> Self {
         self.default_policy = policy;
         self
     }
 
-    /// What holds for the tools whose names fit the glob. It weighs more than the defaults and less than what a tool says
-    /// itself; of two that fit, the later one weighs more.
+    /// Adds a policy for the tools whose names match the glob. It takes precedence over the default policy, and a tool's own
+    /// policy over it. Where two match, the later one takes precedence.
     pub fn policy(mut self, tools: impl Into<String>, policy: Policy) -> Self {
         self.policies.push((tools.into(), policy));
         self
     }
 
-    /// A rule that denies, asks or allows. All denying rules are looked at first, then those that ask, then those that
+    /// Adds a rule that denies, asks or allows. All deny rules are evaluated first, then those that ask, then those that
     /// allow.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Code around the calls of the tools whose names fit the glob.
+    /// Adds a hook around the calls of the tools whose names match the glob.
     pub fn hook(mut self, tools: impl Into<String>, hook: impl Hook) -> Self {
         self.hooks.push((tools.into(), Arc::new(hook)));
         self
     }
 
-    /// How many calls may run at once, of all tools together; no limit where nothing is said.
+    /// Maximum number of concurrent calls of all tools. Default: no limit.
     pub fn max_concurrency(mut self, calls: usize) -> Self {
         self.max_concurrency = Some(calls);
         self
     }
 
-    /// How many calls may wait for their turn: of one tool, and in all. 1,000 and 10,000 where nothing is said. As many as in
-    /// all may wait for people besides.
-    pub fn queue_limits(mut self, per_tool: usize, in_all: usize) -> Self {
-        self.queue_limits = QueueLimits { per_tool, total: in_all };
+    /// Maximum number of queued calls of one tool. Default: 1,000.
+    pub fn max_queued_per_tool(mut self, calls: usize) -> Self {
+        self.queue_limits.per_tool = calls;
         self
     }
 
-    /// When a run is stopped from going round in circles.
+    /// Maximum number of queued calls of all tools, and separately of calls that wait for approval. Default: 10,000.
+    pub fn max_queued(mut self, calls: usize) -> Self {
+        self.queue_limits.total = calls;
+        self
+    }
+
+    /// Runaway guard: when a run is stopped because it repeats itself or makes too many calls.
     pub fn run_limits(mut self, limits: RunLimits) -> Self {
         self.run_limits = limits;
         self
@@ -228,19 +236,19 @@ impl HubBuilder {
         self
     }
 
-    /// How much of what tools remember is kept, and who wins when two write.
+    /// History, versions, size limits and conflict resolution of tool state.
     pub fn business_state(mut self, config: BusinessStateConfig) -> Self {
         self.business_state = config;
         self
     }
 
-    /// Where states are kept, and for how long.
+    /// Where tool state is stored, and for how long.
     pub fn state_manager(mut self, config: StateManagerConfig) -> Self {
         self.state_manager = config;
         self
     }
 
-    /// What opens the stores that `manager_type` asks for; `toolhub::open_store` knows all there are.
+    /// The function that opens the store for a `manager_type`; `toolhub::open_store` supports all of them.
     pub fn state_store_factory<E: Into<Box<dyn Error + Send + Sync>>>(
         mut self,
         open: impl Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, E> + Send + Sync + 'static,
@@ -249,87 +257,94 @@ impl HubBuilder {
         self
     }
 
-    /// How many blocking functions may run at once; 64 where nothing is said.
-    pub fn max_blocking_threads(mut self, places: usize) -> Self {
-        self.max_blocking_threads = places;
+    /// Maximum number of blocking functions that run concurrently. Default: 64.
+    pub fn max_blocking_threads(mut self, threads: usize) -> Self {
+        self.max_blocking_threads = threads;
         self
     }
 
-    /// How long ended calls stay in the journal; 30 days where nothing is said.
+    /// How long ended calls stay in the journal. Default: 30 days.
     pub fn call_retention(mut self, time: Duration) -> Self {
         self.call_retention = time;
         self
     }
 
-    /// How long events about statuses and questions to people can be heard later; 7 days where nothing is said.
+    /// How long stored events, such as those of statuses and approvals, can be read. Default: 7 days.
     pub fn event_retention(mut self, time: Duration) -> Self {
         self.event_retention = time;
         self
     }
 
-    /// How long a live instance is kept while nobody uses it; 30 minutes where nothing is said.
+    /// How long an idle instance lives. Default: 30 minutes.
     pub fn instance_idle_timeout(mut self, time: Duration) -> Self {
         self.instance_idle_timeout = time;
         self
     }
 
-    /// How many live instances are kept: in one thread, and in all. 32 and 10,000 where nothing is said. The least recently
-    /// used goes first, and one that is in use never goes: while more are in use at once, there are more.
-    pub fn instance_limits(mut self, per_thread: usize, in_all: usize) -> Self {
-        self.instance_limits = InstanceLimits { per_thread, total: in_all };
+    /// Maximum number of live instances in one thread. Default: 32. The least recently used one is closed first. Instances in
+    /// use are never closed, so the limit is exceeded while more are in use.
+    pub fn max_instances_per_thread(mut self, instances: usize) -> Self {
+        self.instance_limits.per_thread = instances;
         self
     }
 
-    /// How long a thread is kept that nobody uses; 14 days where nothing is said, for ever with `None`. Then it is swept
-    /// with its state and all its records, unless a question to a person or a call is open in it.
+    /// Maximum number of live instances in all threads, enforced like
+    /// [`max_instances_per_thread`](Self::max_instances_per_thread). Default: 10,000.
+    pub fn max_instances(mut self, instances: usize) -> Self {
+        self.instance_limits.total = instances;
+        self
+    }
+
+    /// How long an idle thread is kept. Default: 14 days; `None` keeps it forever. After that it is swept with its state and
+    /// all its records, unless it has a pending approval, an open call or an open run.
     pub fn idle_thread_retention(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.idle_thread_retention = time.into();
         self
     }
 
-    /// Arguments under these names are secret too: globs over the names of members, in lower case. They are taken out of records
-    /// of calls that have ended, of questions to people, and of the history of states, as are those whose names hold
-    /// `authorization`, `apikey`, `token`, `secret` or `password`.
+    /// Adds names of secret arguments: globs over lower-case member names. They are redacted in records of ended calls, in
+    /// approvals and in the state history, like those whose names contain `authorization`, `apikey`, `token`, `secret` or
+    /// `password`.
     pub fn redact<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.secret_names.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Listens from before the first event, `hub.initialized`.
+    /// Subscribes before the first event, `hub.initialized`.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.events.subscribe()
     }
 
-    /// The finished hub.
+    /// Builds the hub and starts its background tasks.
     ///
     /// # Errors
-    /// When a tool cannot be registered; the error says which and why.
+    /// When a setting is invalid, a tool cannot be registered, or the store does not answer.
     pub async fn build(mut self) -> Result<ToolHub, BuildError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let (said, hooks, redactor) = self.validate()?;
-        let given = self.store.is_some();
+        let (policies, hooks, redactor) = self.validate()?;
+        let has_store = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let meters = Arc::new(StoreMeters::default());
         let store: Arc<dyn Backend> = Arc::new(TimeoutBackend::new(store, &meters));
-        let alone = !self.store_is_shared && store.is_exclusive();
-        let journal = Journal::new(store.clone(), self.call_retention, alone);
+        let is_exclusive = !self.store_is_shared && store.is_exclusive();
+        let journal = Journal::new(store.clone(), self.call_retention, is_exclusive);
         let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
-        let batched_records = given.then(batched);
-        let kept_events = given.then(|| {
+        let batched_records = has_store.then(batched);
+        let event_log = has_store.then(|| {
             Arc::new(EventLog::new(store.clone(), self.clock.clone(), journal.node.clone(), self.event_retention))
         });
-        if let Some(kept) = &kept_events {
-            self.events.attach_log(kept, kept.last_id().await?);
+        if let Some(log) = &event_log {
+            self.events.attach_log(log, log.last_id().await?);
         }
-        let stirred = Arc::new(Notify::new());
-        let gone = CancellationToken::new();
+        let availability_changed = Arc::new(Notify::new());
+        let stopped = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
             self.status,
             store.clone(),
             self.clock.clone(),
             self.events.clone(),
-            stirred.clone(),
+            availability_changed.clone(),
             runtime.clone(),
         ));
         let approvals = Arc::new(Approvals::new(
@@ -341,19 +356,19 @@ impl HubBuilder {
         ));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
-        let homes = StoreRouter::new(
-            (store.clone(), given),
+        let router = StoreRouter::new(
+            (store.clone(), has_store),
             meters.clone(),
             self.state_store_factory,
             manager.clone(),
             business.clone(),
         );
-        let homes = homes.map_err(BuildError::StateStore)?;
-        let state = StateManager::new(homes, self.clock.clone(), business, manager);
+        let router = router.map_err(BuildError::StateStore)?;
+        let state = StateManager::new(router, self.clock.clone(), business, manager);
         let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
-        let known = Arc::new(ThreadActivity::new(lag));
-        let book = Arc::new(ThreadStore::new(known.clone(), store.clone(), self.clock.clone()));
-        let rooms = Arc::new(InstancePool::new(
+        let thread_activity = Arc::new(ThreadActivity::new(lag));
+        let thread_store = Arc::new(ThreadStore::new(thread_activity.clone(), store.clone(), self.clock.clone()));
+        let instances = Arc::new(InstancePool::new(
             self.instance_limits,
             self.instance_idle_timeout,
             self.events.clone(),
@@ -367,23 +382,23 @@ impl HubBuilder {
             events: self.events,
             store: store.clone(),
             store_meters: meters,
-            instances: rooms.clone(),
-            thread_activity: known,
+            instances,
+            thread_activity,
             blocking: BlockingPool::new(self.max_blocking_threads.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
             redactor,
-            availability_changed: stirred.clone(),
+            availability_changed,
         });
         let hub = ToolHub {
             engine: Arc::new(Engine {
                 batched_records,
-                registry: Registry::with_policies(said),
+                registry: Registry::with_policies(policies),
                 journal,
-                event_log: kept_events,
-                approvals: approvals.clone(),
+                event_log,
+                approvals,
                 scheduler: Scheduler::new(self.max_concurrency, self.queue_limits, self.run_limits),
-                statuses: statuses.clone(),
-                thread_store: book.clone(),
+                statuses,
+                thread_store,
                 services,
                 executors: self.executors,
                 hooks,
@@ -392,14 +407,14 @@ impl HubBuilder {
                 extensions: Extensions::default(),
                 shutdown: crate::engine::Shutdown::default(),
                 background_tasks: tokio_util::task::TaskTracker::new(),
-                stopped: gone.clone(),
-                _stop_guard: gone.clone().drop_guard(),
+                stopped: stopped.clone(),
+                _stop_guard: stopped.clone().drop_guard(),
                 call_tasks: tokio_util::task::TaskTracker::new(),
                 runtime: runtime.clone(),
             }),
         };
         hub.register_all(self.tools)?;
-        background::start_tasks(&hub.engine, &gone, self.idle_thread_retention, cleanup).await?;
+        background::start_tasks(&hub.engine, &stopped, self.idle_thread_retention, cleanup).await?;
         hub.emit(EventKind::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }

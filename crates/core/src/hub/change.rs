@@ -1,7 +1,7 @@
-//! Other tools and other settings while calls run, all at once.
+//! Hot reload: replaces tools and settings atomically while calls run.
 //!
-//! In: what is to be otherwise, checked as a whole. Out: what has changed; or why nothing has. Calls that run go on with the
-//! tool they began with. What a change does not name stays as it is, down to its instances and its place in the queue.
+//! In: a `HubChange`, validated as a whole. Out: a `ChangeSummary`, or why nothing changed. Running calls finish on the tool
+//! they started with. Tools that the change does not name keep their instances and their queue.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// What is to be otherwise, to be [applied](ToolHub::apply) as a whole.
+/// A set of changes, to be [applied](ToolHub::apply) as a whole.
 #[must_use = "a change does nothing until it is applied"]
 #[derive(Debug, Default)]
 pub struct HubChange {
     put: Vec<ToolBuilder>,
     remove: Vec<String>,
-    /// What is said about tools; none where what was said before still holds.
+    /// The new policies; `None` keeps the current ones.
     policy_change: Option<PolicyChange>,
     status: Option<StatusSettings>,
 }
@@ -38,66 +38,65 @@ struct PolicyChange {
     rules: Vec<Rule>,
 }
 
-/// What a change has done, by the names of tools.
+/// What a change did, by tool name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 #[schemars(rename = "ConfigChange")]
 pub struct ChangeSummary {
-    /// Those that came.
+    /// Tools that were added.
     pub added: Vec<ToolName>,
-    /// Those that took the place of others under the same name.
+    /// Tools that replaced another of the same name.
     pub replaced: Vec<ToolName>,
-    /// Those that went.
+    /// Tools that were removed.
     pub removed: Vec<ToolName>,
-    /// Those that stayed, and whose limits or rules are others now.
+    /// Tools that stayed, with other limits or rules.
     pub adjusted: Vec<ToolName>,
 }
 
 impl HubChange {
-    /// Everything is said anew: the policies, rules and defaults of this change take the place of all earlier ones, also
-    /// where it has none.
+    /// A change that replaces all policies, rules and the default policy with its own, even if it sets none.
     pub fn replacing_policies() -> Self {
         Self { policy_change: Some(PolicyChange::default()), ..Self::default() }
     }
 
-    /// Only tools come and go; the policies, rules and defaults stay, until one is said.
+    /// A change of tools only. Policies, rules and the default policy stay, unless one of them is set.
     pub fn tools_only() -> Self {
         Self::default()
     }
 
-    /// Adds a tool, or puts it in the place of the one with its name.
+    /// Adds a tool, or replaces the one of the same name.
     pub fn put(mut self, tool: ToolBuilder) -> Self {
         self.put.push(tool);
         self
     }
 
-    /// Takes a tool away. One that is not there is no problem. Tools that depend on it wait for it.
+    /// Removes a tool; an unknown name is ignored. Tools that depend on it stay registered and wait for it.
     pub fn remove(mut self, name: impl Into<String>) -> Self {
         self.remove.push(name.into());
         self
     }
 
-    /// What holds for tools of which nothing else is said.
+    /// The policy of tools that no other policy covers.
     pub fn default_policy(mut self, policy: Policy) -> Self {
         self.policy_change_mut().default_policy = policy;
         self
     }
 
-    /// What holds for the tools whose names fit the glob; of two that fit, the later one weighs more.
+    /// Adds a policy for the tools whose names match the glob. Where two match, the later one takes precedence.
     pub fn policy(mut self, tools: impl Into<String>, policy: Policy) -> Self {
         self.policy_change_mut().policies.push((tools.into(), policy));
         self
     }
 
-    /// A rule that denies, asks or allows.
+    /// Adds a rule that denies, asks or allows.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.policy_change_mut().rules.push(rule);
         self
     }
 
-    /// When a failing tool is withheld, and for how long; as before where nothing is said. What tools have failed so far
-    /// stays known, and is judged by these from now on.
+    /// When a failing tool is withheld, and for how long. Unchanged by default. Failures recorded so far stay, and are
+    /// evaluated by the new settings.
     pub fn status(mut self, settings: StatusSettings) -> Self {
         self.status = Some(settings);
         self
@@ -110,22 +109,22 @@ impl HubChange {
 
 impl ChangeSummary {
     fn between(before: &Tools, after: &Tools) -> Self {
-        let mut changed = Self::default();
+        let mut summary = Self::default();
         for tool in after.list(&ToolFilter::default()) {
             let name = tool.definition.name.clone();
             match before.get(&name) {
-                None => changed.added.push(name),
-                Some(old) if old.registration != tool.registration => changed.replaced.push(name),
-                Some(old) if !Arc::ptr_eq(old, &tool) => changed.adjusted.push(name),
+                None => summary.added.push(name),
+                Some(old) if old.registration != tool.registration => summary.replaced.push(name),
+                Some(old) if !Arc::ptr_eq(old, &tool) => summary.adjusted.push(name),
                 Some(_) => {}
             }
         }
-        let gone = before.list(&ToolFilter::default()).into_iter().map(|tool| tool.definition.name.clone());
-        changed.removed = gone.filter(|name| after.get(name).is_none()).collect();
-        changed
+        let names = before.list(&ToolFilter::default()).into_iter().map(|tool| tool.definition.name.clone());
+        summary.removed = names.filter(|name| after.get(name).is_none()).collect();
+        summary
     }
 
-    /// Whether nothing is otherwise than before.
+    /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -133,54 +132,52 @@ impl ChangeSummary {
 }
 
 impl ToolHub {
-    /// Makes a change, all of it at one moment or nothing of it: nobody ever sees a half of it, and a call has either the
-    /// tool, the limits and the rules from before or those from after. One that waits, for a person or for its turn, has those from
-    /// before, and is denied besides where a rule from after forbids it.
+    /// Applies a change atomically: a call sees the tool, the limits and the rules either from before or from after, never a
+    /// mix. A call that waits for approval or in the queue keeps those from before, but is denied if a new rule denies it.
     ///
-    /// What the change does not name stays as it is, also tools registered in code: the same executor, instances and kept
-    /// answers. A tool that takes the place of another keeps its limiter, its queue and its status; the instances of the
-    /// other are closed, each when the call that uses it has ended. Answers when that is done, or after 20 seconds.
+    /// Tools that the change does not name, including those registered in code, keep their executor, instances and cached
+    /// results. A tool that replaces another keeps its limiter, queue and status; the instances of the old tool are closed,
+    /// each when the call that uses it has ended. Returns when that is done, or after 20 seconds.
     ///
     /// # Errors
-    /// When a tool cannot be registered, or a policy or rule makes no sense. Everything is as it was then.
+    /// When a tool cannot be registered, or a policy or rule is invalid. Nothing has changed then.
     pub async fn apply(&self, change: HubChange) -> Result<ChangeSummary, BuildError> {
-        let HubChange { put, remove, policy_change: said, status } = change;
-        let said = said.map(|PolicyChange { default_policy: defaults, policies, rules }| {
-            PolicySet::new(defaults, policies, rules)
-        });
-        let book = said.transpose().map_err(BuildError::Policy)?;
+        let HubChange { put, remove, policy_change, status } = change;
+        let policies = policy_change
+            .map(|PolicyChange { default_policy, policies, rules }| PolicySet::new(default_policy, policies, rules));
+        let policies = policies.transpose().map_err(BuildError::Policy)?;
         let new = self.build_tools(put)?;
-        // What cannot be a name is nobody's.
+        // No tool can have an invalid name, so there is nothing to remove.
         let remove: Vec<ToolName> = remove.into_iter().filter_map(|name| ToolName::new(name).ok()).collect();
         let engine = &self.engine;
         let (before, after) =
-            engine.registry.apply((&remove, new), book, engine.services.state.store_router(), || {
+            engine.registry.apply((&remove, new), policies, engine.services.state.store_router(), || {
                 if let Some(settings) = status {
                     engine.statuses.update_settings(settings);
                 }
             })?;
         engine.services.availability_changed.notify_one();
-        let changed = ChangeSummary::between(&before, &after);
-        let mut leaving = Vec::new();
-        for name in changed.removed.iter().chain(&changed.replaced) {
+        let summary = ChangeSummary::between(&before, &after);
+        let mut retired = Vec::new();
+        for name in summary.removed.iter().chain(&summary.replaced) {
             engine.scheduler.result_cache.forget_tool(name);
-            leaving.extend(before.get(name));
+            retired.extend(before.get(name));
         }
-        for tool_name in &changed.removed {
+        for tool_name in &summary.removed {
             self.emit(EventKind::ToolUnregistered { tool_name: tool_name.clone() });
         }
-        for tool_name in &changed.added {
+        for tool_name in &summary.added {
             self.emit(EventKind::ToolRegistered { tool_name: tool_name.clone() });
         }
-        for (old, new) in changed.replaced.iter().filter_map(|name| before.get(name).zip(after.get(name))) {
+        for (old, new) in summary.replaced.iter().filter_map(|name| before.get(name).zip(after.get(name))) {
             self.emit_presence_change(old, new);
         }
-        // All of them are told before the first is waited for: a caller that goes away leaves none open.
-        futures_util::future::join_all(leaving.into_iter().map(|tool| self.close_instances(tool))).await;
-        Ok(changed)
+        // Closing starts for all of them before the first is awaited: if the caller is dropped, none stays open.
+        futures_util::future::join_all(retired.into_iter().map(|tool| self.close_instances(tool))).await;
+        Ok(summary)
     }
 
-    /// Tells listeners if a tool that takes the place of another is switched off, or no longer.
+    /// Emits status and availability changes if a replacement tool is disabled and the old one was not, or the reverse.
     fn emit_presence_change(&self, old: &Arc<Tool>, new: &Arc<Tool>) {
         if old.disabled == new.disabled {
             return;
@@ -204,10 +201,10 @@ impl ToolHub {
         }
     }
 
-    /// Tells listeners, also later ones, that other settings hold: what a change has done, and what has changed and holds only
-    /// after a restart. Not told by [`apply`](Self::apply), because not every change comes from a config.
-    pub fn emit_config_reloaded(&self, changed: &ChangeSummary, needs_restart: Vec<String>) {
-        let ChangeSummary { added, replaced, removed, adjusted } = changed.clone();
+    /// Emits the stored event `config.reloaded`: what a change did, and which settings take effect only after a restart.
+    /// [`apply`](Self::apply) does not emit it, because not every change comes from a config.
+    pub fn emit_config_reloaded(&self, summary: &ChangeSummary, needs_restart: Vec<String>) {
+        let ChangeSummary { added, replaced, removed, adjusted } = summary.clone();
         self.emit(EventKind::ConfigReloaded { added, replaced, removed, adjusted, needs_restart });
     }
 }

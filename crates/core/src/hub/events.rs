@@ -1,7 +1,7 @@
-//! Events, for whoever listens now and for whoever was away.
+//! Public API of events: live subscriptions, publishing for other crates, and the stored event log.
 //!
-//! In: a listener, or the number of the last event somebody has heard. Out: events from here on, or those since then that
-//! are kept: about statuses, and about questions to people.
+//! In: a subscriber, or the id of the last event it received. Out: live events, or the stored ones since that id (statuses,
+//! approvals, config, servers).
 
 use serde_json::Value;
 
@@ -14,53 +14,52 @@ use toolhub_types::{
 };
 
 impl ToolHub {
-    /// Listens to events from here on.
+    /// Subscribes to events from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.engine.services.events.subscribe()
     }
 
-    /// Whether anybody listens. Whoever has much to tell need not put it into words where nobody does.
+    /// Whether there are subscribers. A producer can skip building an expensive event if there are none.
     #[must_use]
     pub fn has_subscribers(&self) -> bool {
         self.engine.services.events.has_subscribers()
     }
 
-    /// Tells whoever listens what happened in a thread; for rooms beside the hub. What sounds secret in arguments is taken out.
-    pub fn publish(&self, tenant: &Tenant, thread: &ThreadId, mut news: EventKind) {
+    /// Emits an event of a thread on behalf of another crate. Secrets in arguments are redacted.
+    pub fn publish(&self, tenant: &Tenant, thread: &ThreadId, mut kind: EventKind) {
         if !self.has_subscribers() {
             return;
         }
-        if let EventKind::MessageCompleted { calls, .. } = &mut news {
+        if let EventKind::MessageCompleted { calls, .. } = &mut kind {
             calls.iter_mut().for_each(|call| self.redact(&mut call.arguments));
         }
-        self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), news);
+        self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), kind);
     }
 
-    /// Takes what sounds secret out of a value before it is shown, as it is taken out of the hub's own records; for rooms beside
-    /// the hub.
+    /// Redacts secrets in a value by the names of its members, as in the hub's own records. For other crates.
     pub fn redact(&self, value: &mut Value) {
         self.engine.services.redactor.redact(value);
     }
 
-    /// The events after this number that are kept and concern a tenant or everybody, a page at a time, the oldest first.
-    /// None are kept where no store was handed to the hub. Numbers go on after a restart. Whoever wants to miss nothing
-    /// subscribes first, asks then, and passes over what was heard twice.
+    /// The stored events after this id that concern the tenant or all tenants, a page at a time, oldest first. Without a store
+    /// of its own the hub stores none. Ids keep growing after a restart. To miss nothing, subscribe first, then read the log,
+    /// and skip events received twice.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn events_since(&self, tenant: &Tenant, id: u64) -> Result<EventPage, StoreError> {
         self.flush_events().await;
         match &self.engine.event_log {
-            Some(kept) => kept.since(tenant, id).await,
+            Some(log) => log.since(tenant, id).await,
             None => Ok(EventPage::default()),
         }
     }
 
-    /// Writes down the events that are to be kept.
+    /// Flushes the buffered events to the event log.
     pub(super) async fn flush_events(&self) {
-        if let Some(kept) = &self.engine.event_log {
-            kept.flush(&self.engine.runtime).await;
+        if let Some(log) = &self.engine.event_log {
+            log.flush(&self.engine.runtime).await;
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Asks whether tools that are withheld work again, where their executors know a way to find out.
+//! Health checks of withheld tools, for executors that can check without a call.
 //!
-//! In: the statuses of tools. Out: tools that come back without a call that had to be risked. Only what is withheld for all
-//! threads is asked, the first time after ten seconds, then after twice as long each time. What a sign of health means is decided
-//! by `status`.
+//! In: the statuses of tools. Out: tools that become available again without risking a call. Checks only tools whose shared
+//! breaker is open, first after ten seconds, then with exponential backoff. `status` decides what a healthy tool means for the
+//! breaker.
 
 use std::{
     collections::HashMap,
@@ -27,77 +27,77 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// How long after a tool was withheld it is asked the first time.
+/// Delay between the opening of the breaker and the first check.
 const INITIAL_DELAY: Duration = Duration::from_secs(10);
-/// How long it is left alone at most.
+/// Longest delay between two checks of a tool.
 const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
-/// How long an answer may take.
+/// Timeout of one check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many are asked beside each other.
+/// Number of checks that run concurrently.
 const CONCURRENCY: usize = 16;
-/// How long changes are gathered: all tools of one service fail together, and are looked at together.
+/// Time for which status changes are collected: all tools of one service fail together, and are handled in one pass.
 const DEBOUNCE: Duration = Duration::from_secs(1);
 
-/// When a tool is asked next, and how long it was left alone before.
+/// When a tool is checked next, and the current backoff delay.
 struct CheckSchedule {
     due_at: Instant,
     delay: Duration,
 }
 
-/// Asks for as long as the hub lives.
+/// Checks withheld tools until the hub is dropped.
 pub(super) async fn run(hub: Weak<Engine>) {
-    let mut rounds: HashMap<ToolName, CheckSchedule> = HashMap::new();
+    let mut schedules: HashMap<ToolName, CheckSchedule> = HashMap::new();
     loop {
         let Some(engine) = hub.upgrade() else { return };
         let (statuses, services) = (engine.statuses.clone(), engine.services.clone());
-        // Made before looking, so that no change falls in between.
-        let mut news = pin!(statuses.next_change());
-        news.as_mut().enable();
+        // Enabled before the statuses are read, so that no change is lost in between.
+        let mut changed = pin!(statuses.next_change());
+        changed.as_mut().enable();
         let withheld = withheld_tools(&engine);
         drop(engine);
         let now = services.clock.instant();
-        rounds = withheld
+        schedules = withheld
             .iter()
             .map(|(tool, since)| {
                 let name = tool.definition.name.clone();
-                let left = INITIAL_DELAY.saturating_sub(services.clock.now().since(*since));
-                let round = rounds
+                let remaining = INITIAL_DELAY.saturating_sub(services.clock.now().since(*since));
+                let schedule = schedules
                     .remove(&name)
-                    .unwrap_or(CheckSchedule { due_at: clock::deadline_after(now, left), delay: INITIAL_DELAY });
-                (name, round)
+                    .unwrap_or(CheckSchedule { due_at: clock::deadline_after(now, remaining), delay: INITIAL_DELAY });
+                (name, schedule)
             })
             .collect();
-        let due = withheld.into_iter().map(|(tool, _)| tool).filter(|tool| rounds[&tool.definition.name].due_at <= now);
-        let asked: Vec<(ToolName, bool)> = futures_util::stream::iter(due)
+        let due =
+            withheld.into_iter().map(|(tool, _)| tool).filter(|tool| schedules[&tool.definition.name].due_at <= now);
+        let results: Vec<(ToolName, bool)> = futures_util::stream::iter(due)
             .map(|tool| async move { (tool.definition.name.clone(), is_healthy(&tool).await) })
             .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
-        for (name, well) in asked {
-            if well {
+        for (name, is_healthy) in results {
+            if is_healthy {
                 mark_healthy(&statuses, &name).await;
             }
-            // One that came back is looked at no more. One that did not, also because its failures no longer count, is left
-            // alone for longer.
-            if let Some(round) = rounds.get_mut(&name) {
-                round.delay = (round.delay * 2).min(MAX_DELAY);
-                round.due_at = clock::deadline_after(services.clock.instant(), round.delay);
+            // The next pass drops the schedule of a tool that is no longer withheld. One that still is, is checked less often.
+            if let Some(schedule) = schedules.get_mut(&name) {
+                schedule.delay = (schedule.delay * 2).min(MAX_DELAY);
+                schedule.due_at = clock::deadline_after(services.clock.instant(), schedule.delay);
             }
         }
-        let stirred = match rounds.values().map(|round| round.due_at).min() {
-            Some(next) => tokio::time::timeout_at(next, news).await.is_ok(),
+        let has_changed = match schedules.values().map(|schedule| schedule.due_at).min() {
+            Some(next) => tokio::time::timeout_at(next, changed).await.is_ok(),
             None => {
-                news.await;
+                changed.await;
                 true
             }
         };
-        if stirred {
+        if has_changed {
             tokio::time::sleep(DEBOUNCE).await;
         }
     }
 }
 
-/// The tools that are withheld for all threads because they failed, and can be asked; and since when.
+/// The tools whose shared breaker is open and whose executors have a health check; and since when.
 fn withheld_tools(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
     if engine.statuses.is_empty() {
         return Vec::new();
@@ -105,24 +105,24 @@ fn withheld_tools(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
     let failed = |tool: Arc<Tool>| {
         let facts = engine.statuses.facts(&StatusKey::shared(&tool.definition.name))?;
         let since = match &facts.breaker {
-            // An operator who said so knows something that a check does not.
+            // A breaker opened by an operator is not closed by a check.
             Breaker::Open { since, cause, .. } if !matches!(cause, BreakerCause::ByHand { .. }) => *since,
             _ => return None,
         };
-        let can_be_asked = tool.executor.health_check(&tool.definition).is_some();
-        can_be_asked.then_some((tool, since))
+        let has_check = tool.executor.health_check(&tool.definition).is_some();
+        has_check.then_some((tool, since))
     };
     engine.registry.snapshot().list(&ToolFilter::default()).into_iter().filter_map(failed).collect()
 }
 
-/// Whether a tool says that it works. One that panics or takes too long does not.
+/// Runs the health check of a tool. A panic or a timeout counts as unhealthy.
 async fn is_healthy(tool: &Tool) -> bool {
-    let Some(asking) = tool.executor.health_check(&tool.definition) else { return false };
-    let asked = tokio::time::timeout(CHECK_TIMEOUT, AssertUnwindSafe(asking).catch_unwind()).await;
-    matches!(asked, Ok(Ok(true)))
+    let Some(check) = tool.executor.health_check(&tool.definition) else { return false };
+    let result = tokio::time::timeout(CHECK_TIMEOUT, AssertUnwindSafe(check).catch_unwind()).await;
+    matches!(result, Ok(Ok(true)))
 }
 
-/// Brings a tool back. Where that cannot be written, it is asked again.
+/// Reports a tool as healthy. If the store does not accept that, the tool is checked again later.
 async fn mark_healthy(statuses: &Arc<Statuses>, name: &ToolName) {
     let _ = statuses.apply(&StatusKey::shared(name), &StatusEvent::Healthy).await;
 }

@@ -1,7 +1,7 @@
-//! The journal, for people who look things up: which calls were made, and how each ended.
+//! Journal queries: call records, cancellation and recent statistics.
 //!
-//! In: a tenant, and which of its calls are wanted. Out: records. A foreign tenant sees nothing of them. What this node has
-//! noted and not written yet is written first, so that there is one list.
+//! In: a tenant and a query or a call id. Out: records with secrets redacted, of this tenant only. Batched records of this node
+//! are flushed first, so that a query sees every call that has ended.
 
 use std::time::Duration;
 
@@ -16,35 +16,35 @@ use toolhub_types::{
     outcome::Status,
 };
 
-/// What became of the wish to cancel a call.
+/// Result of a request to cancel a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cancellation {
-    /// It was asked to stop, and will end soon.
+    /// The call was signalled to stop, and will end soon.
     Requested,
-    /// It had ended before, like this.
+    /// The call had already ended, with this status.
     AlreadyEnded(Status),
-    /// It is open, and not run by this hub.
+    /// The call is open, but runs on another node.
     OnOtherNode,
     /// The tenant has no such call.
     NotFound,
 }
 
 impl ToolHub {
-    /// A page of a tenant's calls, the newest first. Those that have not ended are among them, as they stand.
+    /// A page of a tenant's calls, newest first. Includes open calls with their live status.
     ///
     /// # Errors
-    /// When the cursor is not one of the journal's, or the store does not answer.
+    /// When the cursor is not valid, or the store does not answer.
     pub async fn calls(&self, tenant: &Tenant, query: &CallQuery) -> Result<CallPage, CallQueryError> {
         self.flush_batched_records().await;
-        let here = self.engine.live_calls.of_tenant(tenant);
-        let mut page = self.engine.journal.calls(tenant, query, &here, self.now()).await?;
+        let live = self.engine.live_calls.of_tenant(tenant);
+        let mut page = self.engine.journal.calls(tenant, query, &live, self.now()).await?;
         page.calls.iter_mut().for_each(|record| self.engine.services.redactor.redact(&mut record.arguments));
         Ok(page)
     }
 
-    /// The record of a call. Calls with effects and calls with a key have one; read-only ones where a store was handed to
-    /// the hub. Calls that were refused before their tool ran have none. One that has not ended is shown as it stands.
+    /// The record of a call. Calls with effects and calls with an idempotency key have one, read-only calls only if the hub
+    /// was given a store. Calls that were refused before their tool ran have none. An open call has its live status.
     ///
     /// # Errors
     /// When the store does not answer, or the record cannot be read.
@@ -55,30 +55,30 @@ impl ToolHub {
         }))
     }
 
-    /// The same with all that is secret, as long as the call is open.
+    /// The record of a call, with its secrets while the call is open.
     pub(super) async fn unredacted_record(
         &self,
         tenant: &Tenant,
         call: CallId,
     ) -> Result<Option<CallRecord>, StoreError> {
         self.flush_batched_records().await;
-        // Before the journal is asked: one that ends in between is found there.
-        let here = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant);
-        let written = self.stored_record(tenant, call).await?;
-        Ok(match (written, here) {
-            (Some(record), here) => Some(with_live_status(record, here.as_deref())),
-            (None, here) => here.and_then(|here| here.record()),
+        // Looked up before the journal is read: a call that ends in between is found there.
+        let live = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant);
+        let stored = self.stored_record(tenant, call).await?;
+        Ok(match (stored, live) {
+            (Some(record), live) => Some(with_live_status(record, live.as_deref())),
+            (None, live) => live.and_then(|live| live.record()),
         })
     }
 
-    /// Asks a call to stop. It still has an outcome: `cancelled`, or its result if it was faster. Calls that run in their
-    /// caller's own task cannot be found; they are plain read-only ones.
+    /// Cancels a call. It still has an outcome: `cancelled`, or its result if that was complete first. Plain read-only calls,
+    /// which run in their caller's task, are not found.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn cancel_call(&self, tenant: &Tenant, call: CallId) -> Result<Cancellation, StoreError> {
-        if let Some(here) = self.engine.live_calls.find(call).filter(|here| here.head.tenant == *tenant) {
-            here.cancel.cancel();
+        if let Some(live) = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant) {
+            live.cancel.cancel();
             return Ok(Cancellation::Requested);
         }
         Ok(match self.call_record(tenant, call).await? {
@@ -90,7 +90,7 @@ impl ToolHub {
 
     async fn stored_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         let now = self.now();
-        // The open ones first: a call that is closed in between is not missed.
+        // Open calls first, so that a call that is closed in between is not missed.
         for table in [Table::OpenCalls, Table::Calls] {
             let scan = Scan::new(table, Scope::Tenant(tenant.clone())).prefix(call.to_string()).limit(1);
             let page = self.engine.services.store.scan(scan, now).await?;
@@ -101,8 +101,8 @@ impl ToolHub {
         Ok(None)
     }
 
-    /// What a tool has done within the last so much time, whosever calls they were, as far as the journal knows; `None` where
-    /// nobody knows the tool. The journal forgets: see [`calls_kept`](Self::calls_kept).
+    /// Statistics of a tool's calls within the last `window`, of all tenants, from the journal; `None` if the tool is not
+    /// registered. Reaches back no further than [`call_retention`](Self::call_retention).
     ///
     /// # Errors
     /// When the store does not answer.
@@ -112,22 +112,22 @@ impl ToolHub {
         self.engine.journal.recent_stats(&tool.definition.name, window, self.now()).await.map(Some)
     }
 
-    /// How long the journal keeps calls that have ended.
+    /// How long the journal keeps ended calls.
     #[must_use]
     pub fn call_retention(&self) -> Duration {
         self.engine.journal.retention
     }
 
-    /// What became of the records of plain read-only calls on this hub.
+    /// How many records of plain read-only calls this hub has written and dropped.
     #[must_use]
     pub fn journal_stats(&self) -> JournalStats {
-        self.engine.batched_records.as_ref().map_or_else(JournalStats::default, |plain| plain.stats())
+        self.engine.batched_records.as_ref().map_or_else(JournalStats::default, |records| records.stats())
     }
 
-    /// Writes down what is noted of read-only calls.
+    /// Flushes the buffered records of plain read-only calls.
     pub(super) async fn flush_batched_records(&self) {
-        if let Some(plain) = &self.engine.batched_records {
-            plain.flush(&self.engine.runtime).await;
+        if let Some(records) = &self.engine.batched_records {
+            records.flush(&self.engine.runtime).await;
         }
     }
 }

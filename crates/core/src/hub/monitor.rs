@@ -1,6 +1,6 @@
-//! What tools and the hub have done so far, in numbers.
+//! Monitoring: counters and latencies of tools, approvals, threads and stores.
 //!
-//! In: nothing. Out: snapshots of what the rooms have counted in memory. No store is asked.
+//! In: nothing. Out: snapshots of in-memory counters; no store is read.
 
 use super::ToolHub;
 use crate::{
@@ -11,49 +11,49 @@ use crate::{
 use toolhub_storage::backend::StoreStats;
 
 impl ToolHub {
-    /// What one tool has done since the hub began; `None` where nobody knows it.
+    /// Counters of one tool since the hub was built; `None` if it is not registered.
     #[must_use]
     pub fn tool_stats(&self, tool: &str) -> Option<ToolStats> {
         self.get(tool).map(|tool| stats_of(&tool))
     }
 
-    /// What every tool has done since the hub began, by name.
+    /// Counters of all tools since the hub was built, sorted by name.
     #[must_use]
     pub fn stats(&self) -> Vec<ToolStats> {
         self.list(&ToolFilter::default()).iter().map(|tool| stats_of(tool)).collect()
     }
 
-    /// How many calls wait for their turn, of all tools together.
+    /// Number of queued calls of all tools.
     #[must_use]
     pub fn queued_calls(&self) -> usize {
         self.engine.scheduler.queued()
     }
 
-    /// How often statuses of tools changed since the hub began, by tool.
+    /// Number of status changes since the hub was built, by tool.
     #[must_use]
     pub fn status_changes(&self) -> Vec<StatusChanges> {
         self.engine.statuses.changes()
     }
 
-    /// How many questions wait for people, and how long people took.
+    /// Number of pending approvals, and how long answers took.
     #[must_use]
     pub fn approval_stats(&self) -> ApprovalStats {
         self.engine.approvals.stats()
     }
 
-    /// How many threads were used here lately: within the last ten minutes or so.
+    /// Number of threads used on this node within about the last ten minutes.
     #[must_use]
     pub fn active_threads(&self) -> usize {
         self.engine.services.thread_activity.count()
     }
 
-    /// How long the stores took, by sort and request. A store of states in memory is not measured.
+    /// Latencies of the stores, by store and operation. An in-memory state store is not measured.
     #[must_use]
     pub fn store_stats(&self) -> Vec<StoreStats> {
         self.engine.services.store_meters.stats()
     }
 
-    /// How many events were lost, because a listener or the store was too slow for them.
+    /// Number of events dropped because a subscriber or the store was too slow.
     #[must_use]
     pub fn dropped_events(&self) -> u64 {
         self.engine.services.events.dropped()

@@ -1,7 +1,7 @@
-//! What a model is offered for one step, and the news that it is no longer what it would be offered now.
+//! Offers: the pinned tool list of one step, and the events that say when it is out of date.
 //!
-//! In: a thread, and which tools it is meant to have. Out: a list that stays as it is for as long as it is held. While it is held, a change of what the thread
-//! may use is told as `tool.rebind.required`: an addition at once, a removal only if it lasts.
+//! In: a thread and its toolset. Out: an immutable list. While it is held, a change of the thread's available tools is emitted
+//! as `tool.rebind.required`: additions immediately, removals after `rebind_delay` if the tool is still unavailable then.
 
 use std::{
     collections::BTreeSet,
@@ -31,39 +31,39 @@ use toolhub_types::{
     tool::{Definition, ToolName},
 };
 
-/// How soon a store that did not answer is asked again.
+/// Delay before a store that did not answer is asked again.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The tools a thread is offered for one step. Make its calls [among](super::CallRequest::among) these.
+/// The tools offered to a thread for one step. Make its calls [from](super::CallRequest::from_offer) these.
 #[derive(Debug, Clone)]
 pub struct Offer(Arc<BoundOffer>);
 
 impl Offer {
-    /// The tools, as a list to make calls among.
+    /// The tools, to be passed to [`from_offer`](super::CallRequest::from_offer).
     #[must_use]
     pub fn tools(&self) -> &Arc<Tools> {
         &self.0.tools
     }
 
-    /// Whether a model is shown the same list: the same tools with the same definitions. Whoever shows it again then shows what it
-    /// has shown before, to the letter, and a provider that remembers the beginning of a conversation need not read it anew.
+    /// Whether the two offers have the same tools with the same definitions. Their exports are then byte for byte equal, so a
+    /// provider's prompt cache stays valid.
     #[must_use]
     pub fn has_same_definitions(&self, other: &Self) -> bool {
         let list = |offer: &Self| offer.0.tools.list(&ToolFilter::default());
-        let alike = |(mine, theirs): (Arc<Tool>, Arc<Tool>)| {
+        let same = |(mine, theirs): (Arc<Tool>, Arc<Tool>)| {
             Arc::ptr_eq(&mine, &theirs) || mine.definition == theirs.definition
         };
         Arc::ptr_eq(&self.0, &other.0)
-            || (self.0.tools.len() == other.0.tools.len() && list(self).into_iter().zip(list(other)).all(alike))
+            || (self.0.tools.len() == other.0.tools.len() && list(self).into_iter().zip(list(other)).all(same))
     }
 
-    /// Their names, in order.
+    /// The tools' names, sorted.
     #[must_use]
     pub fn names(&self) -> Vec<ToolName> {
         self.0.names().into_iter().collect()
     }
 
-    /// Their definitions, as a model provider wants them.
+    /// The tools' definitions in the format of a model provider.
     #[must_use]
     pub fn export(&self, format: Format) -> Vec<Value> {
         let tools = self.0.tools.list(&ToolFilter::default());
@@ -72,28 +72,56 @@ impl Offer {
     }
 }
 
+/// Which tools an offer, a summary or a list of statuses covers, and in which language its texts are. The default is all tools, in
+/// English.
+#[derive(Debug, Clone, Default)]
+pub struct OfferOptions {
+    /// The tools to choose from.
+    pub toolset: Toolset,
+    /// The language of reasons and summaries.
+    pub language: Language,
+}
+
+impl From<Toolset> for OfferOptions {
+    fn from(toolset: Toolset) -> Self {
+        Self { toolset, ..Self::default() }
+    }
+}
+
+impl From<Language> for OfferOptions {
+    fn from(language: Language) -> Self {
+        Self { language, ..Self::default() }
+    }
+}
+
 impl ToolHub {
-    /// What a model is offered in this thread for one step: exactly the available tools, pinned. Where `auto_rebind` is off
-    /// and somebody holds a list for the thread, that list, until it is [bound again](Self::rebind).
+    /// Offers a thread its tools for one step: exactly the available ones, pinned. With `auto_rebind` off, returns the offer
+    /// that is already held for the thread, if there is one, until [`rebind`](Self::rebind) is called.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn offer(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
-        self.offer_of(tenant, thread, &Toolset::all()).await
+        self.offer_with(tenant, thread, &OfferOptions::default()).await
     }
 
-    /// The same, of the tools of a toolset. Lists of other toolsets that somebody holds for the thread are not touched.
+    /// Like [`offer`](Self::offer), for the tools of a toolset. Offers of other toolsets held for the thread are not touched.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn offer_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
-        match self.pinned_offer(tenant, thread, toolset) {
+    pub async fn offer_with(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        options: &OfferOptions,
+    ) -> Result<Offer, CallError> {
+        match self.pinned_offer(tenant, thread, &options.toolset) {
             Some(offer) => Ok(offer),
-            None => self.rebind_of(tenant, thread, toolset).await,
+            None => self.rebind_with(tenant, thread, options).await,
         }
     }
 
-    /// The same, and one line about all tools of the toolset as [`summary_of`](Self::summary_of) has it: both of one look at them.
+    /// Like [`offer_with`](Self::offer_with), together with the line of [`status_summary`](Self::status_summary); both are
+    /// computed from one snapshot.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -101,48 +129,52 @@ impl ToolHub {
         &self,
         tenant: &Tenant,
         thread: &ThreadId,
-        toolset: &Toolset,
-        language: Language,
+        OfferOptions { toolset, language }: &OfferOptions,
     ) -> Result<(Offer, String), CallError> {
         let all = self.tools();
-        let seen = self.snapshot_tools(self.list_toolset(toolset), StatusScope::Thread(tenant, thread)).await?;
-        let line = summary_line(&seen, language);
+        let snapshots = self.snapshot_tools(self.list_toolset(toolset), StatusScope::Thread(tenant, thread)).await?;
+        let line = summary_line(&snapshots, *language);
         let offer = self.pinned_offer(tenant, thread, toolset);
-        Ok((offer.unwrap_or_else(|| self.bind(&all, tenant, thread, toolset, usable_names(seen))), line))
+        Ok((offer.unwrap_or_else(|| self.bind(&all, tenant, thread, toolset, usable_names(snapshots))), line))
     }
 
-    /// The list that stays until it is bound again, where the owner wants that and somebody holds one.
+    /// With `auto_rebind` off, the offer that is held for the thread and stays until it is rebound.
     fn pinned_offer(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Offer> {
-        let stays = !self.engine.statuses.settings().auto_rebind;
-        stays.then(|| self.engine.offers.latest(tenant, thread, toolset)).flatten().map(Offer)
+        let is_pinned = !self.engine.statuses.settings().auto_rebind;
+        is_pinned.then(|| self.engine.offers.latest(tenant, thread, toolset)).flatten().map(Offer)
     }
 
-    /// What a model is offered in this thread from now on, whatever somebody holds for it.
+    /// Offers a thread its currently available tools, regardless of the offer that is held for it.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn rebind(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
-        self.rebind_of(tenant, thread, &Toolset::all()).await
+        self.rebind_with(tenant, thread, &OfferOptions::default()).await
     }
 
-    /// The same, of the tools of a toolset. Where nothing has changed, it is the list that somebody holds already.
+    /// Like [`rebind`](Self::rebind), for the tools of a toolset. Returns the held offer if nothing has changed.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn rebind_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
+    pub async fn rebind_with(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        OfferOptions { toolset, .. }: &OfferOptions,
+    ) -> Result<Offer, CallError> {
         let all = self.tools();
         let usable = self.find_usable(tenant, thread, toolset).await?;
         Ok(self.bind(&all, tenant, thread, toolset, usable))
     }
 
-    /// Binds a list of these tools, or finds it bound.
+    /// Binds an offer of these tools, or returns the held one if it is equivalent.
     fn bind(
         &self,
         all: &Tools,
         tenant: &Tenant,
         thread: &ThreadId,
         toolset: &Toolset,
-        (names, grows_old): UsableTools,
+        (names, next_change): UsableTools,
     ) -> Offer {
         let names: Vec<ToolName> = names.into_iter().collect();
         let tools = Arc::new(all.subset(&names));
@@ -153,14 +185,14 @@ impl ToolHub {
             self.engine.offers.add(&bound);
             bound
         });
-        if grows_old.is_some() {
-            // Nothing else will happen at that moment, so whoever tells holders must know of it now.
+        if next_change.is_some() {
+            // Evidence expires without an event. Wake `watch_offers`, so that it schedules a check for that time.
             self.engine.services.availability_changed.notify_one();
         }
         Offer(bound)
     }
 
-    /// Whether the thread would be offered something else now.
+    /// Whether the thread would be offered other tools now.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -168,7 +200,7 @@ impl ToolHub {
         Ok(self.diff_offer(&offer.0).await?.0 != Difference::default())
     }
 
-    /// The tools of a toolset that a thread may use now, and when one of them begins to wait again by itself.
+    /// The tools of a toolset that a thread may use now, and when evidence for one of them expires.
     async fn find_usable(
         &self,
         tenant: &Tenant,
@@ -178,53 +210,54 @@ impl ToolHub {
         self.snapshot_tools(self.list_toolset(toolset), StatusScope::Thread(tenant, thread)).await.map(usable_names)
     }
 
-    /// The tools of a toolset, usable or not, by name.
+    /// The tools of a toolset, usable or not, sorted by name.
     pub(super) fn list_toolset(&self, toolset: &Toolset) -> Vec<Arc<Tool>> {
         let mut tools = self.list(&ToolFilter::default());
         tools.retain(|tool| toolset.contains(&tool.definition.name));
         tools
     }
 
-    /// What has changed, and when more does by itself.
+    /// The difference between an offer and the tools usable now, and when evidence for one of those expires.
     async fn diff_offer(&self, bound: &BoundOffer) -> Result<(Difference, Option<Timestamp>), CallError> {
-        let (now, grows_old) = self.find_usable(&bound.tenant, &bound.thread, &bound.toolset).await?;
-        let then = bound.names();
-        let less = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
-        Ok((Difference { added: less(&now, &then), removed: less(&then, &now) }, grows_old))
+        let (usable, next_change) = self.find_usable(&bound.tenant, &bound.thread, &bound.toolset).await?;
+        let offered = bound.names();
+        let minus = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
+        Ok((Difference { added: minus(&usable, &offered), removed: minus(&offered, &usable) }, next_change))
     }
 
-    /// Tells the holder of one list what is new; a removal only if it has lasted. Answers when to look again: when one will
-    /// have, or when there will be one.
+    /// Emits `tool.rebind.required` for one offer if its difference grew; removals only after `rebind_delay`. Returns when to
+    /// check again: when a pending removal is due, or when evidence expires.
     async fn notify_holder(&self, bound: &BoundOffer, now: Instant) -> Result<Option<Instant>, CallError> {
-        let (Difference { added, removed }, grows_old) = self.diff_offer(bound).await?;
+        let (Difference { added, removed }, next_change) = self.diff_offer(bound).await?;
         let delay = self.engine.statuses.settings().rebind_delay;
-        let mut heard = bound.holder_state.lock().unwrap_or_else(PoisonError::into_inner);
-        let HolderState { notified: told, unavailable_since: gone } = &mut *heard;
-        gone.retain(|tool, _| removed.contains(tool));
-        let mut next = grows_old.map(|at| clock::deadline_after(now, at.since(self.now())));
-        let lasts = |tool: &ToolName| {
-            let due = clock::deadline_after(*gone.entry(tool.clone()).or_insert(now), delay);
-            let lasts = due <= now || told.removed.contains(tool);
-            next = if lasts { next } else { Some(next.map_or(due, |next| next.min(due))) };
-            lasts
+        let mut holder_state = bound.holder_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let HolderState { notified, unavailable_since } = &mut *holder_state;
+        unavailable_since.retain(|tool, _| removed.contains(tool));
+        let mut next_check = next_change.map(|at| clock::deadline_after(now, at.since(self.now())));
+        let is_due = |tool: &ToolName| {
+            let due = clock::deadline_after(*unavailable_since.entry(tool.clone()).or_insert(now), delay);
+            let is_due = due <= now || notified.removed.contains(tool);
+            next_check = if is_due { next_check } else { Some(next_check.map_or(due, |next| next.min(due))) };
+            is_due
         };
-        let removed: Vec<_> = removed.into_iter().filter(lasts).collect();
-        let fresh = |now: &[ToolName], then: &[ToolName]| now.iter().any(|tool| !then.contains(tool));
-        let news = (fresh(&added, &told.added) || fresh(&removed, &told.removed)).then(|| EventKind::RebindRequired {
+        let removed: Vec<_> = removed.into_iter().filter(is_due).collect();
+        let has_new = |now: &[ToolName], before: &[ToolName]| now.iter().any(|tool| !before.contains(tool));
+        let is_news = has_new(&added, &notified.added) || has_new(&removed, &notified.removed);
+        let event = is_news.then(|| EventKind::RebindRequired {
             reason: format!("{} to add, {} to remove", added.len(), removed.len()),
             added: added.clone(),
             removed: removed.clone(),
         });
-        *told = Difference { added, removed };
-        drop(heard);
-        if let Some(news) = news {
+        *notified = Difference { added, removed };
+        drop(holder_state);
+        if let Some(event) = event {
             let events = &self.engine.services.events;
-            events.emit_for_tenant(self.now(), &bound.tenant, Some(&bound.thread), news);
+            events.emit_for_tenant(self.now(), &bound.tenant, Some(&bound.thread), event);
         }
-        Ok(next)
+        Ok(next_check)
     }
 
-    /// Tells all holders; answers when to look again, even if nothing changes until then.
+    /// Notifies the holders of all offers; returns when to check again even if nothing changes until then.
     async fn notify_holders(&self) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for bound in self.engine.offers.all() {
@@ -235,7 +268,8 @@ impl ToolHub {
                 .await
                 .unwrap_or_else(|_| Some(clock::deadline_after(now, STORE_RETRY_DELAY)));
             next = next.into_iter().chain(due).min();
-            // There may be thousands of them, and calls want to go on meanwhile. An offer must not seem to be held by this.
+            // There may be thousands of offers: let calls run in between. Drop the strong reference first, so that the offer
+            // does not count as held.
             drop(bound);
             tokio::task::yield_now().await;
         }
@@ -243,26 +277,26 @@ impl ToolHub {
     }
 }
 
-/// Which tools may be used, and when one of them begins to wait again by itself.
+/// The usable tools, and when evidence for one of them expires, so that it waits for its dependencies again.
 type UsableTools = (BTreeSet<ToolName>, Option<Timestamp>);
 
-fn usable_names(mut seen: Vec<ToolSnapshot>) -> UsableTools {
-    seen.retain(ToolSnapshot::is_offered);
-    let grows_old = seen.iter().filter_map(|seen| seen.reading.next_change).min();
-    (seen.iter().map(|seen| seen.tool.definition.name.clone()).collect(), grows_old)
+fn usable_names(mut snapshots: Vec<ToolSnapshot>) -> UsableTools {
+    snapshots.retain(ToolSnapshot::is_offered);
+    let next_change = snapshots.iter().filter_map(|snapshot| snapshot.reading.next_change).min();
+    (snapshots.iter().map(|snapshot| snapshot.tool.definition.name.clone()).collect(), next_change)
 }
 
-/// Tells holders of offers about changes, for as long as the hub lives. A tool that is gone for a moment and back again is
-/// no news: removals are told after a delay, if they still hold then.
-pub(super) async fn watch_offers(hub: Weak<Engine>, stirred: Arc<Notify>) {
-    let mut due: Option<Instant> = None;
+/// Notifies holders of offers about changes until the hub is dropped. Removals are debounced: a tool that is unavailable only
+/// briefly causes no event.
+pub(super) async fn watch_offers(hub: Weak<Engine>, availability_changed: Arc<Notify>) {
+    let mut next_check: Option<Instant> = None;
     loop {
-        match due {
-            None => stirred.notified().await,
-            // Whether it was stirred or the time has come: both are looked at below.
-            Some(at) => drop(tokio::time::timeout_at(at, stirred.notified()).await),
+        match next_check {
+            None => availability_changed.notified().await,
+            // A notification and a timeout are handled alike.
+            Some(at) => drop(tokio::time::timeout_at(at, availability_changed.notified()).await),
         }
         let Some(engine) = hub.upgrade() else { return };
-        due = ToolHub { engine }.notify_holders().await;
+        next_check = ToolHub { engine }.notify_holders().await;
     }
 }

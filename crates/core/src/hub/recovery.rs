@@ -1,9 +1,9 @@
-//! Ends what the dead have begun: calls that a process left open when it stopped.
+//! Call recovery: closes or reruns calls that a dead process left open.
 //!
-//! In: the open calls in the store. Out: each of them closed as `interrupted`, once, however many hubs look; or run again
-//! where the tool's owner asked for that. Who is dead is told by `journal/nodes.rs`; a hub that has its store alone need not
-//! ask. A call of this very hub that is open and does not run had an end that could not be written down; it is written down
-//! now, if it is still known.
+//! In: the open calls in the store. Out: each of them closed as `interrupted`, exactly once however many hubs scan; or rerun, if
+//! the tool allows that. `journal/nodes.rs` decides by leases which nodes are dead; a hub with exclusive access to its store need
+//! not ask. A call of this hub that is open but not running is one whose outcome could not be stored; it is stored now, if the
+//! outcome is still buffered.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,21 +34,21 @@ use toolhub_types::{
     outcome::Outcome,
 };
 
-/// How often a call is started at most. One that kills its process must not do so for ever.
+/// Maximum number of starts of a call: one that kills its process must not do so forever.
 const MAX_STARTS: u32 = 3;
-/// How many open calls are read and closed at a time.
+/// Number of open calls read and closed in one batch.
 const BATCH_SIZE: usize = 100;
-/// How many calls are run again at a time.
+/// Number of calls rerun concurrently.
 const RERUN_CONCURRENCY: usize = 16;
-/// Of how many records that cannot be read is told.
+/// Number of unreadable records that are logged.
 const MAX_UNREADABLE_WARNINGS: usize = 1_000;
-/// How long nobody looks while nothing is open elsewhere and no other node says anything.
+/// Time between scans while no open call needs attention and no other node renews its lease.
 const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What was seen of the open calls so far.
+/// State of the recovery task across scans.
 pub(super) struct Recovery {
     liveness: LeaseMonitor,
-    /// Records that cannot be read, which was said once.
+    /// Unreadable records that were logged, so that each is logged once.
     unreadable: HashSet<SmolStr>,
     rerun_permits: Arc<Semaphore>,
 }
@@ -63,81 +63,81 @@ impl Default for Recovery {
     }
 }
 
-/// Whether to look again soon: a call of somebody else is open, or one could not be closed.
+/// Whether to scan again soon: a call of another node is open, or one could not be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanResult {
     Clean,
     RescanSoon,
 }
 
-/// Looks after open calls for as long as the hub lives. `looked` is what was found when it began, if it was looked.
+/// Recovers open calls until the hub is dropped. `last_scan` is the result of the scan at start-up, if there was one.
 pub(super) async fn recover(
     (hub, journal): (Weak<Engine>, Journal),
     mut recovery: Recovery,
-    mut looked: Option<ScanResult>,
+    mut last_scan: Option<ScanResult>,
     mut nodes: Option<Watcher>,
 ) {
     loop {
-        match looked {
+        match last_scan {
             None => {}
             Some(ScanResult::RescanSoon) => tokio::time::sleep(LEASE_RENEW_INTERVAL).await,
             Some(ScanResult::Clean) => {
-                let (here, there) =
+                let (own, other) =
                     (pin!(journal.recovery_needed.notified()), pin!(wait_for_other_node(&mut nodes, &journal.node)));
-                if let Ok(Either::Right(_)) = tokio::time::timeout(IDLE_INTERVAL, select(here, there)).await {
+                if let Ok(Either::Right(_)) = tokio::time::timeout(IDLE_INTERVAL, select(own, other)).await {
                     tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
                 }
             }
         }
         let Some(engine) = hub.upgrade() else { return };
-        looked = Some(recovery.scan(&engine, usize::MAX).await);
+        last_scan = Some(recovery.scan(&engine, usize::MAX).await);
         drop(engine);
     }
 }
 
-/// Waits until another node says that it runs calls.
+/// Waits until another node writes its lease, and so may have open calls.
 async fn wait_for_other_node(nodes: &mut Option<Watcher>, own: &SmolStr) {
-    let Some(news) = nodes else { return std::future::pending().await };
+    let Some(leases) = nodes else { return std::future::pending().await };
     loop {
-        match news.next().await {
+        match leases.next().await {
             Some(WatchEvent::Row(key, _)) if key.id == *own => {}
             Some(_) => break,
-            // A store that tells nothing more is asked now and then.
+            // The watch ended; `IDLE_INTERVAL` still triggers scans.
             None => return std::future::pending().await,
         }
     }
-    // Whatever else was said meanwhile is answered by the same look.
-    while let Some(Some(_)) = news.next().now_or_never() {}
+    // One scan covers all changes that are already queued.
+    while let Some(Some(_)) = leases.next().now_or_never() {}
 }
 
 impl Recovery {
-    /// Looks at the open calls, and ends those of the dead; about `most` of them.
-    pub(super) async fn scan(&mut self, engine: &Arc<Engine>, most: usize) -> ScanResult {
+    /// Scans the open calls and closes or reruns those of dead nodes; stops after about `max_closed` of them.
+    pub(super) async fn scan(&mut self, engine: &Arc<Engine>, max_closed: usize) -> ScanResult {
         let mut unwritten = engine.journal.take_unwritten();
-        let looked = self.try_scan(engine, most, &mut unwritten).await;
-        if looked != Ok(ScanResult::Clean) {
+        let result = self.try_scan(engine, max_closed, &mut unwritten).await;
+        if result != Ok(ScanResult::Clean) {
             engine.journal.buffer_outcomes(unwritten);
         }
-        looked.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the calls that are open could not be looked at; they are looked at again");
+        result.unwrap_or_else(|error| {
+            tracing::warn!(%error, "scan of open calls failed; retrying");
             ScanResult::RescanSoon
         })
     }
 
-    /// The same; what it closes is taken out of `unwritten`.
+    /// One scan. Outcomes that it stores are removed from `unwritten`.
     async fn try_scan(
         &mut self,
         engine: &Arc<Engine>,
-        most: usize,
+        max_closed: usize,
         unwritten: &mut HashMap<CallId, Outcome>,
     ) -> Result<ScanResult, StoreError> {
         let Engine { journal, services, .. } = &**engine;
-        // Before they are read: what is said while all these calls are looked at is news the next time.
-        let asked_at = services.clock.instant();
+        // Taken before the leases are read: a renewal during this scan counts for the next one.
+        let scanned_at = services.clock.instant();
         let leases =
             if journal.store_is_exclusive { Default::default() } else { journal.leases(services.clock.now()).await? };
-        let mut looked = ScanResult::Clean;
-        let (mut seen, mut closed) = (HashSet::new(), 0);
+        let mut result = ScanResult::Clean;
+        let (mut open_ids, mut closed) = (HashSet::new(), 0);
         let mut scan = Scan::new(Table::OpenCalls, Scope::All).limit(BATCH_SIZE);
         loop {
             let page = services.store.scan(scan.clone(), services.clock.now()).await?;
@@ -149,58 +149,58 @@ impl Recovery {
                     }
                     continue;
                 };
-                seen.insert(key.id.clone());
-                // Looked up after the row was read: a call of this hub is running before it is opened.
+                open_ids.insert(key.id.clone());
+                // Checked after the row was read: a call of this hub is in `live_calls` before its record is opened.
                 if engine.live_calls.contains(open.record.id) {
-                    // One that waits to be run again may still be refused.
+                    // A rerun that is still waiting to start may be refused.
                     if open.node() != journal.node {
-                        looked = ScanResult::RescanSoon;
+                        result = ScanResult::RescanSoon;
                     }
                     continue;
                 }
-                let dead = open.node() == journal.node
+                let is_dead = open.node() == journal.node
                     || journal.store_is_exclusive
-                    || self.liveness.is_dead(&key.id, &open, &leases, asked_at);
+                    || self.liveness.is_dead(&key.id, &open, &leases, scanned_at);
                 let tenant = key.partition.tenant.clone();
                 match find_rerun_tool(engine, &open) {
-                    _ if !dead => looked = ScanResult::RescanSoon,
+                    _ if !is_dead => result = ScanResult::RescanSoon,
                     Some(tool) => {
                         pipeline::spawn_rerun(engine, tenant, open, tool, self.rerun_permits.clone());
-                        looked = ScanResult::RescanSoon;
+                        result = ScanResult::RescanSoon;
                     }
-                    // A hub that goes down leaves those that wait to the next start.
+                    // During shutdown, waiting calls are left to the next start.
                     None if open.is_waiting()
                         && engine.is_shutting_down()
                         && !unwritten.contains_key(&open.record.id) => {}
                     None => {
-                        let ended = unwritten.get(&open.record.id).cloned();
-                        closing.push(close_call(engine, tenant, open, ended));
+                        let outcome = unwritten.get(&open.record.id).cloned();
+                        closing.push(close_call(engine, tenant, open, outcome));
                     }
                 }
             }
-            while let Some((call, done)) = closing.next().await {
+            while let Some((call, is_settled)) = closing.next().await {
                 closed += 1;
-                if done {
+                if is_settled {
                     unwritten.remove(&call);
                 } else {
-                    looked = ScanResult::RescanSoon;
+                    result = ScanResult::RescanSoon;
                 }
             }
             match page.next {
                 None => break,
-                Some(_) if closed >= most => return Ok(ScanResult::RescanSoon),
+                Some(_) if closed >= max_closed => return Ok(ScanResult::RescanSoon),
                 Some(next) => scan.after = Some(next),
             }
             tokio::task::yield_now().await;
         }
-        self.liveness.retain_open(&seen);
-        // The others are closed: their ends were written down after all.
-        unwritten.retain(|call, _| seen.contains(&SmolStr::from(*call)));
-        Ok(looked)
+        self.liveness.retain_open(&open_ids);
+        // Calls that are no longer open were closed after all, so their buffered outcomes are not needed.
+        unwritten.retain(|call, _| open_ids.contains(&SmolStr::from(*call)));
+        Ok(result)
     }
 
-    /// The open call in a row. One that cannot be read stays, and holds its thread, for as long as its record would be kept: a
-    /// person may look at it, and a hub of a later version may be running it.
+    /// Decodes an open call. A row that cannot be decoded stays, and keeps its thread, for as long as its record would be
+    /// retained: an operator may inspect it, and a hub of a later version may be running the call.
     fn read(&mut self, id: &SmolStr, row: &Row) -> Option<OpenCall> {
         match OpenCall::read(id, row) {
             Ok(open) => Some(open),
@@ -214,49 +214,50 @@ impl Recovery {
     }
 }
 
-/// The tool, if it may run the call once more.
+/// The tool, if it may run the call again.
 fn find_rerun_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, EvidenceDemand)> {
-    let elsewhere = open.node() != engine.journal.node;
+    let is_foreign = open.node() != engine.journal.node;
     let found = engine.registry.find(&open.record.tool)?;
     if open.is_waiting() {
-        return elsewhere.then_some(found);
+        return is_foreign.then_some(found);
     }
-    // Somebody outside may be at it still, and would do it beside the other.
-    let inside = open.record.external_until.is_none();
-    let fits = |tool: &Tool| inside && tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
-    (elsewhere && open.start_count() < MAX_STARTS && fits(&found.0)).then_some(found)
+    // The caller may still be executing an external call; a rerun would execute it twice.
+    let is_internal = open.record.external_until.is_none();
+    let can_rerun =
+        |tool: &Tool| is_internal && tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
+    (is_foreign && open.start_count() < MAX_STARTS && can_rerun(&found.0)).then_some(found)
 }
 
-/// Takes an open call away that nobody can read and whose record, had it been closed, would be gone by now.
+/// Deletes an open call that cannot be decoded and whose record would have expired by now.
 async fn remove_unreadable(engine: &Engine, key: &RowKey, row: &Row) {
     let (expect, durability) = (Expect::Same(row.version), Durability::KillSafe);
-    let gone = Write { table: key.table, id: key.id.clone(), expect, change: Change::Remove, durability };
-    let batch = Batch::new(key.partition.clone()).with(gone);
+    let removal = Write { table: key.table, id: key.id.clone(), expect, change: Change::Remove, durability };
+    let batch = Batch::new(key.partition.clone()).with(removal);
     match engine.journal.store.commit(batch, engine.services.clock.now()).await {
         Ok(_) => {
-            tracing::warn!(call = %key.id, "an open call that cannot be read is as old as records become, and is removed");
+            tracing::warn!(call = %key.id, "removed an unreadable open call that was older than the call retention");
         }
-        // It is looked at again.
-        Err(error) => tracing::debug!(%error, call = %key.id, "an open call that cannot be read is not removed"),
+        // The next scan tries again.
+        Err(error) => tracing::debug!(%error, call = %key.id, "could not remove an unreadable open call"),
     }
 }
 
-/// Closes a call as it ended, or as interrupted where nobody knows; says whether nothing is to be tried again soon.
-async fn close_call(engine: &Engine, tenant: Tenant, open: OpenCall, ended: Option<Outcome>) -> (CallId, bool) {
-    let own = open.node() == engine.journal.node;
+/// Closes a call with its buffered outcome, or as interrupted if there is none; the flag says that no retry is needed soon.
+async fn close_call(engine: &Engine, tenant: Tenant, open: OpenCall, outcome: Option<Outcome>) -> (CallId, bool) {
+    let is_own = open.node() == engine.journal.node;
     let why = match open.start_count() {
-        _ if own => "the end of the call could not be written down".into(),
+        _ if is_own => "the outcome of the call could not be stored".into(),
         1 => "the process that ran the call is gone".into(),
         starts => format!("the process that ran the call is gone; it was started {starts} times"),
     };
-    let outcome = ended.unwrap_or_else(|| pipeline::interrupted(&open, &why, engine.services.clock.now()));
-    let closed = pipeline::close_open(engine, &tenant, &open, &outcome).await;
+    let outcome = outcome.unwrap_or_else(|| pipeline::interrupted_outcome(&open, &why, engine.services.clock.now()));
+    let closed = pipeline::close_open_call(engine, &tenant, &open, &outcome).await;
     match &closed {
-        // Of a call of this hub an end was told when it came.
-        Ok(true) if !own => pipeline::tell_interrupted(engine, &tenant, &open, &outcome),
+        // For a call of this hub, the event was emitted when it ended.
+        Ok(true) if !is_own => pipeline::emit_interrupted(engine, &tenant, &open, &outcome),
         Ok(_) => {}
-        Err(error) => tracing::warn!(%error, call = %outcome.id, "a call that was left open could not be closed"),
+        Err(error) => tracing::warn!(%error, call = %outcome.id, "could not close an interrupted call"),
     }
-    // What the store will never take is tried again when there is another reason to look.
+    // A permanent store error is not retried until something else triggers a scan.
     (outcome.id, matches!(closed, Ok(_) | Err(StoreError::Refused(_) | StoreError::Damaged { .. })))
 }

@@ -1,4 +1,6 @@
-//! A call in the making, and a call that runs.
+//! `CallRequest`, the builder of a call, and `CallHandle`, the handle of a running one.
+//!
+//! In: a tool name, arguments and options. Out: an outcome, a receipt, or a handle. The pipeline runs the call.
 
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
@@ -21,7 +23,7 @@ use toolhub_types::{
     trace::TraceContext,
 };
 
-/// A call in the making. Await it, or [`start`](Self::start) it.
+/// Builds a call. Await it, or [`start`](Self::start) it.
 #[must_use = "a call is made only when it is awaited or started"]
 pub struct CallRequest<'hub> {
     engine: &'hub Arc<Engine>,
@@ -31,10 +33,10 @@ pub struct CallRequest<'hub> {
 impl<'hub> CallRequest<'hub> {
     pub(super) fn new(engine: &'hub Arc<Engine>, tool: SmolStr, arguments: Value) -> Self {
         let clock = &engine.services.clock;
-        let arrived = clock.now();
-        let head = CallHead::new(CallId::mint(arrived), tool, arrived, clock.instant());
-        let call = Submission::from(Box::new(Call::new(head, arguments)));
-        Self { engine, submission: call }
+        let arrived_at = clock.now();
+        let head = CallHead::new(CallId::mint(arrived_at), tool, arrived_at, clock.instant());
+        let submission = Submission::from(Box::new(Call::new(head, arguments)));
+        Self { engine, submission }
     }
 
     /// The call's id, known before it is made.
@@ -43,106 +45,104 @@ impl<'hub> CallRequest<'hub> {
         self.submission.call.id
     }
 
-    /// The id the caller has [minted](CallId::mint) for it, to find the call again after a crash of its own. Such a call is in the
-    /// journal before its tool runs, whatever it does, and is made once: where a call of the same thread with this id runs,
-    /// another one ends with `idempotency_in_progress`, and where one has ended, with `idempotency_key_reused`. One that was
-    /// refused before it came to its turn is in no journal, and may be made again.
+    /// Sets an id that the caller has [minted](CallId::mint), to find the call again after a crash of the caller. Such a call is
+    /// always in the journal before its tool runs, and is made at most once: while a call of the same thread with this id
+    /// runs, another one ends with `idempotency_in_progress`, and after it has ended, with `idempotency_key_reused`. A call
+    /// that was refused before it was scheduled is not in the journal, and may be made again.
     pub fn with_id(mut self, id: CallId) -> Self {
         let head = self.head();
         (head.id, head.caller_minted_id) = (id, true);
         self
     }
 
-    /// The conversation it belongs to. A text that is no thread id makes the call fail.
+    /// The thread of the call. With an invalid id the call fails.
     pub fn thread(mut self, thread: impl Into<SmolStr>) -> Self {
         let thread = self.note_id_error(ThreadId::new(thread));
         self.head().thread = thread;
         self
     }
 
-    /// Whose call it is; `main` where nothing is said.
+    /// The tenant of the call. Default: `main`.
     pub fn tenant(mut self, tenant: Tenant) -> Self {
         self.head().tenant = tenant;
         self
     }
 
-    /// Who asks; `local` where nothing is said.
+    /// The caller. Default: `local`.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.head().caller = caller;
         self
     }
 
-    /// The agent run it belongs to.
+    /// The agent run the call belongs to.
     pub fn run(mut self, run: RunId) -> Self {
         self.head().run = Some(run);
         self
     }
 
-    /// The id the model gave its request.
+    /// The model's own id of the call.
     pub fn model_call(mut self, id: impl Into<SmolStr>) -> Self {
         self.head().model_call = Some(id.into());
         self
     }
 
-    /// Where the call stands in a trace that began elsewhere. Its tool may ask for it, and its outcome names the trace.
+    /// The trace context of the caller. The tool can read it, and the outcome names the trace.
     pub fn trace(mut self, trace: TraceContext) -> Self {
         self.head().trace = Some(Box::new(trace));
         self
     }
 
-    /// The caller's word that a repetition is the same call: it is made once, and answered alike every time, in whatever
-    /// thread it is repeated. A call that was turned away before its turn has not used its key up, unless a person said no. A key
-    /// belongs to a tenant and a tool, and is remembered for a day.
-    /// A text that is no key makes the call fail.
+    /// Sets an idempotency key: repetitions with the same key, in any thread, are executed once and get the same outcome. A call
+    /// that was refused before it was scheduled does not consume its key, unless its approval was denied. A key belongs to a
+    /// tenant and a tool, and is stored for a day. With an invalid key the call fails.
     pub fn idempotency_key(mut self, key: impl Into<SmolStr>) -> Self {
         let key = self.note_id_error(IdempotencyKey::new(key));
         self.head().idempotency_key = key;
         self
     }
 
-    /// A shorter time than the tool's own. A longer one changes nothing.
+    /// Shortens the tool's timeout. A longer one has no effect.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.submission.call.timeout = Some(time);
         self
     }
 
-    /// How often the tool is tried again after the first time, whatever its own settings say; zero is never. All else about
-    /// it stays: only what may be repeated is, inside the call's time and the tool's budget for that.
-    pub fn retries(mut self, again: u32) -> Self {
-        self.submission.call.retries = Some(again);
+    /// Overrides the tool's number of retries; zero disables them. The other conditions still apply: only what is safe to repeat
+    /// is retried, within the call's timeout and the tool's retry budget.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.submission.call.retries = Some(retries);
         self
     }
 
-    /// Somebody outside does the work: the call passes every door as any other, and where its tool would run it waits until
-    /// the result is [reported](super::ToolHub::report_call), or this time is over and it ends with `timeout`. The time takes
-    /// the place of the tool's own. It counts as if the tool had run here, but is tried once, answers nobody else's call, and
-    /// what the tool remembers is neither read nor written. Such a call has a record before it waits.
+    /// Executes the call outside the hub: it passes every stage like any other, but instead of running the tool it waits until
+    /// the result is [reported](super::ToolHub::report_external_result), or ends with `timeout` after `deadline`, which replaces
+    /// the tool's timeout. It counts for the tool's status as if the tool had run here, but is not retried or cached, and the
+    /// tool's state is neither read nor written. Its record is stored before it waits.
     pub fn external(mut self, deadline: Duration) -> Self {
         self.submission.call.external = Some(deadline);
         self
     }
 
-    /// Cancels the call when this signal is given. The signal itself is never given by the call.
+    /// Cancels the call when this token is cancelled. The call never cancels the token itself.
     pub fn cancel_on(mut self, signal: &CancellationToken) -> Self {
         self.submission.call.cancel = Some(signal.child_token());
         self
     }
 
-    /// Looks for the tool in the list the caller was offered, whatever has changed since.
+    /// Resolves the tool in the list the caller was offered, regardless of later changes.
     pub fn from_offer(mut self, tools: &Arc<Tools>) -> Self {
         self.submission.offer = Some(tools.clone());
         self
     }
 
-    /// Lets the call go on when nobody waits for it any more, also after a restart: it is written down before it waits for a
-    /// person or for its turn.
+    /// Lets the call outlive its caller and a restart: its record is stored before it waits for approval or in the queue.
     pub fn detached(mut self) -> Self {
         self.submission.call.wait = self.submission.call.wait.detached();
         self
     }
 
-    /// Does not wait for a person: where one must be asked, the call ends with `approval_required`, and the same call made
-    /// again after the answer goes on from there.
+    /// Does not wait for approval: if one is required, the call ends with `approval_required`, and the same call made again
+    /// after the answer consumes the approval.
     pub fn no_wait(mut self) -> Self {
         self.submission.call.wait = self.submission.call.wait.no_approval();
         self
@@ -154,15 +154,15 @@ impl<'hub> CallRequest<'hub> {
         let (sink, progress) = ProgressSink::new();
         self.submission.call.progress = Some(sink);
         let (id, tool) = (self.submission.call.id, self.submission.call.tool.clone());
-        let goes_on = self.submission.call.outlives_caller();
+        let disarmed = self.submission.call.outlives_caller();
         let pending = pipeline::start(self.engine, self.submission);
-        CallHandle { id, tool, cancel, progress, pending, disarmed: goes_on }
+        CallHandle { id, tool, cancel, progress, pending, disarmed }
     }
 
-    /// Makes the call and waits for its end, or until a person is asked. Then the call goes on without its caller, also after a
-    /// restart, and can be found by its id. A caller that goes away before that cancels it, as with any other call.
+    /// Makes the call and waits until it has ended or waits for approval. In the second case it continues without its caller,
+    /// also after a restart, and can be found by its id. Dropping the future before that cancels the call, like any other.
     ///
-    /// For callers that cannot be kept waiting for a person, such as those over HTTP.
+    /// For callers that cannot wait for an approval, such as HTTP clients.
     pub fn until_approval(self) -> BoxFuture<'hub, CallReceipt> {
         pipeline::run_until_approval(self.engine, self.submission)
     }
@@ -176,7 +176,7 @@ impl<'hub> CallRequest<'hub> {
     }
 
     fn note_id_error<T>(&mut self, id: Result<T, IdError>) -> Option<T> {
-        id.inspect_err(|flaw| self.submission.call.id_error = Some(Box::new(flaw.clone()))).ok()
+        id.inspect_err(|error| self.submission.call.id_error = Some(Box::new(error.clone()))).ok()
     }
 }
 
@@ -189,7 +189,7 @@ impl<'hub> IntoFuture for CallRequest<'hub> {
     }
 }
 
-/// A call that runs. Await it for its outcome; dropped before that, it cancels the call, unless the call was detached
+/// Handle of a running call. Await it for the outcome. Dropping it before that cancels the call, unless the call is detached
 /// or has an idempotency key.
 #[must_use = "dropping a running call cancels it"]
 pub struct CallHandle {
@@ -198,11 +198,12 @@ pub struct CallHandle {
     cancel: CancellationToken,
     progress: broadcast::Receiver<Progress>,
     pending: pipeline::PendingOutcome,
+    /// Whether dropping the handle leaves the call running.
     disarmed: bool,
 }
 
 impl CallHandle {
-    /// The call.
+    /// The call's id.
     #[must_use]
     pub fn id(&self) -> CallId {
         self.id
@@ -214,35 +215,35 @@ impl CallHandle {
         &self.tool
     }
 
-    /// Asks the call to stop. It still has an outcome: `cancelled`, or its result if it was faster.
+    /// Cancels the call. It still has an outcome: `cancelled`, or its result if that was complete first.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Waits for the end of the call. Whoever stops waiting may wait again; the end is told once.
+    /// Waits for the outcome. Cancel safe: a dropped wait can be repeated. Must not be called again after it resolved.
     pub async fn outcome(&mut self) -> Outcome {
         let outcome = self.pending.outcome().await;
-        // What the tool may still be doing with its context is its own affair now.
+        // The call has ended: dropping the handle must not cancel work that the tool left running on purpose.
         self.disarmed = true;
         outcome
     }
 
-    /// Waits until the call has ended, or is [detached](CallRequest::detached) and in the journal, so that its caller can be told
-    /// to come back: a person was asked, or it waits for its turn, or it runs.
+    /// Waits until the call has ended, or is [detached](CallRequest::detached) and in the journal, so that its caller can come
+    /// back for the outcome: it waits for approval, is queued, or runs.
     pub async fn accepted(&mut self) -> CallReceipt {
-        let reached = self.pending.accepted().await;
-        self.disarmed |= matches!(reached, CallReceipt::Ended(_));
-        reached
+        let receipt = self.pending.accepted().await;
+        self.disarmed |= matches!(receipt, CallReceipt::Ended(_));
+        receipt
     }
 
-    /// What the tool says about how far it is, until the call ends. The first stream hears it from the beginning, a later
-    /// one from then on; a slow reader misses the oldest.
+    /// The tool's progress messages until the call ends. The first stream starts at the beginning of the call, a later one
+    /// from now on; a slow reader misses the oldest messages.
     pub fn progress(&mut self) -> impl Stream<Item = Progress> + Send + 'static {
         let later = self.progress.resubscribe();
-        futures_util::stream::unfold(std::mem::replace(&mut self.progress, later), |mut news| async move {
+        futures_util::stream::unfold(std::mem::replace(&mut self.progress, later), |mut receiver| async move {
             loop {
-                match news.recv().await {
-                    Ok(progress) => return Some((progress, news)),
+                match receiver.recv().await {
+                    Ok(progress) => return Some((progress, receiver)),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,
                 }
@@ -257,8 +258,8 @@ impl IntoFuture for CallHandle {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let mut running = self;
-            running.outcome().await
+            let mut handle = self;
+            handle.outcome().await
         })
     }
 }

@@ -1,7 +1,7 @@
-//! Ends sessions when their time is over: what they remembered goes, and the instances they made.
+//! Session expiry: removes the state and closes the instances of sessions that timed out.
 //!
-//! In: what the state manager knows of sessions. Out: threads that begin anew. Nobody sees anything of a session that is
-//! over, whether or not this has run.
+//! In: the expired sessions of the state manager. Out: threads without session state. Readers never see an expired session,
+//! whether or not this task has run.
 
 use std::{
     sync::{Arc, Weak},
@@ -13,20 +13,20 @@ use futures_util::StreamExt;
 use crate::engine::Engine;
 use toolhub_types::ids::ThreadKey;
 
-/// How many are ended beside each other: one whose instance is in use takes its time.
+/// Number of sessions ended concurrently: closing an instance that is in use can take long.
 const CONCURRENCY: usize = 16;
 
-/// Ends sessions for as long as the hub lives.
-pub(super) async fn run_expiry(hub: Weak<Engine>, rest: Duration) {
+/// Removes expired sessions until the hub is dropped. Runs when a session is due, and at least every `interval`.
+pub(super) async fn run_expiry(hub: Weak<Engine>, interval: Duration) {
     loop {
         let Some(engine) = hub.upgrade() else { return };
         let state = engine.services.state.clone();
         drop(engine);
-        let _ = tokio::time::timeout(rest, state.wait_session_cleanup()).await;
+        let _ = tokio::time::timeout(interval, state.wait_session_cleanup()).await;
         let Some(engine) = hub.upgrade() else { return };
-        // A store that does not answer is asked again the next time.
-        if let Ok(over) = state.find_ended_sessions().await {
-            futures_util::stream::iter(over)
+        // If the store does not answer, the next iteration tries again.
+        if let Ok(ended) = state.find_ended_sessions().await {
+            futures_util::stream::iter(ended)
                 .for_each_concurrent(CONCURRENCY, |owner| expire_session(&engine, owner))
                 .await;
         }
@@ -36,6 +36,6 @@ pub(super) async fn run_expiry(hub: Weak<Engine>, rest: Duration) {
 async fn expire_session(engine: &Arc<Engine>, owner: ThreadKey) {
     let services = &engine.services;
     if let Ok(true) = services.state.end_session(&owner).await {
-        services.instances.close_instances(&owner, None, "its session is over").await;
+        services.instances.close_instances(&owner, None, "its session expired").await;
     }
 }

@@ -1,8 +1,8 @@
-//! A thread's statuses and evidence as one text, and back.
+//! Serializes and restores a thread's tool statuses and evidence as JSON.
 //!
-//! In: a thread, or a text that was written here or by an older system. Out: JSON `{states, config, timestamp, evidence}`.
-//! The config is written for readers; restoring never changes the one that runs. A text that cannot be read changes
-//! nothing, is kept aside, and says so.
+//! In: a thread, or a text written here or by an older system. Out: JSON `{states, config, timestamp, evidence}`. The config is
+//! informative only: restoring never changes the running config. A text that cannot be parsed changes nothing, is quarantined
+//! as an artifact, and is reported in a warning.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ struct SerializedSnapshot<'a> {
     evidence: Evidence,
 }
 
-/// What is read back. The config is not among it.
+/// The part of a snapshot that is restored; the config is not.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ParsedSnapshot {
@@ -54,111 +54,111 @@ struct SavedToolState {
     last_failure_time: Option<Timestamp>,
     #[serde(default)]
     should_rebind: bool,
-    /// The thread's own record, whole; absent in texts of older systems, which is how those are known.
+    /// The thread's complete record. Absent in texts of older systems, which are recognised by that.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     facts: Option<StatusRecord>,
 }
 
-/// What restoring a text has done.
+/// Result of restoring a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Restored {
+pub struct SnapshotRestore {
     /// The tools whose record was restored.
     pub tools: Vec<ToolName>,
-    /// Tools of the text that nobody knows here.
+    /// Tools of the snapshot that are not registered here.
     pub unknown: Vec<ToolName>,
-    /// Why nothing was restored, if the text could not be read.
+    /// Why nothing was restored, if the text could not be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// Where the unreadable text is kept.
+    /// The artifact that holds the quarantined text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<ArtifactId>,
 }
 
 impl ToolHub {
-    /// A thread's statuses and evidence as one JSON text.
+    /// Serializes a thread's statuses and evidence as JSON.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn serialize_tool_states(&self, tenant: &Tenant, thread: &ThreadId) -> Result<String, CallError> {
         let now = self.now();
         let (evidence, _) = self.engine.journal.evidence(tenant, thread, now).await?;
-        let seen = self.snapshot_tools_with(
+        let snapshots = self.snapshot_tools_with(
             self.list(&ToolFilter::default()),
             StatusScope::Thread(tenant, thread),
             &evidence,
             now,
         );
-        let states = seen.iter().map(SavedToolState::from_snapshot);
+        let states = snapshots.iter().map(SavedToolState::from_snapshot);
         let config = &*self.engine.statuses.settings();
-        let written = SerializedSnapshot { states: states.collect(), config, timestamp: now, evidence };
-        serde_json::to_string(&written)
+        let serialized = SerializedSnapshot { states: states.collect(), config, timestamp: now, evidence };
+        serde_json::to_string(&serialized)
             .map_err(|error| CallError::new(toolhub_types::error::ErrorKind::Internal).operator(error.to_string()))
     }
 
-    /// Restores a thread's own records and evidence from a text. Evidence is added, never taken away; the running config
-    /// stays; shared records are not touched.
+    /// Restores a thread's own records and evidence from a snapshot. Evidence is merged, never removed; the running config and
+    /// shared records are not touched.
     ///
     /// # Errors
-    /// When the store does not answer. A text that cannot be read is no error: see [`Restored::warning`].
+    /// When the store does not answer. A text that cannot be parsed is no error: see [`SnapshotRestore::warning`].
     pub async fn deserialize_tool_states(
         &self,
         tenant: &Tenant,
         thread: &ThreadId,
         text: &str,
-    ) -> Result<Restored, CallError> {
-        let read: ParsedSnapshot = match serde_json::from_str(text) {
-            Ok(read) => read,
+    ) -> Result<SnapshotRestore, CallError> {
+        let parsed: ParsedSnapshot = match serde_json::from_str(text) {
+            Ok(parsed) => parsed,
             Err(error) => return Ok(self.quarantine(tenant, text, &error).await),
         };
-        let mut restored = Restored::default();
-        for state in read.states {
+        let mut restored = SnapshotRestore::default();
+        for state in parsed.states {
             let Some(tool) = self.get(&state.tool_name) else {
                 restored.unknown.push(state.tool_name);
                 continue;
             };
             let name = state.tool_name.clone();
-            let whose = StatusKey::thread(&name, tenant, thread);
+            let key = StatusKey::thread(&name, tenant, thread);
             if let Some(at) = state.last_success() {
-                self.engine.statuses.successes.note(whose.clone(), at);
+                self.engine.statuses.successes.note(key.clone(), at);
             }
-            let waits = !tool.definition.depends_on.is_empty();
-            if let Some(facts) = state.into_facts(waits, &self.engine.statuses.settings(), self.now()) {
-                self.engine.statuses.apply(&whose, &StatusEvent::Restored(Box::new(facts))).await?;
+            let has_dependencies = !tool.definition.depends_on.is_empty();
+            if let Some(facts) = state.into_facts(has_dependencies, &self.engine.statuses.settings(), self.now()) {
+                self.engine.statuses.apply(&key, &StatusEvent::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
             }
         }
-        self.restore_evidence(tenant, thread, &read.evidence).await?;
+        self.restore_evidence(tenant, thread, &parsed.evidence).await?;
         Ok(restored)
     }
 
-    async fn quarantine(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> Restored {
+    async fn quarantine(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> SnapshotRestore {
         let services = &self.engine.services;
         let bytes = text.as_bytes().to_vec();
-        let kept = artifact::save(&*services.store, tenant, "text/plain", bytes, services.clock.now()).await;
-        let kept = kept.and_then(|piece| if let Content::Artifact { id, .. } = piece { Some(id) } else { None });
-        let warning = Some(format!("the text could not be read, and nothing was restored: {error}"));
-        Restored { warning, kept, ..Restored::default() }
+        let saved = artifact::save(&*services.store, tenant, "text/plain", bytes, services.clock.now()).await;
+        let kept = saved.and_then(|content| if let Content::Artifact { id, .. } = content { Some(id) } else { None });
+        let warning = Some(format!("the snapshot cannot be parsed, nothing was restored: {error}"));
+        SnapshotRestore { warning, kept, ..SnapshotRestore::default() }
     }
 
     async fn restore_evidence(&self, tenant: &Tenant, thread: &ThreadId, saved: &Evidence) -> Result<(), StoreError> {
         let journal = &self.engine.journal;
         loop {
             let now = self.now();
-            let (mut evidence, seen) = journal.evidence(tenant, thread, now).await?;
+            let (mut evidence, version) = journal.evidence(tenant, thread, now).await?;
             let before = evidence.clone();
             evidence.merge(saved);
             if evidence == before {
                 return Ok(());
             }
             let batch = Batch::new(Partition::for_thread(tenant.clone(), thread.clone()));
-            match journal.store.commit(batch.with(journal.put_evidence(&evidence, seen)?), now).await {
-                // Another call left evidence at the same moment; both count.
+            match journal.store.commit(batch.with(journal.put_evidence(&evidence, version)?), now).await {
+                // A call stored evidence concurrently: merge again, so that both count.
                 Err(StoreError::Conflict { .. }) => {}
-                end => {
+                result => {
                     self.engine.services.availability_changed.notify_one();
-                    return end.map(|_| ());
+                    return result.map(|_| ());
                 }
             }
         }
@@ -166,8 +166,8 @@ impl ToolHub {
 }
 
 impl SavedToolState {
-    fn from_snapshot(seen: &ToolSnapshot) -> Self {
-        let info = seen.info();
+    fn from_snapshot(snapshot: &ToolSnapshot) -> Self {
+        let info = snapshot.info();
         Self {
             tool_name: info.tool_name,
             status: info.status,
@@ -177,7 +177,7 @@ impl SavedToolState {
             last_success_time: info.last_success_time,
             last_failure_time: info.last_failure_time,
             should_rebind: info.should_rebind,
-            facts: Some((*seen.own_facts).clone()),
+            facts: Some((*snapshot.own_facts).clone()),
         }
     }
 
@@ -186,13 +186,14 @@ impl SavedToolState {
         self.facts.as_ref().map_or(self.last_success_time, |facts| facts.last_success)
     }
 
-    /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand. Of a
-    /// tool that `waits` for others, `unavailable` meant just that: it is read from the evidence, and no record.
-    fn into_facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<StatusRecord> {
+    /// The record to restore. A text of an older system has only the status word, which is applied as an operator override. For
+    /// a tool with dependencies `unavailable` meant that these were not met: that follows from the evidence and needs no record.
+    fn into_facts(self, has_dependencies: bool, settings: &StatusSettings, now: Timestamp) -> Option<StatusRecord> {
         if let Some(facts) = self.facts {
-            // A tool that never made trouble has no record, and gets none by being saved. Its success is remembered apart.
-            let untroubled = StatusRecord { last_success: facts.last_success, ..StatusRecord::default() };
-            return (facts != untroubled).then_some(facts);
+            // A tool that never failed has no record, and saving a snapshot must not create one. Its last success is kept
+            // apart from the record.
+            let never_failed = StatusRecord { last_success: facts.last_success, ..StatusRecord::default() };
+            return (facts != never_failed).then_some(facts);
         }
         let facts = StatusRecord {
             consecutive_failures: self.consecutive_failures,
@@ -202,10 +203,10 @@ impl SavedToolState {
         };
         match self.status {
             ToolStatus::Available => (self.consecutive_failures > 0).then_some(facts),
-            ToolStatus::Unavailable if waits => None,
+            ToolStatus::Unavailable if has_dependencies => None,
             status => {
-                let said = self.last_updated.unwrap_or(now);
-                Some(apply(&facts, &StatusEvent::from_operator(status, self.reason, None), settings, said, 0.0))
+                let at = self.last_updated.unwrap_or(now);
+                Some(apply(&facts, &StatusEvent::from_operator(status, self.reason, None), settings, at, 0.0))
             }
         }
     }

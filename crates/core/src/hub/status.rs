@@ -1,14 +1,15 @@
-//! The front door's questions and orders about the status of tools.
+//! Public API of tool statuses: read, override, enable, reset, report.
+//!
+//! In: a tool, a scope and perhaps an order of an operator. Out: the tool's effective status. `statuses` stores the facts.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ToolHub;
+use super::{ToolHub, offer::OfferOptions};
 use crate::{
     execution::Tool,
-    registry::ToolFilter,
     statuses::{ProbeGuard, StatusKey, Verdict},
 };
 use toolhub_storage::backend::{Batch, Partition, StoreError};
@@ -16,18 +17,17 @@ use toolhub_types::{
     error::{CallError, Detail, ErrorKind, ToolError},
     event_kind::EventKind,
     ids::{Tenant, ThreadId},
-    language::Language,
     status::{Disabled, StatusEvent, ToolStatus},
     timestamp::Timestamp,
     tool::ToolName,
 };
 
-/// Whose view of a tool is meant.
+/// The scope in which a tool's status is read or changed.
 #[derive(Debug, Clone, Copy)]
 pub enum StatusScope<'a> {
-    /// What all threads share.
+    /// The record that all threads share.
     Shared,
-    /// What one thread sees: the worse of its own record and the shared one.
+    /// One thread: the worse of its own record and the shared one.
     Thread(&'a Tenant, &'a ThreadId),
 }
 
@@ -38,169 +38,168 @@ pub enum StatusScope<'a> {
 pub struct ToolStatusInfo {
     /// The tool.
     pub tool_name: ToolName,
-    /// The word.
+    /// The status.
     pub status: ToolStatus,
-    /// Why.
+    /// Why it has that status.
     pub reason: String,
-    /// When anything about it last changed; absent for a tool that never made trouble.
+    /// When its record last changed; absent for a tool that never failed.
     pub last_updated: Option<Timestamp>,
-    /// How many failures in a row count against it.
+    /// Consecutive failures that count against it.
     pub consecutive_failures: u32,
-    /// When it last succeeded: in a thread's view in that thread, or for everybody where a success ended a failure.
-    /// Plain successes are looked up in the journal after a restart, as far back as is worth it.
+    /// When it last succeeded: in a thread's scope in that thread, or in any thread where a success ended a shared failure.
+    /// After a restart, the most recent successes are looked up in the journal.
     pub last_success_time: Option<Timestamp>,
-    /// When it last failed in a way that counts.
+    /// When its last counted failure was.
     pub last_failure_time: Option<Timestamp>,
-    /// Whether a list that somebody holds for the thread should be bound again because of it.
+    /// Whether an offer held for the thread is out of date because of this tool.
     pub should_rebind: bool,
 }
 
 impl ToolHub {
-    /// The status of a tool. In a thread, a tool whose time has not come is `unavailable`, and the reason names what it
-    /// waits for.
+    /// The status of a tool. In a thread, a tool whose dependencies are not met is `unavailable`, and the reason names them.
     ///
     /// # Errors
-    /// When nobody knows the tool, or the store does not answer.
-    pub async fn tool_status(&self, tool: &str, view: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
+    /// When the tool is not registered, or the store does not answer.
+    pub async fn tool_status(&self, tool: &str, scope: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
-        self.load_past_successes(view).await;
-        Ok(self.snapshot_tool(tool, view).await?.info())
+        self.load_past_successes(scope).await;
+        Ok(self.snapshot_tool(tool, scope).await?.info())
     }
 
-    /// The status of every tool, by name.
+    /// The statuses of all tools, sorted by name.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn tool_statuses(&self, view: StatusScope<'_>) -> Result<Vec<ToolStatusInfo>, CallError> {
-        self.tool_statuses_in(view, Language::English).await
+    pub async fn tool_statuses(&self, scope: StatusScope<'_>) -> Result<Vec<ToolStatusInfo>, CallError> {
+        self.tool_statuses_with(scope, &OfferOptions::default()).await
     }
 
-    /// The status of every tool, by name, with reasons in this language.
+    /// The statuses of the tools of a toolset, sorted by name, with reasons in a language.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn tool_statuses_in(
+    pub async fn tool_statuses_with(
         &self,
-        view: StatusScope<'_>,
-        language: Language,
+        scope: StatusScope<'_>,
+        OfferOptions { toolset, language }: &OfferOptions,
     ) -> Result<Vec<ToolStatusInfo>, CallError> {
-        self.load_past_successes(view).await;
-        let seen = self.snapshot_tools(self.list(&ToolFilter::default()), view).await?;
-        Ok(seen.iter().map(|seen| seen.info_with_language(language)).collect())
+        self.load_past_successes(scope).await;
+        let snapshots = self.snapshot_tools(self.list_toolset(toolset), scope).await?;
+        Ok(snapshots.iter().map(|snapshot| snapshot.info_with_language(*language)).collect())
     }
 
-    /// Says by hand what a tool's status is. `Maintenance` and `Unavailable` hold until they are lifted, reset, or `until`
-    /// has come; `Failed` opens the breaker, as if the tool had failed, until then or for the usual wait; `Available` lifts
-    /// an override and closes the breaker. Answers what holds now: a shared word may still stand above a thread's.
+    /// Sets a tool's status as an operator. `Maintenance` and `Unavailable` are overrides that hold until they are lifted or
+    /// reset, or until `until`; `Failed` opens the breaker until then, or for the configured duration; `Available` lifts the
+    /// override and closes the breaker. Returns the effective status: a shared one may still outweigh a thread's.
     ///
     /// # Errors
-    /// When nobody knows the tool, or the store does not answer.
+    /// When the tool is not registered, or the store does not answer.
     pub async fn set_tool_status(
         &self,
         tool: &str,
         status: ToolStatus,
         reason: Option<String>,
         until: Option<Timestamp>,
-        view: StatusScope<'_>,
+        scope: StatusScope<'_>,
     ) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
         let event = StatusEvent::from_operator(status, reason, until);
-        self.engine.statuses.apply(&status_key(&tool, view), &event).await?;
-        Ok(self.snapshot_tool(tool, view).await?.info())
+        self.engine.statuses.apply(&status_key(&tool, scope), &event).await?;
+        Ok(self.snapshot_tool(tool, scope).await?.info())
     }
 
-    /// Disables a tool for everybody, until it is enabled again, or enables it. Nothing else about it changes: what an operator
-    /// said, what it failed at, and whether its [owner](crate::ToolBuilder::disabled) has switched it off. Kept over restarts.
-    /// Answers what holds now.
+    /// Disables a tool for all threads until it is [enabled](Self::enable_tool). Overrides and failures stay recorded. Survives
+    /// restarts. Returns the effective status.
     ///
     /// # Errors
-    /// When nobody knows the tool, or the store does not answer.
-    pub async fn set_tool_enabled(
-        &self,
-        tool: &str,
-        enabled: bool,
-        reason: Option<String>,
-    ) -> Result<ToolStatusInfo, CallError> {
-        let tool = self.require_tool(tool)?;
-        let event = if enabled { StatusEvent::Enabled } else { StatusEvent::Disabled(Disabled { reason }) };
-        self.engine.statuses.apply(&status_key(&tool, StatusScope::Shared), &event).await?;
-        Ok(self.snapshot_tool(tool, StatusScope::Shared).await?.info())
+    /// When the tool is not registered, or the store does not answer.
+    pub async fn disable_tool(&self, tool: &str, reason: Option<String>) -> Result<ToolStatusInfo, CallError> {
+        self.apply_shared_event(tool, &StatusEvent::Disabled(Disabled { reason })).await
     }
 
-    /// Forgets the record of a tool. A thread's reset clears its own record and lets a shared breaker be tried
-    /// again; it lifts no shared override and takes no evidence away.
+    /// Enables a tool that was [disabled](Self::disable_tool). Lifts no override, and not the
+    /// [`disabled`](crate::ToolBuilder::disabled) of its definition. Returns the effective status.
     ///
     /// # Errors
-    /// When nobody knows the tool, or the store does not answer.
-    pub async fn reset_tool_status(&self, tool: &str, view: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
+    /// When the tool is not registered, or the store does not answer.
+    pub async fn enable_tool(&self, tool: &str) -> Result<ToolStatusInfo, CallError> {
+        self.apply_shared_event(tool, &StatusEvent::Enabled).await
+    }
+
+    /// Clears the status record of a tool. A thread's reset clears its own record and puts an open shared breaker on
+    /// probation; it lifts no shared override and removes no evidence.
+    ///
+    /// # Errors
+    /// When the tool is not registered, or the store does not answer.
+    pub async fn reset_tool_status(&self, tool: &str, scope: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
         let statuses = &self.engine.statuses;
-        let whose = status_key(&tool, view);
-        // What is forgotten must not be brought back by the next who asks.
-        self.load_past_successes(view).await;
-        statuses.apply(&whose, &StatusEvent::Reset).await?;
-        match view {
+        let key = status_key(&tool, scope);
+        // Loaded before the reset, so that a later request does not load the cleared success again.
+        self.load_past_successes(scope).await;
+        statuses.apply(&key, &StatusEvent::Reset).await?;
+        match scope {
             StatusScope::Shared => tool.runtime.last_success.forget(),
-            StatusScope::Thread(..) => statuses.successes.forget(&whose),
+            StatusScope::Thread(..) => statuses.successes.forget(&key),
         }
-        if matches!(view, StatusScope::Thread(..)) {
+        if matches!(scope, StatusScope::Thread(..)) {
             statuses.apply(&StatusKey::shared(&tool.definition.name), &StatusEvent::CoolDownEnded).await?;
         }
-        Ok(self.snapshot_tool(tool, view).await?.info())
+        Ok(self.snapshot_tool(tool, scope).await?.info())
     }
 
-    /// Forgets that a tool has succeeded in a thread, so that whatever waits for it waits again; says whether it had. A
-    /// reset of its status does not do that.
+    /// Removes the evidence that a tool has succeeded in a thread, so that its dependents wait for it again; returns whether
+    /// there was any. A reset of its status does not do that.
     ///
     /// # Errors
-    /// When nobody knows the tool, or the store does not answer.
+    /// When the tool is not registered, or the store does not answer.
     pub async fn reset_tool_evidence(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<bool, CallError> {
         let tool = self.require_tool(tool)?;
         let journal = &self.engine.journal;
         loop {
             let now = self.now();
-            let (mut evidence, seen) = journal.evidence(tenant, thread, now).await?;
+            let (mut evidence, version) = journal.evidence(tenant, thread, now).await?;
             if !evidence.forget(&tool.definition.name) {
                 return Ok(false);
             }
             let batch = Batch::new(Partition::for_thread(tenant.clone(), thread.clone()));
-            match journal.store.commit(batch.with(journal.put_evidence(&evidence, seen)?), now).await {
-                // A call left evidence at the same moment; look again.
+            match journal.store.commit(batch.with(journal.put_evidence(&evidence, version)?), now).await {
+                // A call stored evidence concurrently: try again.
                 Err(StoreError::Conflict { .. }) => {}
-                end => {
+                result => {
                     self.engine.services.availability_changed.notify_one();
-                    return Ok(end.map(|_| true)?);
+                    return Ok(result.map(|_| true)?);
                 }
             }
         }
     }
 
-    /// Tells how an execution went that somebody else made. It counts like one made here.
+    /// Reports the result of an execution outside the hub. It counts like one made here.
     ///
     /// # Errors
-    /// When nobody knows the tool, or the store does not answer.
+    /// When the tool is not registered, or the store does not answer.
     pub async fn report_result(
         &self,
         tool: &str,
-        view: StatusScope<'_>,
+        scope: StatusScope<'_>,
         result: Result<(), ToolError>,
     ) -> Result<ToolStatusInfo, CallError> {
-        let known = self.require_tool(tool)?;
+        let tool = self.require_tool(tool)?;
         let statuses = &self.engine.statuses;
-        let thread = match view {
+        let thread = match scope {
             StatusScope::Shared => None,
             StatusScope::Thread(tenant, thread) => Some((tenant, thread)),
         };
         let verdict = Verdict::from_result(&result, statuses);
-        ProbeGuard::for_external_result(statuses, &known.definition.name, thread).report(verdict).await?;
+        ProbeGuard::for_external_result(statuses, &tool.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
-            known.runtime.last_success.note(self.now());
+            tool.runtime.last_success.note(self.now());
             if thread.is_some() {
-                statuses.successes.note(status_key(&known, view), self.now());
+                statuses.successes.note(status_key(&tool, scope), self.now());
             }
         }
-        let tool_name = known.definition.name.clone();
-        let news = match result {
+        let tool_name = tool.definition.name.clone();
+        let event = match result {
             Ok(()) => EventKind::ToolExecuted { tool_name },
             Err(error) => {
                 let (counts, message) = (error.counts(), error.to_string());
@@ -208,12 +207,18 @@ impl ToolHub {
             }
         };
         match thread {
-            None => self.emit(news),
+            None => self.emit(event),
             Some((tenant, thread)) => {
-                self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), news);
+                self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), event);
             }
         }
-        Ok(self.snapshot_tool(known, view).await?.info())
+        Ok(self.snapshot_tool(tool, scope).await?.info())
+    }
+
+    async fn apply_shared_event(&self, tool: &str, event: &StatusEvent) -> Result<ToolStatusInfo, CallError> {
+        let tool = self.require_tool(tool)?;
+        self.engine.statuses.apply(&status_key(&tool, StatusScope::Shared), event).await?;
+        Ok(self.snapshot_tool(tool, StatusScope::Shared).await?.info())
     }
 
     pub(super) fn require_tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {
@@ -227,9 +232,9 @@ impl ToolHub {
     }
 }
 
-fn status_key(tool: &Tool, view: StatusScope<'_>) -> StatusKey {
+fn status_key(tool: &Tool, scope: StatusScope<'_>) -> StatusKey {
     let name = &tool.definition.name;
-    match view {
+    match scope {
         StatusScope::Shared => StatusKey::shared(name),
         StatusScope::Thread(tenant, thread) => StatusKey::thread(name, tenant, thread),
     }

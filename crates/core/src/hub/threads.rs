@@ -1,7 +1,7 @@
-//! Threads, for people who keep house: which there are, what lives in them, and how they go.
+//! Public API of threads: create, list, prepare, delete; and the sweeper of idle threads.
 //!
-//! In: a tenant and a thread. Out: what is known, or that it is gone. Calls make threads by naming them; here they are made
-//! on purpose, prepared, listed, swept when they are idle, and deleted.
+//! In: a tenant and a thread. Out: its record, its instances, or that it was deleted. Calls create threads implicitly by naming
+//! them; `thread_removal.rs` deletes the rows.
 
 use std::{
     sync::{Arc, Weak},
@@ -30,25 +30,25 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// How long the sweeper rests at most.
+/// Longest interval between two sweeps.
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(6 * 3600);
-/// How often a deletion begins again because the thread was written to meanwhile.
+/// Number of attempts to delete a thread that is written to meanwhile.
 const MAX_DELETE_ATTEMPTS: usize = 5;
 
 /// Why a thread was not deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadError {
-    /// Calls run in it, or it does not come to rest.
-    #[error("calls run in the thread `{0}`; cancel them or wait for their end")]
+    /// Calls run in the thread, or it was used again during every attempt to delete it.
+    #[error("calls are running in thread `{0}`; cancel them or wait until they have ended")]
     Busy(ThreadId),
-    /// The store does not answer. Some of the thread's records may be gone; delete it again.
+    /// The store does not answer. Some of the thread's records may be deleted already; delete it again.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl ToolHub {
-    /// What lives in the threads: instances, and a way to have them closed.
+    /// The live instances of all threads, which can be closed through it.
     #[must_use]
     pub fn thread_contexts(&self) -> Threads {
         Threads(self.engine.services.instances.clone())
@@ -60,17 +60,17 @@ impl ToolHub {
         self.thread_contexts().get_or_create(tenant, thread)
     }
 
-    /// Closes all instances of a thread. What is remembered of it stays.
+    /// Closes all instances of a thread. Its state and records stay.
     pub async fn cleanup_thread(&self, tenant: &Tenant, thread: &ThreadId) {
         self.thread_contexts().cleanup(tenant, thread).await;
     }
 
-    /// Makes ready what a tool keeps in a thread, so that the first call need not wait for it. Nothing happens for a tool
-    /// that keeps nothing, or where all is ready.
+    /// Creates a tool's instance in a thread ahead of the first call. Does nothing for a tool without instances, or if the
+    /// instance exists.
     ///
     /// # Errors
-    /// As a call: when there is no such tool, it is withheld or busy, or its factory fails; the failure counts like a
-    /// call's.
+    /// Like a call: when the tool is not registered, is withheld or busy, or its factory fails; the failure counts like that of
+    /// a call.
     pub async fn open_session(
         &self,
         tool: impl Into<SmolStr>,
@@ -79,13 +79,13 @@ impl ToolHub {
     ) -> Result<(), CallError> {
         let mut call = self.call(tool, serde_json::Value::Null).tenant(tenant.clone()).into_submission();
         call.call.head_mut().thread = Some(thread.clone());
-        let known = &self.engine.services.thread_activity;
-        known.begin_uncounted(tenant, thread, call.call.arrived_at);
-        let _here = ThreadActivityGuard { engine: &self.engine, owner: ThreadKey::new(tenant, thread) };
+        let activity = &self.engine.services.thread_activity;
+        activity.begin_uncounted(tenant, thread, call.call.arrived_at);
+        let _guard = ThreadActivityGuard { engine: &self.engine, owner: ThreadKey::new(tenant, thread) };
         Box::pin(pipeline::prepare(&self.engine, call)).await
     }
 
-    /// Makes a thread; one that nobody can guess where no id is given. A thread that is there already is only found.
+    /// Creates a thread, with a random id if none is given. Returns an existing thread unchanged.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -96,8 +96,8 @@ impl ToolHub {
             .await
     }
 
-    /// Notes that somebody uses a thread without a call in it, such as by writing a state. One that is not there is made,
-    /// and is in the store when this returns.
+    /// Records activity in a thread that is not a call, such as a state write. Creates the thread if it does not exist; it is
+    /// stored when this returns.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -110,7 +110,7 @@ impl ToolHub {
         Ok(())
     }
 
-    /// A thread, if anybody has ever named it.
+    /// A thread, if it exists.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -118,7 +118,7 @@ impl ToolHub {
         self.engine.thread_store.find(&ThreadKey::new(tenant, id)).await
     }
 
-    /// A tenant's threads by id, a page at a time; the first page without a cursor.
+    /// A page of a tenant's threads, sorted by id; the first page without a cursor.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -126,9 +126,8 @@ impl ToolHub {
         self.engine.thread_store.list(tenant, after).await
     }
 
-    /// Takes a thread away at once: its instances, its state, and every record of it. Says whether there was one. Questions
-    /// to people that wait in it are gone with it. The run of an agent that is open there ends at its next step; the service of agents
-    /// has a `delete_thread` that ends it at once.
+    /// Deletes a thread immediately: its instances, its state, its pending approvals and all its records. Returns whether it
+    /// existed. An open agent run ends at its next step; `AgentService::delete_thread` ends it immediately.
     ///
     /// # Errors
     /// When calls run in it, or the store does not answer.
@@ -139,7 +138,7 @@ impl ToolHub {
             return Ok(false);
         }
         for _ in 0..MAX_DELETE_ATTEMPTS {
-            // Forgotten first: what is not known is not written down behind our back.
+            // Forget the activity first, so that the flusher does not write the thread's row again during the deletion.
             if !engine.services.thread_activity.forget(&owner, Timestamp::from_millis(i64::MAX)) {
                 return Err(ThreadError::Busy(id.clone()));
             }
@@ -152,7 +151,7 @@ impl ToolHub {
     }
 }
 
-/// Counts a visitor who is no call among those that run in a thread.
+/// Counts an operation that is not a call as running in a thread, until dropped.
 struct ThreadActivityGuard<'a> {
     engine: &'a Engine,
     owner: ThreadKey,
@@ -164,18 +163,18 @@ impl Drop for ThreadActivityGuard<'_> {
     }
 }
 
-/// Sweeps threads that nobody has used for so long, for as long as the hub lives.
+/// Sweeps threads that have been idle for `idle`, until the hub is dropped.
 pub(super) async fn sweep_idle_threads(hub: Weak<Engine>, idle: Duration) {
-    let rest = (idle / 8).clamp(Duration::from_millis(100), MAX_SWEEP_INTERVAL);
+    let interval = (idle / 8).clamp(Duration::from_millis(100), MAX_SWEEP_INTERVAL);
     loop {
-        tokio::time::sleep(rest).await;
+        tokio::time::sleep(interval).await;
         let Some(engine) = hub.upgrade() else { return };
         let mut after = None;
-        // A store that does not answer is asked again the next time.
-        while let Ok((old, next)) =
+        // If the store does not answer, the next sweep tries again.
+        while let Ok((idle_threads, next)) =
             engine.thread_store.idle_threads(after.take(), idle, engine.services.clock.now()).await
         {
-            for owner in old {
+            for owner in idle_threads {
                 let _ = sweep_if_idle(&engine, &owner, idle).await;
                 tokio::task::yield_now().await;
             }
@@ -187,7 +186,7 @@ pub(super) async fn sweep_idle_threads(hub: Weak<Engine>, idle: Duration) {
     }
 }
 
-/// Sweeps a thread that the store takes for idle, unless this node knows better or something in it still waits.
+/// Sweeps a thread that is idle by its stored record, unless this node has newer activity or it has open work.
 async fn sweep_if_idle(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) -> Result<(), StoreError> {
     let services = &engine.services;
     let now = services.clock.now();
@@ -209,18 +208,19 @@ async fn sweep_if_idle(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) 
 async fn remove_thread(engine: &Engine, owner: &ThreadKey) -> Result<RemovalResult, StoreError> {
     let services = &engine.services;
     services.instances.close_instances(owner, None, "the thread was swept").await;
-    if let Some(plain) = &engine.batched_records {
-        // Otherwise they would be written after the thread is gone.
-        plain.flush(&engine.runtime).await;
+    if let Some(records) = &engine.batched_records {
+        // Otherwise they would be written after the thread was deleted.
+        records.flush(&engine.runtime).await;
     }
     let tools = engine.registry.snapshot().list(&ToolFilter::default());
-    let kept = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
-    let kept: Vec<StateName> = kept.flat_map(|tool| tool.state.names.clone()).collect();
+    let retained = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
+    let retained: Vec<StateName> = retained.flat_map(|tool| tool.state.names.clone()).collect();
     let other = services.state.store_router().non_hub_stores();
-    thread_removal::remove(&engine.thread_store, (&*services.store, &other), owner, &kept, services.clock.now()).await
+    thread_removal::remove(&engine.thread_store, (&*services.store, &other), owner, &retained, services.clock.now())
+        .await
 }
 
-/// What this node remembers of the thread goes too, and listeners are told.
+/// Drops what this node has cached about the thread, and emits `thread.swept`.
 fn finish_removal(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows: usize) {
     let ThreadKey { tenant, thread } = owner;
     for tool in engine.registry.snapshot().list(&ToolFilter::default()) {
@@ -228,6 +228,6 @@ fn finish_removal(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows
     }
     engine.services.state.forget_connections(owner);
     engine.services.availability_changed.notify_one();
-    let news = EventKind::ThreadSwept { reason, rows };
-    engine.services.events.emit_for_tenant(engine.services.clock.now(), tenant, Some(thread), news);
+    let event = EventKind::ThreadSwept { reason, rows };
+    engine.services.events.emit_for_tenant(engine.services.clock.now(), tenant, Some(thread), event);
 }

@@ -1,4 +1,7 @@
-//! The calls of this node that run on tasks of their own, so that others can look at them and cancel them.
+//! Registry of the calls of this node that run in their own task, so that they can be inspected and cancelled.
+//!
+//! In: trackers of calls, registered for as long as a guard lives. Out: lookups by id or tenant. Plain calls run in
+//! their caller's task and are not registered.
 
 use std::{
     collections::HashMap,
@@ -10,27 +13,27 @@ use tokio::sync::Notify;
 use super::CallTracker;
 use toolhub_types::ids::{CallId, Tenant};
 
-/// The calls that run on tasks of their own, so that others can look at them and cancel them.
+/// The calls that run in their own task.
 #[derive(Default, Clone)]
 pub(crate) struct LiveCalls(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     running: Mutex<HashMap<CallId, Arc<CallTracker>>>,
-    /// Told when a call begins and no other was running.
+    /// Notified when a call starts while no other runs.
     call_started: Notify,
 }
 
-/// Room for as many is always kept.
+/// The map is never shrunk below this capacity.
 const MIN_CAPACITY: usize = 1_024;
 
 impl LiveCalls {
-    /// Notes a call for as long as the answer is held.
+    /// Registers a call until the returned guard is dropped.
     pub(crate) fn register(&self, tracker: &Arc<CallTracker>) -> LiveCallGuard {
         let call = tracker.head.id;
         let mut running = self.running();
         let first = running.is_empty();
-        // Two calls may have one id, if their caller minted it: the first is found, and the second will be refused.
+        // Two calls may share an id that their caller minted: keep the first; the second will be refused.
         running.entry(call).or_insert_with(|| tracker.clone());
         drop(running);
         if first {
@@ -39,17 +42,17 @@ impl LiveCalls {
         LiveCallGuard { tracker: tracker.clone(), live: self.clone() }
     }
 
-    /// Where a call is, if it runs here.
+    /// The tracker of a call, if it runs on this node.
     pub(crate) fn find(&self, call: CallId) -> Option<Arc<CallTracker>> {
         self.running().get(&call).cloned()
     }
 
-    /// Where the calls of a tenant are that run here.
+    /// The trackers of a tenant's calls on this node.
     pub(crate) fn of_tenant(&self, tenant: &Tenant) -> Vec<Arc<CallTracker>> {
         self.running().values().filter(|call| call.head.tenant == *tenant).cloned().collect()
     }
 
-    /// Cancels all, because the hub goes down.
+    /// Cancels all calls because the hub is shutting down.
     pub(crate) fn cancel_all_by_shutdown(&self) {
         let all: Vec<_> = self.running().values().cloned().collect();
         for call in all {
@@ -61,12 +64,12 @@ impl LiveCalls {
         self.running().len()
     }
 
-    /// Whether this call is running here.
+    /// Whether this call runs on this node.
     pub(crate) fn contains(&self, call: CallId) -> bool {
         self.running().contains_key(&call)
     }
 
-    /// Waits until a call begins, or answers at once if one has begun since this was last asked.
+    /// Waits until a call starts; returns immediately if one has started since the last wait.
     pub(crate) async fn wait_started(&self) {
         self.0.call_started.notified().await;
     }
@@ -76,7 +79,7 @@ impl LiveCalls {
     }
 }
 
-/// A call that is running.
+/// Unregisters the call on drop.
 pub(crate) struct LiveCallGuard {
     tracker: Arc<CallTracker>,
     live: LiveCalls,
@@ -84,16 +87,16 @@ pub(crate) struct LiveCallGuard {
 
 impl Drop for LiveCallGuard {
     fn drop(&mut self) {
-        let mut live = self.live.running();
+        let mut running = self.live.running();
         let call = &self.tracker.head.id;
-        if live.get(call).is_some_and(|found| Arc::ptr_eq(found, &self.tracker)) {
-            live.remove(call);
+        if running.get(call).is_some_and(|found| Arc::ptr_eq(found, &self.tracker)) {
+            running.remove(call);
         }
         self.tracker.mark_ended();
-        // A flood of calls must not leave its size behind. Halved at a quarter, so that it is not moved back and forth.
-        if live.capacity() > MIN_CAPACITY && live.len() < live.capacity() / 4 {
-            let room = live.capacity() / 2;
-            live.shrink_to(room);
+        // Release memory after a burst of calls. Halve at a quarter of the capacity, so that the map does not thrash.
+        if running.capacity() > MIN_CAPACITY && running.len() < running.capacity() / 4 {
+            let capacity = running.capacity() / 2;
+            running.shrink_to(capacity);
         }
     }
 }

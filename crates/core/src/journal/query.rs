@@ -1,8 +1,7 @@
-//! Questions to the journal: which calls were made, the newest first.
+//! Lists the calls of the journal, newest first, in pages.
 //!
-//! In: whose calls, which of them, and where the page before ended. Out: a page. Call ids grow with time, so bounds of
-//! time are bounds of ids, and an id is all a cursor needs. A page costs no more than so many records looked at, however
-//! rare what is asked for: then it is short, and says where to go on.
+//! In: a tenant, a filter and a cursor. Out: a page. Call ids increase with time, so time bounds are id bounds, and the
+//! cursor is a call id. A page scans a limited number of records: for a rare match it is short and has a next cursor.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,14 +18,14 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// The largest page.
+/// Maximum page size.
 const MAX_PAGE_SIZE: usize = 1_000;
-/// How many records are looked at for one page.
+/// Maximum number of records scanned for one page.
 const MAX_SCANNED_RECORDS: usize = 2_000;
-/// How many are read at once.
+/// Maximum number of records read per scan.
 const SCAN_BATCH_SIZE: usize = 200;
 
-/// Which calls are wanted; all of them where nothing is said.
+/// Selects calls; the default selects all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallQuery {
     /// Only calls of this tool.
@@ -41,10 +40,9 @@ pub struct CallQuery {
     pub from: Option<Timestamp>,
     /// Only calls that arrived before this moment.
     pub until: Option<Timestamp>,
-    /// At most this many on a page, from 1 to 1,000; 100 where nothing is said. A page may hold fewer, even none, and
-    /// still not be the last.
+    /// Page size, from 1 to 1,000; the default is 100. A page may hold fewer calls, even none, without being the last.
     pub limit: usize,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub cursor: Option<String>,
 }
 
@@ -54,30 +52,30 @@ impl Default for CallQuery {
     }
 }
 
-/// Some calls, the newest first.
+/// A page of calls, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CallPage {
     /// The calls.
     pub calls: Vec<CallRecord>,
-    /// Where to go on; `None` at the end. Good for as long as the journal is, also after a restart.
+    /// The cursor of the next page; `None` on the last page. It stays valid after a restart.
     pub next: Option<String>,
 }
 
-/// Why a question was not answered.
+/// Why a query failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallQueryError {
-    /// The text was not the `next` of any page.
-    #[error("the cursor is not one of the journal's")]
+    /// The cursor was not returned by this query.
+    #[error("the cursor is not valid; use the `next` of the previous page")]
     InvalidCursor,
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Journal {
-    /// Which tools succeeded in the last so many calls, whosever they were, and when; the latest first.
+    /// The successes among the last `calls` calls of all tenants: tool and end, latest first.
     pub(crate) async fn last_successes(
         &self,
         calls: usize,
@@ -94,12 +92,12 @@ impl Journal {
         Ok(ended.collect())
     }
 
-    /// A page of a tenant's calls; `here` are those that run on this node.
+    /// A page of a tenant's calls; `live` are those that run on this node.
     pub(crate) async fn calls(
         &self,
         tenant: &Tenant,
         query: &CallQuery,
-        here: &[Arc<CallTracker>],
+        live: &[Arc<CallTracker>],
         now: Timestamp,
     ) -> Result<CallPage, CallQueryError> {
         let cursor =
@@ -108,33 +106,33 @@ impl Journal {
         let mut before = [cursor.transpose()?, until].into_iter().flatten().min();
         let oldest = query.from.map(CallId::first_at);
         let limit = query.limit.clamp(1, MAX_PAGE_SIZE);
-        let (mut page, mut looked_at) = (CallPage::default(), 0);
+        let (mut page, mut scanned) = (CallPage::default(), 0);
         loop {
-            let mut stretch = self.scan_segment(tenant, query, before, now).await?;
-            stretch.add_live(query, here, before);
-            for (id, found) in stretch.rows.into_iter().rev() {
+            let mut segment = self.scan_segment(tenant, query, before, now).await?;
+            segment.add_live(query, live, before);
+            for (id, found) in segment.rows.into_iter().rev() {
                 if oldest.is_some_and(|oldest| id < oldest) {
                     return Ok(page);
                 }
-                if page.calls.len() == limit || looked_at == MAX_SCANNED_RECORDS {
+                if page.calls.len() == limit || scanned == MAX_SCANNED_RECORDS {
                     page.next = before.map(|last| last.to_string());
                     return Ok(page);
                 }
-                (before, looked_at) = (Some(id), looked_at + 1);
-                match found.record(here) {
+                (before, scanned) = (Some(id), scanned + 1);
+                match found.record(live) {
                     Ok(record) => page.calls.extend(record.filter(|record| query.matches(record))),
                     Err(error) => error.log_skipped(),
                 }
             }
-            match stretch.end {
+            match segment.end {
                 None => return Ok(page),
-                // An id that is no call's own may stand here: the next stretch begins before it.
+                // This id may not belong to a call; the next segment starts before it.
                 Some(end) => before = Some(end),
             }
         }
     }
 
-    /// The next calls before an id, of both tables together.
+    /// The next calls before an id, merged from both tables.
     async fn scan_segment(
         &self,
         tenant: &Tenant,
@@ -142,8 +140,8 @@ impl Journal {
         before: Option<CallId>,
         now: Timestamp,
     ) -> Result<ScanSegment, StoreError> {
-        let mut stretch = ScanSegment { rows: BTreeMap::new(), end: None };
-        // The open ones first: a call that is closed in between is then seen twice, and not missed.
+        let mut segment = ScanSegment { rows: BTreeMap::new(), end: None };
+        // Scan the open calls first: a call that is closed in between is then found twice, but not missed.
         for table in [Table::OpenCalls, Table::Calls] {
             if query.status.is_some_and(|status| status.is_terminal() == (table == Table::OpenCalls)) {
                 continue;
@@ -155,50 +153,50 @@ impl Journal {
             let after = before.map(|id| Cursor(cursor_before(tenant, table, id)));
             let scan = Scan { descending: true, after, ..Scan::new(table, scope).limit(query.scan_limit()) };
             let found = self.store.scan(scan, now).await?;
-            // Of what lies before the last row of either table, the other has not told everything. That row itself may be
-            // one that is passed over, because it is damaged.
+            // The segment ends at the newer of the two tables' last rows: beyond it one table was not scanned. The last
+            // row may be damaged and skipped.
             let last = |Cursor(key): &Cursor| key.id.parse::<CallId>().ok();
             let last_read = || found.rows.iter().rev().find_map(|(key, _)| key.id.parse::<CallId>().ok());
-            stretch.end = stretch.end.max(found.next.as_ref().and_then(|next| last(next).or_else(last_read)));
+            segment.end = segment.end.max(found.next.as_ref().and_then(|next| last(next).or_else(last_read)));
             let ids = found
                 .rows
                 .into_iter()
                 .filter_map(|(key, row)| Some((key.id.parse().ok()?, FoundCall::Row(table, key, row))));
-            stretch.rows.extend(ids);
+            segment.rows.extend(ids);
         }
-        if let Some(end) = stretch.end {
-            stretch.rows = stretch.rows.split_off(&end);
+        if let Some(end) = segment.end {
+            segment.rows = segment.rows.split_off(&end);
         }
-        Ok(stretch)
+        Ok(segment)
     }
 }
 
-/// All calls of a tenant in a part of the journal.
+/// All calls of a tenant in a range of the journal.
 struct ScanSegment {
     rows: BTreeMap<CallId, FoundCall>,
-    /// Where it ends; `None` at the end of the journal.
+    /// The oldest id the segment covers; `None` at the end of the journal.
     end: Option<CallId>,
 }
 
 /// A call that was found.
 enum FoundCall {
-    /// In the journal.
+    /// A row of the journal.
     Row(Table, RowKey, Row),
-    /// On its way, and not in the journal yet.
+    /// A running call that is not in the journal yet.
     Live(Arc<CallTracker>),
 }
 
 impl ScanSegment {
     /// Adds the calls of this node that are not in the journal yet.
-    fn add_live(&mut self, query: &CallQuery, here: &[Arc<CallTracker>], before: Option<CallId>) {
+    fn add_live(&mut self, query: &CallQuery, live: &[Arc<CallTracker>], before: Option<CallId>) {
         if query.status.is_some_and(Status::is_terminal) {
             return;
         }
-        for call in here {
-            let in_reach =
+        for call in live {
+            let in_segment =
                 before.is_none_or(|before| call.head.id < before) && self.end.is_none_or(|end| call.head.id >= end);
-            let wanted = query.thread.is_none() || query.thread == call.head.thread;
-            if in_reach && wanted {
+            let in_thread = query.thread.is_none() || query.thread == call.head.thread;
+            if in_segment && in_thread {
                 self.rows.entry(call.head.id).or_insert_with(|| FoundCall::Live(call.clone()));
             }
         }
@@ -206,12 +204,12 @@ impl ScanSegment {
 }
 
 impl FoundCall {
-    fn record(self, here: &[Arc<CallTracker>]) -> Result<Option<CallRecord>, StoreError> {
+    fn record(self, live: &[Arc<CallTracker>]) -> Result<Option<CallRecord>, StoreError> {
         match self {
             Self::Live(call) => Ok(call.record()),
             Self::Row(table, key, row) => {
                 let (record, _) = decode::<CallRecord>(table, &key.id, LAYOUT, &row)?;
-                let open = if table == Table::OpenCalls { here } else { &[] };
+                let open = if table == Table::OpenCalls { live } else { &[] };
                 let call = open.iter().find(|call| call.head.id == record.id);
                 Ok(Some(with_live_status(record, call.map(AsRef::as_ref))))
             }
@@ -219,31 +217,31 @@ impl FoundCall {
     }
 }
 
-/// A record of the journal as it is told, of a call that may be further by now.
-pub(crate) fn with_live_status(mut record: CallRecord, here: Option<&CallTracker>) -> CallRecord {
+/// A record for the API, updated with the live status of the call if it runs on this node.
+pub(crate) fn with_live_status(mut record: CallRecord, live: Option<&CallTracker>) -> CallRecord {
     record.opening = None;
-    if let (None, Some(here)) = (&record.outcome, here) {
-        let (status, asked) = here.status();
-        (record.status, record.approval) = (status, asked.or(record.approval));
-        record.external_until = here.external_until();
+    if let (None, Some(live)) = (&record.outcome, live) {
+        let (status, approval) = live.status();
+        (record.status, record.approval) = (status, approval.or(record.approval));
+        record.external_until = live.external_until();
     }
     record
 }
 
-/// A place in the order of a table right before a call, whatever the partition of the call is.
+/// The position right before a call in the order of a table, independent of the call's partition.
 fn cursor_before(tenant: &Tenant, table: Table, id: CallId) -> RowKey {
     let partition = Partition::for_call(tenant.clone(), None, id);
     RowKey { partition, table, id: SmolStr::from(id.predecessor()) }
 }
 
 impl CallQuery {
-    /// How many records are read at once: one more than the page holds, where every record is wanted.
+    /// Number of records read per scan: one more than the page size when every record matches.
     fn scan_limit(&self) -> usize {
-        let all = self.tool.is_none() && self.caller.is_none() && self.status.is_none();
-        if all { self.limit.clamp(1, SCAN_BATCH_SIZE - 1) + 1 } else { SCAN_BATCH_SIZE }
+        let is_unfiltered = self.tool.is_none() && self.caller.is_none() && self.status.is_none();
+        if is_unfiltered { self.limit.clamp(1, SCAN_BATCH_SIZE - 1) + 1 } else { SCAN_BATCH_SIZE }
     }
 
-    /// Whether a call is wanted, as far as its record tells.
+    /// Whether a record matches the filter.
     fn matches(&self, record: &CallRecord) -> bool {
         self.tool.as_ref().is_none_or(|tool| record.tool == *tool)
             && self.caller.as_ref().is_none_or(|caller| record.caller == *caller)

@@ -1,8 +1,8 @@
-//! What a tool has done lately, as the journal tells it.
+//! Statistics of a tool's recent calls, from the journal.
 //!
-//! In: a tool and how far to look back. Out: numbers. Records lie in the order in which calls arrived, and they are wanted by
-//! their end: calls that had been under way for long when the time began are not found. No more than so many records are
-//! looked at, and the answer says if that was not enough.
+//! In: a tool and a time window. Out: counts and latencies. Records are sorted by arrival but selected by their end, so
+//! calls that arrived more than an hour before the window are missed. The number of scanned records is limited, and the
+//! result says whether that was enough.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,38 +17,38 @@ use toolhub_storage::{
 };
 use toolhub_types::{ids::CallId, timestamp::Timestamp, tool::ToolName};
 
-/// How many records are looked at.
+/// Maximum number of records scanned.
 const MAX_SCANNED_RECORDS: usize = 10_000;
-/// How many are read at once.
+/// Number of records read per page.
 const PAGE_SIZE: usize = 500;
-/// How long before the time calls may have arrived that ended in it.
+/// How long before the window a call may have arrived that ended in it.
 const ARRIVAL_LOOKBACK: Duration = Duration::from_secs(3600);
 
-/// What a tool has done within a time, as far as it was written down.
+/// Statistics of a tool's recorded calls within a time window.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecentStats {
     /// The tool.
     pub tool: ToolName,
-    /// Calls that ended from this moment on are counted.
+    /// Start of the window: calls that ended from then on are counted.
     pub from: Timestamp,
-    /// Until when they were counted.
+    /// End of the window.
     pub until: Timestamp,
-    /// Whether all of them are. Otherwise there were too many records to look at, and `from` is later than it was asked for.
+    /// Whether the whole window is covered. Otherwise the scan limit was reached, and `from` is later than requested.
     pub complete: bool,
-    /// How many calls ended. Those that were refused before their tool began have mostly no record.
+    /// Number of calls that ended. Calls refused before their tool started mostly have no record.
     pub calls: u64,
-    /// How many of them failed, by the name of the error.
+    /// Number of failed calls, by error code.
     pub errors: BTreeMap<&'static str, u64>,
-    /// How often a failed attempt was made again.
+    /// Number of retries.
     pub retries: u64,
-    /// How long calls took that reached the tool, to the millisecond.
+    /// Latency of the calls that reached the tool, in milliseconds.
     pub latency: Latency,
 }
 
 impl Journal {
-    /// What became of a tool's calls that ended within the time up to now, whosever they were.
+    /// Statistics of a tool's calls of all tenants that ended within the window up to now.
     pub(crate) async fn recent_stats(
         &self,
         tool: &ToolName,
@@ -57,7 +57,7 @@ impl Journal {
     ) -> Result<RecentStats, StoreError> {
         let (mut from, mut complete) = (now - window, true);
         let oldest = CallId::first_at(from - ARRIVAL_LOOKBACK);
-        let (meter, mut calls, mut looked_at) = (Meter::default(), 0, 0);
+        let (meter, mut calls, mut scanned) = (Meter::default(), 0, 0);
         let mut scan = Scan { descending: true, ..Scan::new(Table::Calls, Scope::All).limit(PAGE_SIZE) };
         'pages: loop {
             let page = self.store.scan(scan.clone(), now).await?;
@@ -68,12 +68,12 @@ impl Journal {
                 let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::log_skipped);
                 let Ok((record, _)) = read else { continue };
                 let Some(outcome) = record.outcome else { continue };
-                if looked_at == MAX_SCANNED_RECORDS {
-                    // Of what ended before the oldest call that was looked at arrived, nothing more is known.
+                if scanned == MAX_SCANNED_RECORDS {
+                    // Calls that ended before the oldest scanned call arrived are not covered.
                     (complete, from) = (false, from.max(outcome.started_at));
                     break 'pages;
                 }
-                looked_at += 1;
+                scanned += 1;
                 if record.tool != *tool || outcome.ended_at < from {
                     continue;
                 }
@@ -90,8 +90,8 @@ impl Journal {
                 None => break,
             }
         }
-        let counted = meter.stats(tool.clone(), 0, 0);
-        let (errors, retries, latency) = (counted.errors, counted.retries, counted.latency);
+        let stats = meter.stats(tool.clone(), 0, 0);
+        let (errors, retries, latency) = (stats.errors, stats.retries, stats.latency);
         Ok(RecentStats { tool: tool.clone(), from, until: now, complete, calls, errors, retries, latency })
     }
 }

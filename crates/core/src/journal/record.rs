@@ -1,7 +1,6 @@
-//! What is written down of a call: its record, what is known only while it is open, and the claim on its key.
+//! Data format of the journal: call records, the recovery data of open calls, and claims on idempotency keys.
 //!
-//! In: a call, and later its outcome. Out: the values that become rows. Which table they lie in and how they get there is
-//! said by `journal.rs`.
+//! In: a call, and later its outcome. Out: the values that become rows. `journal.rs` builds the writes.
 
 use std::time::Duration;
 
@@ -31,25 +30,25 @@ pub struct CallRecord {
     pub id: CallId,
     /// The tool.
     pub tool: ToolName,
-    /// Who asked.
+    /// Who made the call.
     pub caller: Caller,
-    /// The conversation.
+    /// The thread.
     #[serde(rename = "threadId", skip_serializing_if = "Option::is_none", default)]
     pub thread: Option<ThreadId>,
     /// The agent run.
     #[serde(rename = "runId", skip_serializing_if = "Option::is_none", default)]
     pub run: Option<RunId>,
-    /// The caller's word that a repetition is the same call.
+    /// The idempotency key: a repeated call with the same key is the same call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key: Option<IdempotencyKey>,
-    /// What the tool was given.
+    /// The arguments of the tool.
     pub arguments: Value,
-    /// Where it is on its way.
+    /// The current status.
     pub status: Status,
-    /// The question about it: the one it waits for, or the one whose answer it is made on.
+    /// The approval it waits for, or the one it was made with.
     #[serde(rename = "approvalId", skip_serializing_if = "Option::is_none", default)]
     pub approval: Option<ApprovalId>,
-    /// Somebody outside does the work, and has to report the result before this.
+    /// For a call that is executed externally: the deadline for reporting its result.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub external_until: Option<Timestamp>,
     /// The trace it belongs to.
@@ -57,63 +56,63 @@ pub struct CallRecord {
     pub trace_id: Option<TraceId>,
     /// When it was opened.
     pub opened_at: Timestamp,
-    /// How it ended.
+    /// The outcome, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<Outcome>,
-    /// What is known of it only while it is open.
+    /// Recovery data, only while the call is open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(skip)]
     pub(crate) opening: Option<Box<Opening>>,
 }
 
-/// What somebody needs who finds a call open and its process gone.
+/// What recovery needs to know about an open call of a crashed process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Opening {
-    /// The hub that runs it.
+    /// The id of the hub that runs it.
     pub(crate) node: SmolStr,
-    /// How often it was started: not at all while it waits; once, and once more whenever its process had died.
+    /// Number of starts: 0 while it waits; 1 plus one for each time its process crashed.
     pub(crate) starts: u32,
-    /// Whether its tool changes nothing.
+    /// Whether its tool is read-only.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) read_only: bool,
-    /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
+    /// Digest of the arguments as the caller sent them, for a call with a key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) digest: Option<String>,
-    /// The id the model gave its request.
+    /// The model's id of the tool call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) model_call: Option<SmolStr>,
-    /// Where it stands in a trace that began elsewhere.
+    /// The context of a trace that was started by the caller.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) trace: Option<Box<TraceContext>>,
-    /// How often it is tried again, whatever its tool says.
+    /// Maximum number of retries, overriding the tool's policy.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) retries: Option<u32>,
-    /// How long somebody outside has to do the work.
+    /// Timeout of the external execution.
     #[serde(with = "toolhub_types::millis::option", skip_serializing_if = "Option::is_none", default)]
     pub(crate) external: Option<Duration>,
 }
 
-/// A call that is open, and which writing of its row that is. Only whoever knows the last one can close it.
+/// An open call and its row version. Closing it requires the current row version.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenCall {
     pub(crate) record: CallRecord,
     pub(crate) row_version: RowVersion,
 }
 
-/// Which call an idempotency key belongs to. The call's own record has the answer: one truth, in one place.
+/// The call an idempotency key belongs to. The outcome is only in the call's own record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Claim {
     pub(crate) call: CallId,
     pub(crate) thread: Option<ThreadId>,
-    /// Of the arguments, so that a reused key is noticed.
+    /// Digest of the arguments, to detect a key that is reused for another call.
     pub(crate) digest: String,
     pub(crate) at: Timestamp,
 }
 
 impl CallRecord {
-    /// A call that is about to run.
+    /// The record of a call that is about to run.
     pub(crate) fn opened(head: &CallHead, tool: ToolName, arguments: Value, now: Timestamp) -> Self {
         Self {
             id: head.id,
@@ -133,7 +132,7 @@ impl CallRecord {
         }
     }
 
-    /// What is shown of the call in a row of the table `calls`; nothing of any other row.
+    /// The content of the outcome in a row of the table `calls`; empty for other tables.
     pub(crate) fn content_of_row(key: &RowKey, row: &Row) -> Vec<Content> {
         if key.table != Table::Calls {
             return Vec::new();
@@ -142,7 +141,7 @@ impl CallRecord {
         read.and_then(|(record, _)| record.outcome).map(|outcome| outcome.content).unwrap_or_default()
     }
 
-    /// The same call with its end. It will not run again, so what is secret of its arguments need not be known any more.
+    /// The record with its outcome. The call will not run again, so the secrets in its arguments are redacted.
     pub(crate) fn closed(mut self, outcome: Outcome, redactor: &Redactor) -> Self {
         redactor.redact(&mut self.arguments);
         let approval = outcome.approval.or(self.approval);
@@ -153,20 +152,20 @@ impl CallRecord {
 impl OpenCall {
     /// The open call in a row of the table `open`.
     pub(crate) fn read(id: &SmolStr, row: &Row) -> Result<Self, StoreError> {
-        decode(Table::OpenCalls, id, LAYOUT, row).map(|(record, seen)| Self { record, row_version: seen })
+        decode(Table::OpenCalls, id, LAYOUT, row).map(|(record, row_version)| Self { record, row_version })
     }
 
-    /// The node that runs it; none can be told of a record that does not say.
+    /// The node that runs it; empty if the record does not say.
     pub(crate) fn node(&self) -> &str {
         self.record.opening.as_ref().map_or("", |opening| &opening.node)
     }
 
-    /// Whether it waits for a person or for its turn: its tool has not been started.
+    /// Whether it waits for an approval or in the queue: its tool was not started.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.record.status, Status::AwaitingApproval | Status::Scheduled)
     }
 
-    /// How often it was started.
+    /// Number of starts.
     pub(crate) fn start_count(&self) -> u32 {
         self.record.opening.as_ref().map_or(1, |opening| opening.starts)
     }

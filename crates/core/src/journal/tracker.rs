@@ -1,7 +1,8 @@
-//! Where a call on a task of its own is on its way, for others who look.
+//! Live status of a call that runs in its own task.
 //!
-//! In: what the doors say as the call passes them. Out: its record as it would be written now; whether the journal has it, so
-//! that its caller may be told to come back; and a way to cancel it. Plain calls have none: they run in their caller's task.
+//! In: status updates of the pipeline stages, and reports of external results. Out: the current record; whether the
+//! call is journaled, so that its caller can disconnect and poll; and cancellation. Plain calls have no tracker: they
+//! run in their caller's task.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use super::{CallRecord, OpenCall};
 use crate::call::{Call, CallHead, ReportError};
 use toolhub_types::{error::ToolError, ids::ApprovalId, outcome::Status, timestamp::Timestamp, tool::ToolName};
 
-/// Where a call is.
+/// The live status of a call.
 pub(crate) struct CallTracker {
     pub(crate) head: Arc<CallHead>,
     pub(crate) cancel: CancellationToken,
@@ -23,43 +24,43 @@ pub(crate) struct CallTracker {
 
 struct TrackerState {
     status: Status,
-    /// The question it waits for.
+    /// The approval it waits for.
     approval: Option<ApprovalId>,
-    /// Known once the call waits; before that nobody has the time to look.
+    /// Set when the call waits or runs externally; `null` before, because nothing reads it then.
     arguments: Value,
-    /// Its record in the journal, where it was written down ahead of its tool.
+    /// Its open record, if the journal got it before the tool started.
     preopened: Option<Box<OpenCall>>,
-    /// The journal has it.
+    /// Whether the call is in the journal.
     journaled: bool,
-    /// It stays in the journal as it is, for the next start.
+    /// Whether the call stays open in the journal, for recovery at the next start.
     left_for_recovery: bool,
-    /// It was cancelled because the hub goes down, and not because anybody wants it to end.
+    /// Whether the shutdown of the hub cancelled it, rather than a request.
     cancelled_by_shutdown: bool,
-    /// What is known of its result, if somebody outside does the work.
+    /// The state of the external execution.
     external: ExternalWork,
-    /// Until when the result must be there, once the work was handed out.
+    /// The deadline for the external result, once the external execution has started.
     external_until: Option<Timestamp>,
-    /// It does not run any more.
+    /// Whether the call has stopped running.
     ended: bool,
 }
 
-/// How far the work of a call is that somebody outside does.
+/// The state of an external execution.
 enum ExternalWork {
-    /// Nobody outside has anything to do with it.
+    /// The call is not executed externally.
     NotExternal,
-    /// It was not handed out yet.
+    /// The external execution has not started yet.
     NotStarted,
-    /// Somebody does it.
+    /// The external execution is in progress.
     InProgress,
-    /// It is done.
+    /// The result was reported.
     Reported(Result<Value, ToolError>),
-    /// The result was taken, or it is too late for one.
+    /// The result was taken, or the deadline has passed.
     Closed,
 }
 
 impl CallTracker {
     pub(crate) fn new(call: &Call, cancel: CancellationToken) -> Arc<Self> {
-        let stage = TrackerState {
+        let state = TrackerState {
             status: Status::Validating,
             approval: None,
             arguments: Value::Null,
@@ -71,69 +72,69 @@ impl CallTracker {
             external_until: None,
             ended: false,
         };
-        Arc::new(Self { head: call.head.clone(), cancel, state: Mutex::new(stage), changed: Notify::new() })
+        Arc::new(Self { head: call.head.clone(), cancel, state: Mutex::new(state), changed: Notify::new() })
     }
 
-    /// The call has come so far.
+    /// Updates the status.
     pub(crate) fn set_status(&self, status: Status) {
-        let mut stage = self.lock();
-        (stage.status, stage.approval) = (status, None);
+        let mut state = self.lock();
+        (state.status, state.approval) = (status, None);
     }
 
-    /// The call waits, for its turn or for a person.
-    pub(crate) fn set_waiting(&self, status: Status, asked: Option<ApprovalId>, arguments: &Value) {
-        let mut stage = self.lock();
-        (stage.status, stage.approval) = (status, asked);
-        if stage.arguments.is_null() {
-            stage.arguments = arguments.clone();
+    /// Records that the call waits in the queue or for an approval.
+    pub(crate) fn set_waiting(&self, status: Status, approval: Option<ApprovalId>, arguments: &Value) {
+        let mut state = self.lock();
+        (state.status, state.approval) = (status, approval);
+        if state.arguments.is_null() {
+            state.arguments = arguments.clone();
         }
-        drop(stage);
+        drop(state);
         self.changed.notify_waiters();
     }
 
-    /// The journal has the call, ahead of its tool.
+    /// Records that the journal has the call before its tool starts.
     pub(crate) fn set_journaled(&self, open: &OpenCall) {
-        let mut stage = self.lock();
-        (stage.preopened, stage.journaled) = (Some(Box::new(open.clone())), true);
-        drop(stage);
+        let mut state = self.lock();
+        (state.preopened, state.journaled) = (Some(Box::new(open.clone())), true);
+        drop(state);
         self.changed.notify_waiters();
     }
 
-    /// Somebody outside may do the work from here on, with these arguments.
+    /// Starts the external execution with these arguments.
     pub(crate) fn start_external_work(&self, arguments: &Value, until: Timestamp) {
-        let mut stage = self.lock();
-        stage.arguments = arguments.clone();
-        (stage.external, stage.external_until) = (ExternalWork::InProgress, Some(until));
-        drop(stage);
+        let mut state = self.lock();
+        state.arguments = arguments.clone();
+        (state.external, state.external_until) = (ExternalWork::InProgress, Some(until));
+        drop(state);
         self.changed.notify_waiters();
     }
 
-    /// Until when the result of a call must be there whose work was handed out.
+    /// The deadline for the external result.
     pub(crate) fn external_until(&self) -> Option<Timestamp> {
         self.lock().external_until
     }
 
-    /// The arguments of a call whose work somebody outside does now.
+    /// The arguments, while the external execution is in progress.
     pub(crate) fn external_arguments(&self) -> Option<Value> {
-        let stage = self.lock();
-        matches!(stage.external, ExternalWork::InProgress).then(|| stage.arguments.clone())
+        let state = self.lock();
+        matches!(state.external, ExternalWork::InProgress).then(|| state.arguments.clone())
     }
 
-    /// The work is done. Whoever is told yes will see the call end with this result.
+    /// Reports the external result. After `Ok` the call ends with this result.
     pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<(), ReportError> {
-        let mut stage = self.lock();
-        match stage.external {
+        let mut state = self.lock();
+        match state.external {
             ExternalWork::NotExternal => return Err(ReportError::NotExternal),
             ExternalWork::NotStarted => return Err(ReportError::Early),
             ExternalWork::Reported(_) | ExternalWork::Closed => return Err(ReportError::Late),
-            ExternalWork::InProgress => stage.external = ExternalWork::Reported(result),
+            ExternalWork::InProgress => state.external = ExternalWork::Reported(result),
         }
-        drop(stage);
+        drop(state);
         self.changed.notify_waiters();
         Ok(())
     }
 
-    /// Waits for the result.
+    /// Waits for the external result.
     pub(crate) async fn wait_report(&self) -> Result<Value, ToolError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -147,7 +148,7 @@ impl CallTracker {
         }
     }
 
-    /// The result, if it is there. After this it is too late for one.
+    /// Takes the external result, if it was reported. Later reports are refused.
     pub(crate) fn take_report(&self) -> Option<Result<Value, ToolError>> {
         match std::mem::replace(&mut self.lock().external, ExternalWork::Closed) {
             ExternalWork::Reported(result) => Some(result),
@@ -155,13 +156,13 @@ impl CallTracker {
         }
     }
 
-    /// The call does not run any more.
+    /// Records that the call has stopped running.
     pub(crate) fn mark_ended(&self) {
         self.lock().ended = true;
         self.changed.notify_waiters();
     }
 
-    /// Waits until the call does not run any more.
+    /// Waits until the call has stopped running.
     pub(crate) async fn wait_ended(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -173,19 +174,19 @@ impl CallTracker {
         }
     }
 
-    /// The record that was written ahead and must be closed if the call is refused. From here on it is its owner's affair.
+    /// Takes the open record, which the caller of this method must close if the call is refused.
     pub(crate) fn take_preopened(&self) -> Option<Box<OpenCall>> {
         self.lock().preopened.take()
     }
 
-    /// The call stays in the journal as it is, for the next start; says no where the journal does not have it.
+    /// Leaves the call open in the journal for recovery at the next start; `false` if the journal does not have it.
     pub(crate) fn leave_for_recovery(&self) -> bool {
-        let mut stage = self.lock();
-        stage.left_for_recovery = stage.preopened.is_some();
-        stage.left_for_recovery
+        let mut state = self.lock();
+        state.left_for_recovery = state.preopened.is_some();
+        state.left_for_recovery
     }
 
-    /// Cancels it because the hub goes down, unless it was cancelled before.
+    /// Cancels the call because of the shutdown, unless it was cancelled before.
     pub(crate) fn cancel_by_shutdown(&self) {
         if !self.cancel.is_cancelled() {
             self.lock().cancelled_by_shutdown = true;
@@ -193,47 +194,47 @@ impl CallTracker {
         }
     }
 
-    /// Whether it was cancelled because the hub goes down.
+    /// Whether the shutdown cancelled the call.
     pub(crate) fn is_cancelled_by_shutdown(&self) -> bool {
         self.lock().cancelled_by_shutdown
     }
 
-    /// Whether it was left for the next start.
+    /// Whether the call was left for recovery at the next start.
     pub(crate) fn is_left_for_recovery(&self) -> bool {
         self.lock().left_for_recovery
     }
 
-    /// Waits until the journal has the call and it waits or runs; answers the question it waits for, if it does.
+    /// Waits until the call is journaled and waits or runs; returns the approval it waits for, if any.
     pub(crate) async fn wait_accepted(&self) -> Option<ApprovalId> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             {
-                let stage = self.lock();
-                // It is written down before its question is asked.
-                if stage.journaled && stage.status != Status::Validating {
-                    return stage.approval;
+                let state = self.lock();
+                // The journal write comes before the approval request, so check the status too.
+                if state.journaled && state.status != Status::Validating {
+                    return state.approval;
                 }
             }
             changed.await;
         }
     }
 
-    /// How the call stands now.
+    /// The current status, and the approval it waits for.
     pub(crate) fn status(&self) -> (Status, Option<ApprovalId>) {
-        let stage = self.lock();
-        (stage.status, stage.approval)
+        let state = self.lock();
+        (state.status, state.approval)
     }
 
-    /// Its record, as it would be written now; none where its name is no tool's.
+    /// The current record; `None` if the name is not a valid tool name.
     pub(crate) fn record(&self) -> Option<CallRecord> {
         let tool = ToolName::new(self.head.tool.clone()).ok()?;
-        let stage = self.lock();
+        let state = self.lock();
         Some(CallRecord {
-            status: stage.status,
-            approval: stage.approval,
-            external_until: stage.external_until,
-            ..CallRecord::opened(&self.head, tool, stage.arguments.clone(), self.head.arrived_at)
+            status: state.status,
+            approval: state.approval,
+            external_until: state.external_until,
+            ..CallRecord::opened(&self.head, tool, state.arguments.clone(), self.head.arrived_at)
         })
     }
 

@@ -1,8 +1,8 @@
-//! Counts what happens to one tool's calls, from all threads at once.
+//! Sharded counters and latency histograms of one tool.
 //!
-//! In: ends, refusals, retries. Out: sums. Each thread counts in a part of its own, because two cores that write to
-//! one number spend more time passing it back and forth than counting. A part takes over a kilobyte, therefore it
-//! exists only once a thread has called the tool: a hundred thousand tools that nobody calls take nothing.
+//! In: ends, refusals, retries. Out: sums. Each thread counts in a shard of its own, because cores that write to the
+//! same cache line slow each other down. A shard takes more than a kilobyte, so it is allocated only when a thread
+//! first calls the tool: a hundred thousand tools without calls take no memory for it.
 
 use std::{
     collections::BTreeMap,
@@ -24,21 +24,21 @@ use toolhub_types::{error::ErrorKind, tool::ToolName};
 #[derive(Default)]
 pub(crate) struct Meter(OnceLock<Box<[OnceLock<Box<MeterShard>>]>>);
 
-/// A call that is with the tool and takes its time, until this is dropped.
-#[must_use = "the call counts as with the tool until this is dropped"]
+/// Counts a call as executing until it is dropped.
+#[must_use = "the call counts as in flight until this is dropped"]
 pub(crate) struct InFlight<M: AsRef<Meter>>(M);
 
 const KINDS: usize = ErrorKind::TABLE.len();
 
-/// What some of the threads have counted. Aligned, so that no two parts share a cache line (two on some machines).
+/// The counters of some of the threads. Aligned, so that no two shards share a cache line (some CPUs prefetch pairs).
 #[repr(align(128))]
 struct MeterShard {
-    /// How long calls took that succeeded.
+    /// Latency of successful calls.
     succeeded: Histogram,
-    /// How long calls took that failed, by kind; made for a kind when the first call fails with it.
+    /// Latency of failed calls, by kind; allocated when the first call fails with that kind.
     failed: OnceLock<Box<[OnceLock<Box<Histogram>>]>>,
     errors: [AtomicU64; KINDS],
-    /// Calls may begin on one thread and leave on another; only the sums over all parts belong together.
+    /// A call may start on one thread and finish on another; only the sums over all shards match.
     started: AtomicU64,
     finished: AtomicU64,
     retries: AtomicU64,
@@ -47,13 +47,13 @@ struct MeterShard {
 
 impl Meter {
     /// A call that reached the tool has ended.
-    pub(crate) fn record_end(&self, took: Duration, error: Option<ErrorKind>) {
-        let part = self.shard();
+    pub(crate) fn record_end(&self, duration: Duration, error: Option<ErrorKind>) {
+        let shard = self.shard();
         match error {
-            None => part.succeeded.record(took),
+            None => shard.succeeded.record(duration),
             Some(kind) => {
-                part.failed_histogram(kind).record(took);
-                part.errors[kind as usize].fetch_add(1, Relaxed);
+                shard.failed_histogram(kind).record(duration);
+                shard.errors[kind as usize].fetch_add(1, Relaxed);
             }
         }
     }
@@ -63,22 +63,22 @@ impl Meter {
         self.shard().errors[kind as usize].fetch_add(1, Relaxed);
     }
 
-    /// A failed attempt is made again.
+    /// A failed attempt is retried.
     pub(crate) fn record_retry(&self) {
         self.shard().retries.fetch_add(1, Relaxed);
     }
 
-    /// A rate limit refused a call or made it wait. The refusal itself is told to `refused`.
+    /// A rate limit refused a call or delayed it. `record_refusal` counts the refusal itself.
     pub(crate) fn record_rate_limited(&self) {
         self.shard().rate_limited.fetch_add(1, Relaxed);
     }
 
-    /// How many calls ever reached the tool, each counted once however often it was tried.
+    /// How many calls ever reached the tool, each counted once whatever its number of attempts.
     pub(crate) fn calls(&self) -> u64 {
         self.in_flight() + self.shards().map(MeterShard::ended_count).sum::<u64>()
     }
 
-    /// Everything counted so far. Who waits and who is stuck others know.
+    /// All counts so far. The caller provides the queued and stuck calls.
     pub(crate) fn stats(&self, tool: ToolName, queued: usize, stuck: usize) -> ToolStats {
         let (mut succeeded, mut failed) =
             (HistogramSnapshot::default(), BTreeMap::<&'static str, HistogramSnapshot>::new());
@@ -96,43 +96,43 @@ impl Meter {
             failed: BTreeMap::default(),
         };
         stats.in_flight = self.in_flight();
-        for part in self.shards() {
-            part.succeeded.add_to(&mut succeeded);
-            for (kind, histogram) in part.failed_histograms() {
-                // Two kinds may have one name.
+        for shard in self.shards() {
+            shard.succeeded.add_to(&mut succeeded);
+            for (kind, histogram) in shard.failed_histograms() {
+                // Two kinds may share a name.
                 histogram.add_to(failed.entry(ErrorKind::TABLE[kind].name).or_default());
             }
-            stats.retries += part.retries.load(Relaxed);
-            stats.rate_limited += part.rate_limited.load(Relaxed);
-            for (row, errors) in ErrorKind::TABLE.iter().zip(&part.errors) {
+            stats.retries += shard.retries.load(Relaxed);
+            stats.rate_limited += shard.rate_limited.load(Relaxed);
+            for (row, errors) in ErrorKind::TABLE.iter().zip(&shard.errors) {
                 match errors.load(Relaxed) {
                     0 => {}
                     errors => *stats.errors.entry(row.name).or_default() += errors,
                 }
             }
         }
-        let all = failed.values().fold(succeeded.clone(), HistogramSnapshot::merge);
-        stats.latency = Latency::from_counts(all);
+        let total = failed.values().fold(succeeded.clone(), HistogramSnapshot::merge);
+        stats.latency = Latency::from_counts(total);
         stats.succeeded = Latency::from_counts(succeeded);
         stats.failed = failed.into_iter().map(|(error, counts)| (error, Latency::from_counts(counts))).collect();
         stats.calls = stats.latency.count;
         stats
     }
 
-    /// How many calls are with the tool now.
+    /// How many calls are executing now.
     fn in_flight(&self) -> u64 {
-        // Those who left are read first, and whoever sees a call leave has seen it begin (`Release` there): otherwise a
-        // call that does both meanwhile would count as left only.
-        let left: u64 = self.shards().map(|part| part.finished.load(Acquire)).sum();
-        let begun: u64 = self.shards().map(|part| part.started.load(Relaxed)).sum();
-        begun.saturating_sub(left)
+        // `finished` is read first, and seeing a finish implies seeing its start (`Release` in the drop): otherwise a
+        // call that starts and finishes in between would count as finished only.
+        let finished: u64 = self.shards().map(|shard| shard.finished.load(Acquire)).sum();
+        let started: u64 = self.shards().map(|shard| shard.started.load(Relaxed)).sum();
+        started.saturating_sub(finished)
     }
 
-    /// This thread's part.
+    /// This thread's shard.
     fn shard(&self) -> &MeterShard {
-        let parts = self.0.get_or_init(|| (0..shard_count()).map(|_| OnceLock::new()).collect());
-        // The number of parts is a power of two.
-        parts[thread_index() & (parts.len() - 1)].get_or_init(|| Box::new(MeterShard::new()))
+        let shards = self.0.get_or_init(|| (0..shard_count()).map(|_| OnceLock::new()).collect());
+        // The number of shards is a power of two.
+        shards[thread_index() & (shards.len() - 1)].get_or_init(|| Box::new(MeterShard::new()))
     }
 
     fn shards(&self) -> impl Iterator<Item = &MeterShard> {
@@ -147,7 +147,7 @@ impl AsRef<Meter> for Meter {
 }
 
 impl<M: AsRef<Meter>> InFlight<M> {
-    /// Begins with the call. A `&Meter` will do, or an `Arc`; what is cheapest to hold for as long as the call runs.
+    /// Starts counting. Takes a `&Meter` or an `Arc`, whichever is cheaper to hold while the call runs.
     pub(crate) fn begin(meter: M) -> Self {
         meter.as_ref().shard().started.fetch_add(1, Relaxed);
         Self(meter)
@@ -178,7 +178,7 @@ impl MeterShard {
         kinds[kind as usize].get_or_init(|| Box::new(Histogram::new()))
     }
 
-    /// The kinds calls failed with, and how long those took.
+    /// The error kinds with failed calls, and their histograms.
     fn failed_histograms(&self) -> impl Iterator<Item = (usize, &Histogram)> {
         let kinds = self.failed.get().into_iter().flatten().enumerate();
         kinds.filter_map(|(kind, histogram)| Some((kind, &**histogram.get()?)))
@@ -233,20 +233,20 @@ mod tests {
         assert!(size_of::<Meter>() <= 32, "{}", size_of::<Meter>());
         assert_eq!(stats(&meter).calls, 0);
         assert_eq!(meter.shards().count(), 0);
-        assert!(meter.0.get().is_none(), "reading must not make it");
+        assert!(meter.0.get().is_none(), "reading must not allocate shards");
         meter.record_end(Duration::ZERO, None);
-        assert_eq!(meter.shards().count(), 1, "one thread called, so one part exists");
+        assert_eq!(meter.shards().count(), 1, "one thread called, so one shard exists");
         assert!(shard_count().is_power_of_two() && shard_count() <= 8);
     }
 
     #[test]
     fn a_call_is_with_the_tool_until_its_guard_is_dropped_on_whatever_thread() {
         let meter = Arc::new(Meter::default());
-        let (one, two) = (InFlight::begin(meter.clone()), InFlight::begin(meter.clone()));
+        let (first, second) = (InFlight::begin(meter.clone()), InFlight::begin(meter.clone()));
         assert_eq!(stats(&meter).in_flight, 2);
-        std::thread::spawn(move || drop(one)).join().unwrap();
+        std::thread::spawn(move || drop(first)).join().unwrap();
         assert_eq!(stats(&meter).in_flight, 1);
-        drop(two);
+        drop(second);
         assert_eq!(stats(&meter).in_flight, 0);
     }
 

@@ -1,7 +1,7 @@
-//! Door 9: rate, concurrency and the queue. Whoever comes out holds a slot until it is done.
+//! Stage 9: rate limits, concurrency limits and the wait queue.
 //!
-//! In: an allowed call. Out: the same with a slot, or a refusal that says when to come again. First the rate, then the
-//! slot, so that nobody holds a slot while waiting for anything.
+//! In: an allowed call. Out: the call with a slot, which it holds until its tool is done; or a refusal with a retry
+//! delay. The rate comes before the slot, so that no call holds a slot while it waits.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -22,41 +22,41 @@ use toolhub_types::{
     outcome::Status,
 };
 
-/// A turn under the rate limits that is taken and not used yet. Whatever ends the call before its tool starts, a dropped
-/// caller included, gives the turn back: a call that was not made costs no token.
+/// A rate permit that is not spent yet. If the call ends before its tool starts, even because the caller dropped it,
+/// the drop refunds the permit: a call that did not run costs nothing.
 pub(super) struct RefundOnDrop(Option<HeldPermit>);
 
 struct HeldPermit {
     runtime: Arc<ToolRuntime>,
     permit: RatePermit,
-    /// When it was taken, if nothing was waited for since.
+    /// When it was taken, if nothing was awaited since.
     taken_at: Option<Instant>,
 }
 
 impl RefundOnDrop {
-    /// The tool starts. Answers when the turn was taken, if admission has not waited for anything since.
+    /// Spends the permit, because the tool starts. Returns when it was taken, if admission has not waited since.
     pub(super) fn spend(mut self) -> Option<Instant> {
         self.0.take()?.taken_at
     }
 
-    /// Time has passed.
+    /// The call has waited, so the time the permit was taken is no longer current.
     fn mark_waited(&mut self) {
-        if let Some(turn) = &mut self.0 {
-            turn.taken_at = None;
+        if let Some(held) = &mut self.0 {
+            held.taken_at = None;
         }
     }
 }
 
 impl Drop for RefundOnDrop {
     fn drop(&mut self) {
-        if let Some(HeldPermit { runtime: desk, permit: token, .. }) = self.0.take() {
-            desk.limiter.refund(token);
+        if let Some(HeldPermit { runtime, permit, .. }) = self.0.take() {
+            runtime.limiter.refund(permit);
         }
     }
 }
 
-/// A call that has come to its turn, or will. Not an async function: most calls need not wait, and would carry the size of
-/// the waiting all the same.
+/// A call that holds its slot, or waits for it. Not an async function: most calls need not wait, but their future would
+/// still have the size of the wait.
 #[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
 pub(super) enum Placement<'a> {
     Ready(Placed),
@@ -65,39 +65,39 @@ pub(super) enum Placement<'a> {
 
 pub(super) fn admit(services: &Services, allowed: Allowed) -> Result<Placement<'_>, CallError> {
     let Allowed(envelope) = allowed;
-    let (rate, token) = reserve_rate(services, &envelope)?;
-    let waiting = if rate.is_zero() {
+    let (rate_wait, rate_permit) = reserve_rate(services, &envelope)?;
+    let waiter = if rate_wait.is_zero() {
         match acquire_slot(&envelope) {
             Ok(CallSlotOrWaiter::Run(slot)) => {
-                return Ok(Placement::Ready(Placed { envelope, slot, rate_permit: token, probe_guard: None }));
+                return Ok(Placement::Ready(Placed { envelope, slot, rate_permit, probe_guard: None }));
             }
-            Ok(CallSlotOrWaiter::Wait(waiting)) => Ok(waiting),
+            Ok(CallSlotOrWaiter::Wait(waiter)) => Ok(waiter),
             Err(full) => return Err(overloaded(&envelope, full)),
         }
     } else {
-        Err(rate)
+        Err(rate_wait)
     };
-    Ok(Placement::Pending(Box::pin(wait_for_turn(services, envelope, token, waiting))))
+    Ok(Placement::Pending(Box::pin(wait_for_turn(services, envelope, rate_permit, waiter))))
 }
 
-/// Waits for the turn, in the queue or first for the rate.
+/// Waits for a slot: in the queue, or first for the rate limit.
 async fn wait_for_turn(
     services: &Services,
     envelope: CallEnvelope,
-    mut token: RefundOnDrop,
-    waiting: Result<SlotWaiter, Duration>,
+    mut rate_permit: RefundOnDrop,
+    waiter: Result<SlotWaiter, Duration>,
 ) -> Result<Placed, CallError> {
-    token.mark_waited();
+    rate_permit.mark_waited();
     envelope.set_waiting(Status::Scheduled, None);
-    let slot = match waiting {
-        Ok(waiting) => wait_for_slot(services, &envelope, waiting).await?,
-        Err(rate) => wait_for_rate(services, &envelope, rate).await?,
+    let slot = match waiter {
+        Ok(waiter) => wait_for_slot(services, &envelope, waiter).await?,
+        Err(rate_wait) => wait_for_rate(services, &envelope, rate_wait).await?,
     };
-    Ok(Placed { envelope, slot, rate_permit: token, probe_guard: None })
+    Ok(Placed { envelope, slot, rate_permit, probe_guard: None })
 }
 
-/// A slot for a call that gave its own back to wait for something: one more attempt, or the answer of a probe. The rate
-/// was paid for once, with the call.
+/// Reacquires a slot for a call that released its own for a retry or for the result of another call's probe. The rate
+/// limit is charged once per call, so not again here.
 pub(super) async fn reacquire_slot(
     services: &Services,
     envelope: &CallEnvelope,
@@ -105,8 +105,8 @@ pub(super) async fn reacquire_slot(
 ) -> Result<CallSlot, CallError> {
     match acquire_slot(envelope) {
         Ok(CallSlotOrWaiter::Run(slot)) => Ok(slot),
-        Ok(CallSlotOrWaiter::Wait(waiting)) => {
-            let waited = tokio::time::timeout_at(deadline, wait_for_slot(services, envelope, waiting)).await;
+        Ok(CallSlotOrWaiter::Wait(waiter)) => {
+            let waited = tokio::time::timeout_at(deadline, wait_for_slot(services, envelope, waiter)).await;
             waited.unwrap_or_else(|_| Err(CallError::new(ErrorKind::Overloaded)))
         }
         Err(full) => Err(overloaded(envelope, full)),
@@ -118,20 +118,20 @@ fn reserve_rate(services: &Services, envelope: &CallEnvelope) -> Result<(Duratio
     if tool.limits.rate_limits.is_empty() {
         return Ok((Duration::ZERO, RefundOnDrop(None)));
     }
-    let asker = Subject { tenant: &call.tenant, thread: call.thread.as_ref(), caller: &call.caller };
+    let subject = Subject { tenant: &call.tenant, thread: call.thread.as_ref(), caller: &call.caller };
     let now = services.clock.instant();
-    let Reservation { wait, permit: token } =
-        tool.runtime.limiter.reserve(&tool.limits.rate_limits, asker, now).map_err(|excess| {
+    let Reservation { wait, permit } =
+        tool.runtime.limiter.reserve(&tool.limits.rate_limits, subject, now).map_err(|excess| {
             tool.runtime.meter.record_rate_limited();
             rate_limited(envelope, &excess)
         })?;
     if !wait.is_zero() {
         tool.runtime.meter.record_rate_limited();
     }
-    Ok((wait, RefundOnDrop(Some(HeldPermit { runtime: tool.runtime.clone(), permit: token, taken_at: Some(now) }))))
+    Ok((wait, RefundOnDrop(Some(HeldPermit { runtime: tool.runtime.clone(), permit, taken_at: Some(now) }))))
 }
 
-/// What a call gets that comes to the queue.
+/// A slot, or a position in the wait queue.
 enum CallSlotOrWaiter {
     Run(CallSlot),
     Wait(SlotWaiter),
@@ -140,29 +140,29 @@ enum CallSlotOrWaiter {
 fn acquire_slot(envelope: &CallEnvelope) -> Result<CallSlotOrWaiter, QueueFull> {
     let CallEnvelope { call, tool, .. } = envelope;
     let limit = tool.limits.max_concurrency;
-    // Most tools are not limited, and their calls need not even say who they are.
+    // Most tools have no limit, and their calls do not build a fairness key.
     if tool.runtime.queue.is_uncontended(limit) {
         return Ok(CallSlotOrWaiter::Run(CallSlot::Free));
     }
     if let Some(slot) = tool.runtime.queue.try_acquire(limit) {
         return Ok(CallSlotOrWaiter::Run(CallSlot::new(tool, slot)));
     }
-    let party = FairnessKey { tenant: call.tenant.clone(), thread: call.thread.clone() };
-    Ok(match tool.runtime.queue.acquire(limit, &party)? {
+    let fairness_key = FairnessKey { tenant: call.tenant.clone(), thread: call.thread.clone() };
+    Ok(match tool.runtime.queue.acquire(limit, &fairness_key)? {
         SlotOrWaiter::Slot(slot) => CallSlotOrWaiter::Run(CallSlot::new(tool, slot)),
-        SlotOrWaiter::Waiter(waiting) => CallSlotOrWaiter::Wait(waiting),
+        SlotOrWaiter::Waiter(waiter) => CallSlotOrWaiter::Wait(waiter),
     })
 }
 
-/// Waits for the turn that the rate limit has given, and then for a slot.
+/// Waits until the reserved rate permit is valid, and then for a slot.
 async fn wait_for_rate(services: &Services, envelope: &CallEnvelope, wait: Duration) -> Result<CallSlot, CallError> {
-    let ripe = clock::deadline_after(services.clock.instant(), wait);
-    if unless_cancelled(envelope, tokio::time::sleep_until(ripe)).await.is_none() {
+    let ready_at = clock::deadline_after(services.clock.instant(), wait);
+    if unless_cancelled(envelope, tokio::time::sleep_until(ready_at)).await.is_none() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
     match acquire_slot(envelope) {
         Ok(CallSlotOrWaiter::Run(slot)) => Ok(slot),
-        Ok(CallSlotOrWaiter::Wait(waiting)) => wait_for_slot(services, envelope, waiting).await,
+        Ok(CallSlotOrWaiter::Wait(waiter)) => wait_for_slot(services, envelope, waiter).await,
         Err(full) => Err(overloaded(envelope, full)),
     }
 }
@@ -171,10 +171,10 @@ async fn wait_for_rate(services: &Services, envelope: &CallEnvelope, wait: Durat
 async fn wait_for_slot(
     services: &Services,
     envelope: &CallEnvelope,
-    waiting: SlotWaiter,
+    waiter: SlotWaiter,
 ) -> Result<CallSlot, CallError> {
-    let patience = clock::deadline_after(services.clock.instant(), envelope.tool.limits.queue_timeout);
-    match unless_cancelled(envelope, tokio::time::timeout_at(patience, waiting)).await {
+    let deadline = clock::deadline_after(services.clock.instant(), envelope.tool.limits.queue_timeout);
+    match unless_cancelled(envelope, tokio::time::timeout_at(deadline, waiter)).await {
         Some(Ok(slot)) => Ok(CallSlot::new(&envelope.tool, slot)),
         Some(Err(_)) => {
             let time = envelope.tool.limits.queue_timeout;
@@ -198,18 +198,23 @@ fn rate_limited(envelope: &CallEnvelope, excess: &RateExceeded) -> CallError {
     let name = &envelope.tool.definition.name;
     let (limit, wait) = (&envelope.tool.limits.rate_limits[excess.limit_index], excess.retry_after);
     let mut error = CallError::new(ErrorKind::RateLimited)
-        .operator(format!("`{name}` takes {} calls per {:?}; the next one fits in {wait:?}", limit.requests, limit.per))
+        .operator(format!(
+            "`{name}` is limited to {} calls per {:?}; retry in {:.1} s",
+            limit.requests,
+            limit.per,
+            wait.as_secs_f64()
+        ))
         .model(format!("Too many calls of `{name}`. Wait {} s before calling it again.", wait.as_secs_f64().ceil()));
     error.retry_after = Some(wait);
     error
 }
 
 fn overloaded(envelope: &CallEnvelope, full: QueueFull) -> CallError {
-    let whose = match full.limit {
+    let queue = match full.limit {
         QueueLimit::Tool => format!("the queue of `{}`", envelope.tool.definition.name),
         QueueLimit::Global => "the queue of all tools".into(),
     };
-    let mut error = CallError::new(ErrorKind::Overloaded).operator(format!("no slot is free and {whose} is full"));
+    let mut error = CallError::new(ErrorKind::Overloaded).operator(format!("no slot is free and {queue} is full"));
     error.retry_after = Some(full.retry_after);
     error
 }

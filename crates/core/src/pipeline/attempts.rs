@@ -1,7 +1,7 @@
-//! Door 12: runs the tool, for as long as there is time and somebody wants the result.
+//! Stage 12: runs the tool with timeout, cancellation and retries.
 //!
-//! In: an opened call. Out: a reply or a failure, and what is known about the effect. A panic is caught here and is the
-//! tool's failure, not ours. Whether and when a failed attempt is followed by another is decided by `policy/retry.rs`.
+//! In: an opened call. Out: a reply or a failure, and what is known about the effect. A panic of the tool is caught
+//! here and becomes a failure of the tool. `policy/retry.rs` decides whether and when a failed attempt is retried.
 
 use std::{
     any::Any,
@@ -28,7 +28,7 @@ use toolhub_types::{
     policy::{AttemptFailure, Retry, next_retry_delay},
 };
 
-/// A call whose tool is being tried. Lent to the waiting, not given: what is given away is copied on the way.
+/// A call whose tool is executing. The attempt futures borrow it, because moving it into them would copy it.
 pub(super) struct Executing {
     context: CallContext,
     slot: CallSlot,
@@ -36,157 +36,161 @@ pub(super) struct Executing {
     record: Option<Box<OpenCall>>,
 }
 
-/// A call whose tool must run once more, because the states it changed were changed by somebody else.
+/// A call whose tool must run again, because the states it changed were written concurrently.
 pub(super) struct Rerun {
     pub(super) context: CallContext,
     pub(super) slot: CallSlot,
     pub(super) record: Option<Box<OpenCall>>,
 }
 
-/// The tool's time begins.
+/// Starts the call's deadline.
 pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Executing {
-    let Opened { envelope, slot, rate_permit: token, probe_guard: standing, record } = opened;
-    let taken = token.spend().filter(|_| record.is_none() && standing.is_none());
-    // Where nothing could wait since the rate was asked, the clock was read a moment ago.
-    let now = taken.unwrap_or_else(|| services.clock.instant());
+    let Opened { envelope, slot, rate_permit, probe_guard, record } = opened;
+    // If nothing was awaited since the rate permit was taken, its time is still current and the clock is not read
+    // again.
+    let taken_at = rate_permit.spend().filter(|_| record.is_none() && probe_guard.is_none());
+    let now = taken_at.unwrap_or_else(|| services.clock.instant());
     ticket.mark_started(now);
     let times = Times { started_at: now, deadline: deadline(&envelope, now) };
     let context = CallContext::new(envelope, times, slot.downgrade());
-    Executing { context, slot, probe_guard: standing, record }
+    Executing { context, slot, probe_guard, record }
 }
 
-/// Runs the tool, and again where that is safe and may help.
+/// Runs the tool, and retries it where that is safe and may help.
 pub(super) async fn run(
     services: &Services,
-    trying: &mut Executing,
+    executing: &mut Executing,
     ticket: &mut Ticket<'_>,
 ) -> Result<Reply, ToolError> {
-    if trying.context.envelope().call.external.is_some() {
-        let result = Box::pin(external::wait_for_report(&trying.context, ticket)).await;
-        trying.slot.release();
+    if executing.context.envelope().call.external.is_some() {
+        let result = Box::pin(external::wait_for_report(&executing.context, ticket)).await;
+        executing.slot.release();
         return result;
     }
-    let result = attempt(&trying.context, ticket).await;
-    // The slot is free when nobody waits for the tool any more; what follows is ours.
-    trying.slot.release();
-    // A probe is one try: a tool that may be broken is not asked three times whether it is.
-    let probes = trying.probe_guard.as_ref().is_some_and(|standing| standing.is_probe());
+    let result = attempt(&executing.context, ticket).await;
+    // The slot covers the tool's own execution; the rest of the pipeline does not need it.
+    executing.slot.release();
+    // A half-open probe is a single attempt: a tool that may be broken is not retried.
+    let is_probe = executing.probe_guard.as_ref().is_some_and(|probe_guard| probe_guard.is_probe());
     match result {
-        Err(failed) if !probes && is_retryable(trying.context.envelope(), &failed) => {
-            Box::pin(run_retries(services, trying, failed, ticket)).await
+        Err(failure) if !is_probe && is_retryable(executing.context.envelope(), &failure) => {
+            Box::pin(run_retries(services, executing, failure, ticket)).await
         }
         result => result,
     }
 }
 
 impl Executing {
-    /// Once more, with the states as they are now. The call has its slot again.
-    pub(super) fn rerun(services: &Services, again: Rerun, standing: Option<Box<ProbeGuard>>) -> Self {
-        let Rerun { context, slot, record } = again;
+    /// Prepares a rerun on the current states. The call has reacquired its slot.
+    pub(super) fn rerun(services: &Services, rerun: Rerun, probe_guard: Option<Box<ProbeGuard>>) -> Self {
+        let Rerun { context, slot, record } = rerun;
         let times = Times { started_at: services.clock.instant(), deadline: context.deadline() };
         let context = CallContext::new(context.envelope().clone(), times, slot.downgrade());
-        Self { context, slot, probe_guard: standing, record }
+        Self { context, slot, probe_guard, record }
     }
 
-    /// The tool has stopped.
+    /// The next stage's value, with the tool's result.
     pub(super) fn done(self, result: Result<Reply, ToolError>) -> Done {
-        let Self { context, probe_guard: standing, record, .. } = self;
+        let Self { context, probe_guard, record, .. } = self;
         let effect = effect_of(context.envelope().tool.definition.annotations.read_only, &result);
-        Done { context, probe_guard: standing, record, result, effect, hook_error: None }
+        Done { context, probe_guard, record, result, effect, hook_error: None }
     }
 }
 
-/// Whether a failure is of the sort that is tried again at all; most are not.
-fn is_retryable(envelope: &CallEnvelope, failed: &ToolError) -> bool {
+/// Whether a failure can be retried at all; most cannot.
+fn is_retryable(envelope: &CallEnvelope, failure: &ToolError) -> bool {
     let limits = &envelope.tool.limits;
-    let retryable = failed.retryable.unwrap_or(failed.kind.row().retryable);
-    // Without a time of its own for each attempt, a timeout means that there is no time left, unless whoever raised it says
-    // that it was another one. And what cannot be stopped may still be at work: a second one beside it would be two.
-    let over = failed.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none() && failed.retryable.is_none();
-    let still_at_it = failed.kind == ErrorKind::Timeout && !envelope.tool.executor.stops_when_dropped();
-    max_attempts(envelope) > 1 && retryable && !over && !still_at_it && !envelope.call.is_cancelled()
+    let retryable = failure.retryable.unwrap_or(failure.kind.row().retryable);
+    // Without an attempt timeout, a timeout means that the call's deadline has passed, unless the error is explicitly
+    // marked retryable, which means that the tool itself raised it.
+    let deadline_passed =
+        failure.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none() && failure.retryable.is_none();
+    // Work that cannot be stopped may still be running: a retry would run beside it.
+    let may_still_run = failure.kind == ErrorKind::Timeout && !envelope.tool.executor.stops_when_dropped();
+    max_attempts(envelope) > 1 && retryable && !deadline_passed && !may_still_run && !envelope.call.is_cancelled()
 }
 
-/// How often the tool is tried at most, counting the first time.
+/// The maximum number of attempts, including the first.
 fn max_attempts(envelope: &CallEnvelope) -> u32 {
-    envelope.call.retries.map_or(envelope.tool.limits.retry.attempts, |again| again.saturating_add(1))
+    envelope.call.retries.map_or(envelope.tool.limits.retry.attempts, |retries| retries.saturating_add(1))
 }
 
-/// Tries again until it works, time or patience is over, or the budget is used up. No slot is held while it waits.
+/// Retries until an attempt succeeds, the deadline or the maximum of attempts is reached, or the retry budget is
+/// exhausted. The call holds no slot during the backoff.
 async fn run_retries(
     services: &Services,
-    trying: &mut Executing,
-    mut failed: ToolError,
+    executing: &mut Executing,
+    mut failure: ToolError,
     ticket: &mut Ticket<'_>,
 ) -> Result<Reply, ToolError> {
     loop {
-        let (envelope, deadline) = (trying.context.envelope(), trying.context.deadline());
-        let desk = &envelope.tool.runtime;
-        let Some(wait) = retry_delay(services, envelope, &failed, deadline, ticket) else { return Err(failed) };
-        if !is_retryable(envelope, &failed)
-            || !desk.retry_budget.try_withdraw(services.clock.instant(), desk.meter.calls() + 1)
+        let (envelope, deadline) = (executing.context.envelope(), executing.context.deadline());
+        let runtime = &envelope.tool.runtime;
+        let Some(delay) = retry_delay(services, envelope, &failure, deadline, ticket) else { return Err(failure) };
+        if !is_retryable(envelope, &failure)
+            || !runtime.retry_budget.try_withdraw(services.clock.instant(), runtime.meter.calls() + 1)
         {
-            return Err(failed);
+            return Err(failure);
         }
-        let ripe = clock::deadline_after(services.clock.instant(), wait);
+        let retry_at = clock::deadline_after(services.clock.instant(), delay);
         let cancelled = match &envelope.call.cancel {
-            Some(cancel) => cancel.run_until_cancelled(tokio::time::sleep_until(ripe)).await.is_none(),
+            Some(cancel) => cancel.run_until_cancelled(tokio::time::sleep_until(retry_at)).await.is_none(),
             None => {
-                tokio::time::sleep_until(ripe).await;
+                tokio::time::sleep_until(retry_at).await;
                 false
             }
         };
         if cancelled {
-            return Err(cancelled_between_attempts(&failed));
+            return Err(cancelled_between_attempts(&failure));
         }
         let Ok(slot) = admission::reacquire_slot(services, envelope, deadline).await else {
-            // Refused a slot, the call ends with the failure it had: that says more than "busy".
-            return Err(if envelope.call.is_cancelled() { cancelled_between_attempts(&failed) } else { failed });
+            // Without a slot the call ends with the failure of its last attempt, which says more than "overloaded".
+            return Err(if envelope.call.is_cancelled() { cancelled_between_attempts(&failure) } else { failure });
         };
-        desk.meter.record_retry();
+        runtime.meter.record_retry();
         let times = Times { started_at: services.clock.instant(), deadline };
-        trying.context = CallContext::new(envelope.clone(), times, slot.downgrade());
-        trying.slot = slot;
-        let result = attempt(&trying.context, ticket).await;
-        trying.slot.release();
+        executing.context = CallContext::new(envelope.clone(), times, slot.downgrade());
+        executing.slot = slot;
+        let result = attempt(&executing.context, ticket).await;
+        executing.slot.release();
         match result {
-            Err(mut again) => {
-                // Nothing done this time does not undo what an earlier attempt may have done.
-                if again.effect == Some(Effect::None) {
-                    again.effect = failed.effect;
+            Err(mut latest) => {
+                // An attempt without effect does not undo the effect an earlier attempt may have had.
+                if latest.effect == Some(Effect::None) {
+                    latest.effect = failure.effect;
                 }
-                failed = again;
+                failure = latest;
             }
-            done => return done,
+            success => return success,
         }
     }
 }
 
-fn cancelled_between_attempts(failed: &ToolError) -> ToolError {
+fn cancelled_between_attempts(failure: &ToolError) -> ToolError {
     let end = ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
-    ToolError { effect: failed.effect, ..end }
+    ToolError { effect: failure.effect, ..end }
 }
 
 fn retry_delay(
     services: &Services,
     envelope: &CallEnvelope,
-    failed: &ToolError,
+    failure: &ToolError,
     deadline: Instant,
     ticket: &Ticket<'_>,
 ) -> Option<Duration> {
     let annotations = &envelope.tool.definition.annotations;
     let failure = AttemptFailure {
-        retryable: failed.retryable.unwrap_or(failed.kind.row().retryable),
-        before_effect: failed.effect == Some(Effect::None),
-        retry_after: failed.retry_after,
+        retryable: failure.retryable.unwrap_or(failure.kind.row().retryable),
+        before_effect: failure.effect == Some(Effect::None),
+        retry_after: failure.retry_after,
     };
-    let left = deadline.saturating_duration_since(services.clock.instant());
+    let remaining = deadline.saturating_duration_since(services.clock.instant());
     let may_repeat = annotations.read_only || annotations.idempotent;
     let retry = Retry { attempts: max_attempts(envelope), ..envelope.tool.limits.retry.clone() };
-    next_retry_delay(&retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
+    next_retry_delay(&retry, ticket.attempts(), &failure, may_repeat, remaining, fastrand::f64())
 }
 
-/// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
+/// Runs the tool once. A panic of the tool, even in a drop, is a failure of the tool.
 async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.count_attempt();
     let result = {
@@ -200,7 +204,8 @@ async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply
     result
 }
 
-/// Waits for work that may panic. It is not moved: what travels here is large, and would be copied.
+/// Awaits work that may panic. The work is pinned by reference, because these futures are large and moving them copies
+/// them.
 pub(super) async fn catch_panic<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),
@@ -217,49 +222,50 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
         );
     }
     let job = Job { tool: &envelope.tool.definition, arguments: &envelope.call.arguments, context };
-    let unwanted = CancelToolOnDrop(Some(context));
+    let cancel_guard = CancelToolOnDrop(Some(context));
     let work = envelope.tool.executor.execute(job);
     let writes = !envelope.tool.state.names.is_empty() && !envelope.tool.definition.annotations.read_only;
     let work = if writes { state_locks::with_write_locks(context, work) } else { work };
     let result = with_deadline(work, context)
         .await
-        .map_err(|cut| if context.is_waiting_to_start() { not_started(cut) } else { cut })?;
-    unwanted.disarm();
+        .map_err(|error| if context.is_waiting_to_start() { not_started(error) } else { error })?;
+    cancel_guard.disarm();
     result.map(|reply| with_attachments(reply, context))
 }
 
-/// A call that was cut off while it waited for its turn or its state: its tool has not begun.
-fn not_started(cut: ToolError) -> ToolError {
-    let error = match cut.kind {
-        ErrorKind::Timeout => ToolError::with_kind(cut.kind, "the time was up before the tool could begin"),
-        _ => cut,
+/// The error of a call that timed out or was cancelled while it waited for a slot or a state lock: the tool has not
+/// started.
+fn not_started(error: ToolError) -> ToolError {
+    let error = match error.kind {
+        ErrorKind::Timeout => ToolError::with_kind(error.kind, "the call timed out before the tool could start"),
+        _ => error,
     };
     error.effect(Effect::None).uncounted()
 }
 
-/// Waits for the work, the caller's cancel or the end of time, whichever is first. Work that is done at the same
-/// moment wins.
+/// Waits for the work, the caller's cancellation or the deadline, whichever comes first. Work that completes in the
+/// same poll wins.
 async fn with_deadline<T>(work: impl Future<Output = T>, context: &CallContext) -> Result<T, ToolError> {
     let mut work = pin!(work);
-    // Most tools are done at once. They need neither a timer nor a place in anybody's list.
+    // Most tools complete on the first poll. They need neither a timer nor a cancellation waiter.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return Ok(done);
     }
     Box::pin(wait_until_deadline(work, context)).await
 }
 
-/// The same for work that takes its time.
+/// The same for work that did not complete on the first poll.
 async fn wait_until_deadline<T>(
     mut work: Pin<&mut impl Future<Output = T>>,
     context: &CallContext,
 ) -> Result<T, ToolError> {
-    let (envelope, began) = (context.envelope(), context.started_at());
-    let own = envelope.tool.limits.attempt_timeout.map(|time| clock::deadline_after(began, time));
-    let deadline = own.map_or(context.deadline(), |own| own.min(context.deadline()));
-    let _with_the_tool = InFlight::begin(&envelope.tool.runtime.meter);
+    let (envelope, started_at) = (context.envelope(), context.started_at());
+    let attempt = envelope.tool.limits.attempt_timeout.map(|time| clock::deadline_after(started_at, time));
+    let deadline = attempt.map_or(context.deadline(), |attempt| attempt.min(context.deadline()));
+    let _in_flight = InFlight::begin(&envelope.tool.runtime.meter);
     let idle = envelope.tool.limits.idle_timeout;
     let due = |since: Instant| idle.map_or(deadline, |idle| clock::deadline_after(since, idle).min(deadline));
-    let mut timer = pin!(tokio::time::sleep_until(due(began)));
+    let mut timer = pin!(tokio::time::sleep_until(due(started_at)));
     let cancel = envelope.call.cancel.clone();
     let mut cancelled = pin!(async {
         match cancel {
@@ -275,13 +281,17 @@ async fn wait_until_deadline<T>(
             return Poll::Ready(Err(ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call")));
         }
         while timer.as_mut().poll(cx).is_ready() {
-            let at = timer.deadline();
-            let next = due(context.last_progress_at().unwrap_or(began));
-            if next <= at {
-                let absolute = at >= deadline;
-                return Poll::Ready(Err(timeout_error(envelope, absolute, deadline.saturating_duration_since(began))));
+            let fired_at = timer.deadline();
+            let next = due(context.last_progress_at().unwrap_or(started_at));
+            if next <= fired_at {
+                let absolute = fired_at >= deadline;
+                return Poll::Ready(Err(timeout_error(
+                    envelope,
+                    absolute,
+                    deadline.saturating_duration_since(started_at),
+                )));
             }
-            // The tool has said something meanwhile.
+            // The tool has reported progress meanwhile.
             timer.as_mut().reset(next);
         }
         Poll::Pending
@@ -292,14 +302,14 @@ async fn wait_until_deadline<T>(
 fn timeout_error(envelope: &CallEnvelope, absolute: bool, time: Duration) -> ToolError {
     let limits = &envelope.tool.limits;
     let text = match limits.idle_timeout {
-        Some(idle) if !absolute => format!("the tool said nothing for {idle:?}"),
+        Some(idle) if !absolute => format!("the tool reported no progress for {idle:?}"),
         _ => format!("the tool did not answer within {time:?}"),
     };
-    let late = ToolError::with_kind(ErrorKind::Timeout, text);
-    // A caller that is in a greater hurry than the tool's owner says nothing about the tool.
-    let hurried = envelope.call.timeout.is_some_and(|wanted| wanted < limits.timeout);
-    let by_caller = absolute && hurried && limits.attempt_timeout.is_none_or(|own| time < own);
-    if by_caller { late.uncounted() } else { late }
+    let error = ToolError::with_kind(ErrorKind::Timeout, text);
+    // A caller's timeout that is shorter than the tool's own says nothing about the tool.
+    let caller_is_shorter = envelope.call.timeout.is_some_and(|requested| requested < limits.timeout);
+    let by_caller = absolute && caller_is_shorter && limits.attempt_timeout.is_none_or(|attempt| time < attempt);
+    if by_caller { error.uncounted() } else { error }
 }
 
 fn with_attachments(mut reply: Reply, context: &CallContext) -> Reply {
@@ -307,7 +317,7 @@ fn with_attachments(mut reply: Reply, context: &CallContext) -> Reply {
     reply
 }
 
-/// What an execution did to the world, as far as its end tells.
+/// The effect of an execution, as far as its result tells.
 fn effect_of(read_only: bool, result: &Result<Reply, ToolError>) -> Effect {
     match result {
         _ if read_only => Effect::None,
@@ -316,18 +326,18 @@ fn effect_of(read_only: bool, result: &Result<Reply, ToolError>) -> Effect {
     }
 }
 
-/// What a panic said.
+/// The text of a panic.
 pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = tasks::panic_text(&*panic).map_or_else(|| "it panicked".into(), |text| format!("it panicked: {text}"));
-    // What was thrown may panic once more when it is dropped; then it is not dropped.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        std::mem::forget(again);
+    // The payload may panic in its own drop; the payload of that panic is leaked.
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(second);
     }
     text
 }
 
-/// Tells the tool that nobody waits any more, however the waiting ended: the time is up, the call was cancelled, or
-/// the caller dropped everything. Work it gave to others can listen for that.
+/// Cancels the tool's token when the attempt ends without a result: by timeout, by cancellation, or because the caller
+/// dropped the future. Work that the tool has spawned can watch that token.
 struct CancelToolOnDrop<'a>(Option<&'a CallContext>);
 
 impl CancelToolOnDrop<'_> {

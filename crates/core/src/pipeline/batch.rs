@@ -1,7 +1,7 @@
-//! Makes the calls of one step, those a model asks for at once.
+//! Runs the calls of one step: the tool calls of one model response.
 //!
-//! In: calls in their order. Out: their outcomes in the same order. Which call may run beside which is decided by
-//! `step.rs`; here they are started, and held where the plan says so.
+//! In: calls in their order. Out: their outcomes in the same order. `step.rs` decides which calls may run concurrently;
+//! this file starts them when the plan allows it.
 
 use std::{pin::pin, sync::Arc};
 
@@ -17,69 +17,77 @@ use crate::{
 use toolhub_types::{ids::ThreadId, outcome::Outcome, tool::DependsOn};
 
 /// Runs the calls of one step. The outcomes are in the order of the calls.
-pub(crate) async fn run_batch(engine: &Arc<Engine>, mut calls: Vec<Submission>, hear: Option<OnWait>) -> Vec<Outcome> {
+pub(crate) async fn run_batch(
+    engine: &Arc<Engine>,
+    mut calls: Vec<Submission>,
+    on_wait: Option<OnWait>,
+) -> Vec<Outcome> {
     let tools: Vec<Option<Arc<Tool>>> = calls.iter().map(|call| find_tool(&engine.registry.snapshot(), call)).collect();
     assign_shared_thread(&mut calls, &tools);
-    let step = Step::new(plan(&calls, &tools), hear);
-    let mut waiting: Vec<Option<Submission>> = calls.into_iter().map(Some).collect();
-    let mut outcomes: Vec<Option<Outcome>> = waiting.iter().map(|_| None).collect();
-    // Before the calls, so that it is dropped after them: those that are cancelled with the step know it by then.
-    let _order = StepGuard(&step);
+    let step = Step::new(plan(&calls, &tools), on_wait);
+    let mut submissions: Vec<Option<Submission>> = calls.into_iter().map(Some).collect();
+    let mut outcomes: Vec<Option<Outcome>> = submissions.iter().map(|_| None).collect();
+    // Declared before the calls, so that it is dropped after them: calls that are cancelled with the step are cancelled
+    // before the plan is abandoned.
+    let _guard = StepGuard(&step);
     let mut running = FuturesUnordered::new();
     loop {
         let mut changed = pin!(step.changed.notified());
         changed.as_mut().enable();
-        for at in step.begin_ready() {
-            if let Some(mut call) = waiting[at].take() {
-                call.step_call = Some(StepCall { index: at, step: step.clone() });
-                running.push(async move { (at, launch::run(engine, call).await) });
+        for index in step.begin_ready() {
+            if let Some(mut call) = submissions[index].take() {
+                call.step_call = Some(StepCall { index, step: step.clone() });
+                running.push(async move { (index, launch::run(engine, call).await) });
             }
         }
         if running.is_empty() {
             break;
         }
-        if let future::Either::Left((Some((at, outcome)), _)) = future::select(running.next(), changed).await {
-            step.with_plan(|plan| plan.mark_ended(at, outcome.is_success()));
-            outcomes[at] = Some(outcome);
+        if let future::Either::Left((Some((index, outcome)), _)) = future::select(running.next(), changed).await {
+            step.with_plan(|plan| plan.mark_ended(index, outcome.is_success()));
+            outcomes[index] = Some(outcome);
         }
     }
     outcomes.into_iter().flatten().collect()
 }
 
-/// Keeps the order of a step for as long as somebody waits for it.
+/// Keeps the order of a step for as long as its caller waits.
 struct StepGuard<'a>(&'a Step);
 
 impl Drop for StepGuard<'_> {
-    /// A call that goes on without its caller would wait for ever for its turn: nobody hears any more that others end.
+    /// A call that outlives its caller would otherwise wait for its turn forever, because no task records the ends of
+    /// the other calls any more.
     fn drop(&mut self) {
         self.0.with_plan(Plan::abandon);
         self.0.changed.notify_waiters();
     }
 }
 
-fn find_tool(now: &Tools, submission: &Submission) -> Option<Arc<Tool>> {
-    submission.offer.as_deref().unwrap_or(now).get(&submission.call.tool).cloned()
+fn find_tool(current: &Tools, submission: &Submission) -> Option<Arc<Tool>> {
+    submission.offer.as_deref().unwrap_or(current).get(&submission.call.tool).cloned()
 }
 
 fn plan(calls: &[Submission], tools: &[Option<Arc<Tool>>]) -> Plan {
-    let nothing = DependsOn::default();
+    let no_dependencies = DependsOn::default();
     let names: Vec<(&str, &DependsOn)> = calls
         .iter()
         .zip(tools)
         .map(|(call, tool)| {
-            (call.call.tool.as_str(), tool.as_ref().map_or(&nothing, |tool| &tool.definition.depends_on))
+            (call.call.tool.as_str(), tool.as_ref().map_or(&no_dependencies, |tool| &tool.definition.depends_on))
         })
         .collect();
-    let safe = |tool: &Option<Arc<Tool>>| {
-        // A tool nobody knows does nothing.
+    let parallel_safe = |tool: &Option<Arc<Tool>>| {
+        // A call of an unknown tool has no effect.
         tool.as_ref().is_none_or(|tool| tool.definition.annotations.read_only || tool.limits.parallel_safe)
     };
-    let planned =
-        tools.iter().zip(earlier_dependencies(&names)).map(|(tool, bases)| PlannedCall::new(safe(tool), bases));
+    let planned = tools
+        .iter()
+        .zip(earlier_dependencies(&names))
+        .map(|(tool, bases)| PlannedCall::new(parallel_safe(tool), bases));
     Plan::new(planned.collect())
 }
 
-/// Calls of one step that name no thread belong to the same conversation, if any of them needs one.
+/// Gives the calls of one step that name no thread the same new one, if any of them needs a thread.
 fn assign_shared_thread(calls: &mut [Submission], tools: &[Option<Arc<Tool>>]) {
     let needs = calls
         .iter()

@@ -1,8 +1,7 @@
-//! Door 4, and its other side: a tool that waits for others is not called before its time, and a tool that others wait
-//! for leaves evidence of its success.
+//! Stage 4: checks that the tools a tool depends on have succeeded in the thread; records that evidence for others.
 //!
-//! In: what the thread has achieved. Out: a refusal that says what to call next; at the end of a good call, the write
-//! that joins its closing batch. What is missing is decided by `status/evidence.rs`.
+//! In: the thread's evidence. Out: a refusal that names the tools to call first; at the end of a successful call, the
+//! evidence write for its closing batch. `status/evidence.rs` decides what is missing.
 
 use super::Found;
 use crate::{
@@ -28,7 +27,7 @@ pub(super) async fn check(journal: &Journal, services: &Services, found: &Found)
 }
 
 async fn check_evidence(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
-    // Door 1 has given every dependent call a thread.
+    // Stage 1 has given every call of a dependent tool a thread.
     let Some(thread) = &envelope.call.thread else { return Ok(()) };
     let now = services.clock.now();
     let (evidence, _) = journal.evidence(&envelope.call.tenant, thread, now).await?;
@@ -40,41 +39,41 @@ fn not_met(envelope: &CallEnvelope, missing: &[MissingDependency]) -> CallError 
     let (tool, next) = (&envelope.tool.definition.name, next_step(missing, Language::English));
     let names = tools_to_call(missing).iter().map(ToString::to_string).collect();
     CallError::new(ErrorKind::DependencyNotMet)
-        .operator(format!("`{tool}` still waits for others in this thread. {next}"))
+        .operator(format!("`{tool}` has unmet dependencies in this thread. {next}"))
         .model(format!("`{tool}` cannot be used yet. {next}"))
         .detail(Detail::Missing(names))
 }
 
-/// What a success proves to its thread.
+/// The evidence that a success adds to its thread.
 #[derive(Default)]
 pub(super) struct EvidenceUpdate {
-    /// The write that keeps it; none where nobody wants to know of it.
+    /// The write that stores it; none if no tool depends on it.
     pub(super) write: Option<Write>,
     before: Evidence,
     after: Evidence,
 }
 
-/// What the success of this call proves.
+/// The evidence that the success of this call adds.
 pub(super) async fn evidence_update(engine: &Engine, envelope: &CallEnvelope) -> Result<EvidenceUpdate, StoreError> {
     let (Some(thread), true) = (&envelope.call.thread, envelope.evidence_demand != EvidenceDemand::None) else {
         return Ok(EvidenceUpdate::default());
     };
     let now = engine.services.clock.now();
-    let (before, seen) = engine.journal.evidence(&envelope.call.tenant, thread, now).await?;
+    let (before, version) = engine.journal.evidence(&envelope.call.tenant, thread, now).await?;
     let name = &envelope.tool.definition.name;
     if envelope.evidence_demand == EvidenceDemand::Once && before.get(name).is_some() {
         return Ok(EvidenceUpdate::default());
     }
     let mut after = before.clone();
     after.add(name, now);
-    let write = engine.journal.put_evidence(&after, seen)?;
+    let write = engine.journal.put_evidence(&after, version)?;
     Ok(EvidenceUpdate { write: Some(write), before, after })
 }
 
-/// Tells which tools the thread may use now, because of what was proved.
-pub(super) fn emit_newly_available(engine: &Engine, envelope: &CallEnvelope, proof: &EvidenceUpdate) {
+/// Emits an event for each tool that the new evidence makes available in the thread.
+pub(super) fn emit_newly_available(engine: &Engine, envelope: &CallEnvelope, update: &EvidenceUpdate) {
     let Engine { services, registry, statuses, .. } = engine;
-    let (Some(_), Some(thread)) = (&proof.write, &envelope.call.thread) else { return };
+    let (Some(_), Some(thread)) = (&update.write, &envelope.call.thread) else { return };
     services.availability_changed.notify_one();
     if !services.events.has_subscribers() {
         return;
@@ -82,12 +81,12 @@ pub(super) fn emit_newly_available(engine: &Engine, envelope: &CallEnvelope, pro
     let (tenant, now) = (&envelope.call.tenant, services.clock.now());
     for tool in registry.snapshot().dependents_of(&envelope.tool.definition.name) {
         let Definition { name, depends_on, .. } = &tool.definition;
-        let waits = |evidence: &Evidence| !missing_dependencies(depends_on, evidence, now).is_empty();
+        let is_blocked = |evidence: &Evidence| !missing_dependencies(depends_on, evidence, now).is_empty();
         let usable = || !matches!(statuses.admit(name, tenant, Some(thread)), Admission::Refuse { .. });
-        if waits(&proof.before) && !waits(&proof.after) && usable() {
+        if is_blocked(&update.before) && !is_blocked(&update.after) && usable() {
             let reason = Reason::DependenciesMet.text(Language::English);
-            let news = EventKind::AvailabilityChanged { tool_name: name.clone(), available: true, reason };
-            services.events.emit_for_tenant(now, tenant, Some(thread), news);
+            let event = EventKind::AvailabilityChanged { tool_name: name.clone(), available: true, reason };
+            services.events.emit_for_tenant(now, tenant, Some(thread), event);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Door 12 for a call whose work somebody outside does: waits for the result.
+//! Stage 12 for an external call: waits for the result that an external worker reports.
 //!
-//! In: an opened call that was handed out. Out: what was reported, or that nobody did in time. A report that came before the
-//! time was over counts, however close it was.
+//! In: an opened external call. Out: the reported result, or a timeout. A report that arrives before the deadline
+//! counts, even if it races with the timeout.
 
 use super::{ticket::Ticket, time_limit};
 use crate::{
@@ -15,12 +15,12 @@ pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'
     let envelope = context.envelope();
     let call = &envelope.call;
     let Some(tracker) = &envelope.tracker else {
-        return Err(ToolError::operator_only(ErrorKind::Internal, "a call that was handed out cannot be found"));
+        return Err(ToolError::operator_only(ErrorKind::Internal, "external call has no tracker"));
     };
-    if let Some(member) = envelope.step_call() {
-        member.mark_external(call.id);
+    if let Some(step_call) = envelope.step_call() {
+        step_call.mark_external(call.id);
     }
-    let _with_somebody = InFlight::begin(&envelope.tool.runtime.meter);
+    let _in_flight = InFlight::begin(&envelope.tool.runtime.meter);
     let reported = tokio::time::timeout_at(context.deadline(), tracker.wait_report());
     let in_time = match &call.cancel {
         None => reported.await.map_err(|_| ErrorKind::Timeout),
@@ -31,19 +31,19 @@ pub(super) async fn wait_for_report(context: &CallContext, ticket: &mut Ticket<'
     };
     let end = match in_time {
         Ok(result) => Ok(result),
-        // From here on a report is late.
-        Err(why) => tracker.take_report().ok_or(why),
+        // From here on the tracker rejects reports.
+        Err(kind) => tracker.take_report().ok_or(kind),
     };
     match end {
         Ok(result) => result.map(Reply::from),
         Err(ErrorKind::Timeout) => {
-            let late = ToolError::with_kind(
+            let timeout = ToolError::with_kind(
                 ErrorKind::Timeout,
-                format!("nobody reported the result within {:?}", time_limit(envelope)),
+                format!("no result was reported within {:?}", time_limit(envelope)),
             );
-            // A caller that is in a greater hurry than the work was given time for says nothing about the tool.
-            let hurried = call.timeout.is_some_and(|wanted| call.external.is_some_and(|given| wanted < given));
-            Err(if hurried { late.uncounted() } else { late })
+            // A caller's timeout that is shorter than the time limit of the external work says nothing about the tool.
+            let by_caller = call.timeout.is_some_and(|requested| call.external.is_some_and(|limit| requested < limit));
+            Err(if by_caller { timeout.uncounted() } else { timeout })
         }
         Err(_) => Err(ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call")),
     }

@@ -1,7 +1,7 @@
-//! Doors 5 and 13: the owner's own code before and after a call.
+//! Stages 5 and 13: runs the hooks of a tool before and after a call.
 //!
-//! In: the hooks of the call's tool. Out: the call as they left it, or a refusal. A hook that errs, panics or takes too
-//! long refuses the call; after the tool has run it withholds the result.
+//! In: the hooks of the call's tool. Out: the call as they left it, or a refusal. A hook that fails, panics or times
+//! out refuses the call; after the tool has run, it withholds the result.
 
 use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
@@ -21,7 +21,7 @@ use toolhub_types::{
 /// How long one hook may take.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// May block the call or rewrite its arguments; they are validated afterwards.
+/// Runs the before-hooks, which may block the call or rewrite its arguments. Validation comes afterwards.
 pub(super) async fn before(found: Found) -> Result<Found, CallError> {
     if found.0.tool.hooks.is_empty() || found.0.is_rerun() { Ok(found) } else { Box::pin(run_before(found)).await }
 }
@@ -30,17 +30,17 @@ async fn run_before(found: Found) -> Result<Found, CallError> {
     let Found(mut envelope) = found;
     for hook in envelope.tool.hooks.clone() {
         let call = hooked_call(&envelope);
-        let said = guard_hook(async || match &envelope.call.cancel {
+        let decision = guard_hook(async || match &envelope.call.cancel {
             None => hook.before(&call).await.map(Some),
             Some(cancel) => cancel.run_until_cancelled(hook.before(&call)).await.transpose(),
         });
-        match said.await {
+        match decision.await {
             Ok(Some(BeforeDecision::Pass)) => {}
-            Ok(Some(BeforeDecision::Block(why))) => return Err(blocked(&envelope, &why)),
+            Ok(Some(BeforeDecision::Block(reason))) => return Err(blocked(&envelope, &reason)),
             Ok(Some(BeforeDecision::Rewrite(arguments))) => envelope.call.arguments = arguments,
             Ok(Some(BeforeDecision::AddNote(text))) => envelope.extras_mut().notes.push(text),
             Ok(None) => return Err(CallError::new(ErrorKind::Cancelled)),
-            // It was given up with its caller, and fell over that.
+            // The hook was dropped because of the cancellation, and panicked in its drop.
             Err(_) if envelope.call.is_cancelled() => return Err(CallError::new(ErrorKind::Cancelled)),
             Err(error) => {
                 let name = &envelope.tool.definition.name;
@@ -51,8 +51,8 @@ async fn run_before(found: Found) -> Result<Found, CallError> {
     Ok(Found(envelope))
 }
 
-/// May withhold or rewrite what the tool returned. Then everything is said that is to be said beside the result. Waits only
-/// where there is something to ask or to say.
+/// Runs the after-hooks, which may withhold or rewrite the result, then appends all notes. Returns a future only when
+/// there are hooks or notes.
 pub(super) fn after(done: &mut Done) -> Option<BoxFuture<'_, ()>> {
     let envelope = done.context.envelope();
     if envelope.tool.hooks.is_empty() && envelope.notes().is_empty() { None } else { Some(Box::pin(run_after(done))) }
@@ -60,23 +60,23 @@ pub(super) fn after(done: &mut Done) -> Option<BoxFuture<'_, ()>> {
 
 async fn run_after(done: &mut Done) {
     let envelope = done.context.envelope();
-    let mut said = envelope.notes().to_vec();
+    let mut notes = envelope.notes().to_vec();
     for hook in &envelope.tool.hooks {
         let call = hooked_call(envelope);
         let result = done.result.as_ref().map(|reply| &reply.output);
         match guard_hook(|| hook.after(&call, result)).await {
             Ok(AfterDecision::Pass) => {}
-            Ok(AfterDecision::Block(why)) => {
-                done.hook_error = Some(Box::new(blocked(envelope, &why)));
+            Ok(AfterDecision::Block(reason)) => {
+                done.hook_error = Some(Box::new(blocked(envelope, &reason)));
                 break;
             }
             Ok(AfterDecision::Rewrite(output)) => {
                 if let Ok(reply) = &mut done.result {
-                    // The pieces were made of the old output and would still show it.
+                    // The content pieces were made from the old output and would still show it.
                     (reply.output, reply.content) = (output, Vec::new());
                 }
             }
-            Ok(AfterDecision::AddNote(text)) => said.push(text),
+            Ok(AfterDecision::AddNote(text)) => notes.push(text),
             Err(error) => {
                 let name = &envelope.tool.definition.name;
                 let error = forbidden()
@@ -88,19 +88,19 @@ async fn run_after(done: &mut Done) {
         }
     }
     if let Ok(reply) = &mut done.result {
-        output::append_content(reply, said.into_iter().map(Content::text));
+        output::append_content(reply, notes.into_iter().map(Content::text));
     }
 }
 
-/// Waits for a hook, but not for ever; whatever goes wrong with it is an error.
-async fn guard_hook<F, T>(ask: impl FnOnce() -> F) -> Result<T, ToolError>
+/// Runs a hook with a timeout; a timeout or a panic is an error.
+async fn guard_hook<F, T>(hook: impl FnOnce() -> F) -> Result<T, ToolError>
 where
     F: Future<Output = Result<T, ToolError>>,
 {
-    // Around everything: a hook that took too long may panic once more when it is dropped.
-    let asked = AssertUnwindSafe(async { tokio::time::timeout(HOOK_TIMEOUT, async { ask().await }).await });
-    match asked.catch_unwind().await {
-        Ok(Ok(answer)) => answer,
+    // `catch_unwind` is outermost, because a hook that timed out may panic when it is dropped.
+    let guarded = AssertUnwindSafe(async { tokio::time::timeout(HOOK_TIMEOUT, async { hook().await }).await });
+    match guarded.catch_unwind().await {
+        Ok(Ok(decision)) => decision,
         Ok(Err(_)) => Err(ToolError::new(format!("it did not answer within {HOOK_TIMEOUT:?}"))),
         Err(panic) => Err(ToolError::new(panic_text(panic))),
     }
@@ -119,8 +119,8 @@ fn hooked_call(envelope: &CallEnvelope) -> HookedCall<'_> {
     }
 }
 
-fn blocked(envelope: &CallEnvelope, why: &str) -> CallError {
-    forbidden().operator(format!("a hook blocks `{}`: {why}", envelope.tool.definition.name)).model(why)
+fn blocked(envelope: &CallEnvelope, reason: &str) -> CallError {
+    forbidden().operator(format!("a hook blocks `{}`: {reason}", envelope.tool.definition.name)).model(reason)
 }
 
 fn forbidden() -> CallError {

@@ -1,8 +1,8 @@
-//! Closes a call that nobody runs any more.
+//! Closes an open call that no process runs any more.
 //!
-//! In: an open call whose process died, or whose end could not be written down when it came. Out: its record, closed as
-//! `interrupted` or as it ended, and what the history of its states is told; or that somebody else was faster. Whether its
-//! process is dead is decided elsewhere.
+//! In: an open call whose process died, or whose end could not be written when it came. Out: its record, closed as
+//! `interrupted` or with its known outcome, and entries in the history of its states; or `false` if another node was
+//! first. `hub/recovery.rs` decides whether its process is dead.
 
 use std::sync::Arc;
 
@@ -19,12 +19,13 @@ use toolhub_types::{
     effect::Effect,
     error::{CallError, ErrorKind, ToolError},
     ids::Tenant,
-    outcome::{Acknowledged, Outcome, Status},
+    outcome::{Outcome, Status, WriteDurability},
     timestamp::Timestamp,
 };
 
-/// Closes an open call; says no where somebody else has closed it or taken it over. An end that the store will never take, because
-/// it is too long or something in its way is damaged, becomes one that says less: a call must have an end.
+/// Closes an open call; returns `false` if another node has closed it or taken it over. If the store will never accept
+/// the outcome, because it is too large or a row it touches is damaged, the call is closed with a shorter one: every
+/// call must end.
 pub(crate) async fn close_open_call(
     engine: &Engine,
     tenant: &Tenant,
@@ -34,45 +35,44 @@ pub(crate) async fn close_open_call(
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
     let record = &open.record;
-    let commit = async |outcome: Outcome, with_it: Vec<Write>| {
+    let commit = async |outcome: Outcome, extra_writes: Vec<Write>| {
         let mut batch = Batch::new(Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id));
         batch.writes =
             journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.row_version), now)?;
-        batch.writes.extend(with_it);
+        batch.writes.extend(extra_writes);
         journal.store.commit(batch, now).await
     };
-    let (here, elsewhere) = history_writes(engine, tenant, open, outcome).await;
-    let mut committed = commit(outcome.clone(), here).await;
+    let (history, separate_history) = history_writes(engine, tenant, open, outcome).await;
+    let mut committed = commit(outcome.clone(), history).await;
     if let Err(error @ (StoreError::Refused(_) | StoreError::Damaged { .. })) = &committed {
-        tracing::warn!(%error, call = %record.id, "the store does not take the end of a call; it is closed as interrupted");
-        let less =
-            self::interrupted_outcome(open, &format!("the store does not take the end of the call: {error}"), now);
-        committed = commit(Outcome { effect: outcome.effect, ..less }, Vec::new()).await;
+        tracing::warn!(%error, call = %record.id, "store rejected the outcome of a call; closing it as interrupted");
+        let reduced = interrupted_outcome(open, &format!("the store rejected the outcome of the call: {error}"), now);
+        committed = commit(Outcome { effect: outcome.effect, ..reduced }, Vec::new()).await;
     }
     match committed {
         Ok(_) => {}
         Err(StoreError::Conflict { .. }) => return Ok(false),
         Err(error) => return Err(error),
     }
-    for batch in elsewhere {
+    for batch in separate_history {
         if let Err(error) = services.state.store_router().commit(batch, now).await {
-            tracing::warn!(%error, call = %record.id, "the history of a state is not told of a call that was interrupted");
+            tracing::warn!(%error, call = %record.id, "could not write interrupted call to state history");
         }
     }
     Ok(true)
 }
 
-/// Tells listeners of a call that was closed here.
+/// Emits the end of a call that was closed here.
 pub(crate) fn emit_interrupted(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
     report::emit_end(&engine.services, tenant, (outcome.id, open.record.run, Some(open.record.tool.clone())), outcome);
 }
 
-/// The end of a call whose process died. Nobody knows what the tool did, unless it is one that changes nothing.
-pub(crate) fn interrupted_outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
+/// The outcome of a call whose process died. The effect is unknown, unless the tool is read-only or had not started.
+pub(crate) fn interrupted_outcome(open: &OpenCall, reason: &str, now: Timestamp) -> Outcome {
     let record = &open.record;
     let opening = record.opening.as_deref();
     let harmless = open.is_waiting() || opening.is_some_and(|opening| opening.read_only);
-    let error = CallError::new(ErrorKind::Interrupted).operator(why);
+    let error = CallError::new(ErrorKind::Interrupted).operator(reason);
     Outcome {
         id: record.id,
         tool: record.tool.as_str().into(),
@@ -86,7 +86,7 @@ pub(crate) fn interrupted_outcome(open: &OpenCall, why: &str, now: Timestamp) ->
         attempts: open.start_count(),
         replayed: false,
         cached: false,
-        durability: Acknowledged::Durable,
+        durability: WriteDurability::Durable,
         approval: record.approval,
         trace_id: record.trace_id,
         queued: std::time::Duration::ZERO,
@@ -96,9 +96,9 @@ pub(crate) fn interrupted_outcome(open: &OpenCall, why: &str, now: Timestamp) ->
     }
 }
 
-/// What the history of the tool's states is told, as after any call that failed: what is written with the end of the call,
-/// and after it what lies elsewhere. Nothing where the tool is not known any more, or the states cannot be read: the call
-/// must be closed all the same.
+/// The entries for the history of the tool's states, as after any failed call: first the writes for the call's own
+/// batch, then the batches for other partitions or stores. Empty if the tool is no longer registered or its states
+/// cannot be read, because the call must be closed anyway.
 async fn history_writes(
     engine: &Engine,
     tenant: &Tenant,
@@ -107,32 +107,32 @@ async fn history_writes(
 ) -> (Vec<Write>, Vec<Batch>) {
     let (record, state) = (&open.record, &engine.services.state);
     let tool = engine.registry.find(&record.tool).filter(|(tool, _)| !tool.definition.annotations.read_only);
-    let (mut with_it, mut after_it) = (Vec::new(), Vec::new());
-    let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return (with_it, after_it) };
+    let (mut own_writes, mut separate) = (Vec::new(), Vec::new());
+    let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return (own_writes, separate) };
     let mut parameters = record.arguments.clone();
     engine.services.redactor.redact(&mut parameters);
     let parameters = HistoryEvent::redact_parameters(&parameters);
-    let told = ExecutionHistory { started_at: record.opened_at, parameters, end_event: HistoryEvent::error(error) };
-    let here = Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id);
+    let history = ExecutionHistory { started_at: record.opened_at, parameters, end_event: HistoryEvent::error(error) };
+    let own_partition = Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id);
     for name in &tool.state.names {
         let Some(context) = state.context_for(name, record.thread.as_ref()) else { continue };
-        let Ok(found) = state.check_out(tenant, &context).await else { continue };
-        let draft = Draft { context, loaded: found, text: None, pending: Arc::new(UnchangedState) };
-        let all = state.draft_writes(tenant, &draft, &tool.state, Some(&told), outcome.ended_at).await;
-        // Only what cannot be in anybody's way.
-        let writes = all.unwrap_or_default().into_iter().filter(|write| write.table == Table::History);
+        let Ok(loaded) = state.check_out(tenant, &context).await else { continue };
+        let draft = Draft { context, loaded, text: None, pending: Arc::new(UnchangedState) };
+        let writes = state.draft_writes(tenant, &draft, &tool.state, Some(&history), outcome.ended_at).await;
+        // History rows only: they are appended and cannot conflict with another writer.
+        let writes = writes.unwrap_or_default().into_iter().filter(|write| write.table == Table::History);
         let partition = draft.context.partition(tenant);
-        if partition == here && state.store_router().is_in_hub_store(name.as_str()) {
-            with_it.extend(writes);
+        if partition == own_partition && state.store_router().is_in_hub_store(name.as_str()) {
+            own_writes.extend(writes);
         } else {
-            after_it.push(Batch { writes: writes.collect(), ..Batch::new(partition) });
+            separate.push(Batch { writes: writes.collect(), ..Batch::new(partition) });
         }
     }
-    after_it.retain(|batch| !batch.writes.is_empty());
-    (with_it, after_it)
+    separate.retain(|batch| !batch.writes.is_empty());
+    (own_writes, separate)
 }
 
-/// A state that a dead process may have changed in its memory, and nobody will ever know how.
+/// A state without changes: what a dead process changed in memory is lost.
 struct UnchangedState;
 
 impl PendingState for UnchangedState {

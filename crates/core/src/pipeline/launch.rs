@@ -1,6 +1,7 @@
-//! Where a call runs: in its caller's own task, or on one of its own; and who is told when.
+//! Runs a call: in its caller's task, or spawned on a task of its own.
 //!
-//! In: a call. Out: its outcome, or that it goes on without its caller. The doors themselves are in `pipeline.rs`.
+//! In: a submission. Out: its outcome, or a receipt for a call that continues without its caller. The stages themselves
+//! are in `pipeline.rs`.
 
 use std::{pin::pin, sync::Arc};
 
@@ -22,8 +23,8 @@ use toolhub_types::{
     outcome::Outcome,
 };
 
-/// Finds the call's tool. A thread is made by being named, even by a call that asks for a tool that is not there; the others
-/// are noted when they begin.
+/// Finds the call's tool. Naming a thread creates it, even in a call of an unknown tool, so that call is recorded here;
+/// the thread of any other call is recorded when the call starts.
 pub(super) fn resolve_call(engine: &Engine, submission: Submission) -> Result<Found, resolve::RefusedCall> {
     let call = &submission.call;
     if engine.is_shutting_down() {
@@ -41,26 +42,26 @@ pub(super) fn resolve_call(engine: &Engine, submission: Submission) -> Result<Fo
     })
 }
 
-/// Runs a call and waits for its end. A caller that stops waiting cancels it.
+/// Runs a call and waits for its end. Dropping the future cancels the call.
 ///
-/// Each sort of call gets a future of its own: a plain one is boxed as it is, and stays small enough for the allocator's
-/// quick path (about 1 KiB).
+/// Each kind of call gets a future of its own: that of a plain call stays small enough for the allocator's fast path
+/// (about 1 KiB).
 pub(crate) fn run(engine: &Arc<Engine>, call: Submission) -> BoxFuture<'_, Outcome> {
     match resolve_call(engine, call) {
         Err(refused) => Box::pin(async move { refused_outcome(engine, refused) }),
         Ok(found) if found.runs_in_place() => Box::pin(run_stages(engine, found, true)),
         Ok(found) => Box::pin(async move {
-            let goes_on = found.0.call.outlives_caller();
+            let outlives_caller = found.0.call.outlives_caller();
             let (mut pending, cancel) = spawn_call(engine, found);
-            let wanted = CancelOnDrop { cancel, disarmed: goes_on };
+            let cancel_guard = CancelOnDrop { cancel, disarmed: outlives_caller };
             let outcome = pending.outcome().await;
-            wanted.disarm();
+            cancel_guard.disarm();
             outcome
         }),
     }
 }
 
-/// Runs a call and waits for its end, or until a person is asked; then it goes on without its caller.
+/// Runs a call and waits for its end, or until it awaits an approval; then it continues without its caller.
 pub(crate) fn run_until_approval(engine: &Arc<Engine>, call: Submission) -> BoxFuture<'_, CallReceipt> {
     match resolve_call(engine, call) {
         Err(refused) => Box::pin(async move { CallReceipt::Ended(refused_outcome(engine, refused)) }),
@@ -69,12 +70,12 @@ pub(crate) fn run_until_approval(engine: &Arc<Engine>, call: Submission) -> BoxF
         }
         Ok(mut found) => Box::pin(async move {
             found.0.call.wait = found.0.call.wait.until_approval();
-            let goes_on = found.0.call.outlives_caller();
+            let outlives_caller = found.0.call.outlives_caller();
             let (mut pending, cancel) = spawn_call(engine, found);
-            let wanted = CancelOnDrop { cancel, disarmed: goes_on };
-            let reached = pending.accepted().await;
-            wanted.disarm();
-            reached
+            let cancel_guard = CancelOnDrop { cancel, disarmed: outlives_caller };
+            let receipt = pending.accepted().await;
+            cancel_guard.disarm();
+            receipt
         }),
     }
 }
@@ -90,7 +91,7 @@ pub(crate) fn start(engine: &Arc<Engine>, call: Submission) -> PendingOutcome {
     }
 }
 
-/// The end of a call that has found no tool.
+/// The outcome of a call that was refused at stage 1.
 fn refused_outcome(engine: &Engine, refused: resolve::RefusedCall) -> Outcome {
     let ticket = Ticket::new(&engine.services, &refused.call);
     let outcome = ticket.refused_outcome(refused.error);
@@ -98,26 +99,28 @@ fn refused_outcome(engine: &Engine, refused: resolve::RefusedCall) -> Outcome {
     outcome
 }
 
-/// The end of a call on a task of its own, when it comes.
+/// The outcome of a call that runs on a task of its own.
 pub(crate) struct PendingOutcome {
     receiver: oneshot::Receiver<Outcome>,
-    /// The end if nobody tells: the call was refused at once, or its task vanished with the runtime.
+    /// The outcome if the channel closes without one: the call was refused at stage 1, or its task was dropped with the
+    /// runtime.
     fallback: Option<Box<Outcome>>,
-    /// Where it is, if it was not refused at once.
+    /// The call's tracker; none if the call was refused at stage 1.
     tracker: Option<Arc<CallTracker>>,
 }
 
 impl PendingOutcome {
-    /// Waits for the end. To be asked until it is told, and not again.
+    /// Resolves to the outcome. Must not be polled after it resolved.
     pub(crate) async fn outcome(&mut self) -> Outcome {
-        let told = (&mut self.receiver).await.ok();
-        told.or_else(|| self.fallback.take().map(|outcome| *outcome)).expect("a pending call is asked once")
+        let received = (&mut self.receiver).await.ok();
+        let outcome = received.or_else(|| self.fallback.take().map(|outcome| *outcome));
+        outcome.expect("the outcome of a pending call is taken once")
     }
 
     /// Waits for the end, or until the journal has the call and it waits or runs.
     pub(crate) async fn accepted(&mut self) -> CallReceipt {
         let Some(tracker) = self.tracker.clone() else { return CallReceipt::Ended(self.outcome().await) };
-        // An end that is there already is told; the order decides.
+        // `select` polls the outcome first, so a call that has ended is reported as ended.
         match select(pin!(self.outcome()), pin!(tracker.wait_accepted())).await {
             Either::Left((outcome, _)) => CallReceipt::Ended(outcome),
             Either::Right((approval, _)) => {
@@ -131,10 +134,10 @@ impl PendingOutcome {
     }
 }
 
-/// Starts a call on a task of its own; answers also what cancels it.
+/// Starts a call on a task of its own; also returns the token that cancels it.
 fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, CancellationToken) {
-    let (tell, told) = oneshot::channel();
-    let otherwise = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost_outcome()));
+    let (sender, receiver) = oneshot::channel();
+    let fallback = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost_outcome()));
     let call = &mut found.0.call;
     let (id, cancel) = (call.id, call.cancel.get_or_insert_default().clone());
     let tracker = CallTracker::new(call, cancel.clone());
@@ -143,8 +146,8 @@ fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, Cancel
     let progress = found.0.call.progress.clone();
     let (tasks, runtime) = (engine.call_tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
-    // A call that nobody waits for holds up nobody, so it need not know where it was made.
-    let hold = reentrancy::current().filter(|_| !found.0.call.wait.is_detached());
+    // No call waits for a detached call, so it cannot deadlock and does not inherit the held locks.
+    let held_locks = reentrancy::current().filter(|_| !found.0.call.wait.is_detached());
     let task = async move {
         let outcome = run_stages(&engine, found, false).await;
         drop(running);
@@ -154,26 +157,26 @@ fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, Cancel
         if let Some(progress) = progress {
             progress.close();
         }
-        // Nobody waiting any more is no failure: the end is recorded.
-        let _ = tell.send(outcome);
+        // A dropped receiver is no failure: the outcome is recorded.
+        let _ = sender.send(outcome);
     };
-    match hold {
+    match held_locks {
         None => tasks.spawn_on(task, &runtime),
-        Some(hold) => tasks.spawn_on(hold.scope(task), &runtime),
+        Some(held_locks) => tasks.spawn_on(held_locks.scope(task), &runtime),
     };
-    (PendingOutcome { receiver: told, fallback: otherwise, tracker: Some(tracker) }, cancel)
+    (PendingOutcome { receiver, fallback, tracker: Some(tracker) }, cancel)
 }
 
-/// Walks a call through all doors and reports its end, even if something panics on the way.
+/// Runs a call through all stages and reports its end, even if a stage panics.
 async fn run_stages(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     let mut ticket = Ticket::new(&engine.services, &found.0.call);
     ticket.mark_running(in_place, &found.0.tool, &engine.registry);
     let tracker = found.0.tracker.clone();
-    let passed = {
-        let walking = pin!(route(engine, found, &mut ticket));
-        attempts::catch_panic(walking).await
+    let routed = {
+        let routing = pin!(route(engine, found, &mut ticket));
+        attempts::catch_panic(routing).await
     };
-    let outcome = match passed {
+    let outcome = match routed {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(refusal)) => match preopened_record(tracker.as_deref(), &refusal) {
             PreopenedRecord::Absent => {
@@ -206,53 +209,52 @@ async fn run_stages(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     outcome
 }
 
-/// What becomes of the record of a call that is refused, where it was written down before.
+/// What happens to the preopened record of a call that is refused.
 pub(super) enum PreopenedRecord {
-    /// It was not.
+    /// The call was not preopened.
     Absent,
-    /// It stays as it is, for the next start.
+    /// The record stays open; the next start resumes the call.
     Retained,
-    /// It is closed as refused.
+    /// The record is closed with the refusal.
     MustClose(Box<OpenCall>),
 }
 
 pub(super) fn preopened_record(tracker: Option<&CallTracker>, refusal: &CallError) -> PreopenedRecord {
     let Some(tracker) = tracker else { return PreopenedRecord::Absent };
-    // Cancelled because the hub goes down, it has done nothing yet: it can go on later.
-    let cut_off =
+    // A call that the shutdown cancelled before its tool started can resume after the restart.
+    let cancelled_by_shutdown =
         refusal.kind == ErrorKind::Cancelled && tracker.is_cancelled_by_shutdown() && tracker.leave_for_recovery();
-    if cut_off || tracker.is_left_for_recovery() {
+    if cancelled_by_shutdown || tracker.is_left_for_recovery() {
         return PreopenedRecord::Retained;
     }
     tracker.take_preopened().map_or(PreopenedRecord::Absent, PreopenedRecord::MustClose)
 }
 
-/// What is told to somebody who still waits for a call that goes on at the next start: it has not run, and it will.
+/// The error for a caller that still waits for a call which resumes after the restart.
 fn deferred_error(refusal: CallError) -> CallError {
     CallError::new(ErrorKind::Interrupted)
-        .operator("the hub goes down; the call has not run yet, and goes on when the hub is started again")
+        .operator("the hub is shutting down; the call has not run yet and resumes after the restart")
         .model("This call has not run yet and goes on later by itself. Do not make it again.")
         .detail(refusal.detail)
 }
 
-/// Closes a call that was written down before it came to its turn, and is refused now. If that is not possible, it is closed
-/// when the store answers again.
+/// Closes the record of a preopened call that is refused. If the store does not answer, the journal closes it later.
 async fn close_refused(engine: &Engine, open: &OpenCall, outcome: &Outcome, tracker: Option<Arc<CallTracker>>) {
     let Some(tracker) = tracker else { return };
     if let Err(error) = interruption::close_open_call(engine, &tracker.head.tenant, open, outcome).await {
-        tracing::warn!(%error, call = %outcome.id, "a call that was refused could not be closed; that is tried again");
+        tracing::warn!(%error, call = %outcome.id, "could not close refused call; will be retried");
         engine.journal.note_unwritten(outcome);
     }
 }
 
-/// Held by a caller while it waits. Dropped early it cancels the call, unless the call goes on without its caller.
+/// Cancels the call when its waiting caller is dropped, unless the call outlives its caller.
 struct CancelOnDrop {
     cancel: CancellationToken,
     disarmed: bool,
 }
 
 impl CancelOnDrop {
-    /// The end is there. What the tool may still be doing with its context is its own affair now.
+    /// The call has ended. Work that its tool has spawned is not cancelled.
     fn disarm(mut self) {
         self.disarmed = true;
     }

@@ -1,8 +1,10 @@
-//! Door 11: writes down what must not be forgotten, before the tool starts.
+//! Stage 11: writes the opening record to the journal before the tool starts (a write-ahead record).
 //!
-//! Calls with effects, with a key or with an approval get an opening record, so that a crash can never leave them
-//! without an end. Asynchronous ones have it before they wait, for a person or for their turn, so that they go on afterwards. The approval is used up here: whoever opens on it first has it. A call whose process died is not opened
-//! anew but taken over, by one node.
+//! In: a placed call. Out: its open record, or a refusal. Calls with effects, with an idempotency key or with an
+//! approval get an opening record, so that recovery can close them after a crash. A detached call is opened before it
+//! waits, for a person or in the queue, so that another process can resume it. Opening also consumes the approval: the
+//! first call that opens with it has it. A call whose process died is not opened a second time but taken over, by
+//! exactly one node.
 
 use futures_core::future::BoxFuture;
 
@@ -23,7 +25,7 @@ use toolhub_types::{
     outcome::{Outcome, Status},
 };
 
-/// The opening record, as soon as it is written; none for a call that may be forgotten.
+/// Writes the opening record; `None` for a call that needs none.
 pub(super) fn write_record<'a>(
     engine: &'a Engine,
     placed: &'a Placed,
@@ -32,25 +34,25 @@ pub(super) fn write_record<'a>(
     if envelope.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    if let Some(permit) = envelope.approval().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
-        let error = policy::approval_expired(&permit.approval, "was not used in time");
+    if let Some(stored) = envelope.approval().filter(|stored| !stored.approval.is_usable(services.clock.now())) {
+        let error = policy::approval_expired(&stored.approval, "was not used in time");
         return Err(error.model("The approval of this call ran out before the call could start."));
     }
-    if let Some(left) = envelope.open_record() {
-        return Ok(Some(Box::pin(take_over(engine, envelope, left))));
+    if let Some(open) = envelope.open_record() {
+        return Ok(Some(Box::pin(take_over(engine, envelope, open))));
     }
-    let now = OpenStage { status: Status::Executing, approval: envelope.approval().map(|permit| permit.approval.id) };
-    Ok(if needs_record(envelope) { Some(Box::pin(write_opening(engine, envelope, now))) } else { None })
+    let stage = OpenStage { status: Status::Executing, approval: envelope.approval().map(|stored| stored.approval.id) };
+    Ok(if needs_record(envelope) { Some(Box::pin(write_opening(engine, envelope, stage))) } else { None })
 }
 
-/// From here on the call runs, and listeners know it.
+/// Marks the call as executing and emits the event.
 pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>, ticket: &mut Ticket<'_>) -> Opened {
-    let Placed { envelope, slot, rate_permit: token, probe_guard: standing } = placed;
+    let Placed { envelope, slot, rate_permit, probe_guard } = placed;
     if let Some(approval) = record.as_ref().and_then(|open| open.record.approval) {
         ticket.set_approval(approval);
     }
     if let Some(tracker) = &envelope.tracker {
-        // What was written ahead of it is this record now.
+        // The preopened record is this record now.
         tracker.take_preopened();
         tracker.set_status(Status::Executing);
         if envelope.call.external.is_some() {
@@ -59,18 +61,19 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
     }
     if services.events.has_subscribers() {
         let (call_id, run_id, tool_name) = (envelope.call.id, envelope.call.run, envelope.call.tool.clone());
-        let news = EventKind::ExecutionStarted { call_id, run_id, tool_name };
+        let event = EventKind::ExecutionStarted { call_id, run_id, tool_name };
         services.events.emit_for_tenant(
             services.clock.now(),
             &envelope.call.tenant,
             envelope.call.thread.as_ref(),
-            news,
+            event,
         );
     }
-    Opened { envelope, slot, rate_permit: token, probe_guard: standing, record: record.map(Box::new) }
+    Opened { envelope, slot, rate_permit, probe_guard, record: record.map(Box::new) }
 }
 
-/// Writes a call down that waits for a person: nobody may be there when the answer comes, and the process may not be the same.
+/// Opens a call that waits for a person: when the answer comes, the caller may be gone and another process may have to
+/// resume the call.
 pub(super) async fn preopen_for_approval(
     engine: &Engine,
     envelope: CallEnvelope,
@@ -79,7 +82,7 @@ pub(super) async fn preopen_for_approval(
     preopen(engine, envelope, OpenStage { status: Status::AwaitingApproval, approval: Some(approval) }).await
 }
 
-/// Writes a call down before it waits for its turn, unless that has been done.
+/// Opens a call before it queues, unless it is open already.
 pub(super) async fn preopen_for_queue(engine: &Engine, allowed: Allowed) -> Result<Allowed, CallError> {
     let Allowed(envelope) = allowed;
     if envelope.open_record().is_some() {
@@ -93,12 +96,12 @@ pub(super) async fn preopen_for_queue(engine: &Engine, allowed: Allowed) -> Resu
     Ok(Allowed(envelope))
 }
 
-async fn preopen(engine: &Engine, mut envelope: CallEnvelope, now: OpenStage) -> Result<CallEnvelope, CallError> {
+async fn preopen(engine: &Engine, mut envelope: CallEnvelope, stage: OpenStage) -> Result<CallEnvelope, CallError> {
     let open = match envelope.open_record() {
-        None => write_opening(engine, &envelope, now).await?,
-        Some(left) => {
-            let mut call = left.clone();
-            (call.record.status, call.record.approval) = (now.status, now.approval);
+        None => write_opening(engine, &envelope, stage).await?,
+        Some(open) => {
+            let mut call = open.clone();
+            (call.record.status, call.record.approval) = (stage.status, stage.approval);
             rewrite(engine, &envelope, call).await?
         }
     };
@@ -109,7 +112,7 @@ async fn preopen(engine: &Engine, mut envelope: CallEnvelope, now: OpenStage) ->
     Ok(envelope)
 }
 
-/// How far a call is when it is written down.
+/// How far a call is when its opening record is written.
 #[derive(Clone, Copy)]
 struct OpenStage {
     status: Status,
@@ -128,10 +131,10 @@ fn needs_record(envelope: &CallEnvelope) -> bool {
 async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStage) -> Result<OpenCall, CallError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
-    let runs = stage.status == Status::Executing;
+    let executing = stage.status == Status::Executing;
     let opening = Opening {
         node: journal.node.clone(),
-        starts: u32::from(runs),
+        starts: u32::from(executing),
         read_only: envelope.tool.definition.annotations.read_only,
         digest: envelope.extras.as_ref().and_then(|extras| extras.digest.clone()),
         model_call: envelope.call.model_call.clone(),
@@ -142,48 +145,48 @@ async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStag
     let record =
         CallRecord::opened(&envelope.call, envelope.tool.definition.name.clone(), envelope.call.arguments.clone(), now);
     let OpenStage { status, approval } = stage;
-    let external_until = envelope.call.external.filter(|_| runs).map(|_| now + time_limit(envelope));
+    let external_until = envelope.call.external.filter(|_| executing).map(|_| now + time_limit(envelope));
     let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
     let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let mut batch = Batch::new(partition.clone()).with(journal.open(&record)?);
     if envelope.call.caller_minted_id {
         batch.writes.push(journal.expect_never_ended(envelope.call.id));
     }
-    let batch = if runs { with_approval_consumed(engine, envelope, batch).await? } else { batch };
+    let batch = if executing { with_approval_consumed(engine, envelope, batch).await? } else { batch };
     let mut open = OpenCall { record, row_version: RowVersion { number: 1, stamp: batch.stamp } };
     commit(engine, envelope, batch, &mut open).await?;
-    if let Err(refused) = claim_key(journal, services, envelope).await {
-        let unopen = Batch::new(partition).with(journal.remove_open(open.record.id, open.row_version));
-        if journal.store.commit(unopen, now).await.is_err() {
+    if let Err(refusal) = claim_key(journal, services, envelope).await {
+        let removal = Batch::new(partition).with(journal.remove_open(open.record.id, open.row_version));
+        if journal.store.commit(removal, now).await.is_err() {
             mark_never_ran(engine, &open);
         }
-        return Err(refused);
+        return Err(refusal);
     }
     Ok(open)
 }
 
-/// The batch that opens a call, with what uses its approval up.
+/// Adds to the batch that opens a call the write that consumes its approval.
 async fn with_approval_consumed(
     engine: &Engine,
     envelope: &CallEnvelope,
     mut batch: Batch,
 ) -> Result<Batch, CallError> {
-    let Some(permit) = envelope.approval() else { return Ok(batch) };
-    let used = engine.approvals.mark_used(permit, envelope.call.id)?;
-    if permit.partition == batch.partition {
-        batch.writes.push(used);
+    let Some(stored) = envelope.approval() else { return Ok(batch) };
+    let consume = engine.approvals.mark_used(stored, envelope.call.id)?;
+    if stored.partition == batch.partition {
+        batch.writes.push(consume);
     } else {
-        // The approval of a call without a thread lies elsewhere. Used up first: a crash in between costs an answer, never a
-        // second execution.
-        let apart = Batch::new(permit.partition.clone()).with(used);
-        let using = engine.journal.store.commit(apart, engine.services.clock.now()).await;
-        using.map_err(|error| open_error(envelope, error))?;
+        // The approval of a call without a thread lies in another partition. It is consumed first: a crash in between
+        // costs an approval, never a second execution.
+        let consuming = Batch::new(stored.partition.clone()).with(consume);
+        let committed = engine.journal.store.commit(consuming, engine.services.clock.now()).await;
+        committed.map_err(|error| open_error(envelope, error))?;
     }
     Ok(batch)
 }
 
-/// Commits the batch whose first write is the call's record, and notes as what it was written: a store that was restored does not
-/// count from one.
+/// Commits the batch whose first write is the call's record, and takes over the row version the store assigned: in a
+/// restored store, versions do not start at one.
 async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &mut OpenCall) -> Result<(), CallError> {
     open.row_version.stamp = batch.stamp;
     let committed = engine.journal.store.commit(batch, engine.services.clock.now()).await;
@@ -197,32 +200,32 @@ async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &m
     Ok(())
 }
 
-/// The call is refused, and may be open in the journal. It will be closed as what it is: one that has changed nothing.
+/// The call is refused, but the journal may hold it as open. Recovery will close it as a call without effect.
 fn mark_never_ran(engine: &Engine, open: &OpenCall) {
-    let why = "the call was refused, because the store did not answer when it was opened";
-    let outcome = interruption::interrupted_outcome(open, why, engine.services.clock.now());
+    let reason = "the call was refused: the store did not answer when the call was opened";
+    let outcome = interruption::interrupted_outcome(open, reason, engine.services.clock.now());
     engine.journal.note_unwritten(&Outcome { effect: Effect::None, attempts: 0, ..outcome });
 }
 
-/// Takes over a call that was written down before, by this process or by one that died, and counts that it is started. It has
-/// its key already, and the approval of one that is started once more is used up. Whoever is second finds another row than it
-/// expects.
-async fn take_over(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) -> Result<OpenCall, CallError> {
-    let mut call = left.clone();
+/// Takes over a call that was opened before, by this process or by one that died, and increments its start count. The
+/// call has claimed its key already, and the approval of a call that is started again is already consumed. The row
+/// version decides between two nodes: the second one gets a conflict.
+async fn take_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -> Result<OpenCall, CallError> {
+    let mut call = open.clone();
     call.record.status = Status::Executing;
     call.record.arguments = envelope.call.arguments.clone();
-    if let Some(permit) = envelope.approval() {
-        call.record.approval = Some(permit.approval.id);
+    if let Some(stored) = envelope.approval() {
+        call.record.approval = Some(stored.approval.id);
     }
     rewrite(engine, envelope, call).await
 }
 
-/// Whether an open call of a dead process has its key, if it has one. It may have died before it took it, and takes it now; or
-/// when another had it, and then it was never let in.
+/// Whether an open call of a dead process holds its idempotency key; true for a call without a key. If the process died
+/// before it claimed the key, the key is claimed now. If another call holds the key, this call was never admitted.
 pub(super) async fn holds_idempotency_key(
     engine: &Engine,
     envelope: &CallEnvelope,
-    left: &OpenCall,
+    open: &OpenCall,
 ) -> Result<bool, CallError> {
     let Engine { journal, services, .. } = engine;
     let (call, tool) = (&envelope.call, &envelope.tool.definition.name);
@@ -231,13 +234,13 @@ pub(super) async fn holds_idempotency_key(
     if let Some((claim, _)) = journal.find_claim(&call.tenant, tool, key, now).await? {
         return Ok(claim.call == call.id);
     }
-    let written = left.record.opening.as_ref().and_then(|opening| opening.digest.clone());
-    let digest = written.unwrap_or_else(|| digest::hash_json(&call.arguments));
+    let recorded = open.record.opening.as_ref().and_then(|opening| opening.digest.clone());
+    let digest = recorded.unwrap_or_else(|| digest::hash_json(&call.arguments));
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest, at: now };
     let batch = Batch::new(journal::claim_partition(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
     match journal.store.commit(batch, now).await {
         Ok(_) => Ok(true),
-        // Somebody was faster: another call with the key, or another node that goes on with this one.
+        // The claim was lost to another call with the key, or to another node that resumes this call.
         Err(StoreError::Conflict { .. }) => {
             let found = journal.find_claim(&call.tenant, tool, key, now).await?;
             Ok(found.is_some_and(|(claim, _)| claim.call == call.id))
@@ -246,15 +249,15 @@ pub(super) async fn holds_idempotency_key(
     }
 }
 
-/// Takes over a call that a dead process left waiting; it goes on waiting here.
-pub(super) async fn adopt(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) -> Result<OpenCall, CallError> {
-    rewrite(engine, envelope, left.clone()).await
+/// Takes over a call that a dead process left waiting; it keeps waiting on this node.
+pub(super) async fn adopt(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -> Result<OpenCall, CallError> {
+    rewrite(engine, envelope, open.clone()).await
 }
 
-/// Writes the record of an open call anew, as one of this node.
+/// Rewrites the record of an open call with this node as its owner.
 async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -> Result<OpenCall, CallError> {
     let journal = &engine.journal;
-    let runs = call.record.status == Status::Executing;
+    let executing = call.record.status == Status::Executing;
     let opening = call.record.opening.get_or_insert_with(|| {
         let read_only = envelope.tool.definition.annotations.read_only;
         Box::new(Opening {
@@ -269,18 +272,19 @@ async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -
         })
     });
     opening.node = journal.node.clone();
-    opening.starts += u32::from(runs);
-    if runs && envelope.call.external.is_some() {
+    opening.starts += u32::from(executing);
+    if executing && envelope.call.external.is_some() {
         call.record.external_until = Some(engine.services.clock.now() + time_limit(envelope));
     }
     let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let batch = Batch::new(partition).with(journal.take_over(&call)?);
-    let batch = if runs { with_approval_consumed(engine, envelope, batch).await? } else { batch };
+    let batch = if executing { with_approval_consumed(engine, envelope, batch).await? } else { batch };
     commit(engine, envelope, batch, &mut call).await?;
     Ok(call)
 }
 
-/// Why nothing was written. An identical call may have used the approval in the meantime, or one with the same id was faster.
+/// Why the record was not written. An identical call may have used the approval in the meantime, or a call with the
+/// same id was opened first.
 fn open_error(envelope: &CallEnvelope, error: StoreError) -> CallError {
     match (error, envelope.approval()) {
         (StoreError::Conflict { table: table @ (Table::OpenCalls | Table::Calls), .. }, _)
@@ -288,15 +292,16 @@ fn open_error(envelope: &CallEnvelope, error: StoreError) -> CallError {
         {
             replay::duplicate_call_error(envelope.call.id, table == Table::Calls)
         }
-        (StoreError::Conflict { table: Table::Approvals, .. }, Some(permit)) => {
-            policy::approval_consumed(envelope, &permit.approval)
+        (StoreError::Conflict { table: Table::Approvals, .. }, Some(stored)) => {
+            policy::approval_consumed(envelope, &stored.approval)
         }
         (other, _) => other.into(),
     }
 }
 
-/// Takes the call's key, if it has one. A commit of its own, because a key is shared by all threads and a commit is not.
-/// It comes after the opening record: whoever holds the key has a record to be found by, and only a holder runs.
+/// Claims the call's idempotency key, if it has one. This is a commit of its own, because a key is shared by all
+/// threads and a commit covers one partition. It comes after the opening record, so that every claim points to a
+/// record; only a call that holds its key runs.
 async fn claim_key(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
     let CallEnvelope { call, tool, extras, .. } = envelope;
     let Some(Extras { stale_claim, digest: Some(digest), .. }) = extras.as_deref() else { return Ok(()) };

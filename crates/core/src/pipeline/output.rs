@@ -1,4 +1,7 @@
-//! Door 13: no more text than a model can bear. What is too long is kept as an artifact, and the text says so.
+//! Stage 13: limits the size of a tool's output.
+//!
+//! In: the reply and the tool's limits. Out: the reply, with text and structured output truncated to the limits. The
+//! full version is saved as an artifact, and a note in the text names it.
 
 use futures_core::future::BoxFuture;
 use serde_json::Value;
@@ -12,29 +15,30 @@ use crate::{
 use toolhub_schema::schema;
 use toolhub_types::{content::Content, policy::Limits};
 
-/// Cuts what is too long. Waits only where something must be kept, so that short answers carry none of it.
+/// Truncates what is too long. Returns a future only when an artifact must be saved, so that short replies do not pay
+/// for it.
 pub(super) fn limit<'a>(services: &'a Services, done: &'a mut Done) -> Option<BoxFuture<'a, ()>> {
     let Done { context, result, .. } = done;
     let (envelope, reply) = (context.envelope(), result.as_mut().ok()?);
-    let long = find_oversized(reply, &envelope.tool.limits)?;
-    Some(Box::pin(truncate(services, envelope, reply, long)))
+    let oversized = find_oversized(reply, &envelope.tool.limits)?;
+    Some(Box::pin(truncate(services, envelope, reply, oversized)))
 }
 
-/// Whether nothing has to be cut.
+/// Whether nothing has to be truncated.
 pub(super) fn is_within_limits(reply: &Reply, limits: &Limits) -> bool {
     find_oversized(reply, limits).is_none()
 }
 
-/// What is too long, in full.
+/// The full versions of what is too long.
 struct OversizedOutput {
-    /// All text the model would be shown, if that is too much.
+    /// All text the model would see, if that is too long.
     text: Option<String>,
-    /// The structured output as JSON, if that is too much.
+    /// The structured output as JSON, if that is too long.
     output: Option<String>,
 }
 
 fn find_oversized(reply: &Reply, limits: &Limits) -> Option<OversizedOutput> {
-    // The usual answer is small, and knowing so must be cheap: no text is made for it.
+    // The usual reply is small, and that check must be cheap: it serializes nothing.
     let bound = json_bound(&reply.output);
     let texts: usize = reply.content.iter().map(|piece| text_of(piece).map_or(0, str::len)).sum();
     let shallow = schema::is_depth_within(&reply.output, MAX_DEPTH);
@@ -46,48 +50,48 @@ fn find_oversized(reply: &Reply, limits: &Limits) -> Option<OversizedOutput> {
     (text.is_some() || output.is_some()).then_some(OversizedOutput { text, output })
 }
 
-async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, long: OversizedOutput) {
-    // Without pieces of its own, the text a model is shown is the output: one artifact holds both.
-    let same = reply.content.is_empty() && long.output.is_some();
-    let keep = async |kind: &str, text: String| {
+async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, oversized: OversizedOutput) {
+    // Without content pieces, the model's text is the output itself: one artifact holds both.
+    let share_artifact = reply.content.is_empty() && oversized.output.is_some();
+    let save = async |kind: &str, text: String| {
         artifact::save(&*services.store, &envelope.call.tenant, kind, text.into_bytes(), services.clock.now()).await
     };
-    if let Some(text) = long.text {
+    if let Some(text) = oversized.text {
         let limit = envelope.tool.limits.text;
         let head: String = text.chars().take(limit).collect();
         let more = format!("{} more characters", text.chars().count() - limit);
-        let (kept, note) =
-            artifact_note(keep(if same { JSON } else { "text/plain" }, text).await, &more, "the whole text");
+        let (artifact, note) =
+            artifact_note(save(if share_artifact { JSON } else { "text/plain" }, text).await, &more, "the whole text");
         let others = reply.content.drain(..).filter(|piece| text_of(piece).is_none());
-        reply.content = std::iter::once(Content::text(head + &note)).chain(others).chain(kept).collect();
+        reply.content = std::iter::once(Content::text(head + &note)).chain(others).chain(artifact).collect();
     }
-    if let Some(json) = long.output {
+    if let Some(json) = oversized.output {
         if reply.content.is_empty() {
             reply.content.push(Content::text(json.as_str()));
         }
         reply.output = Value::Null;
-        if !same || !reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. })) {
-            let (kept, note) = artifact_note(keep(JSON, json).await, "the structured output is too large", "it");
+        if !share_artifact || !reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. })) {
+            let (artifact, note) = artifact_note(save(JSON, json).await, "the structured output is too large", "it");
             reply.content.push(Content::text(note.trim_start()));
-            reply.content.extend(kept);
+            reply.content.extend(artifact);
         }
     }
 }
 
 const JSON: &str = "application/json";
-/// Deeper output is kept as text: what is nested deeper than this, many readers of JSON refuse, ours among them.
+/// Deeper output is saved as text: many JSON parsers, ours among them, reject deeper nesting.
 const MAX_DEPTH: usize = 100;
 
-/// What was kept, and the words that say so.
-fn artifact_note(kept: Option<Content>, what: &str, whole: &str) -> (Option<Content>, String) {
-    let note = match &kept {
+/// The artifact, if it was saved, and the note for the model about it.
+fn artifact_note(artifact: Option<Content>, what: &str, whole: &str) -> (Option<Content>, String) {
+    let note = match &artifact {
         Some(Content::Artifact { id, .. }) => format!("\n\n[{what}; {whole} is kept as artifact {id}]"),
         _ => format!("\n\n[{what}; {whole} could not be kept]"),
     };
-    (kept, note)
+    (artifact, note)
 }
 
-/// All text a model would be shown.
+/// All text the model would see.
 fn model_text(reply: &Reply) -> String {
     let texts: Vec<&str> = reply.content.iter().filter_map(text_of).collect();
     match (texts.is_empty(), &reply.output) {
@@ -101,7 +105,7 @@ fn text_of(piece: &Content) -> Option<&str> {
     if let Content::Text { text } = piece { Some(text) } else { None }
 }
 
-/// Adds pieces to what a model is shown, beside the output.
+/// Adds content pieces; the first one keeps the output visible as a piece of its own.
 pub(super) fn append_content(reply: &mut Reply, pieces: impl IntoIterator<Item = Content>) {
     for piece in pieces {
         if reply.content.is_empty() && !reply.output.is_null() {
@@ -111,7 +115,7 @@ pub(super) fn append_content(reply: &mut Reply, pieces: impl IntoIterator<Item =
     }
 }
 
-/// The output as a piece of text.
+/// The output as a text piece.
 fn as_content(output: &Value) -> Content {
     match output {
         Value::String(text) => Content::text(text.as_str()),
@@ -132,7 +136,7 @@ fn json_bound(value: &Value) -> usize {
     }
 }
 
-/// A character takes at most six when it is escaped.
+/// An escaped character takes at most six bytes per input byte.
 fn escaped_bound(text: &str) -> usize {
     text.len() * 6 + 2
 }

@@ -1,7 +1,7 @@
-//! Door 7: deny, ask, allow.
+//! Stage 7: applies the rules and obtains approvals.
 //!
-//! In: valid arguments and the rules that concern the tool. Out: the call, with a permit where a person had to be asked;
-//! or a refusal. What the rules say is decided by `policy/gate.rs`, what people said is kept by `approvals`.
+//! In: valid arguments and the rules of the tool. Out: the call, with the stored approval if one was required; or a
+//! refusal. `policy/gate.rs` evaluates the rules; `approvals` stores requests and answers.
 
 mod choice;
 
@@ -27,9 +27,9 @@ use toolhub_types::{
 
 use choice::{Choice, EarlierApproval, EarlierState, Join};
 
-/// How many identical calls may wait for a person.
+/// How many identical calls may await approval.
 const MAX_IDENTICAL_PENDING: usize = 32;
-/// When to come back if too many others wait for people, who take their time.
+/// The retry delay if too many calls await approval; people take their time.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
@@ -49,9 +49,9 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
     match verdict {
         Verdict::Allow => Ok(Allowed(envelope)),
         Verdict::Deny(reason) => Err(forbidden(&envelope, &reason)),
-        // A person was asked before it was started.
-        Verdict::Ask(_) if envelope.open_record().is_some_and(|left| !left.is_waiting()) => Ok(Allowed(envelope)),
-        Verdict::Ask(asks) => Box::pin(ask_for_approval(engine, envelope, asks)).await,
+        // A call that was started before the crash has consumed its approval already.
+        Verdict::Ask(_) if envelope.open_record().is_some_and(|open| !open.is_waiting()) => Ok(Allowed(envelope)),
+        Verdict::Ask(requirement) => Box::pin(ask_for_approval(engine, envelope, requirement)).await,
     }
 }
 
@@ -59,11 +59,11 @@ fn verdict(envelope: &CallEnvelope) -> Verdict {
     envelope.tool.gate.decide(&envelope.tool.definition, &envelope.call.arguments, &envelope.call.caller)
 }
 
-/// Denies a call that has waited and not begun, if a rule forbids it that was not there when it was allowed. A yes that it has
-/// is not used up.
+/// Checks a call that has waited again, and refuses it if a rule added meanwhile denies it. Its approval is not
+/// consumed.
 pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, CallError> {
     let envelope = &placed.envelope;
-    // A tool that is gone has no rules; its calls go on with what they began with.
+    // A removed tool has no rules any more; its calls continue with the ones they started with.
     let Some((tool, _)) = engine.registry.find(&envelope.tool.definition.name) else { return Ok(placed) };
     if Arc::ptr_eq(&tool, &envelope.tool) {
         return Ok(placed);
@@ -74,15 +74,15 @@ pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, C
     }
 }
 
-/// A standing yes, an answer that was given before, or a new question.
+/// Uses a standing grant or an earlier answer, or requests a new approval.
 async fn ask_for_approval(
     engine: &Engine,
     mut envelope: CallEnvelope,
-    asks: ApprovalRequirement,
+    requirement: ApprovalRequirement,
 ) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
     let (tenant, thread) = (envelope.call.tenant.clone(), envelope.call.thread.clone());
-    if approvals.is_granted(envelope.tool.version(), &tenant, thread.as_ref(), &asks.rule).await? {
+    if approvals.is_granted(envelope.tool.version(), &tenant, thread.as_ref(), &requirement.rule).await? {
         withdraw_approval(engine, &envelope).await;
         return Ok(Allowed(envelope));
     }
@@ -90,50 +90,51 @@ async fn ask_for_approval(
     let binding = approvals::binding(&envelope.call, envelope.tool.version());
     let found = approvals.find_by_binding(&partition, &binding).await?;
     let now = engine.services.clock.now();
-    let alike = found.len();
+    let identical = found.len();
     let mut found: Vec<Option<StoredApproval>> = found.into_iter().map(Some).collect();
     let earlier: Vec<EarlierApproval> =
-        found.iter().flatten().map(|permit| earlier_approval(engine, &envelope, &permit.approval, now)).collect();
+        found.iter().flatten().map(|stored| earlier_approval(engine, &envelope, &stored.approval, now)).collect();
     let mut joined = None;
     match choice::choose(&earlier, envelope.call.wait.waits_for_approval()) {
-        Choice::Use(at) => {
-            if let Some(permit) = found[at].take() {
-                return allow_with_approval(envelope, permit);
+        Choice::Use(index) => {
+            if let Some(stored) = found[index].take() {
+                return allow_with_approval(envelope, stored);
             }
         }
-        Choice::Deny(at) => {
-            if let Some(permit) = &found[at] {
-                return Err(denied_error(approvals, &envelope, permit).await);
+        Choice::Deny(index) => {
+            if let Some(stored) = &found[index] {
+                return Err(denied_error(approvals, &envelope, stored).await);
             }
         }
         Choice::JoinOrAsk(joins) => {
             joined = joins.into_iter().find_map(|join| match join {
-                Join::Same(at) => Some((found[at].take()?, None)),
-                Join::Adopt(at) => {
-                    let place = approvals.try_register_waiter(found[at].as_ref()?.approval.id)?;
-                    Some((found[at].take()?, Some(place)))
+                Join::Same(index) => Some((found[index].take()?, None)),
+                Join::Adopt(index) => {
+                    let waiter = approvals.try_register_waiter(found[index].as_ref()?.approval.id)?;
+                    Some((found[index].take()?, Some(waiter)))
                 }
             });
         }
     }
-    if let (None, Some(own)) = (&joined, envelope.pending_approval()) {
-        check_resolved(engine, &envelope, own, &binding).await?;
+    if let (None, Some(pending_id)) = (&joined, envelope.pending_approval()) {
+        check_resolved(engine, &envelope, pending_id, &binding).await?;
     }
-    // Nobody reads the same question so often; a model that asks it so often has lost its way.
-    if joined.is_none() && alike >= MAX_IDENTICAL_PENDING {
-        let text = format!("{alike} identical calls of `{}` wait for a person already", envelope.tool.definition.name);
+    // A bound against a model that repeats the same call in a loop.
+    if joined.is_none() && identical >= MAX_IDENTICAL_PENDING {
+        let text = format!("{identical} identical calls of `{}` already await approval", envelope.tool.definition.name);
         return Err(CallError::new(ErrorKind::Overloaded).operator(text));
     }
-    // One that goes on after a restart was let in before.
+    // A call that resumes after a restart was admitted before.
     let new = joined.is_none() && envelope.pending_approval().is_none();
     if new && envelope.call.wait.waits_for_approval() && approvals.waiter_count() >= engine.scheduler.max_queued() {
-        let mut error = CallError::new(ErrorKind::Overloaded).operator("as many calls wait for a person as may");
+        let mut error =
+            CallError::new(ErrorKind::Overloaded).operator("the maximum number of calls awaiting approval is reached");
         error.retry_after = Some(RETRY_AFTER);
         return Err(error);
     }
     let outlives = envelope.call.wait.outlives_approval();
     loop {
-        let (asked, _place) = match joined.take() {
+        let (request, _waiter) = match joined.take() {
             Some(earlier) => {
                 if outlives && envelope.pending_approval() != Some(earlier.0.approval.id) {
                     envelope = open::preopen_for_approval(engine, envelope, earlier.0.approval.id).await?;
@@ -141,33 +142,33 @@ async fn ask_for_approval(
                 earlier
             }
             None => {
-                let question = new_approval(engine, &envelope, &asks, &binding);
-                // Before anybody can see the question: it is not for an identical call to take.
-                let place =
-                    approvals.try_register_waiter(question.id).filter(|_| envelope.call.wait.waits_for_approval());
-                // Before the question too: whoever answers it finds the call.
+                let approval = new_approval(engine, &envelope, &requirement, &binding);
+                // Registered before the request is stored, so that an identical call cannot adopt it.
+                let waiter =
+                    approvals.try_register_waiter(approval.id).filter(|_| envelope.call.wait.waits_for_approval());
+                // Preopened before the request is stored, so that an answer always finds the call.
                 if outlives {
-                    envelope = open::preopen_for_approval(engine, envelope, question.id).await?;
+                    envelope = open::preopen_for_approval(engine, envelope, approval.id).await?;
                 }
-                (approvals.ask(partition.clone(), question).await?, place)
+                (approvals.ask(partition.clone(), approval).await?, waiter)
             }
         };
         if !envelope.call.wait.waits_for_approval() {
-            return Err(approval_required(&envelope, asked.approval.id));
+            return Err(approval_required(&envelope, request.approval.id));
         }
-        let answered = wait_for_answer(engine, &envelope, asked).await?;
-        // Another call waited for the same answer and took its question back. This one has a question of its own then.
+        let answered = wait_for_answer(engine, &envelope, request).await?;
+        // A call that shared this request has withdrawn it. This call makes a request of its own then.
         if answered.approval.state != ApprovalState::Withdrawn {
             return apply_answer(approvals, envelope, answered).await;
         }
     }
 }
 
-/// What matters of an earlier question for this call.
+/// Summarizes an earlier approval request for the choice.
 fn earlier_approval(engine: &Engine, envelope: &CallEnvelope, approval: &Approval, now: Timestamp) -> EarlierApproval {
     let call = &envelope.call;
     let same_key = approval.key == call.idempotency_key;
-    let standing = if approval.is_usable(now) {
+    let state = if approval.is_usable(now) {
         EarlierState::Usable
     } else if approval.is_undelivered_denial(now) {
         EarlierState::Denied
@@ -177,15 +178,20 @@ fn earlier_approval(engine: &Engine, envelope: &CallEnvelope, approval: &Approva
         EarlierState::Closed
     };
     EarlierApproval {
-        state: standing,
+        state,
         is_same_call: approval.call_id == call.id || (same_key && call.idempotency_key.is_some()),
         same_key,
         is_claimed: engine.live_calls.contains(approval.call_id),
-        is_foreign: envelope.pending_approval().is_some_and(|own| own != approval.id),
+        is_foreign: envelope.pending_approval().is_some_and(|pending_id| pending_id != approval.id),
     }
 }
 
-fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &ApprovalRequirement, binding: &str) -> Approval {
+fn new_approval(
+    engine: &Engine,
+    envelope: &CallEnvelope,
+    requirement: &ApprovalRequirement,
+    binding: &str,
+) -> Approval {
     let (call, now) = (&envelope.call, engine.services.clock.now());
     Approval {
         id: ApprovalId::mint(now),
@@ -196,10 +202,10 @@ fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &ApprovalRequire
         run: call.run,
         key: call.idempotency_key.clone(),
         arguments: call.arguments.clone(),
-        rule: asks.rule.clone(),
-        reason: asks.reason.clone(),
+        rule: requirement.rule.clone(),
+        reason: requirement.reason.clone(),
         asked_at: now,
-        expires_at: now + asks.timeout,
+        expires_at: now + requirement.timeout,
         state: ApprovalState::Pending,
         answer: None,
         used_by: None,
@@ -208,53 +214,53 @@ fn new_approval(engine: &Engine, envelope: &CallEnvelope, asks: &ApprovalRequire
     }
 }
 
-/// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
+/// Waits for the answer or the caller's cancellation. The call holds no slot meanwhile.
 async fn wait_for_answer(
     engine: &Engine,
     envelope: &CallEnvelope,
-    asked: StoredApproval,
+    request: StoredApproval,
 ) -> Result<StoredApproval, CallError> {
     let approvals = &engine.approvals;
-    let question = asked.clone();
-    envelope.set_waiting(Status::AwaitingApproval, Some(question.approval.id));
-    if let Some(member) = envelope.step_call() {
-        member.mark_awaiting_approval(envelope.call.id, question.approval.id);
+    let pending = request.clone();
+    envelope.set_waiting(Status::AwaitingApproval, Some(pending.approval.id));
+    if let Some(step_call) = envelope.step_call() {
+        step_call.mark_awaiting_approval(envelope.call.id, pending.approval.id);
     }
     let answered = async {
         match &envelope.call.cancel {
-            None => Some(approvals.wait_answered(asked).await),
-            Some(cancel) => cancel.run_until_cancelled(approvals.wait_answered(asked)).await,
+            None => Some(approvals.wait_answered(request).await),
+            Some(cancel) => cancel.run_until_cancelled(approvals.wait_answered(request)).await,
         }
     };
-    // A call that goes on after a restart need not hold the hub up that goes down.
-    let left = async {
+    // A call that resumes after a restart must not delay the shutdown.
+    let left_for_recovery = async {
         engine.shutdown.requested().await;
         if !envelope.tracker.as_ref().is_some_and(|tracker| tracker.leave_for_recovery()) {
             std::future::pending::<()>().await;
         }
     };
-    let answered = match select(pin!(answered), pin!(left)).await {
+    let answered = match select(pin!(answered), pin!(left_for_recovery)).await {
         Either::Left((answered, _)) => answered,
-        Either::Right(_) => return Err(interrupted_by_shutdown(&question.approval)),
+        Either::Right(_) => return Err(interrupted_by_shutdown(&pending.approval)),
     };
     match answered {
         Some(answered) => {
             envelope.set_status(Status::Validating);
             Ok(answered?)
         }
-        // Cut off with the hub: the question stays, for the same call made again.
+        // Cancelled by the shutdown: the request stays, so that the caller can repeat the call after the restart.
         None if envelope.tracker.as_ref().is_some_and(|tracker| tracker.is_cancelled_by_shutdown()) => {
-            Err(interrupted_by_shutdown(&question.approval))
+            Err(interrupted_by_shutdown(&pending.approval))
         }
         None => {
-            // If this does not reach the store, the question times out by itself.
-            let _ = approvals.close(question, ApprovalState::Withdrawn).await;
+            // If this write fails, the request times out.
+            let _ = approvals.close(pending, ApprovalState::Withdrawn).await;
             Err(CallError::new(ErrorKind::Cancelled))
         }
     }
 }
 
-/// The hub went down while the call waited. Nothing has happened.
+/// The hub was shut down while the call awaited approval; the tool has not run.
 fn interrupted_by_shutdown(approval: &Approval) -> CallError {
     CallError::new(ErrorKind::Interrupted)
         .operator(format!("the hub was shut down while the call waited for approval {}", approval.id))
@@ -262,16 +268,16 @@ fn interrupted_by_shutdown(approval: &Approval) -> CallError {
         .detail(Detail::Approval(approval.id))
 }
 
-/// What became of the question of a call that goes on, where it is not open any more; `Ok` where it must be asked anew.
+/// Checks the approval request of a resumed call that is no longer pending; `Ok` if the call needs a new request.
 async fn check_resolved(
     engine: &Engine,
     envelope: &CallEnvelope,
-    own: ApprovalId,
+    pending_id: ApprovalId,
     binding: &str,
 ) -> Result<(), CallError> {
     let approvals = &engine.approvals;
-    let Some(found) = approvals.find(&envelope.call.tenant, own).await? else { return Ok(()) };
-    // The tool is another one than the question was about: no answer to it counts.
+    let Some(found) = approvals.find(&envelope.call.tenant, pending_id).await? else { return Ok(()) };
+    // The tool has changed since the request, so an answer to it does not count.
     if found.approval.binding != binding {
         withdraw_approval(engine, envelope).await;
         return Ok(());
@@ -289,17 +295,17 @@ async fn check_resolved(
     }
 }
 
-/// Takes back the question of a call that goes on and need not be asked any more. If this does not reach the store, the
-/// question times out by itself.
+/// Withdraws the approval request of a resumed call that no longer needs one. If this write fails, the request times
+/// out.
 async fn withdraw_approval(engine: &Engine, envelope: &CallEnvelope) {
-    let Some(own) = envelope.pending_approval() else { return };
-    let found = engine.approvals.find(&envelope.call.tenant, own).await.ok().flatten();
+    let Some(pending_id) = envelope.pending_approval() else { return };
+    let found = engine.approvals.find(&envelope.call.tenant, pending_id).await.ok().flatten();
     if let Some(found) = found.filter(|found| found.approval.state == ApprovalState::Pending) {
         let _ = engine.approvals.close(found, ApprovalState::Withdrawn).await;
     }
 }
 
-/// Does what the person said.
+/// Continues or refuses the call according to the answer.
 async fn apply_answer(
     approvals: &Approvals,
     envelope: CallEnvelope,
@@ -308,7 +314,7 @@ async fn apply_answer(
     match answered.approval.state {
         ApprovalState::Approved => {
             if wait_for_step_turn(&envelope).await.is_none() {
-                // The yes stays, for the same call made again.
+                // The approval stays usable, in case the caller repeats the call.
                 return Err(CallError::new(ErrorKind::Cancelled));
             }
             allow_with_approval(envelope, answered)
@@ -322,27 +328,27 @@ async fn apply_answer(
     }
 }
 
-/// Waits until it is the call's turn among the calls of its step; `None` when the caller gives up before that.
+/// Waits until the step's plan lets the call continue; `None` if the caller cancels before that.
 async fn wait_for_step_turn(envelope: &CallEnvelope) -> Option<()> {
     match (envelope.step_call(), &envelope.call.cancel) {
         (None, _) => Some(()),
-        (Some(member), None) => {
-            member.resume_after_approval().await;
+        (Some(step_call), None) => {
+            step_call.resume_after_approval().await;
             Some(())
         }
-        (Some(member), Some(cancel)) => cancel.run_until_cancelled(member.resume_after_approval()).await,
+        (Some(step_call), Some(cancel)) => cancel.run_until_cancelled(step_call.resume_after_approval()).await,
     }
 }
 
-/// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
-fn allow_with_approval(mut envelope: CallEnvelope, permit: StoredApproval) -> Result<Allowed, CallError> {
-    if let Some(mut arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
-        let mut told = arguments.clone();
+/// Allows an approved call. Arguments that the approver edited pass the same stages as the ones they replace.
+fn allow_with_approval(mut envelope: CallEnvelope, stored: StoredApproval) -> Result<Allowed, CallError> {
+    if let Some(mut arguments) = stored.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
+        let mut redacted = arguments.clone();
         let redactor = &envelope.tool.services.redactor;
-        redactor.redact(&mut told);
-        // Whether all of it can be put back was looked at when the answer was taken.
+        redactor.redact(&mut redacted);
+        // That all redacted values can be restored was checked when the answer was accepted.
         redactor.restore(&mut arguments, &envelope.call.arguments);
-        envelope.extras_mut().notes.push(format!("A person changed the arguments of this call to {told}."));
+        envelope.extras_mut().notes.push(format!("A person changed the arguments of this call to {redacted}."));
         envelope.call.arguments = arguments;
         let Valid(edited) = validate::check_schema(Found(envelope)).map_err(|refused| refused.0)?;
         envelope = edited;
@@ -350,15 +356,16 @@ fn allow_with_approval(mut envelope: CallEnvelope, permit: StoredApproval) -> Re
             return Err(forbidden(&envelope, &reason));
         }
     }
-    envelope.extras_mut().approval = Some(permit);
+    envelope.extras_mut().approval = Some(stored);
     Ok(Allowed(envelope))
 }
 
-async fn denied_error(approvals: &Approvals, envelope: &CallEnvelope, permit: &StoredApproval) -> CallError {
-    // Heard once: the next identical call asks anew. If this is not written, it is told no once more.
-    let _ = approvals.mark_denial_delivered(permit, envelope.call.id).await;
-    let error = CallError::new(ErrorKind::ApprovalDenied).detail(Detail::Approval(permit.approval.id));
-    let answer = permit.approval.answer.as_ref();
+async fn denied_error(approvals: &Approvals, envelope: &CallEnvelope, stored: &StoredApproval) -> CallError {
+    // A denial is delivered once; the next identical call makes a new request. If this write fails, that call gets the
+    // denial again.
+    let _ = approvals.mark_denial_delivered(stored, envelope.call.id).await;
+    let error = CallError::new(ErrorKind::ApprovalDenied).detail(Detail::Approval(stored.approval.id));
+    let answer = stored.approval.answer.as_ref();
     match answer.and_then(|answer| answer.message.as_ref()) {
         None => error,
         Some(message) => error
@@ -370,7 +377,7 @@ async fn denied_error(approvals: &Approvals, envelope: &CallEnvelope, permit: &S
 fn approval_required(envelope: &CallEnvelope, id: ApprovalId) -> CallError {
     CallError::new(ErrorKind::ApprovalRequired)
         .operator(format!(
-            "`{}` needs approval {id}; make the same call again once it is given",
+            "`{}` needs approval {id}; repeat the call once it is approved",
             envelope.tool.definition.name
         ))
         .model(format!(
@@ -379,19 +386,20 @@ fn approval_required(envelope: &CallEnvelope, id: ApprovalId) -> CallError {
         .detail(Detail::Approval(id))
 }
 
-/// The time to answer is over, or the time to use the answer.
+/// The time limit to answer the request, or to use the approval, has passed.
 pub(super) fn approval_expired(approval: &Approval, what: &str) -> CallError {
     let error = CallError::new(ErrorKind::ApprovalTimeout).operator(format!("approval {} {what}", approval.id));
     error.detail(Detail::Approval(approval.id))
 }
 
-/// An identical call was faster and has used the answer up. With the same key it is this very call, and will answer it.
+/// An identical call has consumed the approval first. If it has the same idempotency key, it is the same call, and its
+/// outcome will be replayed.
 pub(super) fn approval_consumed(envelope: &CallEnvelope, approval: &Approval) -> CallError {
     if envelope.call.idempotency_key.is_some() && envelope.call.idempotency_key == approval.key {
         return CallError::new(ErrorKind::IdempotencyInProgress);
     }
     approval_required(envelope, approval.id)
-        .operator("the approval was used by an identical call; make the call again to ask anew")
+        .operator("the approval was used by an identical call; repeat the call to request a new one")
 }
 
 fn forbidden(envelope: &CallEnvelope, reason: &str) -> CallError {

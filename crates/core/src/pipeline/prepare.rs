@@ -1,8 +1,8 @@
-//! Makes ready what a tool keeps in a thread, before the first call comes.
+//! Warms up a tool in a thread before the first call: creates its state contexts and its instance.
 //!
-//! In: a call without arguments. Out: nothing, or the failure a call would have had. It passes the doors that are about the
-//! tool and its turn; those about arguments, answers and records have nothing to look at. Success says nothing about the
-//! tool, for it has not run; a failure is told to its status like any other.
+//! In: a call without arguments. Out: nothing, or the failure a call would have had. It passes the stages that concern
+//! the tool and admission; those about arguments, cached results and records do not apply. A success does not count for
+//! the tool's status, because the tool has not run; a failure is reported to it like any other.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -29,53 +29,52 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<()
         let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
         return Err(CallError::new(ErrorKind::Forbidden).operator(text));
     }
-    let Placed { envelope, slot, rate_permit: token, .. } = match admission::admit(&engine.services, Allowed(found.0))?
-    {
+    let Placed { envelope, slot, rate_permit, .. } = match admission::admit(&engine.services, Allowed(found.0))? {
         admission::Placement::Ready(placed) => placed,
-        admission::Placement::Pending(turn) => turn.await?,
+        admission::Placement::Pending(slot_wait) => slot_wait.await?,
     };
-    token.spend();
-    let began = engine.services.clock.instant();
-    let deadline = deadline(&envelope, began);
-    let context = CallContext::new(envelope, Times { started_at: began, deadline }, slot.downgrade());
+    rate_permit.spend();
+    let started_at = engine.services.clock.instant();
+    let deadline = deadline(&envelope, started_at);
+    let context = CallContext::new(envelope, Times { started_at, deadline }, slot.downgrade());
     let preparing = AssertUnwindSafe(prepare_tool(&context)).catch_unwind();
     let result = match tokio::time::timeout_at(deadline, preparing).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(ToolError::operator_only(ErrorKind::Crashed, panic_text(panic))),
-        Err(_) => Err(ToolError::with_kind(ErrorKind::Timeout, "the tool was not ready in time")),
+        Err(_) => Err(ToolError::with_kind(ErrorKind::Timeout, "preparing the tool timed out")),
     };
     drop(slot);
-    let Err(failed) = result else { return Ok(()) };
-    Err(report_failure(engine, context, failed).await)
+    let Err(failure) = result else { return Ok(()) };
+    Err(report_failure(engine, context, failure).await)
 }
 
-/// The contexts of its states, then what its executor keeps.
+/// Creates the contexts of the tool's states, then lets its executor prepare.
 async fn prepare_tool(context: &CallContext) -> Result<(), ToolError> {
     let Tool { state, executor, .. } = &*context.envelope().tool;
     if let Some(thread) = context.thread() {
         for name in &state.names {
-            let made = context.services().state.create_context(context.tenant(), name, thread).await;
-            made.map_err(|error| ToolError::operator_only(error.kind(), error.to_string()))?;
+            let created = context.services().state.create_context(context.tenant(), name, thread).await;
+            created.map_err(|error| ToolError::operator_only(error.kind(), error.to_string()))?;
         }
     }
     executor.prepare(context).await
 }
 
-/// Tells the tool's status of the failure; answers what the caller sees of it.
-async fn report_failure(engine: &Engine, context: CallContext, failed: ToolError) -> CallError {
-    let error = close::to_call_error(context.envelope(), failed.clone());
+/// Reports the failure to the tool's status; returns the error for the caller.
+async fn report_failure(engine: &Engine, context: CallContext, failure: ToolError) -> CallError {
+    let error = close::to_call_error(context.envelope(), failure.clone());
     let services = &engine.services;
     if services.events.has_subscribers() {
         let (tool_name, message) = (context.tool().clone(), error.operator.clone());
-        let news = EventKind::ToolFailed { tool_name, error: error.kind, counts: error.counts, message };
-        services.events.emit_for_tenant(services.clock.now(), context.tenant(), context.thread(), news);
+        let event = EventKind::ToolFailed { tool_name, error: error.kind, counts: error.counts, message };
+        services.events.emit_for_tenant(services.clock.now(), context.tenant(), context.thread(), event);
     }
-    let result = Err::<Reply, _>(failed);
+    let result = Err::<Reply, _>(failure);
     let mut done = Done { context, probe_guard: None, record: None, result, effect: Effect::None, hook_error: None };
     if let Some(verdict) = status::verdict(&engine.statuses, &mut done) {
-        let (standing, verdict) = *verdict;
-        // The failure stands. If the store does not answer, the tool keeps the status it has.
-        let _ = standing.report(verdict).await;
+        let (probe_guard, verdict) = *verdict;
+        // The caller gets the failure in any case. If the store does not answer, the tool keeps its current status.
+        let _ = probe_guard.report(verdict).await;
     }
     error
 }

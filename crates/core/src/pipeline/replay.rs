@@ -1,5 +1,6 @@
-//! Door 2: a call with an idempotency key that was made before gets the answer it got then. One whose caller minted its id, and
-//! has made it before, is refused.
+//! Stage 2: idempotency. Replays the outcome of an earlier call with the same key; refuses a repeated caller-minted id.
+//!
+//! In: a found call. Out: the recorded outcome, a refusal, or a miss. `open.rs` claims the key.
 
 use super::Found;
 use crate::{execution::CallEnvelope, journal::Journal, services::Services};
@@ -11,11 +12,10 @@ use toolhub_types::{
     outcome::Outcome,
 };
 
-/// Whether a call was made before.
+/// The result of the lookup by idempotency key or call id.
 pub(super) enum ReplayLookup {
-    /// It was, and this is how it ended.
+    /// The outcome of the earlier call.
     Hit(Box<Outcome>),
-    /// It was not.
     Miss(Found),
 }
 
@@ -24,7 +24,7 @@ pub(super) async fn lookup(journal: &Journal, services: &Services, found: Found)
     if (call.idempotency_key.is_none() && !call.caller_minted_id) || found.0.is_rerun() {
         return Ok(ReplayLookup::Miss(found));
     }
-    // In a box, like every part of the way that plain calls do not take: they would carry its size.
+    // Boxed, like every branch that plain calls do not take: otherwise their future would have its size.
     Box::pin(search(journal, services, found)).await
 }
 
@@ -44,7 +44,7 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
     let CallEnvelope { call, tool, .. } = &envelope;
     let Some(key) = &call.idempotency_key else { return Ok(ReplayLookup::Miss(Found(envelope))) };
     let now = services.clock.now();
-    let Some((claim, seen)) = journal.find_claim(&call.tenant, &tool.definition.name, key, now).await? else {
+    let Some((claim, claim_version)) = journal.find_claim(&call.tenant, &tool.definition.name, key, now).await? else {
         return Ok(ReplayLookup::Miss(Found(envelope)));
     };
     if claim.digest != digest {
@@ -54,39 +54,39 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
     let outcome = match record.map(|record| record.outcome) {
         Some(None) => return Err(CallError::new(ErrorKind::IdempotencyInProgress)),
         Some(ended) => ended,
-        // A call is opened before it claims its key, so one that is not there was forgotten by the journal.
+        // A call is opened before it claims its key, so a missing record has expired from the journal.
         None => None,
     };
     Ok(match outcome.filter(|outcome| !interrupted_without_effect(outcome) && !refused_before_start(outcome)) {
         Some(outcome) => ReplayLookup::Hit(Box::new(outcome)),
         None => {
-            envelope.extras_mut().stale_claim = Some(seen);
+            envelope.extras_mut().stale_claim = Some(claim_version);
             ReplayLookup::Miss(Found(envelope))
         }
     })
 }
 
-/// Why a call is not made whose caller has made one with the same id.
+/// The refusal of a call whose id was used before.
 pub(super) fn duplicate_call_error(call: CallId, ended: bool) -> CallError {
     if ended {
         return CallError::new(ErrorKind::IdempotencyKeyReused)
-            .operator(format!("{call} was made before and has ended; its record says how"))
+            .operator(format!("call id {call} was used before and that call has ended; see its record"))
             .model("This call was made before and has ended. It was not made again.");
     }
     CallError::new(ErrorKind::IdempotencyInProgress)
-        .operator(format!("{call} was made before and has not ended; wait for its end"))
+        .operator(format!("call id {call} was used before and that call has not ended; wait for it"))
 }
 
-/// Whether a call died with its process and has changed nothing. Nobody was given its answer, and making it once more is
-/// what its caller wants.
+/// Whether a call died with its process and had no effect. No caller got its outcome, so a repetition runs.
 fn interrupted_without_effect(outcome: &Outcome) -> bool {
     outcome.error_kind() == Some(ErrorKind::Interrupted) && outcome.effect == Effect::None
 }
 
-/// Whether a call was written down ahead of its turn and then not let in. Calls that are not written down leave no trace of
-/// that, and whoever was told to come again means to be let in. What a person said about it is an answer, and stays.
+/// Whether a preopened call was refused before its tool started, for a temporary reason. Such a refusal of other calls
+/// leaves no record, and a caller that retries after it expects the call to run. An approver's denial is final and is
+/// replayed.
 fn refused_before_start(outcome: &Outcome) -> bool {
-    let not_now = matches!(
+    let temporary = matches!(
         outcome.error_kind(),
         Some(
             ErrorKind::RateLimited
@@ -98,5 +98,5 @@ fn refused_before_start(outcome: &Outcome) -> bool {
                 | ErrorKind::ShuttingDown
         )
     );
-    not_now && outcome.attempts == 0 && outcome.effect == Effect::None
+    temporary && outcome.attempts == 0 && outcome.effect == Effect::None
 }

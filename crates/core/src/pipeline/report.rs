@@ -1,4 +1,6 @@
-//! Door 15: tells the tool's status and everybody who listens how the call ended. Exactly once per call.
+//! Stage 15: emits the events for the end of a call, exactly once per call.
+//!
+//! In: the ticket and the outcome. Out: events for subscribers. `status.rs` reports to the tool's status.
 
 use super::ticket::Ticket;
 use crate::services::Services;
@@ -11,7 +13,7 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// Tells of the outcome, and settles the ticket.
+/// Emits the outcome, and completes the ticket.
 pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
     emit_outcome(&ticket, outcome);
     ticket.complete();
@@ -23,7 +25,8 @@ pub(super) fn emit_outcome(ticket: &Ticket<'_>, outcome: &Outcome) {
     }
 }
 
-/// The line for operators. What is wrong with arguments quotes them, and listeners need not know what is secret.
+/// The operator text for subscribers. Texts about invalid arguments quote their values, so for a secret field the text
+/// is reduced to the field names.
 fn operator_text(services: &Services, error: &CallError) -> String {
     let Detail::Problems(problems) = &error.detail else { return error.operator.clone() };
     let secret = |problem: &Problem| problem.pointer.split('/').any(|name| services.redactor.is_secret(name));
@@ -34,28 +37,29 @@ fn operator_text(services: &Services, error: &CallError) -> String {
     format!("{}: {}", error.kind.row().operator, fields.join(", "))
 }
 
-/// Tells of the end of a call, and of the tool that ran, if one did.
+/// Emits the end of a call, and the result of its tool if the tool ran.
 pub(super) fn emit_end(
     services: &Services,
     tenant: &Tenant,
-    (call_id, run_id, ran): (CallId, Option<RunId>, Option<ToolName>),
+    (call_id, run_id, executed): (CallId, Option<RunId>, Option<ToolName>),
     outcome: &Outcome,
 ) {
     let tool_name = outcome.tool.clone();
     let Outcome { effect, duration, replayed, .. } = *outcome;
-    let (life, reported) = match &outcome.error {
+    let (call_event, tool_event) = match &outcome.error {
         None => {
-            let life = EventKind::ExecutionCompleted { call_id, run_id, tool_name, effect, duration, replayed };
-            (life, ran.map(|tool_name| EventKind::ToolExecuted { tool_name }))
+            let call_event = EventKind::ExecutionCompleted { call_id, run_id, tool_name, effect, duration, replayed };
+            (call_event, executed.map(|tool_name| EventKind::ToolExecuted { tool_name }))
         }
         Some(error) => {
             let (status, kind, message) = (outcome.status, error.kind, operator_text(services, error));
             let (counts, error, text) = (error.counts, kind, message.clone());
-            let life = EventKind::ExecutionFailed { call_id, run_id, tool_name, status, effect, error, message: text };
-            (life, ran.map(|tool_name| EventKind::ToolFailed { tool_name, error: kind, counts, message }))
+            let call_event =
+                EventKind::ExecutionFailed { call_id, run_id, tool_name, status, effect, error, message: text };
+            (call_event, executed.map(|tool_name| EventKind::ToolFailed { tool_name, error: kind, counts, message }))
         }
     };
-    for news in [Some(life), reported].into_iter().flatten() {
-        services.events.emit_for_tenant(outcome.ended_at, tenant, outcome.thread.as_ref(), news);
+    for event in [Some(call_event), tool_event].into_iter().flatten() {
+        services.events.emit_for_tenant(outcome.ended_at, tenant, outcome.thread.as_ref(), event);
     }
 }

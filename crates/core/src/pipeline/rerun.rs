@@ -1,7 +1,8 @@
-//! Goes on with a call whose process died before it ended: one that waited, or one whose tool may run once more.
+//! Resumes a call whose process died before it ended.
 //!
-//! In: an open call that waited for a person or for its turn; or one of an idempotent tool whose owner asked for this. Out: its one end, written down and told. It is the
-//! same call under the same id; it has passed the doors up to 8, and asks for its turn and for the tool's status again.
+//! In: an open call that waited for a person or in the queue; or one of an idempotent tool that is configured to rerun
+//! after a crash. Out: its one outcome, journaled and emitted. It is the same call under the same id: it has passed
+//! stages 2 to 8 before, and passes admission and the status gate again.
 
 use std::{pin::pin, sync::Arc};
 
@@ -27,13 +28,13 @@ use toolhub_types::{
     outcome::Outcome,
 };
 
-/// Starts the call on a task of its own, as soon as there is a place for it. One that only waits needs none.
+/// Starts the call on a task of its own, as soon as a permit is free. A call that only waits needs no permit.
 pub(crate) fn spawn_rerun(
     engine: &Arc<Engine>,
     tenant: Tenant,
     open: OpenCall,
     tool: (Arc<Tool>, EvidenceDemand),
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 ) {
     if engine.is_shutting_down() {
         return;
@@ -46,11 +47,11 @@ pub(crate) fn spawn_rerun(
     if open.is_waiting() {
         envelope.set_waiting(open.record.status, open.record.approval);
     }
-    // From here on it counts as running, so that nobody starts it twice.
+    // From here on it counts as running, so that the next recovery scan does not start it a second time.
     let running = engine.live_calls.register(&tracker);
     let (tasks, runtime, engine) = (engine.call_tasks.clone(), engine.runtime.clone(), engine.clone());
     let task = async move {
-        let _place = if open.is_waiting() { None } else { places.acquire().await.ok() };
+        let _permit = if open.is_waiting() { None } else { permits.acquire().await.ok() };
         let id = open.record.id;
         run_stages(&engine, envelope, open, &tracker).await;
         drop(running);
@@ -59,19 +60,19 @@ pub(crate) fn spawn_rerun(
     tasks.spawn_on(task, &runtime);
 }
 
-/// Walks the call through the doors it has not passed. If it cannot be started, it is closed as interrupted; if somebody
-/// else has taken it over, nothing happens.
+/// Runs the remaining stages of the call. If it cannot be started, it is closed as interrupted; if another node has
+/// taken it over, nothing happens.
 async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenCall, tracker: &CallTracker) {
     let mut ticket = Ticket::new(&engine.services, &envelope.call);
     match take_over(engine, &envelope, &open).await {
         Ok(Some(taken)) => open = taken,
         Ok(None) => {
-            let why = "the process that ran the call is gone, and another call has its idempotency key";
-            let outcome = interruption::interrupted_outcome(&open, why, engine.services.clock.now());
+            let reason = "the process that ran the call is gone, and another call holds its idempotency key";
+            let outcome = interruption::interrupted_outcome(&open, reason, engine.services.clock.now());
             return close_record(engine, ticket, tracker, &open, &outcome).await;
         }
         Err(error) => {
-            tracing::warn!(error = %error.operator, call = %open.record.id, "a call that was left open could not be taken over");
+            tracing::warn!(error = %error.operator, call = %open.record.id, "could not take over open call");
             return ticket.complete();
         }
     }
@@ -80,11 +81,11 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenC
     }
     ticket.mark_resumed(&envelope.tool, &engine.registry);
     envelope.extras_mut().open_record = Some(Box::new(open.clone()));
-    let passed = {
-        let walking = pin!(route(engine, Found(envelope), &mut ticket));
-        attempts::catch_panic(walking).await
+    let routed = {
+        let routing = pin!(route(engine, Found(envelope), &mut ticket));
+        attempts::catch_panic(routing).await
     };
-    let refusal = match passed {
+    let refusal = match routed {
         Ok(Ok(outcome)) => return report::report(ticket, &outcome),
         Ok(Err(refusal)) => refusal,
         Err(panic) => {
@@ -97,26 +98,27 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenC
     };
     let (open, outcome) = match launch::preopened_record(Some(tracker), &refusal) {
         PreopenedRecord::Retained => return ticket.complete(),
-        PreopenedRecord::MustClose(waited) => {
+        PreopenedRecord::MustClose(preopened) => {
             ticket.count_end(refusal.kind);
-            (*waited, ticket.refused_outcome(refusal))
+            (*preopened, ticket.refused_outcome(refusal))
         }
         PreopenedRecord::Absent => {
             ticket.count_end(ErrorKind::Interrupted);
-            let why =
-                format!("the process that ran the call is gone, and it could not be run again: {}", refusal.operator);
-            let outcome = interruption::interrupted_outcome(&open, &why, engine.services.clock.now());
+            let reason =
+                format!("the process that ran the call is gone, and the call could not be rerun: {}", refusal.operator);
+            let outcome = interruption::interrupted_outcome(&open, &reason, engine.services.clock.now());
             (open, outcome)
         }
     };
     close_record(engine, ticket, tracker, &open, &outcome).await;
 }
 
-/// The call with the right to go on with it; none where another call has its key.
+/// The record to continue with; `None` if another call holds the idempotency key.
 async fn take_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -> Result<Option<OpenCall>, CallError> {
     Ok(match open::holds_idempotency_key(engine, envelope, open).await? {
         false => None,
-        // It goes on waiting here, and nowhere else. One that was started is taken over when it is its turn.
+        // A waiting call is adopted now, so that it waits on this node only. A started one is taken over in the open
+        // stage.
         true if open.is_waiting() => Some(open::adopt(engine, envelope, open).await?),
         true => Some(open.clone()),
     })
@@ -125,18 +127,19 @@ async fn take_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) ->
 async fn close_record(engine: &Engine, ticket: Ticket<'_>, tracker: &CallTracker, open: &OpenCall, outcome: &Outcome) {
     match interruption::close_open_call(engine, &tracker.head.tenant, open, outcome).await {
         Ok(true) => report::report(ticket, outcome),
-        // Its end is told by whoever has it now. That may be this hub, if it was not told that it has taken the call over.
+        // The node that owns the record now reports the outcome. That may be this one, if its take-over was committed
+        // but the store's reply was lost.
         Ok(false) => ticket.complete(),
-        // It stays open, and is looked at again.
+        // The record stays open; the next recovery scan tries again.
         Err(error) => {
-            tracing::warn!(%error, call = %outcome.id, "a call that was interrupted could not be closed");
+            tracing::warn!(%error, call = %outcome.id, "could not close interrupted call; recovery retries");
             engine.journal.note_unwritten(outcome);
             ticket.complete();
         }
     }
 }
 
-/// The call as it was opened. Nobody waits for it any more, and it goes on without anybody.
+/// Rebuilds the call from its opening record. It is detached, because its caller is gone.
 fn restore_call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationToken) -> Call {
     let (record, clock) = (&open.record, &engine.services.clock);
     let arguments = if record.arguments.is_null() { Value::Object(Map::new()) } else { record.arguments.clone() };

@@ -1,4 +1,6 @@
-//! Door 1: finds the tool a call asks for, and a thread if the tool needs one.
+//! Stage 1: finds the tool a call names, and creates a thread if the tool needs one.
+//!
+//! In: a submission. Out: `Found`, or the refused call with the error, which suggests similar tool names.
 
 use serde_json::{Map, Value};
 
@@ -9,24 +11,24 @@ use toolhub_types::{
     ids::ThreadId,
 };
 
-/// How much of a wrong name is shown; a right one is never longer.
+/// How many characters of an unknown name are shown; a valid name is never longer.
 const MAX_NAME_SHOWN: usize = 64;
 
-/// A call that asked for something that is not there.
+/// A call that is refused before it has a tool.
 pub(super) struct RefusedCall {
     pub(super) call: Box<Call>,
     pub(super) error: CallError,
 }
 
 pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found, RefusedCall> {
-    let Submission { mut call, offer, step_call: member } = submission;
-    if let Some(flaw) = &call.id_error {
-        let model = format!("Nothing was done: {flaw}.");
-        let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(flaw.to_string()).model(model);
+    let Submission { mut call, offer, step_call } = submission;
+    if let Some(id_error) = &call.id_error {
+        let model = format!("Nothing was done: {id_error}.");
+        let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(id_error.to_string()).model(model);
         return Err(RefusedCall { call, error });
     }
     let tool = match &offer {
-        Some(pinned) => pinned.get(&call.tool).map(|tool| (tool.clone(), pinned.evidence_demand(&call.tool))),
+        Some(offer) => offer.get(&call.tool).map(|tool| (tool.clone(), offer.evidence_demand(&call.tool))),
         None => registry.find(&call.tool),
     };
     call.from_offer = offer.is_some();
@@ -40,12 +42,12 @@ pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found,
             .detail(Detail::Suggestions(suggestions));
         return Err(RefusedCall { call, error });
     };
-    // A model that has nothing to say often sends `null` where an empty object is meant.
+    // Models often send `null` for "no arguments" where an empty object is meant.
     if call.arguments.is_null() {
         call.arguments = Value::Object(Map::new());
     }
     if tool.0.needs_thread && call.thread.is_none() {
         call.head_mut().thread = Some(ThreadId::mint());
     }
-    Ok(Found(CallEnvelope::new(call, tool, member)))
+    Ok(Found(CallEnvelope::new(call, tool, step_call)))
 }

@@ -1,17 +1,13 @@
-//! Doors 3 and 10, and the report: a tool that is withheld is not called, and every call tells how its tool did.
+//! Stages 3 and 10: the circuit breaker. Refuses calls of withheld tools, and reports each result to the tool's status.
 //!
-//! In: what `statuses` knows. Out: a refusal with its reason and the time to wait; at its turn the call's standing, with
-//! the permit where it is the probe of a tool on probation. What anything means is decided by `status`.
+//! In: the records of `statuses`. Out: a refusal with reason and retry delay; at stage 10 the call's probe guard, which
+//! holds the probe permit if the call is the half-open probe of a tool on probation. `status` decides the transitions.
 
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use futures_core::future::BoxFuture;
 
-use super::{
-    Done, Found, Placed,
-    admission::{self},
-    time_limit,
-};
+use super::{Done, Found, Placed, admission, time_limit};
 use crate::{
     execution::{CallEnvelope, CallSlot},
     services::Services,
@@ -25,13 +21,13 @@ use toolhub_types::{
     status::{Admission, Reason, StatusEvent},
 };
 
-/// How long a call waits for the answer of somebody else's probe.
+/// How long a call waits for the result of another call's probe.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
-/// How much longer than the call a permit lasts: a prober that died blocks nobody for long.
-/// Three waits for a slow store fit into it.
+/// How much longer than the call a probe permit is leased: a probing process that died does not block other calls for
+/// long. Three timeouts of a slow store fit into it.
 const PROBE_LEASE_MARGIN: Duration = Duration::from_secs(45);
 
-/// Before anything else is looked at: is the tool withheld? Refused early, a call costs nothing.
+/// Refuses a call of a withheld tool early, before it costs anything.
 pub(super) fn pre_check(statuses: &Arc<Statuses>, found: &Found) -> Result<(), CallError> {
     match admit(statuses, &found.0) {
         Admission::Refuse { kind, reason, retry_after } => Err(withheld_error(&found.0, kind, &reason, retry_after)),
@@ -39,8 +35,8 @@ pub(super) fn pre_check(statuses: &Arc<Statuses>, found: &Found) -> Result<(), C
     }
 }
 
-/// Now that it is the call's turn: may it still run, and is it the probe of a tool on probation?
-/// Waits only where some tool has a record.
+/// Checks the tool's status again, now that the call holds a slot, and takes the probe permit of a tool on probation.
+/// Returns a future only if some tool has a record.
 pub(super) fn gate<'a>(
     statuses: &'a Arc<Statuses>,
     services: &'a Services,
@@ -51,8 +47,8 @@ pub(super) fn gate<'a>(
     }
     Some(Box::pin(async move {
         let slot = std::mem::take(&mut placed.slot);
-        let (standing, slot) = acquire_probe_guard(statuses, services, &placed.envelope, slot).await?;
-        (placed.slot, placed.probe_guard) = (slot, Some(Box::new(standing)));
+        let (probe_guard, slot) = acquire_probe_guard(statuses, services, &placed.envelope, slot).await?;
+        (placed.slot, placed.probe_guard) = (slot, Some(Box::new(probe_guard)));
         Ok(())
     }))
 }
@@ -63,50 +59,51 @@ async fn acquire_probe_guard(
     envelope: &CallEnvelope,
     slot: CallSlot,
 ) -> Result<(ProbeGuard, CallSlot), CallError> {
-    let patience = clock::deadline_after(services.clock.instant(), PROBE_WAIT);
+    let wait_until = clock::deadline_after(services.clock.instant(), PROBE_WAIT);
     let mut slot = Some(slot);
     loop {
-        let mut news = pin!(statuses.next_change());
-        news.as_mut().enable();
-        let standing = probe_guard(statuses, envelope);
+        let mut change = pin!(statuses.next_change());
+        change.as_mut().enable();
+        let guard = probe_guard(statuses, envelope);
         let admission = admit(statuses, envelope);
-        // To be turned away or to wait on takes no slot. Waiting for one takes time, and then it is looked again.
+        // A refusal or another wait needs no slot. Reacquiring one takes time, so the status is checked again
+        // afterwards.
         if slot.is_none() && matches!(admission, Admission::Pass | Admission::Probe { .. }) {
-            let in_time = clock::deadline_after(services.clock.instant(), envelope.tool.limits.queue_timeout);
-            slot = Some(admission::reacquire_slot(services, envelope, in_time).await?);
+            let deadline = clock::deadline_after(services.clock.instant(), envelope.tool.limits.queue_timeout);
+            slot = Some(admission::reacquire_slot(services, envelope, deadline).await?);
             continue;
         }
         match admission {
-            Admission::Pass => return Ok((standing, slot.unwrap_or_default())),
+            Admission::Pass => return Ok((guard, slot.unwrap_or_default())),
             Admission::Refuse { kind, reason, retry_after } => {
                 return Err(withheld_error(envelope, kind, &reason, retry_after));
             }
             Admission::Probe { thread, shared } => {
                 let lease = time_limit(envelope).saturating_add(PROBE_LEASE_MARGIN);
                 let event = StatusEvent::ProbeTaken { id: envelope.call.id, lease };
-                if let Some(standing) = standing.acquire_probe_permits(event, thread, shared).await? {
-                    return Ok((standing, slot.unwrap_or_default()));
+                if let Some(guard) = guard.acquire_probe_permits(event, thread, shared).await? {
+                    return Ok((guard, slot.unwrap_or_default()));
                 }
             }
             Admission::WaitForProbe => {}
         }
-        let left = patience.saturating_duration_since(services.clock.instant());
-        if left.is_zero() {
+        let remaining = wait_until.saturating_duration_since(services.clock.instant());
+        if remaining.is_zero() {
             let kind = ErrorKind::ToolFailedStatus;
             return Err(withheld_error(envelope, kind, &Reason::OnProbation, Some(PROBE_WAIT)));
         }
-        // Others can use the slot meanwhile; a broken tool must not slow down the rest.
+        // Release the slot during the wait, so that a broken tool does not hold up other calls.
         slot = None;
-        wait_for_change(tokio::time::timeout(left, news), envelope).await?;
+        wait_for_change(tokio::time::timeout(remaining, change), envelope).await?;
     }
 }
 
-/// Waits for news of the tool, or for the caller to give up.
-async fn wait_for_change<T>(news: impl Future<Output = T>, envelope: &CallEnvelope) -> Result<(), CallError> {
+/// Waits for a status change or for the caller's cancellation.
+async fn wait_for_change<T>(change: impl Future<Output = T>, envelope: &CallEnvelope) -> Result<(), CallError> {
     match &envelope.call.cancel {
-        None => drop(news.await),
+        None => drop(change.await),
         Some(cancel) => {
-            if cancel.run_until_cancelled(news).await.is_none() {
+            if cancel.run_until_cancelled(change).await.is_none() {
                 return Err(CallError::new(ErrorKind::Cancelled));
             }
         }
@@ -115,10 +112,10 @@ async fn wait_for_change<T>(news: impl Future<Output = T>, envelope: &CallEnvelo
 }
 
 fn admit(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Admission {
-    let (name, whose) = (&envelope.tool.definition.name, (&envelope.call.tenant, envelope.call.thread.as_ref()));
+    let (name, scope) = (&envelope.tool.definition.name, (&envelope.call.tenant, envelope.call.thread.as_ref()));
     match envelope.tool.presence_override() {
-        None => statuses.admit(name, whose.0, whose.1),
-        Some(absent) => statuses.admit_with_presence(name, whose, &absent),
+        None => statuses.admit(name, scope.0, scope.1),
+        Some(presence) => statuses.admit_with_presence(name, scope, &presence),
     }
 }
 
@@ -138,18 +135,18 @@ fn withheld_error(
     reason: &Reason,
     retry_after: Option<Duration>,
 ) -> CallError {
-    let (name, why) = (&envelope.tool.definition.name, reason.text(Language::English));
-    let mut error = CallError::new(kind).operator(format!("`{name}` is withheld: {why}"));
+    let (name, reason) = (&envelope.tool.definition.name, reason.text(Language::English));
+    let mut error = CallError::new(kind).operator(format!("`{name}` is withheld: {reason}"));
     error.retry_after = retry_after;
     error
 }
 
-/// What there is to tell about the tool once the call is closed; nothing for most calls.
+/// The report for the tool's status once the call is closed; none for most calls.
 pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(ProbeGuard, Verdict)>> {
     let verdict = Verdict::from_result(&done.result, statuses);
-    let standing = match done.probe_guard.take() {
-        Some(standing) => standing,
-        // Admitted when no tool had a record; meanwhile one may.
+    let probe_guard = match done.probe_guard.take() {
+        Some(probe_guard) => probe_guard,
+        // No tool had a record when the call was admitted; by now one may have.
         None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || statuses.weighs_successes() => {
             let CallEnvelope { call, tool, .. } = done.context.envelope();
             let name = &tool.definition.name;
@@ -157,20 +154,21 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
         }
         None => return None,
     };
-    (!standing.is_no_op(&verdict)).then(|| Box::new((*standing, verdict)))
+    (!probe_guard.is_no_op(&verdict)).then(|| Box::new((*probe_guard, verdict)))
 }
 
-/// Tells the tool's records how the call went, on a task of its own: a caller that goes away now must not cut it short.
+/// Reports the result to the tool's status, on a task of its own, so that a caller that is dropped now does not abort
+/// it.
 pub(super) async fn report_verdict(
     runtime: &tokio::runtime::Handle,
     verdict: Box<(ProbeGuard, Verdict)>,
     outcome: Box<Outcome>,
 ) -> Box<Outcome> {
-    let telling = runtime.spawn(async move {
-        let (standing, verdict) = *verdict;
-        // The call is closed and its outcome stands. If the store does not answer, the tool keeps the status it has.
-        let _ = standing.report(verdict).await;
+    let reporting = runtime.spawn(async move {
+        let (probe_guard, verdict) = *verdict;
+        // The call is closed and its outcome is final. If the store does not answer, the tool keeps its current status.
+        let _ = probe_guard.report(verdict).await;
     });
-    let _ = telling.await;
+    let _ = reporting.await;
     outcome
 }

@@ -1,7 +1,8 @@
-//! The promise of one outcome.
+//! Guarantees exactly one outcome per call (a drop guard).
 //!
-//! In: who the call is. Out: its one `Outcome`. A ticket that is dropped without one belonged to a caller that went
-//! away in the middle of a plain call; it says so, or listeners would wait for ever.
+//! In: the call's head. Out: its one `Outcome`, with timings and attempt count. If the ticket is dropped without one,
+//! because the caller dropped a plain call or the runtime stopped, it emits an outcome that says so; otherwise
+//! subscribers would wait forever.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use toolhub_types::{
     effect::Effect,
     error::{CallError, ErrorKind},
     ids::{ApprovalId, CallId, RunId, Tenant},
-    outcome::{Acknowledged, Outcome, Status},
+    outcome::{Outcome, Status, WriteDurability},
     tool::ToolName,
 };
 
@@ -31,10 +32,10 @@ pub(super) struct Ticket<'a> {
     in_place: bool,
     read_only: bool,
     is_unreported: bool,
-    /// Whether the end of the call is among the numbers of its tool.
+    /// Whether the tool's meter has counted the end of the call.
     counted: bool,
     approval: Option<ApprovalId>,
-    /// Where the tool is found, to count a call that nobody waited for.
+    /// Finds the tool's meter, to count a call that was dropped.
     registry: Option<&'a Registry>,
 }
 
@@ -54,7 +55,7 @@ impl<'a> Ticket<'a> {
         }
     }
 
-    /// Where the call runs, and what its tool may do to the world.
+    /// Notes where the call runs and whether its tool is read-only, and counts it in its thread.
     pub(super) fn mark_running(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
         self.set_location(in_place, tool, registry);
         if let Some(thread) = &self.head.thread {
@@ -62,7 +63,7 @@ impl<'a> Ticket<'a> {
         }
     }
 
-    /// A call that began in another process goes on here. Its thread has counted it.
+    /// Like `mark_running` for a call that another process started: its thread has already counted it.
     pub(super) fn mark_resumed(&mut self, tool: &Tool, registry: &'a Registry) {
         self.set_location(false, tool, registry);
         if let Some(thread) = &self.head.thread {
@@ -75,12 +76,12 @@ impl<'a> Ticket<'a> {
         self.registry = Some(registry);
     }
 
-    /// The closing counts the call: from here on its end is known, whoever waits for it.
+    /// The close stage counts the call, even if the caller is dropped from here on.
     pub(super) fn mark_counted(&mut self) {
         self.counted = true;
     }
 
-    /// Counts an end that no door has counted.
+    /// Counts an end that no stage has counted.
     pub(super) fn count_end(&self, error: ErrorKind) {
         if self.counted {
             return;
@@ -88,43 +89,39 @@ impl<'a> Ticket<'a> {
         let Some((tool, _)) = self.registry.and_then(|registry| registry.find(&self.head.tool)) else { return };
         match self.started {
             None => tool.runtime.meter.record_refusal(error),
-            Some(begun) => {
-                let took = self.services.clock.instant().saturating_duration_since(begun);
-                tool.runtime.meter.record_end(took, Some(error));
+            Some(started) => {
+                let duration = self.services.clock.instant().saturating_duration_since(started);
+                tool.runtime.meter.record_end(duration, Some(error));
             }
         }
     }
 
-    /// The call, as listeners know it.
     pub(super) fn id(&self) -> CallId {
         self.head.id
     }
 
-    /// The approval the call is made on.
+    /// The approval the call has consumed.
     pub(super) fn set_approval(&mut self, approval: ApprovalId) {
         self.approval = Some(approval);
     }
 
-    /// The tool starts.
     pub(super) fn mark_started(&mut self, now: Instant) {
         self.started = Some(now);
     }
 
-    /// The tool is tried once more.
     pub(super) fn count_attempt(&mut self) {
         self.attempts += 1;
     }
 
-    /// How often the tool was tried.
     pub(super) fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Whether this is no end of the call its id names: that one was made before, and has an end of its own.
+    /// Whether this outcome refuses a repeated call id: the first call with that id has an end of its own.
     pub(super) fn is_duplicate(&self, outcome: &Outcome) -> bool {
-        let made_before =
+        let refused_as_duplicate =
             matches!(outcome.error_kind(), Some(ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused));
-        self.head.caller_minted_id && self.head.idempotency_key.is_none() && made_before && self.attempts == 0
+        self.head.caller_minted_id && self.head.idempotency_key.is_none() && refused_as_duplicate && self.attempts == 0
     }
 
     /// The tool that ran, if one did.
@@ -145,7 +142,7 @@ impl<'a> Ticket<'a> {
         self.services
     }
 
-    /// The end of a call whose tool ran.
+    /// The outcome of a call whose tool ran.
     pub(super) fn outcome(
         &self,
         effect: Effect,
@@ -154,8 +151,8 @@ impl<'a> Ticket<'a> {
         error: Option<CallError>,
     ) -> Outcome {
         let now = self.services.clock.instant();
-        let begun = self.started.unwrap_or(now);
-        let duration = now.saturating_duration_since(begun);
+        let started = self.started.unwrap_or(now);
+        let duration = now.saturating_duration_since(started);
         let status = match &error {
             None => Status::Success,
             Some(error) if error.kind == ErrorKind::Cancelled => Status::Cancelled,
@@ -174,37 +171,38 @@ impl<'a> Ticket<'a> {
             attempts: self.attempts,
             replayed: false,
             cached: false,
-            durability: Acknowledged::Durable,
+            durability: WriteDurability::Durable,
             approval: self.approval,
             trace_id: self.head.trace_id(),
-            queued: begun.saturating_duration_since(self.head.arrived_instant),
+            queued: started.saturating_duration_since(self.head.arrived_instant),
             duration,
             started_at: self.head.arrived_at,
             ended_at: self.head.arrived_at + now.saturating_duration_since(self.head.arrived_instant),
         }
     }
 
-    /// The answer of an earlier call, given again to this one.
+    /// The outcome of an earlier call, replayed for this one.
     pub(super) fn replayed_outcome(&self, outcome: Outcome) -> Outcome {
-        // It is told in this trace, whatever trace it was made in.
+        // The replay belongs to this call's trace, not to the original one.
         let trace_id = self.head.trace_id().or(outcome.trace_id);
         Outcome { replayed: true, model_call: self.head.model_call.clone(), trace_id, ..outcome }
     }
 
-    /// The end of a call that did not reach its closing. If the tool had begun, nobody knows what it did.
+    /// The outcome of a call that did not reach the close stage. If the tool had started and is not read-only, the
+    /// effect is unknown.
     pub(super) fn refused_outcome(&self, error: CallError) -> Outcome {
         let harmless = self.started.is_none() || self.read_only;
         let effect = if harmless { Effect::None } else { Effect::Unknown };
         self.outcome(effect, Value::Null, Vec::new(), Some(error))
     }
 
-    /// What a caller is told when the task of its call vanished with the runtime. The journal tells the rest.
+    /// The outcome for a caller whose call's task was dropped with the runtime. Recovery closes the record.
     pub(super) fn lost_outcome(mut self) -> Outcome {
         self.is_unreported = false;
         self.outcome(Effect::Unknown, Value::Null, Vec::new(), Some(runtime_stopped_error()))
     }
 
-    /// The outcome is out; the promise is kept.
+    /// The outcome was reported, or another node reports it; the drop emits nothing.
     pub(super) fn complete(mut self) {
         self.is_unreported = false;
     }
@@ -214,15 +212,15 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         if self.is_unreported {
             let error = if self.in_place {
-                CallError::new(ErrorKind::Cancelled).operator("the caller went away before the call ended")
+                CallError::new(ErrorKind::Cancelled).operator("the caller dropped the call before it ended")
             } else {
-                // A task is dropped only with its runtime.
+                // The runtime drops a task only when it shuts down.
                 runtime_stopped_error()
             };
             self.count_end(error.kind);
             super::report::emit_outcome(self, &self.refused_outcome(error));
         }
-        // Only a call that runs was counted among those of its thread.
+        // `mark_running` and `mark_resumed` set the registry and count the call in its thread.
         if let (Some(_), Some(thread)) = (self.registry, &self.head.thread) {
             self.services.thread_activity.end_call(&self.head.tenant, thread);
         }

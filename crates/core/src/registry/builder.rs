@@ -1,6 +1,6 @@
-//! Puts a tool together: what its author wrote, what was inferred, and what the owner adds.
+//! `ToolBuilder`: combines a tool's handler, its inferred schema and the settings of its author.
 //!
-//! In: pieces in any order. Out: a `Tool`, or why it cannot be one. Nothing is checked before `build`.
+//! In: settings in any order. Out: a `Tool`, or a `RegistryError`. Nothing is checked before `build`.
 
 mod policy;
 mod state;
@@ -26,7 +26,7 @@ use toolhub_types::{
     tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},
 };
 
-/// A tool in the making. Begin with [`tool`](crate::tool()), [`stateful`](crate::stateful), [`blocking`](crate::blocking),
+/// Builds a tool. Start with [`tool`](crate::tool()), [`stateful`](crate::stateful), [`blocking`](crate::blocking()),
 /// [`instance`](crate::instance) or, for a kind of your own, with [`ToolBuilder::new`].
 #[must_use = "a tool does nothing until it is given to a hub"]
 pub struct ToolBuilder {
@@ -49,7 +49,7 @@ pub struct ToolBuilder {
     executor: Option<Arc<dyn Executor>>,
 }
 
-/// A dependency as it was written; the names are checked when the tool is built.
+/// A dependency with unchecked names; `build` checks them.
 struct DependencySpec {
     names: Vec<SmolStr>,
     within: Option<Duration>,
@@ -57,7 +57,7 @@ struct DependencySpec {
 }
 
 impl ToolBuilder {
-    /// Begins a tool of any kind. Without `run_by`, the hub's executor for the kind runs it.
+    /// Starts a tool of any kind. Without an [`executor`](Self::executor) of its own, the hub's executor for the kind runs it.
     pub fn new(name: impl Into<SmolStr>, kind: impl Into<Kind>) -> Self {
         Self {
             name: name.into(),
@@ -80,20 +80,20 @@ impl ToolBuilder {
         }
     }
 
-    /// What the tool does, for the model. Without it, the doc comment of the arguments' type is taken.
+    /// What the tool does, for the model. Default: the doc comment of the arguments' type.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());
         self
     }
 
-    /// A JSON Schema of the arguments, laid over the inferred one. It may say more, but nothing that contradicts the
+    /// A JSON Schema of the arguments, merged over the inferred one. It may add constraints, but must not contradict the
     /// function's type.
     pub fn parameters(mut self, schema: Value) -> Self {
         self.explicit_schema = Some(schema);
         self
     }
 
-    /// Takes the output's schema from its type.
+    /// Infers the output schema from a type.
     pub fn output<T: JsonSchema>(self) -> Self {
         self.output_schema(schema::infer::<T>())
     }
@@ -104,7 +104,7 @@ impl ToolBuilder {
         self
     }
 
-    /// The tool changes nothing: it may be repeated, run beside others and in the caller's own task.
+    /// The tool changes nothing: it may be repeated, run concurrently with others and in the caller's task.
     pub fn read_only(mut self) -> Self {
         self.annotations.read_only = true;
         self.annotations.destructive = false;
@@ -118,50 +118,50 @@ impl ToolBuilder {
         self
     }
 
-    /// A call whose process died before it ended is run again after a restart, at most twice, and not closed as
+    /// A call whose process died before it ended is rerun after a restart, at most twice, instead of being closed as
     /// `interrupted`. For idempotent tools.
     pub fn rerun_interrupted(mut self) -> Self {
         self.rerun_interrupted = true;
         self
     }
 
-    /// It is there, and cannot be used: never offered, and its calls are refused with `tool_unavailable`.
+    /// Registers the tool as disabled: it is never offered, and its calls are refused with `tool_unavailable`.
     pub fn disabled(mut self, why: impl Into<String>) -> Self {
         self.disabled = Some(why.into().into());
         self
     }
 
-    /// It only adds; nothing it does destroys anything.
+    /// The tool only adds; it destroys nothing.
     pub fn additive(mut self) -> Self {
         self.annotations.destructive = false;
         self
     }
 
-    /// It reaches nothing outside this system.
+    /// The tool reaches nothing outside this system.
     pub fn closed_world(mut self) -> Self {
         self.annotations.open_world = false;
         self
     }
 
-    /// A name for people.
+    /// A display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.annotations.title = Some(title.into());
         self
     }
 
-    /// What the tool does to the world, changed in place.
+    /// Changes the annotations in place.
     pub fn annotations(mut self, change: impl FnOnce(&mut Annotations)) -> Self {
         change(&mut self.annotations);
         self
     }
 
-    /// A word to find it by.
+    /// Adds a tag, by which tools can be listed.
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.metadata.tags.push(tag.into());
         self
     }
 
-    /// One word for the group of tools it belongs to.
+    /// The category of the tool.
     pub fn category(mut self, category: impl Into<String>) -> Self {
         self.metadata.category = Some(category.into());
         self
@@ -173,7 +173,7 @@ impl ToolBuilder {
         self
     }
 
-    /// Anything else to keep with it.
+    /// Adds a free metadata field.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.metadata.extra.insert(name.into(), value.into());
         self
@@ -199,29 +199,29 @@ impl ToolBuilder {
         self.add_dependency(tools, |tools| DependencyGroup::Sequence { tools, within: None })
     }
 
-    /// The successes the last `after` speaks of may be no older than this.
+    /// Maximum age of the successes that the last `after…` requires.
     pub fn within(mut self, time: Duration) -> Self {
         match self.depends_on.last_mut() {
             Some(last) => last.within = Some(time),
-            // Said of nothing: an empty dependency, which `build` refuses.
+            // There is no dependency to limit: add an empty one, which `build` refuses.
             None => return self.after_all(Vec::<SmolStr>::new()),
         }
         self
     }
 
-    /// The kind's own settings, for its executor.
+    /// The kind-specific settings, for its executor.
     pub fn config(mut self, config: Value) -> Self {
         self.config = config;
         self
     }
 
-    /// Where an imported tool comes from.
+    /// The source of an imported tool, and its name there.
     pub fn origin(mut self, source: impl Into<String>, name: impl Into<String>) -> Self {
         self.origin = Some(Origin { source: source.into(), name: name.into() });
         self
     }
 
-    /// Who runs it.
+    /// The executor that runs it.
     pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.executor = Some(executor);
         self
@@ -241,7 +241,7 @@ impl ToolBuilder {
         ToolName::new(self.name.clone())
     }
 
-    /// What kind of tool it is going to be.
+    /// The kind of the tool.
     #[must_use]
     pub fn kind(&self) -> &Kind {
         &self.kind
@@ -260,15 +260,15 @@ impl ToolBuilder {
         self
     }
 
-    /// The finished tool, run by its own executor or by the one for its kind.
-    pub(crate) fn build(self, workshop: &BuildContext<'_>) -> Result<Tool, RegistryError> {
+    /// Builds the tool, with its own executor or the one for its kind.
+    pub(crate) fn build(self, context: &BuildContext<'_>) -> Result<Tool, RegistryError> {
         let name = ToolName::new(self.name)?;
-        let executor = self.executor.or_else(|| workshop.executors.get(&self.kind).cloned());
+        let executor = self.executor.or_else(|| context.executors.get(&self.kind).cloned());
         let Some(executor) = executor else {
             return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });
         };
         let state = match state::rules(self.state, &self.states).and_then(|rules| {
-            workshop.services.state.store_router().check(&rules)?;
+            context.services.state.store_router().check(&rules)?;
             Ok(rules)
         }) {
             Ok(state) => state,
@@ -278,16 +278,16 @@ impl ToolBuilder {
             let reason = "it depends on an empty list of tools, which could never be satisfied".into();
             return Err(RegistryError::Refused { tool: name, reason });
         }
-        let wrong = |source| RegistryError::Parameters { tool: name.clone(), source };
+        let invalid = |source| RegistryError::Parameters { tool: name.clone(), source };
         let mut parameters = match (self.inferred_schema, self.explicit_schema) {
-            (Some(inferred), Some(by_hand)) => schema::merge(&inferred, &by_hand).map_err(wrong)?,
+            (Some(inferred), Some(explicit)) => schema::merge(&inferred, &explicit).map_err(invalid)?,
             (Some(only), None) | (None, Some(only)) => only,
             (None, None) => json!({"type": "object"}),
         };
         // The doc comment of the arguments' type describes the tool; repeated in the schema it would only cost tokens.
         let from_type = parameters.as_object_mut().and_then(|root| root.remove("description"));
         let description = self.description.or_else(|| from_type.and_then(|text| text.as_str().map(String::from)));
-        let schema = Schema::compile(parameters).map_err(wrong)?;
+        let schema = Schema::compile(parameters).map_err(invalid)?;
         if let Some(output) = &self.output_schema {
             Schema::validate_schema(output).map_err(|source| RegistryError::Output { tool: name.clone(), source })?;
         }
@@ -309,24 +309,24 @@ impl ToolBuilder {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
         if self.rerun_interrupted && !definition.annotations.idempotent {
-            let reason = "its calls cannot be run again after an interruption: it is not `idempotent`".into();
+            let reason = "its interrupted calls cannot be rerun: it is not `idempotent`".into();
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
         let stateful = executor.needs_thread();
         if let Err(reason) = check(&self.policy, &definition, &state, stateful) {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
-        let hooks = workshop.hooks.iter().filter(|(tools, _)| tools.matches(&definition.name));
+        let hooks = context.hooks.iter().filter(|(tools, _)| tools.matches(&definition.name));
         Ok(Tool {
             registration: Registration::default(),
-            // The registry holds it to what was said about tools, at the moment when it takes it in.
+            // The registry applies its policies when it adds the tool.
             limits: Limits::default(),
             gate: Gate::default(),
-            runtime: workshop.scheduler.tool_runtime(&definition.name),
+            runtime: context.scheduler.tool_runtime(&definition.name),
             hooks: hooks.map(|(_, hook)| hook.clone()).collect(),
             fingerprint: definition.fingerprint(),
             needs_thread: stateful || !definition.depends_on.is_empty(),
-            services: workshop.services.clone(),
+            services: context.services.clone(),
             state,
             policy: self.policy,
             rerun_interrupted: self.rerun_interrupted,
@@ -339,21 +339,21 @@ impl ToolBuilder {
     }
 }
 
-/// Whether what the owner says about this tool can hold.
+/// Checks the policy and the state rules against the definition.
 fn check(policy: &Policy, definition: &Definition, state: &StateRules, stateful: bool) -> Result<(), String> {
     policy.check()?;
     state::check(state, definition)?;
     let only_instances = stateful && state.names.is_empty();
     if policy.cache.is_some() && !definition.annotations.read_only {
-        return Err("its answers cannot be kept: it is not `read_only`".into());
+        return Err("its results cannot be cached: it is not `read_only`".into());
     }
     if policy.cache.is_some() && only_instances {
-        return Err("its answers cannot be kept: nobody can tell when an instance would answer differently".into());
+        return Err("its results cannot be cached: an instance may return something else at any time".into());
     }
     Ok(())
 }
 
-/// What a tool is made with.
+/// What `ToolBuilder::build` needs from the hub.
 pub(crate) struct BuildContext<'a> {
     pub(crate) executors: &'a HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) hooks: &'a [(Glob, Arc<dyn Hook>)],

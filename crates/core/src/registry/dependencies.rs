@@ -1,4 +1,4 @@
-//! Checks that what tools wait for can come: every name is known, and nothing waits for itself.
+//! Checks the dependency graph: every name is registered, and there is no cycle.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,54 +9,51 @@ use super::{RegistryError, Tools};
 use crate::execution::{EvidenceDemand, Tool};
 use toolhub_types::tool::ToolName;
 
-/// Checks the dependencies that start at `new` tools. Those of older tools were checked when they came.
+/// Checks the dependencies of the `new` tools. Those of the others were checked when they were added.
 pub(super) fn check(tools: &Tools, new: &[ToolName]) -> Result<(), RegistryError> {
     for name in new {
         let Some(tool) = tools.get(name) else { continue };
         if let Some(missing) = tool.definition.depends_on.names().find(|base| tools.get(base).is_none()) {
-            let close = tools.suggest(missing);
-            return Err(RegistryError::UnknownDependency { tool: name.clone(), missing: missing.clone(), close });
+            let (tool, missing, suggestions) = (name.clone(), missing.clone(), tools.suggest(missing));
+            return Err(RegistryError::UnknownDependency { tool, missing, suggestions });
         }
     }
-    let mut harmless = HashSet::new();
+    let mut acyclic = HashSet::new();
     for name in new {
-        if let Some(circle) = find_cycle(tools, name, &mut harmless) {
-            return Err(RegistryError::DependencyCycle(circle));
+        if let Some(cycle) = find_cycle(tools, name, &mut acyclic) {
+            return Err(RegistryError::DependencyCycle(cycle));
         }
     }
     Ok(())
 }
 
-/// Every tool that others wait for.
+/// Every tool that others depend on, and what they need to know of its successes.
 pub(super) fn evidence_demands(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<ToolName, EvidenceDemand> {
     let mut bases = HashMap::new();
     for group in tools.values().flat_map(|tool| &tool.definition.depends_on.0) {
-        let wanted = if group.within().is_some() { EvidenceDemand::Latest } else { EvidenceDemand::Once };
+        let demand = if group.within().is_some() { EvidenceDemand::Latest } else { EvidenceDemand::Once };
         for tool in group.tools() {
-            let known = bases.entry(tool.clone()).or_insert(wanted);
-            *known = wanted.max(*known);
+            let strictest = bases.entry(tool.clone()).or_insert(demand);
+            *strictest = demand.max(*strictest);
         }
     }
     bases
 }
 
-/// Walks from a tool to what it waits for, without recursion: a long chain must not exhaust the stack.
-fn find_cycle<'a>(
-    tools: &'a Tools,
-    start: &'a ToolName,
-    harmless: &mut HashSet<&'a ToolName>,
-) -> Option<Vec<ToolName>> {
+/// Depth-first search for a cycle, without recursion: a long chain must not overflow the stack. `acyclic` holds the tools that
+/// are fully explored.
+fn find_cycle<'a>(tools: &'a Tools, start: &'a ToolName, acyclic: &mut HashSet<&'a ToolName>) -> Option<Vec<ToolName>> {
     let mut path: Vec<(&ToolName, Vec<&ToolName>)> = vec![(start, dependencies_of(tools, start))];
-    while let Some((name, ahead)) = path.last_mut() {
-        let Some(next) = ahead.pop() else {
-            harmless.insert(name);
+    while let Some((name, unvisited)) = path.last_mut() {
+        let Some(next) = unvisited.pop() else {
+            acyclic.insert(name);
             path.pop();
             continue;
         };
-        if let Some(at) = path.iter().position(|(seen, _)| *seen == next) {
-            return Some(path[at..].iter().map(|(seen, _)| (*seen).clone()).chain([next.clone()]).collect());
+        if let Some(start) = path.iter().position(|(visited, _)| *visited == next) {
+            return Some(path[start..].iter().map(|(name, _)| (*name).clone()).chain([next.clone()]).collect());
         }
-        if !harmless.contains(next) {
+        if !acyclic.contains(next) {
             path.push((next, dependencies_of(tools, next)));
         }
     }

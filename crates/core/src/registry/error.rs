@@ -7,7 +7,7 @@ use toolhub_types::tool::{Kind, NameError, ToolName};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// The name is not legal.
+    /// The name is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// Another tool has this name.
@@ -21,7 +21,7 @@ pub enum RegistryError {
         /// What is wrong with them.
         source: SchemaError,
     },
-    /// The output schema is no schema.
+    /// The output schema is not a valid JSON Schema.
     #[error("the output schema of `{tool}` cannot be used: {source}")]
     Output {
         /// The tool.
@@ -29,22 +29,22 @@ pub enum RegistryError {
         /// What is wrong with it.
         source: SchemaError,
     },
-    /// A dependency names no tool.
-    #[error("`{tool}` depends on `{missing}`, which is not registered{}", hint(close))]
+    /// A dependency is not registered.
+    #[error("`{tool}` depends on `{missing}`, which is not registered{}", hint(suggestions))]
     UnknownDependency {
-        /// The tool that depends.
+        /// The dependent tool.
         tool: ToolName,
-        /// The name nobody has.
+        /// The unknown name.
         missing: ToolName,
-        /// Names like it.
-        close: Vec<String>,
+        /// Similar names.
+        suggestions: Vec<String>,
     },
-    /// Tools wait for each other.
-    #[error("these tools wait for each other and none could ever run: {}", .0.iter().map(ToolName::as_str).collect::<Vec<_>>().join(" → "))]
+    /// Tools depend on each other.
+    #[error("these tools depend on each other, so none could ever run: {}", .0.iter().map(ToolName::as_str).collect::<Vec<_>>().join(" → "))]
     DependencyCycle(Vec<ToolName>),
-    /// Nobody runs tools of this kind.
+    /// There is no executor for the kind.
     #[error(
-        "nobody runs tools of kind `{kind}`, so `{tool}` cannot be registered; give the hub one with `.executor(\"{kind}\", …)`"
+        "`{tool}` cannot be registered: there is no executor for tools of kind `{kind}`; add one with `.executor(\"{kind}\", …)`"
     )]
     NoExecutor {
         /// The tool.
@@ -52,7 +52,7 @@ pub enum RegistryError {
         /// Its kind.
         kind: Kind,
     },
-    /// The executor will not run it.
+    /// The executor or the registry refuses it.
     #[error("`{tool}` cannot be registered: {reason}")]
     Refused {
         /// The tool.
@@ -62,6 +62,6 @@ pub enum RegistryError {
     },
 }
 
-fn hint(close: &[String]) -> String {
-    close.first().map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+fn hint(suggestions: &[String]) -> String {
+    suggestions.first().map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }

@@ -1,4 +1,4 @@
-//! One list of tools. It never changes; changes make another list.
+//! An immutable list of tools. Changes produce a new list.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,11 +12,11 @@ use toolhub_types::{
     tool::{Definition, Kind, ToolName},
 };
 
-/// A list of tools that never changes.
+/// An immutable list of tools.
 #[derive(Default)]
 pub struct Tools {
     by_name: HashMap<ToolName, Arc<Tool>>,
-    /// The tools others wait for.
+    /// The tools that others depend on.
     evidence_demands: HashMap<ToolName, EvidenceDemand>,
     revision: u64,
 }
@@ -37,9 +37,9 @@ impl Tools {
         self.by_name.get(name)
     }
 
-    /// Whether other tools of this list wait for it.
+    /// What its dependents in this list need to know of its successes.
     pub(crate) fn evidence_demand(&self, name: &str) -> EvidenceDemand {
-        // Most hubs have no dependencies at all, and every call asks.
+        // Fast path: every call comes here, and most hubs have no dependencies.
         if self.evidence_demands.is_empty() {
             EvidenceDemand::None
         } else {
@@ -47,7 +47,7 @@ impl Tools {
         }
     }
 
-    /// The tools that pass the filter, by name.
+    /// The tools that pass the filter, sorted by name.
     #[must_use]
     pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
         let mut tools: Vec<_> =
@@ -56,36 +56,35 @@ impl Tools {
         tools
     }
 
-    /// Known names close to one that is not known, the closest first.
+    /// Names of tools similar to an unknown one, the closest first.
     #[must_use]
     pub fn suggest(&self, name: &str) -> Vec<String> {
         suggest::closest(name, self.by_name.keys().map(ToolName::as_str), 3).into_iter().map(String::from).collect()
     }
 
-    /// The tools of this list that wait for this one, by name.
+    /// The tools of this list that depend on this one, sorted by name.
     pub(crate) fn dependents_of(&self, base: &ToolName) -> Vec<Arc<Tool>> {
-        let waits = |tool: &&Arc<Tool>| tool.definition.depends_on.names().any(|name| name == base);
-        let mut tools: Vec<_> = self.by_name.values().filter(waits).cloned().collect();
+        let is_dependent = |tool: &&Arc<Tool>| tool.definition.depends_on.names().any(|name| name == base);
+        let mut tools: Vec<_> = self.by_name.values().filter(is_dependent).cloned().collect();
         tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
         tools
     }
 
-    /// Only those of a toolset. What others wait for is still known.
+    /// Only the tools of a toolset. Evidence demands of the whole list are kept.
     #[must_use]
     pub fn in_toolset(&self, toolset: &Toolset) -> Self {
         let names: Vec<ToolName> = self.by_name.keys().filter(|name| toolset.contains(name)).cloned().collect();
         self.subset(&names)
     }
 
-    /// Only these of the list. What others wait for is still known.
+    /// Only the named tools. Evidence demands of the whole list are kept.
     pub(crate) fn subset(&self, names: &[ToolName]) -> Self {
-        let chosen = names.iter().filter_map(|name| self.by_name.get_key_value(name));
-        let by_name = chosen.map(|(name, tool)| (name.clone(), tool.clone())).collect();
+        let selected = names.iter().filter_map(|name| self.by_name.get_key_value(name));
+        let by_name = selected.map(|(name, tool)| (name.clone(), tool.clone())).collect();
         Self { by_name, evidence_demands: self.evidence_demands.clone(), revision: self.revision }
     }
 
-    /// Whether a call among these would meet the same tools as one among the others, down to their limits and to what others
-    /// wait for.
+    /// Whether both lists hold the same tools, with the same limits and evidence demands, so that calls behave alike.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let same = |(name, tool): (&ToolName, &Arc<Tool>)| {
             other.by_name.get(name).is_some_and(|theirs| Arc::ptr_eq(tool, theirs))
@@ -95,13 +94,13 @@ impl Tools {
             && self.evidence_demands == other.evidence_demands
     }
 
-    /// How many there are.
+    /// Number of tools.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
@@ -113,17 +112,17 @@ impl Tools {
         self.revision
     }
 
-    /// The list that follows when all tools are gone.
+    /// The empty list with the next revision.
     pub(super) fn cleared(&self) -> Self {
         Self { revision: self.revision + 1, ..Self::default() }
     }
 
-    /// These tools and the new ones, which are held to the book. No name may be there already.
-    pub(super) fn with_added(&self, new: Vec<Tool>, book: &PolicySet) -> Result<Self, RegistryError> {
+    /// This list and the new tools, with the policies applied to them. No name may be taken already.
+    pub(super) fn with_added(&self, new: Vec<Tool>, policies: &PolicySet) -> Result<Self, RegistryError> {
         let mut by_name = self.by_name.clone();
         let mut names = Vec::with_capacity(new.len());
         for mut tool in new {
-            tool.apply_policies(book);
+            tool.apply_policies(policies);
             let name = tool.definition.name.clone();
             if by_name.insert(name.clone(), Arc::new(tool)).is_some() {
                 return Err(RegistryError::Duplicate(name));
@@ -137,17 +136,17 @@ impl Tools {
         Ok(next)
     }
 
-    /// Who keeps each state of these tools, as far as one of them says so.
+    /// The manager type of each state, if one of the tools sets it.
     pub(super) fn manager_types(&self) -> Result<HashMap<StateName, Option<ManagerType>>, RegistryError> {
         let mut all: HashMap<StateName, Option<ManagerType>> = HashMap::new();
         for tool in self.by_name.values() {
             for state in &tool.state.names {
-                let said = all.entry(state.clone()).or_default();
-                if said.is_some() && tool.state.manager.is_some() && *said != tool.state.manager {
-                    let reason = format!("another tool keeps the state `{state}` with another `manager_type`");
+                let manager = all.entry(state.clone()).or_default();
+                if manager.is_some() && tool.state.manager.is_some() && *manager != tool.state.manager {
+                    let reason = format!("another tool with the state `{state}` has a different `manager_type`");
                     return Err(RegistryError::Refused { tool: tool.definition.name.clone(), reason });
                 }
-                *said = said.or(tool.state.manager);
+                *manager = manager.or(tool.state.manager);
             }
         }
         Ok(all)
@@ -155,22 +154,22 @@ impl Tools {
 
     pub(super) fn without(&self, name: &ToolName) -> (Self, Option<Arc<Tool>>) {
         let mut by_name = self.by_name.clone();
-        let gone = by_name.remove(name);
-        let revision = self.revision + u64::from(gone.is_some());
-        (Self { evidence_demands: dependencies::evidence_demands(&by_name), by_name, revision }, gone)
+        let removed = by_name.remove(name);
+        let revision = self.revision + u64::from(removed.is_some());
+        (Self { evidence_demands: dependencies::evidence_demands(&by_name), by_name, revision }, removed)
     }
 
-    /// These tools without the named ones, and all that stay held to the book. A tool for which nothing changes is the very
-    /// same as before.
-    pub(super) fn retained<'a>(&self, without: impl Iterator<Item = &'a ToolName>, book: &PolicySet) -> Self {
+    /// This list without the named tools, with the policies applied to the rest. A tool for which nothing changes keeps its
+    /// `Arc`.
+    pub(super) fn retained<'a>(&self, removed: impl Iterator<Item = &'a ToolName>, policies: &PolicySet) -> Self {
         let mut by_name = self.by_name.clone();
-        for name in without {
+        for name in removed {
             by_name.remove(name);
         }
         for tool in by_name.values_mut() {
-            let mut held: Tool = (**tool).clone();
-            if held.apply_policies(book) {
-                *tool = Arc::new(held);
+            let mut updated: Tool = (**tool).clone();
+            if updated.apply_policies(policies) {
+                *tool = Arc::new(updated);
             }
         }
         Self { by_name, evidence_demands: HashMap::new(), revision: self.revision }

@@ -1,20 +1,20 @@
-//! Which tools somebody is meant to have: all of them, or those whose names fit.
+//! Toolsets: selections of tools by name patterns.
 //!
-//! In: patterns over names. Out: whether a tool is among them. Which of those may be used now is decided elsewhere.
+//! In: globs over tool names. Out: whether a tool belongs to the toolset. `hub/availability.rs` decides which of them may be used now.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use toolhub_types::policy::Glob;
 
-/// Which tools somebody is meant to have. Written as a list of patterns, or as nothing where it is all tools.
+/// A selection of tools by name. Serialized as a list of patterns, or as null for all tools.
 ///
 /// ```
 /// use toolhub_core::Toolset;
 ///
-/// let basic = Toolset::of(["clock", "fs__*"])?;
-/// assert!(basic.has("fs__read") && !basic.has("payments__refund"));
-/// assert!(Toolset::all().has("payments__refund"));
+/// let basic = Toolset::from_patterns(["clock", "fs__*"])?;
+/// assert!(basic.contains("fs__read") && !basic.contains("payments__refund"));
+/// assert!(Toolset::all().contains("payments__refund"));
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,13 +22,13 @@ use toolhub_types::policy::Glob;
 pub struct Toolset(Option<Vec<Glob>>);
 
 impl Toolset {
-    /// All tools, also those that come later.
+    /// All tools, including those registered later.
     #[must_use]
     pub fn all() -> Self {
         Self(None)
     }
 
-    /// The tools whose names fit one of these patterns, also those that come later; none where there is no pattern.
+    /// The tools whose names match one of these patterns, including those registered later; none if the list is empty.
     ///
     /// # Errors
     /// When a pattern is empty.
@@ -36,13 +36,13 @@ impl Toolset {
         patterns.into_iter().map(Glob::new).collect::<Result<_, _>>().map(|patterns| Self(Some(patterns)))
     }
 
-    /// Whether a tool of this name is among them.
+    /// Whether a tool of this name belongs to the toolset.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(name)))
     }
 
-    /// The patterns; `None` where it is all tools.
+    /// The patterns; `None` for all tools.
     #[must_use]
     pub fn patterns(&self) -> Option<&[Glob]> {
         self.0.as_deref()

@@ -1,6 +1,6 @@
-//! An answer worth keeping, and how much memory it takes.
+//! A cached result, and an estimate of its memory.
 //!
-//! In: what a tool returned. Out: about how many bytes that is, without writing it down.
+//! In: what a tool returned. Out: its estimated size, without serializing it.
 
 use serde_json::Value;
 
@@ -13,29 +13,29 @@ pub(crate) struct CachedResult {
     pub(crate) content: Vec<Content>,
 }
 
-/// What a member of an object takes beside its name and its value.
+/// Memory of a member of an object beside its name and its value.
 const MEMBER_OVERHEAD_BYTES: usize = size_of::<String>() + 16;
 
 impl CachedResult {
-    /// About how many bytes it takes; `None` when that is more than `most`, which is noticed early.
-    pub(crate) fn bytes_within(&self, most: usize) -> Option<usize> {
+    /// Estimated size in bytes; `None` if it exceeds `limit`, in which case the scan stops early.
+    pub(crate) fn bytes_within(&self, limit: usize) -> Option<usize> {
         let mut bytes = self.content.iter().map(content_bytes).sum::<usize>();
-        // Without recursion: an output may be nested deeper than the stack.
-        let mut ahead = vec![&self.output];
-        while let Some(value) = ahead.pop() {
+        // Iterative, because an output may be nested deeper than the stack allows.
+        let mut stack = vec![&self.output];
+        while let Some(value) = stack.pop() {
             bytes += size_of::<Value>();
             match value {
                 Value::Null | Value::Bool(_) | Value::Number(_) => {}
                 Value::String(text) => bytes += text.capacity(),
-                Value::Array(items) => ahead.extend(items),
+                Value::Array(items) => stack.extend(items),
                 Value::Object(members) => {
                     for (name, value) in members {
                         bytes += MEMBER_OVERHEAD_BYTES + name.capacity();
-                        ahead.push(value);
+                        stack.push(value);
                     }
                 }
             }
-            if bytes > most {
+            if bytes > limit {
                 return None;
             }
         }
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn what_is_too_large_or_very_deep_is_noticed() {
-        let answer = CachedResult { output: json!(vec![0; 1_000]), content: vec![] };
-        assert_eq!(answer.bytes_within(1_000), None);
+        let result = CachedResult { output: json!(vec![0; 1_000]), content: vec![] };
+        assert_eq!(result.bytes_within(1_000), None);
         let mut deep = json!(1);
         for _ in 0..1_000 {
             deep = json!([deep]);

@@ -1,7 +1,7 @@
-//! Remembers something about each of many, and forgets who was not heard of for long.
+//! A bounded LRU map whose entries expire.
 //!
-//! In: who was just heard of, and when. Out: what is remembered about them, to be changed in place.
-//! At most 10,000 are remembered, and an hour long; when there are more, the one not heard of for longest goes.
+//! In: a key and the time. Out: its value, to be changed in place. It holds at most 10,000 entries; an entry expires
+//! after one hour without a touch, and the least recently touched one is evicted when the map is full.
 
 use std::{
     hash::{Hash, RandomState},
@@ -15,11 +15,11 @@ use toolhub_storage::clock::Instant;
 const MAX_ENTRIES: usize = 10_000;
 const ENTRY_TTL: Duration = Duration::from_secs(3600);
 
-/// How many are forgotten at most each time one is heard of. More than one, so that forgetting keeps up with
-/// remembering; few, so that nobody waits while thousands are forgotten.
+/// The maximum number of evictions per touch. More than one, so that eviction keeps up with insertion; few, so that no
+/// call waits for thousands of evictions.
 const EVICTIONS_PER_TOUCH: usize = 4;
 
-/// What is remembered, by whom it is about; the first is the one not heard of for longest.
+/// The entries, least recently touched first.
 #[derive(Debug)]
 pub(super) struct ExpiringLru<K, V>(LruCache<K, TimedEntry<V>, RandomState>);
 
@@ -36,30 +36,30 @@ impl<K: Eq + Hash, V> Default for ExpiringLru<K, V> {
 }
 
 impl<K: Eq + Hash, V: Default> ExpiringLru<K, V> {
-    /// Somebody is heard of. Gives what is remembered about them; nothing, if that is too long ago.
-    pub(super) fn touch(&mut self, who: K, now: Instant) -> &mut V {
-        // Marked as used before others are forgotten, so that it is not among them.
-        let most = if self.0.get(&who).is_some() { MAX_ENTRIES } else { MAX_ENTRIES - 1 };
-        self.evict(now, most);
-        let known = match self.0.entry(who) {
-            Entry::Occupied(mut known) => {
-                known.to_back();
-                known.into_mut()
+    /// Marks the key as used and returns its value; a default value if the key is new or has expired.
+    pub(super) fn touch(&mut self, key: K, now: Instant) -> &mut V {
+        // `get` marks the key as used before the eviction, so that it is not evicted itself.
+        let max_entries = if self.0.get(&key).is_some() { MAX_ENTRIES } else { MAX_ENTRIES - 1 };
+        self.evict(now, max_entries);
+        let entry = match self.0.entry(key) {
+            Entry::Occupied(mut occupied) => {
+                occupied.to_back();
+                occupied.into_mut()
             }
-            Entry::Vacant(free) => free.insert(TimedEntry { value: V::default(), last_seen: now }),
+            Entry::Vacant(vacant) => vacant.insert(TimedEntry { value: V::default(), last_seen: now }),
         };
-        if is_expired(known.last_seen, now) {
-            known.value = V::default();
+        if is_expired(entry.last_seen, now) {
+            entry.value = V::default();
         }
-        known.last_seen = now;
-        &mut known.value
+        entry.last_seen = now;
+        &mut entry.value
     }
 
-    /// Forgets what is beyond so many, and some whose time is over.
-    fn evict(&mut self, now: Instant, most: usize) {
+    /// Evicts entries beyond the maximum, and some that have expired.
+    fn evict(&mut self, now: Instant, max_entries: usize) {
         for _ in 0..EVICTIONS_PER_TOUCH {
-            let Some((_, longest)) = self.0.iter().next() else { return };
-            if !is_expired(longest.last_seen, now) && self.0.len() <= most {
+            let Some((_, oldest)) = self.0.iter().next() else { return };
+            if !is_expired(oldest.last_seen, now) && self.0.len() <= max_entries {
                 return;
             }
             self.0.remove_lru();
@@ -67,8 +67,8 @@ impl<K: Eq + Hash, V: Default> ExpiringLru<K, V> {
     }
 }
 
-fn is_expired(heard: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(heard) >= ENTRY_TTL
+fn is_expired(last_seen: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(last_seen) >= ENTRY_TTL
 }
 
 #[cfg(test)]
@@ -77,42 +77,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn at_most_so_many_are_remembered_and_the_one_silent_for_longest_goes() {
-        let (mut recent, now) = (ExpiringLru::<u32, u32>::default(), Instant::now());
-        for who in 0..10_000 {
-            *recent.touch(who, now) = who + 1;
+        let (mut lru, now) = (ExpiringLru::<u32, u32>::default(), Instant::now());
+        for key in 0..10_000 {
+            *lru.touch(key, now) = key + 1;
         }
-        recent.touch(0, now);
-        recent.touch(77_777, now);
-        assert_eq!(recent.0.len(), MAX_ENTRIES);
-        assert_eq!(*recent.touch(0, now), 1);
-        // The second was silent for longest; the third then makes room for it.
-        assert_eq!(*recent.touch(1, now), 0);
-        assert_eq!(*recent.touch(2, now), 0);
-        assert_eq!(*recent.touch(9_999, now), 10_000);
+        lru.touch(0, now);
+        lru.touch(77_777, now);
+        assert_eq!(lru.0.len(), MAX_ENTRIES);
+        assert_eq!(*lru.touch(0, now), 1);
+        // The second entry was the oldest and is gone; touching it evicts the third.
+        assert_eq!(*lru.touch(1, now), 0);
+        assert_eq!(*lru.touch(2, now), 0);
+        assert_eq!(*lru.touch(9_999, now), 10_000);
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_an_hour_of_silence_nothing_is_known_and_all_is_given_back_bit_by_bit() {
-        let (mut recent, begin) = (ExpiringLru::<u32, u32>::default(), Instant::now());
-        for who in 0..100 {
-            *recent.touch(who, begin) = 1;
+        let (mut lru, start) = (ExpiringLru::<u32, u32>::default(), Instant::now());
+        for key in 0..100 {
+            *lru.touch(key, start) = 1;
         }
-        let later = begin + ENTRY_TTL;
-        assert_eq!(*recent.touch(99, later - Duration::from_millis(1)), 1);
-        assert_eq!(*recent.touch(98, later), 0);
+        let later = start + ENTRY_TTL;
+        assert_eq!(*lru.touch(99, later - Duration::from_millis(1)), 1);
+        assert_eq!(*lru.touch(98, later), 0);
         for _ in 0..30 {
-            recent.touch(99, later);
+            lru.touch(99, later);
         }
-        assert_eq!(recent.0.len(), 2);
+        assert_eq!(lru.0.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_is_heard_of_again_in_time_is_never_forgotten() {
-        let (mut recent, begin) = (ExpiringLru::<&str, u32>::default(), Instant::now());
+        let (mut lru, start) = (ExpiringLru::<&str, u32>::default(), Instant::now());
         for half_hours in 0..10 {
-            let seen = recent.touch("steady", begin + ENTRY_TTL / 2 * half_hours);
-            assert_eq!(*seen, half_hours);
-            *seen += 1;
+            let value = lru.touch("steady", start + ENTRY_TTL / 2 * half_hours);
+            assert_eq!(*value, half_hours);
+            *value += 1;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs that repeat themselves, and models that do not learn.
+//! Limits of repeated calls, and counting of repeated mistakes.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn nought_means_no_limit_and_memory_stays_bounded_all_the_same() {
         assert_eq!(guard.count_call(run, "find", &arguments.to_string(), now), Ok(()));
     }
     assert!(guard.runs.lock().unwrap().touch(run, now).repeats.0.len() <= MAX_DISTINCT_CALLS);
-    // A loop is noticed however long the run was before.
+    // A loop is refused however long the run was before.
     let refused = (0..3).any(|_| guard.count_call(run, "find", "again", now).is_err());
     assert!(refused);
 }
@@ -114,6 +114,6 @@ fn a_refusal_tells_the_model_what_to_do_instead() {
     assert!(
         RunawayError::TooMany { calls: 500 }.model_text("find").starts_with("You have made 500 tool calls in this run")
     );
-    assert_eq!(RunawayError::TooMany { calls: 500 }.to_string(), "the run has made 500 calls, as many as it may");
+    assert_eq!(RunawayError::TooMany { calls: 500 }.to_string(), "the run reached its limit of 500 calls");
     assert_eq!(serde_json::to_value(RunLimits::default()).unwrap(), serde_json::json!({"sameCall": 8, "calls": 500}));
 }

@@ -1,14 +1,15 @@
-//! Holds a tool's calls to its rate limits.
+//! Rate limits of one tool (GCRA).
 //!
-//! In: the limits as they are now, who asks, and the time. Out: a turn, at once or after a wait, or how long to stay
-//! away. All limits are asked together, and a refusal by one takes nothing from the others. The memory is the tool's
-//! and outlives a change of its limits. Nobody waits in here; the caller does, for as long as the token says.
+//! In: the current limits, the subject of the call, and the time. Out: a permit, valid immediately or after a wait, or
+//! the time after which to retry. All limits are checked together: if one refuses, none is charged. The state belongs
+//! to the tool and survives a change of its limits. Nothing waits in here; the caller waits as long as the reservation
+//! says.
 //!
-//! The rule is GCRA: each party has one moment, the time at which everything it used is paid back at the limit's
-//! pace. A call passes when that moment is no more than a burst ahead, and pushes it one interval further.
+//! GCRA stores one theoretical arrival time (TAT) per key: the time at which all usage is paid back at the limit's
+//! rate. A call passes if the TAT is at most one burst ahead of now, and advances it by one interval.
 //!
-//! A call that has to wait takes its turn of every limit at the moment it asks. So a long wait for one limit does not
-//! keep others away from a second one; that one may see the call later than it counted it.
+//! A call that has to wait is charged to every limit immediately. So a long wait for one limit does not block others
+//! from a second limit, although that one charges the call earlier than it starts.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -27,14 +28,15 @@ mod tests;
 
 use gcra::{Charge, GcraState, KeyedCharge, RateKey};
 
-/// How many limits are remembered that do not hold for the call that asks. Calls by an older list go on to come for a while.
+/// How many states of limits are kept that do not apply to the current call: calls with an older tool list keep
+/// arriving for a while.
 const MAX_STALE_STATES: usize = 8;
 
-/// The memory of one tool's limits: those of the latest call in their order, then others that held lately.
+/// The states of one tool's limits: those of the latest call in their order, then stale ones.
 #[derive(Default)]
 pub(crate) struct Limiter(Mutex<Vec<GcraState>>);
 
-/// Who asks.
+/// The caller that the limits are charged to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) tenant: &'a Tenant,
@@ -42,142 +44,143 @@ pub(crate) struct Subject<'a> {
     pub(crate) caller: &'a Caller,
 }
 
-/// A turn that was given.
+/// A granted permit and when it becomes valid.
 #[derive(Debug)]
-#[must_use = "a call that waits too little breaks the limit; one that does not run gives its turn back"]
+#[must_use = "a call that does not wait violates the limit; one that does not run must refund its permit"]
 pub(crate) struct Reservation {
-    /// How long to wait for the turn. Zero: go now.
+    /// How long to wait before the call may start; zero for immediately.
     pub(crate) wait: Duration,
     pub(crate) permit: RatePermit,
 }
 
-/// What a turn took.
+/// The charges of one call, to be refunded if it does not run.
 #[derive(Debug)]
-#[must_use = "a call that does not run gives its turn back"]
+#[must_use = "a call that does not run must refund its permit"]
 pub(crate) struct RatePermit(Charges);
 
 #[derive(Debug)]
 enum Charges {
-    /// One limit, for everybody together. Apart from the others, because most tools have one limit and that is of this
-    /// sort; a list takes memory, and names of parties are long.
+    /// A single limit with global scope. A variant of its own, because most tools have exactly that, and it needs
+    /// neither a list nor a key.
     Global(Charge),
-    /// What each limit counted.
+    /// One charge per limit.
     PerLimit(Vec<KeyedCharge>),
 }
 
-/// Too many calls.
+/// A rate limit is exhausted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RateExceeded {
-    /// Asking again after this succeeds, if nobody else comes.
+    /// A retry after this time succeeds, unless other calls come first.
     pub(crate) retry_after: Duration,
-    /// The limit that holds longest, by its place in the list.
+    /// Index of the limit with the longest wait.
     pub(crate) limit_index: usize,
 }
 
-/// What is left of a limit.
+/// The remaining quota of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// The limit, by its place in the list.
+    /// Index of the limit.
     pub(crate) limit_index: usize,
-    /// How many calls would pass at once.
+    /// How many calls would pass immediately.
     pub(crate) remaining: u32,
-    /// After how long all of it is there again.
+    /// After how long the full quota is available again.
     pub(crate) resets_in: Duration,
 }
 
 impl Limiter {
-    /// A turn under all limits, or under none.
+    /// Charges all limits, or none.
     ///
     /// # Errors
-    /// When one of them is used up and a call may not wait, or not that long.
+    /// When one of them is exhausted and the call may not wait, or not long enough.
     pub(crate) fn reserve(
         &self,
         limits: &[RateLimit],
-        who: Subject<'_>,
+        subject: Subject<'_>,
         now: Instant,
     ) -> Result<Reservation, RateExceeded> {
-        let mut ledgers = self.states_for(limits);
-        let ledgers = &mut ledgers[..limits.len()];
+        let mut states = self.states_for(limits);
+        let states = &mut states[..limits.len()];
         let mut wait = Duration::ZERO;
-        let mut excess: Option<RateExceeded> = None;
-        // Made once where there is one limit, as mostly: names are long.
-        let mut only = None;
-        for (at, ledger) in ledgers.iter_mut().enumerate() {
-            let party = ledger.key_for(who);
-            let until_turn = ledger.debt(&party, now).saturating_sub(ledger.params().tolerance);
-            only = Some(party);
-            wait = wait.max(until_turn);
-            let retry_after = until_turn.saturating_sub(ledger.params().max_wait);
-            if !retry_after.is_zero() && excess.as_ref().is_none_or(|worse| worse.retry_after < retry_after) {
-                excess = Some(RateExceeded { retry_after, limit_index: at });
+        let mut exceeded: Option<RateExceeded> = None;
+        // With a single limit, the usual case, the key is built only once: it contains long strings.
+        let mut last_key = None;
+        for (index, state) in states.iter_mut().enumerate() {
+            let key = state.key_for(subject);
+            let until_valid = state.debt(&key, now).saturating_sub(state.params().tolerance);
+            last_key = Some(key);
+            wait = wait.max(until_valid);
+            let retry_after = until_valid.saturating_sub(state.params().max_wait);
+            if !retry_after.is_zero() && exceeded.as_ref().is_none_or(|worst| worst.retry_after < retry_after) {
+                exceeded = Some(RateExceeded { retry_after, limit_index: index });
             }
         }
-        if let Some(excess) = excess {
-            return Err(excess);
+        if let Some(exceeded) = exceeded {
+            return Err(exceeded);
         }
-        let took = match (ledgers, only) {
-            ([ledger], Some(party)) => match ledger.charge(party, now) {
-                KeyedCharge { key: RateKey::Global, charge: used } => Charges::Global(used),
-                taken => Charges::PerLimit(vec![taken]),
+        let charges = match (states, last_key) {
+            ([state], Some(key)) => match state.charge(key, now) {
+                KeyedCharge { key: RateKey::Global, charge } => Charges::Global(charge),
+                keyed => Charges::PerLimit(vec![keyed]),
             },
-            (all, _) => {
-                Charges::PerLimit(all.iter_mut().map(|ledger| ledger.charge(ledger.key_for(who), now)).collect())
+            (states, _) => {
+                Charges::PerLimit(states.iter_mut().map(|state| state.charge(state.key_for(subject), now)).collect())
             }
         };
-        Ok(Reservation { wait, permit: RatePermit(took) })
+        Ok(Reservation { wait, permit: RatePermit(charges) })
     }
 
-    /// Undoes a turn that was not used: the call was refused later, or its caller left.
+    /// Refunds a permit that was not used: the call was refused later, or its caller was dropped.
     ///
-    /// Where somebody else took a turn in between, it comes back when they undo theirs too. Theirs was given with this
-    /// one in mind, and moving it or selling the gap twice could let too many pass together.
-    pub(crate) fn refund(&self, token: RatePermit) {
-        let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = match token.0 {
+    /// If later calls were charged to the same key, the refund takes effect once those are refunded too. Their wait was
+    /// computed on top of this charge; moving them, or granting the gap again, could let too many calls pass together.
+    pub(crate) fn refund(&self, permit: RatePermit) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let charges = match permit.0 {
             Charges::Global(charge) => vec![KeyedCharge { key: RateKey::Global, charge }],
-            Charges::PerLimit(all) => all,
+            Charges::PerLimit(charges) => charges,
         };
-        for taken in all {
-            if let Some(ledger) = ledgers.iter_mut().find(|ledger| ledger.issued(&taken)) {
-                ledger.refund(taken);
+        for charge in charges {
+            if let Some(state) = states.iter_mut().find(|state| state.issued(&charge)) {
+                state.refund(charge);
             }
         }
     }
 
-    /// What is left of each limit.
-    pub(crate) fn quotas(&self, limits: &[RateLimit], who: Subject<'_>, now: Instant) -> Vec<Quota> {
-        let mut ledgers = self.states_for(limits);
-        let left = ledgers[..limits.len()].iter_mut().enumerate().map(|(at, ledger)| {
-            let debt = ledger.debt(&ledger.key_for(who), now);
-            let remaining = match ledger.params().tolerance.checked_sub(debt) {
-                Some(room) => room.as_nanos() / ledger.params().interval.as_nanos() + 1,
+    /// The remaining quota of each limit.
+    pub(crate) fn quotas(&self, limits: &[RateLimit], subject: Subject<'_>, now: Instant) -> Vec<Quota> {
+        let mut states = self.states_for(limits);
+        let quotas = states[..limits.len()].iter_mut().enumerate().map(|(index, state)| {
+            let debt = state.debt(&state.key_for(subject), now);
+            let remaining = match state.params().tolerance.checked_sub(debt) {
+                Some(unused) => unused.as_nanos() / state.params().interval.as_nanos() + 1,
                 None => 0,
             };
-            Quota { limit_index: at, remaining: u32::try_from(remaining).unwrap_or(u32::MAX), resets_in: debt }
+            Quota { limit_index: index, remaining: u32::try_from(remaining).unwrap_or(u32::MAX), resets_in: debt }
         });
-        left.collect()
+        quotas.collect()
     }
 
-    /// One ledger for each limit, in their order, and maybe others behind them. After a change those that still fit are kept.
+    /// One state per limit, in their order, possibly followed by stale ones. When the limits change, compatible states
+    /// are kept.
     fn states_for(&self, limits: &[RateLimit]) -> MutexGuard<'_, Vec<GcraState>> {
-        let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let enough = ledgers.len() >= limits.len();
-        if enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.has_limit(limit)) {
-            return ledgers;
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let enough = states.len() >= limits.len();
+        if enough && states.iter().zip(limits).all(|(state, limit)| state.has_limit(limit)) {
+            return states;
         }
-        let fit = enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.is_compatible(limit));
-        if !fit {
-            let mut old = std::mem::take(&mut *ledgers);
-            *ledgers = limits
+        let compatible = enough && states.iter().zip(limits).all(|(state, limit)| state.is_compatible(limit));
+        if !compatible {
+            let mut old = std::mem::take(&mut *states);
+            *states = limits
                 .iter()
-                .map(|limit| match old.iter().position(|ledger| ledger.is_compatible(limit)) {
-                    Some(at) => old.remove(at),
+                .map(|limit| match old.iter().position(|state| state.is_compatible(limit)) {
+                    Some(index) => old.remove(index),
                     None => GcraState::new(limit),
                 })
                 .collect();
-            ledgers.extend(old.into_iter().take(MAX_STALE_STATES));
+            states.extend(old.into_iter().take(MAX_STALE_STATES));
         }
-        ledgers.iter_mut().zip(limits).for_each(|(ledger, limit)| ledger.set_limit(limit));
-        ledgers
+        states.iter_mut().zip(limits).for_each(|(state, limit)| state.set_limit(limit));
+        states
     }
 }

@@ -1,15 +1,16 @@
-//! Slots to run in, and the fair queue of those who wait for one.
+//! Concurrency slots (a two-level semaphore) with a fair wait queue.
 //!
-//! In: a tool's lane, its number of slots, and who asks. Out: a slot at once, a future that gives one in its turn, or
-//! a refusal because too many wait already. A lane has its own slots and all lanes share some; a call takes one of
-//! each together and holds none while it waits. Inside a lane the parties take turns, and so do the lanes that wait
-//! for nothing but a shared slot. How long somebody waits is up to the caller: dropping the future leaves the queue.
+//! In: a tool's queue, its number of slots, and the call's fairness key. Out: a slot, a future that resolves to one, or
+//! a refusal because the queue is full (backpressure). Each tool has its own slots and all tools share some; a call
+//! takes one of each together and holds none while it waits. Inside a tool queue the fairness keys take turns (round
+//! robin), and so do the tool queues that wait only for a shared slot. The caller decides how long to wait: dropping
+//! the future leaves the queue.
 //!
-//! Nobody is lost between the lock-free way in and the queue because each side first says what it did and then looks
-//! at what the other did, all in one order (`SeqCst`). Whoever waits counts itself before it tries the slots for the
-//! last time; whoever gives a slot back counts it as free before it looks for those who wait. One of the two sees the
-//! other. Whoever takes a slot and gives it back because the second one is missing goes on into the queue itself,
-//! which serves everybody who was turned away meanwhile.
+//! No wake-up is lost between the lock-free fast path and the queue, because each side first publishes its own change
+//! and then reads the other's, with `SeqCst` throughout. A waiter counts itself before it tries the slots for the last
+//! time; a release frees the slot before it checks for waiters. One of the two sees the other. A call that takes a tool
+//! slot and gives it back because no shared slot is free enqueues itself afterwards, and its dispatch serves every call
+//! that found the slot taken meanwhile.
 
 use std::{
     fmt,
@@ -33,22 +34,22 @@ mod wait_queue;
 pub(crate) use slot::{Slot, SlotWaiter};
 use wait_queue::WaitQueue;
 
-/// The slots all tools share, and everybody who waits.
+/// The slots all tools share, and all waiters.
 #[derive(Clone)]
 pub(crate) struct Queue(Arc<QueueShared>);
 
-/// One tool's place in the queue.
+/// The slots and waiters of one tool.
 #[derive(Clone)]
 pub(crate) struct ToolQueue(Arc<ToolQueueInner>);
 
-/// Who takes turns with others: a thread, or all of a tenant's calls that have none.
+/// The unit of fairness: a thread, or all calls of a tenant without a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FairnessKey {
     pub(crate) tenant: Tenant,
     pub(crate) thread: Option<ThreadId>,
 }
 
-/// How many may wait.
+/// How many calls may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueLimits {
     pub(crate) per_tool: usize,
@@ -60,52 +61,51 @@ pub(crate) struct QueueLimits {
 pub(crate) enum SlotOrWaiter {
     /// It may run.
     Slot(Slot),
-    /// It may run once this is ready.
+    /// It may run once this resolves.
     Waiter(SlotWaiter),
 }
 
-/// Too many wait already.
+/// Too many calls wait already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueFull {
-    /// Whose bound was reached.
     pub(crate) limit: QueueLimit,
-    /// When to ask again.
+    /// When to retry.
     pub(crate) retry_after: Duration,
 }
 
-/// Which bound was reached.
+/// Which limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueLimit {
     /// The tool's own.
     Tool,
-    /// The one of all tools together.
+    /// That of all tools together.
     Global,
 }
 
-/// When to ask again. A guess: the queue does not know how long calls take.
+/// When to retry. A guess: the queue does not know how long calls take.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What the lanes share.
+/// What all tool queues share.
 struct QueueShared {
     limit: Option<usize>,
     queue_limits: QueueLimits,
-    /// Shared slots taken; not counted where there is no limit.
+    /// Shared slots taken; not counted without a limit.
     running: AtomicUsize,
-    /// How many lanes wait for nothing but a shared slot. Whoever gives one back looks here.
+    /// How many tool queues wait only for a shared slot. Every release checks it.
     ready_queues: AtomicUsize,
     queued: AtomicUsize,
     next_key: AtomicU64,
     wait_queue: Mutex<WaitQueue>,
 }
 
-/// What one lane counts.
+/// The counters of one tool queue.
 struct ToolQueueInner {
     shared: Arc<QueueShared>,
     key: u64,
-    /// The limit of the latest call, for those who wait; `usize::MAX` for none.
+    /// The limit of the latest call, which also applies to the waiters; `usize::MAX` for none.
     limit: AtomicUsize,
     running: AtomicUsize,
-    /// How many wait in this lane. Whoever gives one of its slots back looks here.
+    /// How many calls wait for this tool. Every release of its slots checks it.
     queued: AtomicUsize,
 }
 
@@ -116,11 +116,11 @@ impl Default for QueueLimits {
 }
 
 impl Queue {
-    /// A queue with this many shared slots; `None` for no limit. Zero is read as one, or nobody would ever run.
-    pub(crate) fn new(all: Option<usize>, bounds: QueueLimits) -> Self {
+    /// A queue with this many shared slots; `None` for no limit. Zero is read as one, otherwise no call would ever run.
+    pub(crate) fn new(max_concurrency: Option<usize>, queue_limits: QueueLimits) -> Self {
         Self(Arc::new(QueueShared {
-            limit: all.map(|limit| limit.max(1)),
-            queue_limits: bounds,
+            limit: max_concurrency.map(|limit| limit.max(1)),
+            queue_limits,
             running: AtomicUsize::new(0),
             ready_queues: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
@@ -129,7 +129,7 @@ impl Queue {
         }))
     }
 
-    /// A lane for one more tool. It costs nothing in the queue until somebody waits in it.
+    /// The queue of one more tool. It takes no memory in the wait queue until a call waits for it.
     pub(crate) fn tool_queue(&self) -> ToolQueue {
         ToolQueue(Arc::new(ToolQueueInner {
             shared: self.0.clone(),
@@ -140,36 +140,36 @@ impl Queue {
         }))
     }
 
-    /// How many may wait in all lanes.
+    /// How many calls may wait in all tool queues.
     pub(crate) fn max_queued(&self) -> usize {
         self.0.queue_limits.total
     }
 
-    /// How many wait in all lanes.
+    /// How many calls wait in all tool queues.
     pub(crate) fn queued(&self) -> usize {
         self.0.queued.load(SeqCst)
     }
 }
 
 impl ToolQueue {
-    /// A slot, or a place in the queue. `limit` is the number of the tool's own slots, `None` for no limit; zero is
-    /// read as one. Where it differs from the last call's, it holds from now on, for those who wait too.
+    /// A slot, or a position in the queue. `limit` is the number of the tool's own slots, `None` for no limit; zero is
+    /// read as one. If it differs from that of the last call, it applies from now on, to the waiters too.
     ///
     /// # Errors
-    /// When no slot is free and as many wait as may.
-    pub(crate) fn acquire(&self, limit: Option<usize>, who: &FairnessKey) -> Result<SlotOrWaiter, QueueFull> {
+    /// When no slot is free and the queue is full.
+    pub(crate) fn acquire(&self, limit: Option<usize>, key: &FairnessKey) -> Result<SlotOrWaiter, QueueFull> {
         match self.try_acquire(limit) {
             Some(slot) => Ok(SlotOrWaiter::Slot(slot)),
-            None => self.enqueue(who),
+            None => self.enqueue(key),
         }
     }
 
-    /// A slot, if one is free and nobody waits. As `place`, for those who need not say who they are yet.
+    /// A slot, if one is free and no call waits. Like [`Self::acquire`], but without a fairness key.
     pub(crate) fn try_acquire(&self, limit: Option<usize>) -> Option<Slot> {
-        let own = limit.map_or(usize::MAX, |limit| limit.max(1));
-        // Told before looking whether anybody waits: whoever begins to wait just now sees one or the other.
-        if self.0.limit.load(SeqCst) != own {
-            self.0.limit.store(own, SeqCst);
+        let own_limit = limit.map_or(usize::MAX, |limit| limit.max(1));
+        // Stored before the check for waiters: a call that enqueues concurrently either sees the new limit or is seen.
+        if self.0.limit.load(SeqCst) != own_limit {
+            self.0.limit.store(own_limit, SeqCst);
         }
         if self.has_waiters() {
             return None;
@@ -177,45 +177,45 @@ impl ToolQueue {
         if limit.is_none() && self.0.shared.limit.is_none() {
             return Some(Slot::unlimited());
         }
-        self.try_take(own).then(|| Slot::new(self.clone()))
+        self.try_take(own_limit).then(|| Slot::new(self.clone()))
     }
 
-    /// Whether nothing is limited and nobody waits.
+    /// Whether there is no limit and no call waits.
     pub(crate) fn is_uncontended(&self, limit: Option<usize>) -> bool {
         limit.is_none() && self.0.shared.limit.is_none() && !self.has_waiters()
     }
 
-    /// How many wait in this lane.
+    /// How many calls wait for this tool.
     pub(crate) fn queued(&self) -> usize {
         self.0.queued.load(SeqCst)
     }
 
-    /// How many slots of this lane are taken. Where nothing is limited, nothing is counted.
+    /// How many slots of this tool are taken. Without any limit, nothing is counted.
     pub(crate) fn running(&self) -> usize {
         self.0.running.load(SeqCst)
     }
 
-    fn enqueue(&self, who: &FairnessKey) -> Result<SlotOrWaiter, QueueFull> {
-        let (sender, mut slot) = oneshot::channel();
-        let (gifts, joined) = self.wait_queue().enqueue(self, who, sender);
-        wait_queue::deliver(gifts);
-        let ticket = joined?;
-        Ok(match slot.try_recv() {
+    fn enqueue(&self, key: &FairnessKey) -> Result<SlotOrWaiter, QueueFull> {
+        let (sender, mut receiver) = oneshot::channel();
+        let (handoffs, enqueued) = self.wait_queue().enqueue(self, key, sender);
+        wait_queue::deliver(handoffs);
+        let sequence = enqueued?;
+        Ok(match receiver.try_recv() {
             Ok(slot) => SlotOrWaiter::Slot(slot),
-            Err(_) => SlotOrWaiter::Waiter(SlotWaiter::new(self.clone(), who.clone(), ticket, slot)),
+            Err(_) => SlotOrWaiter::Waiter(SlotWaiter::new(self.clone(), key.clone(), sequence, receiver)),
         })
     }
 
-    /// Takes a slot of this lane and a shared one, or none.
+    /// Takes a slot of this tool and a shared one, or neither.
     fn try_take(&self, limit: usize) -> bool {
         if !try_increment(&self.0.running, limit) {
             return false;
         }
-        let both = self.0.shared.limit.is_none_or(|limit| try_increment(&self.0.shared.running, limit));
-        if !both {
+        let has_both = self.0.shared.limit.is_none_or(|limit| try_increment(&self.0.shared.running, limit));
+        if !has_both {
             self.0.running.fetch_sub(1, SeqCst);
         }
-        both
+        has_both
     }
 
     fn release(&self) {
@@ -224,12 +224,12 @@ impl ToolQueue {
             self.0.shared.running.fetch_sub(1, SeqCst);
         }
         if self.has_waiters() {
-            let gifts = self.wait_queue().dispatch(self);
-            wait_queue::deliver(gifts);
+            let handoffs = self.wait_queue().dispatch(self);
+            wait_queue::deliver(handoffs);
         }
     }
 
-    /// Whether a slot of this lane, or the shared one that goes with it, has somebody to go to.
+    /// Whether a call waits for a slot of this tool, or for a shared one.
     fn has_waiters(&self) -> bool {
         self.0.queued.load(SeqCst) > 0 || (self.0.shared.limit.is_some() && self.0.shared.ready_queues.load(SeqCst) > 0)
     }
@@ -252,6 +252,6 @@ impl fmt::Debug for Queue {
 impl fmt::Debug for ToolQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (running, queued) = (self.running(), self.queued());
-        f.debug_struct("Lane").field("running", &running).field("queued", &queued).finish_non_exhaustive()
+        f.debug_struct("ToolQueue").field("running", &running).field("queued", &queued).finish_non_exhaustive()
     }
 }

@@ -1,9 +1,10 @@
-//! How many retries a tool can bear: one for every five calls.
+//! Retry budget of a tool: one retry for every five calls, over a sliding window of ten seconds.
 //!
-//! In: a wish to retry, the number of calls the tool ever had, and the time. Out: yes or no. A tool that is down gets its
-//! calls and a fifth more, not three times its calls; a quiet tool still gets the few retries that help it. Whether a
-//! retry makes sense, and when, is `policy/retry.rs`. Calls are counted elsewhere anyway, so that a call that goes well
-//! costs nothing here; those since the last look count as made in its second, or not at all if it is long ago.
+//! In: a retry, the total number of calls of the tool, and the time. Out: whether the retry is allowed. A tool that is
+//! down gets its calls and a fifth more, not three times its calls; a quiet tool still gets the few retries that help
+//! it. `policy/retry.rs` decides whether and when a retry makes sense. The meter counts the calls anyway, so that a
+//! successful call costs nothing here; calls since the last retry count for the current second, or not at all if that
+//! retry is outside the window.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -12,26 +13,26 @@ use std::{
 
 use toolhub_storage::clock::Instant;
 
-/// The retries of one tool, over the ten seconds that ended just now.
+/// The retries of one tool in the last ten seconds.
 #[derive(Default)]
 pub(crate) struct RetryBudget(Mutex<RetryWindow>);
 
 const SECOND: Duration = Duration::from_secs(1);
 const WINDOW_SECONDS: usize = 10;
-/// As many retries are always allowed.
+/// Retries that are always allowed within the window.
 const MIN_RETRIES: u64 = 10;
-/// Beyond that, one retry for so many calls.
+/// Beyond that, one retry for this many calls.
 const CALLS_PER_RETRY: u64 = 5;
 
 #[derive(Default)]
 struct RetryWindow {
-    /// When the current second began.
+    /// When the current second started.
     second_started_at: Option<Instant>,
     /// The current second is first.
     seconds: [SecondCounts; WINDOW_SECONDS],
     /// The sum of all seconds.
     sum: SecondCounts,
-    /// How many calls there were at the last look; nothing is known of what was long before.
+    /// The total of calls at the last update; `None` if that is outside the window.
     calls: Option<u64>,
 }
 
@@ -42,22 +43,22 @@ struct SecondCounts {
 }
 
 impl RetryBudget {
-    /// Takes one retry, if the tool can bear it. `calls`: how many the tool ever had, each counted once.
+    /// Takes one retry from the budget, if there is one. `calls`: the total of the tool's calls, each counted once.
     pub(crate) fn try_withdraw(&self, now: Instant, calls: u64) -> bool {
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.advance(now);
-        recent.count(calls);
-        let may = recent.sum.retries < MIN_RETRIES.max(recent.sum.calls / CALLS_PER_RETRY);
-        if may {
-            recent.seconds[0].retries += 1;
-            recent.sum.retries += 1;
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        window.advance(now);
+        window.count(calls);
+        let allowed = window.sum.retries < MIN_RETRIES.max(window.sum.calls / CALLS_PER_RETRY);
+        if allowed {
+            window.seconds[0].retries += 1;
+            window.sum.retries += 1;
         }
-        may
+        allowed
     }
 }
 
 impl RetryWindow {
-    /// Adds the calls since the last look.
+    /// Adds the calls since the last update.
     fn count(&mut self, calls: u64) {
         let new = calls.saturating_sub(self.calls.unwrap_or(calls.saturating_sub(1)));
         self.calls = Some(self.calls.unwrap_or_default().max(calls));
@@ -65,20 +66,20 @@ impl RetryWindow {
         self.sum.calls += new;
     }
 
-    /// Lets go of the seconds that are too old. A time before the current second counts as the current one.
+    /// Drops the seconds that left the window. A time before the current second counts as the current one.
     fn advance(&mut self, now: Instant) {
-        let began = *self.second_started_at.get_or_insert(now);
-        let passed = now.saturating_duration_since(began).as_secs();
+        let started_at = *self.second_started_at.get_or_insert(now);
+        let passed = now.saturating_duration_since(started_at).as_secs();
         if passed == 0 {
             return;
         }
-        self.second_started_at = Some(began + SECOND * u32::try_from(passed).unwrap_or(u32::MAX));
-        let gone = usize::try_from(passed).unwrap_or(WINDOW_SECONDS).min(WINDOW_SECONDS);
-        if gone == WINDOW_SECONDS {
+        self.second_started_at = Some(started_at + SECOND * u32::try_from(passed).unwrap_or(u32::MAX));
+        let expired = usize::try_from(passed).unwrap_or(WINDOW_SECONDS).min(WINDOW_SECONDS);
+        if expired == WINDOW_SECONDS {
             self.calls = None;
         }
-        self.seconds.rotate_right(gone);
-        for old in &mut self.seconds[..gone] {
+        self.seconds.rotate_right(expired);
+        for old in &mut self.seconds[..expired] {
             self.sum.calls -= old.calls;
             self.sum.retries -= old.retries;
             *old = SecondCounts::default();
@@ -90,21 +91,22 @@ impl RetryWindow {
 mod tests {
     use super::*;
 
-    /// As many more calls at these milliseconds, each with a look; then as many retries at once as are allowed.
+    /// Adds this many calls at these milliseconds, updating the window each time; then counts the retries that are
+    /// allowed.
     #[track_caller]
     fn check(calls: &[(u64, u64)], retry_at: u64, expected: usize) {
         let (budget, start) = (RetryBudget::default(), Instant::now());
-        let mut all = 1;
+        let mut total = 1;
         for (at, count) in calls {
-            all += count;
-            let mut recent = budget.0.lock().unwrap();
-            recent.advance(start + Duration::from_millis(*at));
-            recent.calls.get_or_insert(all - count);
-            recent.count(all);
+            total += count;
+            let mut window = budget.0.lock().unwrap();
+            window.advance(start + Duration::from_millis(*at));
+            window.calls.get_or_insert(total - count);
+            window.count(total);
         }
         let now = start + Duration::from_millis(retry_at);
         assert_eq!(
-            (0..100_000).take_while(|_| budget.try_withdraw(now, all)).count(),
+            (0..100_000).take_while(|_| budget.try_withdraw(now, total)).count(),
             expected,
             "{calls:?} at {retry_at}"
         );

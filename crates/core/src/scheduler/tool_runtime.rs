@@ -1,20 +1,20 @@
-//! What the scheduler keeps about one tool. It is found again by the tool's name, so that a tool that is replaced keeps
-//! its place in the queue, its rate and its counts.
+//! The scheduler's runtime state of one tool: queue, rate limits, retry budget, metrics.
+//!
+//! It is looked up by the tool's name, so that a tool that is replaced keeps its queue, its rates and its counts.
 
 use super::{Limiter, RetryBudget, ToolQueue};
 use crate::{blocking::StuckCounter, monitor::Meter, statuses::LastSuccess};
 
 pub(crate) struct ToolRuntime {
-    /// Slots, and the queue for them.
+    /// Concurrency slots, and the wait queue for them.
     pub(crate) queue: ToolQueue,
-    /// Rates.
+    /// Rate limits.
     pub(crate) limiter: Limiter,
-    /// How much may be tried again.
     pub(crate) retry_budget: RetryBudget,
-    /// Counts and times.
+    /// Counts and latencies.
     pub(crate) meter: Meter,
-    /// When it last did well.
+    /// When a call last succeeded.
     pub(crate) last_success: LastSuccess,
-    /// Functions that run on although nobody waits for them.
+    /// Blocking functions that still run after their call has ended.
     pub(crate) stuck: StuckCounter,
 }

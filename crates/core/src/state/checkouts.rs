@@ -1,7 +1,7 @@
-//! The states a call has taken out, waiting to be put back.
+//! The states one call has checked out, with the write locks it holds on them.
 //!
-//! In: values parked here when the tool lets go of them, and the turns to write them. Out: drafts of what is to be
-//! committed. `manager/draft.rs` makes writes of them.
+//! In: values the tool released, and their write locks. Out: drafts to commit. `manager/draft.rs` turns the drafts into
+//! writes.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -12,10 +12,10 @@ use super::{ContextId, sessions::Session, write_locks::WriteLock};
 use toolhub_storage::backend::Row;
 use toolhub_types::error::{ErrorKind, ToolError};
 
-/// The states one call has taken out.
+/// The states one call has checked out.
 #[derive(Default)]
 pub(crate) struct StateCheckouts {
-    /// Whether anything ever lay here. Most calls take no state out, and need not ask further.
+    /// Whether a checkout or a lock was ever added. Most calls check out no state and can skip the mutex.
     used: AtomicBool,
     inner: Mutex<CheckoutsInner>,
 }
@@ -26,14 +26,14 @@ struct CheckoutsInner {
     write_locks: Vec<WriteLock>,
 }
 
-/// One state that was taken out.
+/// One state that was checked out.
 pub(crate) struct Checkout {
     pub(crate) context: ContextId,
     pub(crate) loaded: LoadedContext,
     pub(crate) pending: Arc<dyn PendingState>,
 }
 
-/// What a context held when a call took it out.
+/// The rows of a context when the call checked it out.
 #[derive(Clone)]
 pub(crate) struct LoadedContext {
     pub(crate) business: Option<Row>,
@@ -42,31 +42,31 @@ pub(crate) struct LoadedContext {
     pub(crate) thread_session: Session,
 }
 
-/// A state the tool has let go of.
+/// A checked-out state that the tool has released and that is not committed yet.
 pub(crate) trait PendingState: Send + Sync {
-    /// The bytes to store; `None` when nothing was changed.
+    /// The bytes to store; `None` when the tool changed nothing.
     fn encode_changes(&self) -> Result<Option<Vec<u8>>, ToolError>;
 
-    /// The version of their layout.
+    /// The layout version of these bytes.
     fn layout(&self) -> u32;
 
-    /// The same changes made to what is there now; `None` when nobody knows how.
+    /// Applies the same changes to the current row; `None` when the changes cannot be replayed.
     fn reapply(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError>;
 
-    /// Both changes together; or why they do not go together.
+    /// Merges this change with a concurrent one; or returns the reason why they conflict.
     fn merge(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String>;
 }
 
-/// What becomes of one state.
+/// One state at the end of a call, ready to be turned into writes.
 pub(crate) struct Draft {
     pub(crate) context: ContextId,
     pub(crate) loaded: LoadedContext,
-    /// What is to be stored; `None` when nothing was changed.
+    /// The text to store; `None` when the tool changed nothing.
     pub(crate) text: Option<Arc<[u8]>>,
     pub(crate) pending: Arc<dyn PendingState>,
 }
 
-/// What becomes of the states of a call. They stay the call's own while this is held.
+/// All drafts of a call, with the write locks it holds. Other calls cannot write these states until this is dropped.
 #[derive(Default)]
 pub(crate) struct Drafts {
     pub(crate) list: Vec<Draft>,
@@ -74,55 +74,55 @@ pub(crate) struct Drafts {
 }
 
 impl Drafts {
-    /// Lets others write before this is committed, or instead of it.
+    /// Lets other calls write these states before these drafts are committed, or instead of them.
     pub(crate) fn release_locks(&mut self) {
         self.write_locks.clear();
     }
 }
 
 impl StateCheckouts {
-    /// Whether no state was ever taken out.
+    /// Whether no state was ever checked out.
     pub(crate) fn is_untouched(&self) -> bool {
         !self.used.load(Ordering::Acquire)
     }
 
-    /// Notes that a state was taken out.
-    pub(crate) fn put(&self, sheet: Checkout) -> Result<(), ToolError> {
-        let mut desk = self.lock();
-        if desk.checkouts.iter().any(|other| other.context == sheet.context) {
-            let text = format!("the state `{}` was asked for twice in one call", sheet.context);
+    /// Registers a checked-out state. Refuses a second checkout of the same context.
+    pub(crate) fn put(&self, checkout: Checkout) -> Result<(), ToolError> {
+        let mut inner = self.lock();
+        if inner.checkouts.iter().any(|other| other.context == checkout.context) {
+            let text = format!("the state `{}` was checked out twice in one call", checkout.context);
             return Err(ToolError::operator_only(ErrorKind::Internal, text));
         }
-        desk.checkouts.push(sheet);
+        inner.checkouts.push(checkout);
         self.used.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Keeps a turn until the call is committed.
-    pub(crate) fn hold_lock(&self, turn: WriteLock) {
-        self.lock().write_locks.push(turn);
+    /// Holds a write lock until the call is committed.
+    pub(crate) fn hold_lock(&self, lock: WriteLock) {
+        self.lock().write_locks.push(lock);
         self.used.store(true, Ordering::Release);
     }
 
-    /// Lets others write: this attempt commits nothing.
+    /// Releases the write locks, because this attempt commits nothing.
     pub(crate) fn release_locks(&self) {
-        let turns = std::mem::take(&mut self.lock().write_locks);
-        drop(turns);
+        let write_locks = std::mem::take(&mut self.lock().write_locks);
+        drop(write_locks);
     }
 
-    /// The states as they were: the tool failed.
+    /// Takes the states without their changes, because the tool failed.
     pub(crate) fn take_unchanged_drafts(&self) -> Drafts {
         self.take_drafts(|_| None)
     }
 
-    /// The states, each with what is to be stored of it.
-    pub(crate) fn take_drafts(&self, mut changed: impl FnMut(&dyn PendingState) -> Option<Vec<u8>>) -> Drafts {
-        let CheckoutsInner { checkouts: sheets, write_locks: turns } = std::mem::take(&mut *self.lock());
-        let drafted = |Checkout { context, loaded: found, pending: parked }| {
-            let text = changed(&*parked).map(Into::into);
-            Draft { context, loaded: found, text, pending: parked }
+    /// Takes the states as drafts; `encode` returns the text to store for each.
+    pub(crate) fn take_drafts(&self, mut encode: impl FnMut(&dyn PendingState) -> Option<Vec<u8>>) -> Drafts {
+        let CheckoutsInner { checkouts, write_locks } = std::mem::take(&mut *self.lock());
+        let to_draft = |Checkout { context, loaded, pending }| {
+            let text = encode(&*pending).map(Into::into);
+            Draft { context, loaded, text, pending }
         };
-        Drafts { list: sheets.into_iter().map(drafted).collect(), write_locks: turns }
+        Drafts { list: checkouts.into_iter().map(to_draft).collect(), write_locks }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CheckoutsInner> {

@@ -1,7 +1,7 @@
-//! The states of live connections: known to this node only, and only until it stops.
+//! In-memory LRU cache of connection states, local to this node.
 //!
-//! In: what somebody found out about a connection. Out: the same, until its time is over. Nothing of it is ever stored, so
-//! that after a restart no connection claims to be active. Bounded: the ones longest untouched are forgotten first.
+//! In: the state of a connection. Out: the same row until it expires or is evicted. Nothing is stored, so that after a
+//! restart no connection claims to be active. Bounded: the least recently written entries are evicted first.
 
 use std::{
     hash::RandomState,
@@ -17,10 +17,10 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// How many connections are remembered.
+/// Maximum number of cached connection states.
 const MAX_CONNECTIONS: usize = 65_536;
 
-/// Rows like those of a store, so that whoever writes states need not know the difference.
+/// Connection states as rows like those of a store, so that the write path treats both alike.
 pub(crate) struct ConnectionStates(Mutex<Rows>);
 
 type Rows = LruCache<(Tenant, ContextId), Row, RandomState>;
@@ -37,7 +37,7 @@ impl ConnectionStates {
         row.filter(|row| !row.is_expired(now))
     }
 
-    /// Puts what `make` makes of what is there, and answers with it. One writer at a time.
+    /// Replaces the row with what `make` returns for the current one, and returns the new row. Writers are serialized.
     pub(crate) fn put<E>(
         &self,
         tenant: &Tenant,
@@ -54,7 +54,7 @@ impl ConnectionStates {
         Ok(row)
     }
 
-    /// Forgets one, unless `check` objects to it.
+    /// Removes one row, unless `check` refuses it.
     pub(crate) fn remove_if<E>(
         &self,
         tenant: &Tenant,
@@ -68,24 +68,23 @@ impl ConnectionStates {
         Ok(())
     }
 
-    /// Forgets one.
     pub(crate) fn remove(&self, tenant: &Tenant, context: &ContextId) {
         self.rows().remove(&(tenant.clone(), context.clone()));
     }
 
-    /// Forgets all of a thread.
+    /// Removes all rows of a thread.
     pub(crate) fn remove_thread(&self, owner: &ThreadKey) {
         self.rows().retain(|(tenant, context), _| *tenant != owner.tenant || context.thread() != Some(&owner.thread));
     }
 
-    /// All of a tenant's.
+    /// All connections of a tenant that have not expired.
     pub(crate) fn of_tenant(&self, tenant: &Tenant, now: Timestamp) -> Vec<(ContextId, KindInfo)> {
         let rows = self.rows();
-        let wanted = rows.iter().filter(|((owner, _), row)| owner == tenant && !row.is_expired(now));
-        wanted.map(|((_, context), row)| (context.clone(), KindInfo::from_row(StateKind::Connection, row))).collect()
+        let live = rows.iter().filter(|((owner, _), row)| owner == tenant && !row.is_expired(now));
+        live.map(|((_, context), row)| (context.clone(), KindInfo::from_row(StateKind::Connection, row))).collect()
     }
 
-    /// How many there are, of all tenants.
+    /// The number of connections of all tenants that have not expired.
     pub(crate) fn count(&self, now: Timestamp) -> u64 {
         self.rows().iter().map(|(_, row)| row).filter(|row| !row.is_expired(now)).count() as u64
     }
@@ -101,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_connections_longest_untouched_are_forgotten_first() {
-        let live = ConnectionStates::default();
+        let states = ConnectionStates::default();
         let tenant = Tenant::default();
         let context = |n: usize| format!("t{n}/conn").parse::<ContextId>().unwrap();
         let at = |n: usize| Timestamp::from_millis(i64::try_from(n).unwrap());
@@ -114,11 +113,11 @@ mod tests {
             updated: at(0),
         };
         for n in 0..=MAX_CONNECTIONS {
-            live.put(&tenant, &context(n), at(n), |_| Ok::<_, ()>(empty.clone())).unwrap();
+            states.put(&tenant, &context(n), at(n), |_| Ok::<_, ()>(empty.clone())).unwrap();
         }
-        let left = live.of_tenant(&tenant, at(MAX_CONNECTIONS)).len();
-        assert_eq!(left, MAX_CONNECTIONS);
-        assert!(live.get(&tenant, &context(0), at(MAX_CONNECTIONS)).is_none());
-        assert!(live.get(&tenant, &context(MAX_CONNECTIONS), at(MAX_CONNECTIONS)).is_some());
+        let count = states.of_tenant(&tenant, at(MAX_CONNECTIONS)).len();
+        assert_eq!(count, MAX_CONNECTIONS);
+        assert!(states.get(&tenant, &context(0), at(MAX_CONNECTIONS)).is_none());
+        assert!(states.get(&tenant, &context(MAX_CONNECTIONS), at(MAX_CONNECTIONS)).is_some());
     }
 }

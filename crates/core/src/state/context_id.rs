@@ -1,7 +1,7 @@
-//! The name of a context: one state in one thread, or one that all threads of a tenant share.
+//! The id of a context: one state in one thread, or one that all threads of a tenant share.
 //!
-//! In: a thread and a state, or the text `{thread}/{state}`; `~/{state}` for a shared one. Out: the same id every time,
-//! and where its rows lie. Whose context it is, is not part of the id: the tenant comes with each request.
+//! In: a thread and a state, or the text `{thread}/{state}`; `~/{state}` for a shared one. Out: a deterministic id and
+//! the keys of its rows. The tenant is not part of the id; each request names it.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ use super::StateKind;
 use toolhub_storage::backend::{Partition, PartitionKind, RowKey, Table};
 use toolhub_types::ids::{IdError, StateName, Tenant, ThreadId};
 
-/// Stands in the place of the thread when there is none. No thread id may hold it.
+/// Replaces the thread in the id of a shared context. No thread id may contain it.
 const SHARED_MARKER: &str = "~";
 
 /// One state in one thread, or shared by all threads of a tenant.
@@ -50,31 +50,31 @@ impl ContextId {
         &self.state
     }
 
-    /// What a context's rows are committed with.
+    /// The partition of the context's rows, which is the unit of a commit.
     pub(crate) fn partition(&self, tenant: &Tenant) -> Partition {
-        let place = match &self.thread {
+        let kind = match &self.thread {
             Some(thread) => PartitionKind::Thread(thread.clone()),
             None => PartitionKind::State(self.state.as_str().into()),
         };
-        Partition { tenant: tenant.clone(), kind: place }
+        Partition { tenant: tenant.clone(), kind }
     }
 
-    /// Where one kind of its state lies.
+    /// The row key of one kind of its state.
     pub(crate) fn key(&self, tenant: &Tenant, kind: StateKind) -> RowKey {
         RowKey { partition: self.partition(tenant), table: Table::State, id: self.row_id(kind) }
     }
 
-    /// The id of the row of a kind.
+    /// The row id of one kind of its state.
     pub(crate) fn row_id(&self, kind: StateKind) -> SmolStr {
         format_smolstr!("{}/{kind}", self.state)
     }
 
-    /// How the ids of all its rows begin, in every table.
+    /// The prefix of the ids of all its rows, in every table.
     pub(crate) fn prefix(&self) -> String {
         format!("{}/", self.state)
     }
 
-    /// The context a row belongs to, and the rest of the row's id. `None` for a row that no context has.
+    /// The context a row belongs to, and the rest of the row's id. `None` for a row that belongs to no context.
     pub(crate) fn from_row_key(key: &RowKey) -> Option<(Self, &str)> {
         let (state, rest) = key.id.split_once('/')?;
         let state = StateName::new(state).ok()?;
@@ -96,9 +96,9 @@ impl FromStr for ContextId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let wrong =
+        let invalid =
             || IdError::new("context id", "it is `thread/state`, or `~/state` for one that all threads share", text);
-        let (thread, state) = text.split_once('/').ok_or_else(wrong)?;
+        let (thread, state) = text.split_once('/').ok_or_else(invalid)?;
         let state = StateName::new(state)?;
         Ok(if thread == SHARED_MARKER { Self::shared(state) } else { Self::of(ThreadId::new(thread)?, state) })
     }

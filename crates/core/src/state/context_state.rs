@@ -1,7 +1,7 @@
-//! The state of a context in the hands of a running tool.
+//! Handle to one context's state for a running tool.
 //!
-//! In: a call and the name of a state. Out: what is remembered under that name in the call's thread, as JSON, and ways to
-//! change it. The manager does the work; here only the tenant and the context are filled in.
+//! In: a call and the name of a state. Out: the state of that name in the call's thread, as JSON, and methods to change
+//! it. Delegates to the manager; it only fills in the tenant and the context.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::{
 };
 use toolhub_types::ids::{StateName, Tenant, ThreadId};
 
-/// What is remembered under one name in the thread of a call.
+/// The state of one name in the thread of a call.
 ///
-/// Every change is committed at once, apart from the call: it stays when the call fails. What must become true together
-/// with the end of the call belongs into a [`State`](crate::State). Whoever changes the same state in both ways meets
-/// himself: the call then ends with `state_conflict`.
+/// Every change is committed immediately, independently of the call: it stays when the call fails. A change that must
+/// be committed together with the end of the call belongs in a [`State`](crate::State). A call that changes the same
+/// state in both ways conflicts with itself and ends with `state_conflict`.
 ///
 /// ```
 /// use serde_json::{Value, json};
@@ -39,24 +39,24 @@ pub struct ContextState {
 }
 
 impl ContextState {
-    /// What is remembered under this name in a thread; `None` without a thread, unless all threads share their states.
+    /// The state of this name in a thread; `None` without a thread, unless all threads share their states.
     pub(crate) fn new(
-        state: &StateManager,
+        manager: &StateManager,
         tenant: &Tenant,
         thread: Option<&ThreadId>,
         name: &StateName,
     ) -> Option<Self> {
-        let context = state.context_for(name, thread)?;
-        Some(Self { manager: state.clone(), tenant: tenant.clone(), context })
+        let context = manager.context_for(name, thread)?;
+        Some(Self { manager: manager.clone(), tenant: tenant.clone(), context })
     }
 
-    /// The context.
+    /// The id of the context.
     #[must_use]
     pub fn id(&self) -> &ContextId {
         &self.context
     }
 
-    /// What is remembered; `None` where there is nothing, or it has expired.
+    /// The stored state; `None` when there is none or it has expired.
     ///
     /// # Errors
     /// As [`StateManager::get_state`].
@@ -64,7 +64,7 @@ impl ContextState {
         self.manager.get_state(&self.tenant, &self.context, kind).await
     }
 
-    /// What is known of the connection. After a restart, and where nobody has said anything, it is not active.
+    /// The state of the connection. It is not active after a restart and by default.
     ///
     /// # Errors
     /// As [`StateManager::get_state`].
@@ -72,7 +72,7 @@ impl ContextState {
         Ok(self.read(StateKind::Connection).await?.unwrap_or_default())
     }
 
-    /// When the context was made and used; `None` where that was never.
+    /// When the context was created and used; `None` when it never was.
     ///
     /// # Errors
     /// As [`StateManager::get_state`].
@@ -80,7 +80,7 @@ impl ContextState {
         self.read(StateKind::Session).await
     }
 
-    /// Replaces what is remembered; answers the new version.
+    /// Replaces the state; returns the new version.
     ///
     /// # Errors
     /// As [`StateManager::set_state`].
@@ -88,15 +88,15 @@ impl ContextState {
         self.manager.set_state(&self.tenant, &self.context, kind, data, ttl).await
     }
 
-    /// Lays a JSON merge patch over what is remembered; answers the new version.
+    /// Applies a JSON merge patch to the state; returns the new version.
     ///
     /// # Errors
-    /// As [`StateManager::update_state`]: also when there is nothing to lay it over.
+    /// As [`StateManager::update_state`]: also when there is no state to patch.
     pub async fn update(&self, kind: StateKind, patch: Value) -> Result<u64, StateError> {
         self.manager.update_state(&self.tenant, &self.context, kind, patch).await
     }
 
-    /// Adds something to the history, without the secrets in it.
+    /// Adds a note to the history, with secrets redacted.
     ///
     /// # Errors
     /// As [`StateManager::add_history`].
@@ -105,7 +105,7 @@ impl ContextState {
         self.manager.add_history(&self.tenant, &self.context, note).await
     }
 
-    /// Forgets everything: all kinds of state, snapshots and history. Says whether there was any state.
+    /// Deletes all kinds of state, the snapshots and the history. Returns whether there was any state.
     ///
     /// # Errors
     /// As [`StateManager::cleanup_context`].

@@ -1,6 +1,6 @@
-//! What may be kept as a state: a JSON object that is not too large and can be read again.
+//! Validates state data: a JSON object within the limits of size and depth. Also the typed shapes of two kinds.
 //!
-//! In: a value from outside. Out: its text, or why it is refused. Also the members two kinds are known by.
+//! In: a value from outside. Out: its JSON text, or the reason why it is refused.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use serde_json::{Map, Value};
 use super::{StateError, StateKind};
 use toolhub_types::timestamp::Timestamp;
 
-/// How deeply a state may be nested. What is written must be readable again, also inside an export, and readers of JSON
-/// stop at 128.
+/// Maximum nesting depth of a state. A written state must stay readable, also inside an export line, and JSON parsers
+/// stop at 128 levels.
 const MAX_DEPTH: usize = 100;
 
-/// What is remembered about a live connection. More members may stand beside these.
+/// The state of a live connection. Other members are allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConnectionState {
     /// Whether the connection can be used.
     pub active: bool,
-    /// When it was used last.
+    /// When the connection was last used.
     pub last_used: Option<Timestamp>,
-    /// How many errors there were.
+    /// Number of errors.
     pub error_count: u64,
-    /// What the last of them said.
+    /// The message of the last error.
     pub last_error: Option<String>,
     /// Whether a session is open on it.
     pub session_active: bool,
 }
 
-/// What is remembered about the use of a context. More members may stand beside these.
+/// Usage of a context. Other members are allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionState {
-    /// When the context was made.
+    /// When the context was created.
     pub created: Timestamp,
-    /// When it was used last.
+    /// When the context was last used.
     pub last_activity: Timestamp,
-    /// How many calls have used it.
+    /// Number of calls that have used the context.
     pub calls: u64,
 }
 
-/// The members of a value that is to be a state or a patch of one.
+/// The members of a value that is a state or a patch of one; refuses other JSON types.
 pub(crate) fn into_object(value: Value) -> Result<Map<String, Value>, StateError> {
     match value {
         Value::Object(members) => Ok(members),
@@ -51,26 +51,26 @@ pub(crate) fn into_object(value: Value) -> Result<Map<String, Value>, StateError
     }
 }
 
-/// The text of a state, if it may be kept.
-pub(crate) fn encode_state(kind: StateKind, data: &Map<String, Value>, most: usize) -> Result<Arc<[u8]>, StateError> {
-    let known = match kind {
+/// The JSON text of a state, if it is valid.
+pub(crate) fn encode_state(kind: StateKind, data: &Map<String, Value>, limit: usize) -> Result<Arc<[u8]>, StateError> {
+    let shape = match kind {
         StateKind::Connection => check_shape::<ConnectionState>(data),
         StateKind::Session => check_shape::<SessionState>(data),
         StateKind::Business | StateKind::Cache => Ok(()),
     };
-    known.map_err(|error| StateError::Refused(format!("this is no state of kind `{kind}`: {error}")))?;
+    shape.map_err(|error| StateError::Refused(format!("not a valid state of kind `{kind}`: {error}")))?;
     if data.values().any(|value| is_deeper_than(value, MAX_DEPTH - 1)) {
         return Err(too_deep());
     }
-    encode_within_limit(data, most)
+    encode_within_limit(data, limit)
 }
 
-/// The text of a state as it comes from another store. A typed tool may have written something else than an object.
-pub(crate) fn encode_imported(data: &Value, most: usize) -> Result<Arc<[u8]>, StateError> {
-    if is_deeper_than(data, MAX_DEPTH) { Err(too_deep()) } else { encode_within_limit(data, most) }
+/// The JSON text of an imported state. It need not be an object: a typed tool may have written any JSON type.
+pub(crate) fn encode_imported(data: &Value, limit: usize) -> Result<Arc<[u8]>, StateError> {
+    if is_deeper_than(data, MAX_DEPTH) { Err(too_deep()) } else { encode_within_limit(data, limit) }
 }
 
-/// Refuses the text of a typed state that is nested too deeply. The text is JSON; it is looked at, not read.
+/// Refuses the text of a typed state that is nested too deeply. Counts brackets in the JSON text without parsing it.
 pub(crate) fn check_depth(text: &[u8]) -> Result<(), StateError> {
     // Each level takes two brackets.
     if text.len() <= 2 * MAX_DEPTH {
@@ -97,10 +97,10 @@ fn too_deep() -> StateError {
     StateError::Refused(format!("a state may be nested {MAX_DEPTH} levels deep at most"))
 }
 
-fn encode_within_limit(data: &impl Serialize, most: usize) -> Result<Arc<[u8]>, StateError> {
+fn encode_within_limit(data: &impl Serialize, limit: usize) -> Result<Arc<[u8]>, StateError> {
     let text = serde_json::to_vec(data).map_err(|error| StateError::Refused(error.to_string()))?;
-    if text.len() > most {
-        return Err(StateError::TooLarge { bytes: text.len(), most });
+    if text.len() > limit {
+        return Err(StateError::TooLarge { bytes: text.len(), limit });
     }
     Ok(text.into())
 }
@@ -109,7 +109,7 @@ fn check_shape<'a, T: Deserialize<'a>>(data: &'a Map<String, Value>) -> Result<(
     T::deserialize(data).map(|_| ())
 }
 
-/// What sort of JSON a value is, in words.
+/// The JSON type of a value, with its article.
 pub(crate) fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -156,7 +156,7 @@ mod tests {
     fn the_size_of_the_text_counts() {
         assert_eq!(check(StateKind::Business, json!({"a": "x".repeat(42)})), Ok(50));
         let refused = check(StateKind::Business, json!({"a": "x".repeat(43)}));
-        assert_eq!(refused, Err(StateError::TooLarge { bytes: 51, most: 50 }));
+        assert_eq!(refused, Err(StateError::TooLarge { bytes: 51, limit: 50 }));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What is told about a state: its kinds, one entry, one context, all of them counted.
+//! Views of states for the API: kinds, entries, context summaries and totals.
 //!
-//! In: rows of the store. Out: plain data, ready to be shown. Nothing here reads or writes the store.
+//! In: rows of the store. Out: serializable data. Does not read or write the store.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -16,27 +16,27 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// The sorts of state a context may hold.
+/// The kinds of state a context may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
-    /// What a live connection is like. Known to this node only, and only until it stops.
+    /// State of a live connection. In memory on this node only, and lost when it stops.
     Connection,
-    /// When the context was made and used.
+    /// When the context was created and used.
     Session,
-    /// The tool's truth. The only kind with snapshots and a history.
+    /// The tool's own data. The only kind with snapshots and a history.
     Business,
-    /// What a tool may lose. It must have a time to live, and its versions are not counted.
+    /// Data the tool can recompute. It must have a time to live, and its versions are not counted.
     Cache,
 }
 
 impl StateKind {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Connection, Self::Session, Self::Business, Self::Cache];
-    /// The kinds that lie in the store, in the order of their rows.
+    /// The kinds that are kept in the store, in the order of their row ids.
     pub(crate) const STORED: [Self; 3] = [Self::Business, Self::Cache, Self::Session];
 
-    /// The word in ids and answers.
+    /// The name in ids and responses.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,8 +58,8 @@ impl FromStr for StateKind {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let wrong = || IdError::new("kind of state", "it is `connection`, `session`, `business` or `cache`", text);
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(wrong)
+        let invalid = || IdError::new("kind of state", "it is `connection`, `session`, `business` or `cache`", text);
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(invalid)
     }
 }
 
@@ -74,18 +74,18 @@ pub struct StateEntry {
     pub context_id: ContextId,
     /// The kind.
     pub kind: StateKind,
-    /// What is remembered: a JSON object, unless a typed tool wrote something else.
+    /// The data: a JSON object, unless a typed tool wrote another JSON type.
     pub data: Value,
-    /// When it was made.
+    /// When it was created.
     #[serde(rename = "createdAt")]
     pub created: Timestamp,
-    /// When it was written last.
+    /// When it was last written.
     #[serde(rename = "updatedAt")]
     pub updated: Timestamp,
-    /// When it ceases to exist.
+    /// When it expires.
     #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
-    /// How often it has been written since it was made; 0 for kind `cache`.
+    /// Number of writes since it was created; 0 for kind `cache`.
     pub version: u64,
 }
 
@@ -99,17 +99,17 @@ impl StateEntry {
     }
 }
 
-/// The name of one kind of state of a context.
+/// The id of one kind of state of a context.
 pub(crate) fn state_id(context: &ContextId, kind: StateKind) -> SmolStr {
     smol_str::format_smolstr!("{context}/{kind}")
 }
 
-/// The version as it is told: what a tool may lose has none.
+/// The version as reported by the API: kind `cache` always reports 0.
 pub(crate) fn reported_version(kind: StateKind, row: u64) -> u64 {
     if kind == StateKind::Cache { 0 } else { row }
 }
 
-/// What a row remembers.
+/// Parses the data of a row.
 pub(crate) fn read_data(context: &ContextId, kind: StateKind, row: &Row) -> Result<Value, StateError> {
     serde_json::from_slice(&row.value).map_err(|error| {
         let reason = format!("it is not JSON (line {}, column {})", error.line(), error.column());
@@ -117,7 +117,7 @@ pub(crate) fn read_data(context: &ContextId, kind: StateKind, row: &Row) -> Resu
     })
 }
 
-/// What a context holds, without the data.
+/// Summary of a context, without the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -129,26 +129,26 @@ pub struct ContextInfo {
     /// Its thread; `None` when all threads share it.
     #[serde(rename = "threadId", skip_serializing_if = "Option::is_none", default)]
     pub thread: Option<ThreadId>,
-    /// When the oldest of its states was made.
+    /// When the oldest of its states was created.
     #[serde(rename = "createdAt")]
     pub created: Timestamp,
-    /// When one of its states was written last.
+    /// When one of its states was last written.
     #[serde(rename = "updatedAt")]
     pub updated: Timestamp,
     /// Its states.
     pub kinds: BTreeMap<StateKind, KindInfo>,
 }
 
-/// What one kind of state is like, without the data.
+/// Summary of one kind of state, without the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KindInfo {
-    /// How often it has been written since it was made; 0 for kind `cache`.
+    /// Number of writes since it was created; 0 for kind `cache`.
     pub version: u64,
-    /// The size of its JSON text.
+    /// The size of its JSON text, in bytes.
     pub bytes: usize,
-    /// When it ceases to exist.
+    /// When it expires.
     #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
     #[serde(skip)]
@@ -165,7 +165,7 @@ impl KindInfo {
 }
 
 impl ContextInfo {
-    /// `None` when the context holds nothing.
+    /// `None` when the context holds no state.
     pub(crate) fn from_kinds(id: ContextId, kinds: BTreeMap<StateKind, KindInfo>) -> Option<Self> {
         let created = kinds.values().map(|kind| kind.created).min()?;
         let updated = kinds.values().map(|kind| kind.updated).max()?;
@@ -174,27 +174,27 @@ impl ContextInfo {
     }
 }
 
-/// Some contexts of a list.
+/// One page of contexts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ContextPage {
-    /// The contexts, by the name of their state.
+    /// The contexts, sorted by the name of their state.
     pub contexts: Vec<ContextInfo>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` on the last page.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
 }
 
-/// How much a tenant's tools remember.
+/// Totals of the stored states of a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StateStats {
-    /// How many contexts there are.
+    /// Number of contexts.
     pub contexts: usize,
-    /// How many states of each kind.
+    /// Number of states of each kind.
     pub entries: BTreeMap<StateKind, usize>,
-    /// The size of all of them together, as JSON text.
+    /// Total size of their JSON text, in bytes.
     pub bytes: usize,
 }

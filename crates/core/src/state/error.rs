@@ -1,73 +1,73 @@
-//! Why something about a state was not done.
+//! Errors of state operations, and the error kind each maps to.
 
 use smol_str::SmolStr;
 
 use toolhub_storage::backend::StoreError;
 use toolhub_types::error::{CallError, ErrorKind};
 
-/// Why something about a state was not done. Nothing was changed, unless the store's answer was lost.
+/// Why a state operation failed. Nothing was changed, unless the response of the store was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// There is nothing, or it has expired.
+    /// The state does not exist or has expired.
     #[error("there is no state `{0}`, or it has expired")]
     NotFound(SmolStr),
-    /// There is no such snapshot, or none any more.
+    /// The snapshot does not exist or was removed.
     #[error("there is no version {version} of `{state}`")]
     NoVersion {
         /// The state.
         state: SmolStr,
-        /// The version that was asked for.
+        /// The requested version.
         version: u64,
     },
-    /// Somebody else wrote in the meantime.
+    /// A concurrent write changed the state.
     #[error("the state `{state}` has version {found}; another version was expected")]
     Conflict {
         /// The state.
         state: SmolStr,
-        /// The version it has; 0 when there is none.
+        /// The version it has; 0 when the state does not exist.
         found: u64,
     },
-    /// It is larger than allowed.
-    #[error("the state would take {bytes} bytes; {most} are allowed")]
+    /// The state exceeds the size limit.
+    #[error("the state has {bytes} bytes; the limit is {limit}")]
     TooLarge {
         /// Its size as JSON text.
         bytes: usize,
-        /// The largest that is allowed.
-        most: usize,
+        /// The size limit.
+        limit: usize,
     },
-    /// The session keeps as many states as it may.
-    #[error("the thread keeps {most} states in this session, as many as it may")]
+    /// The session has reached its limit of states.
+    #[error("the session of the thread has reached its limit of {limit} states")]
     Limit {
-        /// How many it may keep.
-        most: usize,
+        /// The maximum number of states per session.
+        limit: usize,
     },
-    /// What is stored cannot be read.
+    /// The stored value cannot be read.
     #[error("the stored state `{state}` cannot be read: {reason}")]
     Unreadable {
         /// The state.
         state: SmolStr,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
-    /// A line of an export cannot be taken in.
+    /// A line of an export cannot be imported.
     #[error("line {line}: {reason}")]
     InvalidLine {
-        /// The line, counted from 1.
+        /// The line number, starting at 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl StateError {
-    /// The row of the table of errors.
+    /// The error kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

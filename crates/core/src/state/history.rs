@@ -1,7 +1,7 @@
-//! What happened to a context, entry by entry.
+//! History entries of a context.
 //!
-//! In: what happened. Out: rows whose ids grow with time, and the entries read back, the oldest first. Secrets are taken
-//! out before anything is written, and what is too long is told by its size. Who trims is `manager/past.rs`.
+//! In: events. Out: rows whose ids increase with time, and the entries read back, oldest first. Secrets are redacted
+//! before anything is written, and a value that is too long is replaced by its size. `manager/history.rs` trims.
 
 use std::sync::{
     Arc,
@@ -20,74 +20,73 @@ use toolhub_types::{error::CallError, timestamp::Timestamp};
 
 /// The layout of these records.
 const LAYOUT: u32 = 1;
-/// A thousand entries are kept for each context; a large state written often must not be kept a thousand times.
+/// Maximum size of one value in an entry. A context keeps up to a thousand entries, and a large state that is written
+/// often must not be stored a thousand times.
 const MAX_ENTRY_BYTES: usize = 16 * 1024;
 
-/// One thing that happened to a context.
+/// One entry of the history of a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HistoryEntry {
-    /// When.
+    /// When it happened.
     pub timestamp: Timestamp,
-    /// What.
+    /// What happened.
     #[serde(flatten)]
     pub event: HistoryEvent,
 }
 
-/// What happened to a context.
+/// An event in the history of a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum HistoryEvent {
-    /// A tool that uses the state began.
+    /// A tool that uses the state started.
     ExecutionStart {
-        /// What it was given, without secrets.
+        /// Its arguments, redacted.
         parameters: Value,
     },
-    /// It succeeded.
+    /// The tool succeeded.
     ExecutionSuccess {
-        /// What sort of result it had.
+        /// The JSON type of its result.
         result_type: String,
     },
-    /// It failed.
+    /// The tool failed.
     ExecutionError {
-        /// What went wrong.
+        /// The error message.
         error: String,
         /// The kind of error.
         error_type: String,
     },
     /// The business state was written.
     Update {
-        /// What was written, without secrets.
+        /// The written data, redacted.
         updates: Value,
-        /// The version it has since.
+        /// The version this write produced.
         version: u64,
     },
-    /// Something the tool found worth noting.
+    /// A note the tool added.
     Note {
-        /// What, without secrets.
+        /// The note, redacted.
         what: Value,
     },
 }
 
 impl HistoryEvent {
-    /// What a tool was given, as it is told.
+    /// The arguments of a tool, redacted and truncated for the history.
     pub(crate) fn redact_parameters(arguments: &Value) -> Value {
         redact_and_truncate(arguments)
     }
 
-    /// A tool succeeded.
     pub(crate) fn success(output: &Value) -> Self {
         Self::ExecutionSuccess { result_type: data::json_type_name(output).into() }
     }
 
-    /// A tool failed.
     pub(crate) fn error(error: &CallError) -> Self {
         Self::ExecutionError { error: truncate_text(&error.operator), error_type: error.kind.to_string() }
     }
 
-    /// The same, fit to be kept.
+    /// The same event, redacted and truncated for storage.
     pub(crate) fn sanitize(self) -> Self {
         match self {
             Self::ExecutionStart { parameters } => {
@@ -105,29 +104,30 @@ impl HistoryEvent {
     }
 }
 
-/// A value as it is told: without secrets, and not too long.
+/// A value without its secrets; replaced by its size when it is too long.
 pub(crate) fn redact_and_truncate(value: &Value) -> Value {
-    let told = redact::redact(value);
-    let bytes = told.to_string().len();
-    if bytes > MAX_ENTRY_BYTES { json!({ "omittedBytes": bytes }) } else { told }
+    let redacted = redact::redact(value);
+    let bytes = redacted.to_string().len();
+    if bytes > MAX_ENTRY_BYTES { json!({ "omittedBytes": bytes }) } else { redacted }
 }
 
-/// A text as it is told: the beginning of one that is too long.
+/// Truncates a text that is too long.
 fn truncate_text(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_ENTRY_BYTES);
     if end < text.len() { format!("{}…", &text[..end]) } else { text.into() }
 }
 
-/// What is told of a write.
+/// What the history records of a write.
 pub(crate) enum Updates<'a> {
-    /// This was laid over what was there.
+    /// A merge patch that was applied to the state.
     Patch(&'a Value),
-    /// All of it is new, and this is its text.
+    /// The JSON text of the whole new state.
     Whole(&'a [u8]),
 }
 
 impl Updates<'_> {
-    /// The text of the entry. A whole state is parsed only if it may hold a secret: it is long, and written often.
+    /// The JSON text of the entry, built without parsing the state; `None` when that is not possible. A whole state is
+    /// parsed only if it may contain a secret, because states are long and written often.
     fn to_raw_entry(&self, timestamp: Timestamp, version: u64) -> Result<Option<String>, serde_json::Error> {
         let Self::Whole(text) = self else { return Ok(None) };
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_ENTRY_BYTES);
@@ -145,20 +145,20 @@ impl Updates<'_> {
     }
 }
 
-/// Numbers the entries of this node, so that those of one millisecond keep their order. Those of two nodes in the same
-/// millisecond may stand in either order: to know better, every write would have to ask the store once more.
+/// Numbers the entries of this node, so that entries of one millisecond keep their order. Entries of two nodes in the
+/// same millisecond may have either order: a strict order would need one more round trip to the store per write.
 #[derive(Default)]
 pub(crate) struct Sequence(AtomicU64);
 
 impl Sequence {
-    /// An id that comes after all ids this node made before, and that no other node makes.
+    /// An id that sorts after all earlier ids of this node and that no other node generates.
     fn next_id(&self, context: &ContextId, now: Timestamp) -> SmolStr {
         let at = u64::try_from(now.millis()).unwrap_or(0);
         let number = self.0.fetch_add(1, Ordering::Relaxed);
         format_smolstr!("{}/{at:012x}-{number:010x}-{:08x}", context.state(), fastrand::u32(..))
     }
 
-    /// The write that notes a new version of the business state.
+    /// The write that records a new version of the business state.
     pub(crate) fn note_update(
         &self,
         context: &ContextId,
@@ -174,15 +174,15 @@ impl Sequence {
         }
     }
 
-    /// The write that notes what happened, which must be fit to be kept.
+    /// The write that records an event, which must be sanitized already.
     pub(crate) fn note(
         &self,
         context: &ContextId,
-        what: HistoryEvent,
+        event: HistoryEvent,
         now: Timestamp,
         expires: Option<Timestamp>,
     ) -> Result<Write, StoreError> {
-        write(self.next_id(context, now), &HistoryEntry { timestamp: now, event: what }, expires)
+        write(self.next_id(context, now), &HistoryEntry { timestamp: now, event }, expires)
     }
 }
 
@@ -194,11 +194,11 @@ pub(crate) fn write(id: SmolStr, entry: &HistoryEntry, expires: Option<Timestamp
 
 fn put(id: SmolStr, value: Arc<[u8]>, expires: Option<Timestamp>) -> Write {
     let change = Change::Put { value, schema: LAYOUT, expires };
-    // It never asks for more than the state it is written with.
+    // An entry needs no stronger durability than the state it is written with.
     Write { table: Table::History, id, expect: Expect::Any, change, durability: Durability::KillSafe }
 }
 
-/// One entry as it was written.
+/// Decodes one entry.
 pub(crate) fn read(id: &SmolStr, row: &Row) -> Result<HistoryEntry, StoreError> {
     decode(Table::History, id, LAYOUT, row).map(|(entry, _)| entry)
 }
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_flat_json_with_its_type_and_time() {
-        let what = HistoryEvent::ExecutionError { error: "no".into(), error_type: "tool_error".into() };
-        let entry = HistoryEntry { timestamp: Timestamp::from_millis(0), event: what };
+        let event = HistoryEvent::ExecutionError { error: "no".into(), error_type: "tool_error".into() };
+        let entry = HistoryEntry { timestamp: Timestamp::from_millis(0), event };
         let text = json!({
             "timestamp": "1970-01-01T00:00:00.000Z", "type": "execution_error", "error": "no", "errorType": "tool_error",
         });
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_whole_state_is_told_alike_whether_or_not_it_was_parsed() {
         let context: ContextId = "t/s".parse().unwrap();
-        for (text, told) in [
+        for (text, recorded) in [
             (r#"{"a":[1,{"b":null}]}"#, json!({"a": [1, {"b": null}]})),
             (r#"{"a":"\"","pass_word":1}"#, json!({"a": "\"", "pass_word": "[redacted]"})),
         ] {
@@ -230,7 +230,7 @@ mod tests {
                 Sequence::default().note_update(&context, (&updates, 7), Timestamp::from_millis(5), None).unwrap();
             let Change::Put { value, .. } = write.change else { panic!("an entry is put") };
             let entry: HistoryEntry = serde_json::from_slice(&value).unwrap();
-            let event = HistoryEvent::Update { updates: told, version: 7 };
+            let event = HistoryEvent::Update { updates: recorded, version: 7 };
             assert_eq!(entry, HistoryEntry { timestamp: Timestamp::from_millis(5), event });
         }
     }

@@ -1,8 +1,8 @@
-//! What tools remember, for everybody who is not the tool: operators, adapters, the API.
+//! State access from outside a call: for operators, adapters and the API.
 //!
-//! In: a tenant, a context and what is to be done. Out: entries and versions. Written once, above any backend: a write,
-//! its snapshot and its entry in the history are one batch, so they are true together. A tool's own typed state lies in
-//! the same rows and is read and committed by the pipeline.
+//! In: a tenant, a context and an operation. Out: entries and versions. Independent of the backend: a write, its
+//! snapshot and its history entry are one batch, so they are committed atomically. A tool's typed state is in the same
+//! rows; the pipeline reads and commits it.
 
 mod condition;
 mod deletion;
@@ -39,20 +39,20 @@ use toolhub_storage::{
 };
 use toolhub_types::{
     ids::{StateName, Tenant, ThreadId},
-    outcome::Acknowledged,
+    outcome::WriteDurability,
     state_config::{BusinessStateConfig, StateManagerConfig},
     timestamp::Timestamp,
 };
 
-/// The layout of states that were written as JSON. Typed states have the version of their type there.
+/// The layout version of states written as JSON. Typed states use the version of their type instead.
 const LAYOUT: u32 = 1;
-/// How often a write is tried again when others are quicker. Whoever loses, another has won; with a hundred at once
-/// nobody loses this often.
+/// Maximum attempts of an optimistic write. Of the writers in conflict one always succeeds, so a hundred concurrent
+/// writers do not exhaust it.
 const MAX_ATTEMPTS: usize = 1_000;
-/// How many rows are read or removed at once.
+/// Number of rows read or removed per batch.
 const BATCH_SIZE: usize = 100;
 
-/// What tools remember, by context and kind. Cheap to clone; all clones are the same.
+/// The states of tools, by context and kind. Cheap to clone; all clones share the same data.
 ///
 /// ```
 /// use serde_json::json;
@@ -75,7 +75,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     connections: ConnectionStates,
     sequence: Sequence,
-    /// Only with a config that asks for them.
+    /// `None` when sessions are not configured.
     sessions: Option<Sessions>,
     business: BusinessStateConfig,
     config: StateManagerConfig,
@@ -88,25 +88,24 @@ impl StateManager {
         business: BusinessStateConfig,
         config: StateManagerConfig,
     ) -> Self {
-        let (live, sequence, sessions) =
+        let (connections, sequence, sessions) =
             (ConnectionStates::default(), Sequence::default(), Sessions::from_config(&config));
-        Self(Arc::new(Inner { store, clock, connections: live, sequence, sessions, business, config }))
+        Self(Arc::new(Inner { store, clock, connections, sequence, sessions, business, config }))
     }
 
-    /// Which store keeps which state.
     pub(crate) fn store_router(&self) -> &StoreRouter {
         &self.0.store
     }
 
-    /// Whether what is written to a context is durable when it is acknowledged.
+    /// Whether a write to a context is durable when it is acknowledged.
     #[must_use]
-    pub fn durability(&self, context: &ContextId) -> Acknowledged {
-        let behind = self.0.store.store_for(context.state().as_str()).is_write_behind();
-        if behind { Acknowledged::Behind } else { Acknowledged::Durable }
+    pub fn durability(&self, context: &ContextId) -> WriteDurability {
+        let is_write_behind = self.0.store.store_for(context.state().as_str()).is_write_behind();
+        if is_write_behind { WriteDurability::WriteBehind } else { WriteDurability::Durable }
     }
 
-    /// The context of a state in a thread: always the same, whether or not anything is there. All threads of a tenant
-    /// have the same one when `session_isolation` is off.
+    /// The context of a state in a thread. Deterministic; the context need not exist. All threads of a tenant share one
+    /// context when `session_isolation` is off.
     #[must_use]
     pub fn context(&self, state: &StateName, thread: &ThreadId) -> ContextId {
         if self.0.config.session_isolation {
@@ -116,7 +115,7 @@ impl StateManager {
         }
     }
 
-    /// The same where there may be no thread: then there is a context only if all threads share it.
+    /// As [`context`](Self::context) for an optional thread: without a thread only a shared context exists.
     pub(crate) fn context_for(&self, state: &StateName, thread: Option<&ThreadId>) -> Option<ContextId> {
         match thread {
             Some(thread) => Some(self.context(state, thread)),
@@ -124,10 +123,10 @@ impl StateManager {
         }
     }
 
-    /// Makes the context of a state in a thread, unless it is there already.
+    /// Creates the context of a state in a thread, unless it exists already.
     ///
     /// # Errors
-    /// When the thread's session has no room for it, or the store does not answer.
+    /// When the thread's session has reached its limit of states, or the store fails.
     pub async fn create_context(
         &self,
         tenant: &Tenant,
@@ -143,9 +142,9 @@ impl StateManager {
                 self.touch_session(&partition, session, now).await?;
                 return Ok(context);
             }
-            let joined = self.session_writes(&partition, session, &[state.as_str()], now).await?;
-            let used = SessionState { created: now, last_activity: now, calls: 0 };
-            let value = toolhub_storage::backend::encode(Table::State, &context.row_id(StateKind::Session), &used)?;
+            let session_writes = self.session_writes(&partition, session, &[state.as_str()], now).await?;
+            let usage = SessionState { created: now, last_activity: now, calls: 0 };
+            let value = toolhub_storage::backend::encode(Table::State, &context.row_id(StateKind::Session), &usage)?;
             let mut batch = Batch::new(partition.clone()).with(Write {
                 table: Table::State,
                 id: context.row_id(StateKind::Session),
@@ -153,7 +152,7 @@ impl StateManager {
                 change: Change::Put { value, schema: LAYOUT, expires: self.expiry(None, now)? },
                 durability: Durability::PowerSafe,
             });
-            batch.writes.extend(joined);
+            batch.writes.extend(session_writes);
             match self.0.store.commit(batch, now).await {
                 Ok(_) => return Ok(context),
                 Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
@@ -163,10 +162,10 @@ impl StateManager {
         Err(StateError::Conflict { state: state_id(&context, StateKind::Session), found: 0 })
     }
 
-    /// What is remembered; `None` where there is nothing, or it has expired.
+    /// The stored state; `None` when there is none or it has expired.
     ///
     /// # Errors
-    /// When the store does not answer, or what it holds is no JSON.
+    /// When the store fails, or the stored value is not JSON.
     pub async fn get_state(
         &self,
         tenant: &Tenant,
@@ -189,16 +188,16 @@ impl StateManager {
         let keys = if kind == StateKind::Connection { &[] } else { &key[..] };
         let (session, mut rows) = self.load_in_session(&partition, keys, now).await?;
         self.touch_session(&partition, session, now).await?;
-        let live = || self.connection_row(tenant, context, session, now);
-        Ok(if kind == StateKind::Connection { live() } else { rows.pop().flatten() })
+        let connection = || self.connection_row(tenant, context, session, now);
+        Ok(if kind == StateKind::Connection { connection() } else { rows.pop().flatten() })
     }
 
-    /// What is known of a connection, if it was made in this session.
+    /// The state of a connection, if it was created in this session.
     fn connection_row(&self, tenant: &Tenant, context: &ContextId, session: Session, now: Timestamp) -> Option<Row> {
         self.0.connections.get(tenant, context, now).filter(|row| session.covers(row.created))
     }
 
-    /// All rows of a context in a table, left over or not, in the order of their ids.
+    /// All rows of a context in a table, including leftovers, sorted by id.
     async fn all_rows(
         &self,
         tenant: &Tenant,
@@ -212,7 +211,7 @@ impl StateManager {
         Ok(rows.into_iter().map(|(key, row)| (key.id, row)).collect())
     }
 
-    /// The ids of its snapshots, left over or not.
+    /// The row ids of its snapshots, including leftovers.
     async fn snapshot_ids(
         &self,
         tenant: &Tenant,
@@ -222,19 +221,19 @@ impl StateManager {
         Ok(self.all_rows(tenant, context, Table::Versions, now).await?.into_iter().map(|(id, _)| id).collect())
     }
 
-    /// When something written now ceases to exist.
+    /// When a value written now expires.
     fn expiry(&self, ttl: Option<Duration>, now: Timestamp) -> Result<Option<Timestamp>, StateError> {
-        /// Longer is as good as for ever, and still a time that every store can hold.
+        /// Longer times are cut to this, which every store can represent.
         const MAX_TTL: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         match ttl.or(self.0.config.ttl) {
             Some(ttl) if ttl.as_millis() == 0 => {
-                Err(StateError::Refused("a time to live is at least one millisecond".into()))
+                Err(StateError::Refused("a time to live must be at least one millisecond".into()))
             }
             ttl => Ok(ttl.map(|ttl| now + ttl.min(MAX_TTL))),
         }
     }
 
-    /// How many snapshots are kept.
+    /// Maximum number of snapshots per state; 0 when versioning is off.
     fn max_snapshots(&self) -> usize {
         if self.0.business.versioning { self.0.business.max_versions } else { 0 }
     }

@@ -1,11 +1,11 @@
-//! Puts two changes of one JSON value together.
+//! Three-way merge of JSON values.
 //!
-//! In: what both began with, and what each made of it. Out: a value with both changes, or where they touch the same
-//! thing. Objects are merged member by member; everything else, arrays included, is one thing.
+//! In: the common ancestor and the two changed values. Out: a value with both changes, or the location of the conflict.
+//! Objects are merged member by member; all other values, arrays included, are atomic.
 
 use serde_json::{Map, Value};
 
-/// A value with both changes; or the place where both changed the same thing, as a JSON pointer.
+/// A value with both changes; or the JSON pointer of a value that both changed.
 pub(crate) fn three_way(base: &Value, mine: &Value, theirs: &Value) -> Result<Value, String> {
     if mine == theirs || base == theirs {
         return Ok(mine.clone());
@@ -19,9 +19,9 @@ pub(crate) fn three_way(base: &Value, mine: &Value, theirs: &Value) -> Result<Va
     }
 }
 
-/// Where two changes meet, in words.
+/// Describes the location of a conflict in words.
 pub(crate) fn describe_conflict(at: &str) -> String {
-    format!("both changed {}", if at.is_empty() { "all of it" } else { at })
+    format!("both changed {}", if at.is_empty() { "the whole value" } else { at })
 }
 
 type Members = Map<String, Value>;
@@ -35,7 +35,7 @@ fn merge_members(base: &Members, mine: &Members, theirs: &Members) -> Result<Val
             (Some(was), Some(my), Some(their)) => {
                 Some(three_way(was, my, their).map_err(|at| prepend_segment(name, &at))?)
             }
-            // A member that one side removed or added, while the other left it alone.
+            // One side added or removed the member, and the other left it unchanged.
             _ if my == their || was == their => my.cloned(),
             _ if was == my => their.cloned(),
             _ => return Err(prepend_segment(name, "")),

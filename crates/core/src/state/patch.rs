@@ -1,10 +1,10 @@
-//! JSON merge patch: members of the patch replace those of the target, null deletes, objects are merged.
+//! JSON Merge Patch (RFC 7396): members of the patch replace those of the target, null deletes, objects are merged.
 //!
-//! In: what is there and what shall change. Out: the result. Arrays are replaced whole, as the standard has it.
+//! In: the target and the patch. Out: the merged object. Arrays are replaced whole, as the standard requires.
 
 use serde_json::{Map, Value};
 
-/// Lays a patch over an object.
+/// Applies a patch to an object.
 pub(crate) fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (name, change) in patch {
         match change {
@@ -12,7 +12,7 @@ pub(crate) fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>)
                 target.remove(name);
             }
             Value::Object(inner) => {
-                // An object that meets something else takes its place, and still loses its nulls.
+                // An object replaces a value of another type, and its null members are still dropped.
                 let mut merged = match target.remove(name) {
                     Some(Value::Object(members)) => members,
                     _ => Map::new(),

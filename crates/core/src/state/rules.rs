@@ -1,6 +1,6 @@
-//! What a tool's author says about the state of the tool.
+//! Per-tool settings of state handling, declared by the tool's author.
 //!
-//! In: words of the builder. Out: plain values that the doors look at.
+//! In: calls of the tool builder. Out: plain values that the pipeline stages read.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -10,33 +10,33 @@ use toolhub_types::{
     state_config::{ConflictResolution, ManagerType},
 };
 
-/// When what a tool remembers is thrown away.
+/// When the state of a tool is deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateCleanup {
-    /// Not even with its thread.
+    /// Never, not even when its thread ends.
     Never,
-    /// As soon as the call that made it has ended.
+    /// When the call that created it ends.
     AfterCall,
-    /// With its thread.
+    /// When its thread ends.
     #[default]
     ThreadEnd,
 }
 
-/// What holds for the states of one tool.
+/// The state settings of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StateRules {
-    /// The states it takes out, by name, each once.
+    /// The names of the states it checks out, without duplicates.
     pub(crate) names: Vec<StateName>,
     pub(crate) cleanup: StateCleanup,
-    /// Who keeps them; whoever keeps the hub's states where no tool that shares one says anything.
+    /// The manager of these states; the default is the manager of the hub.
     pub(crate) manager: Option<ManagerType>,
-    /// What happens when somebody else wrote in the meantime; as the hub's owner says where nothing is said.
+    /// How a conflict with a concurrent write is resolved; the default is the setting of the hub.
     pub(crate) on_conflict: Option<ConflictResolution>,
-    /// It may be run once more with what is there now.
+    /// Whether the tool may be rerun with the current state after a conflict.
     pub(crate) rerunnable: bool,
-    /// It is a JSON tool.
+    /// Whether the tool takes its state as JSON.
     pub(crate) json: bool,
-    /// The argument a JSON tool finds its state in.
+    /// The argument in which a JSON tool receives its state.
     pub(crate) parameter: Option<SmolStr>,
 }

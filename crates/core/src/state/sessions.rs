@@ -1,8 +1,7 @@
-//! Sessions: whether one goes on, how many states fit in, and which this node has seen.
+//! Session lifetimes: whether a thread's session is open, its limit of states, and the sessions this node tracks.
 //!
-//! In: the row of a thread's session, or the news that one was used. Out: whether its states are there, the write that
-//! lets it begin or go on, and which threads to look at when time has passed. Reading, writing and cleaning up is done
-//! by `manager/session.rs`.
+//! In: the row of a thread's session, or that a session was used. Out: whether its states are visible, the write that
+//! starts or extends it, and the threads to check after a timeout. `manager/session.rs` reads, writes and cleans up.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,31 +18,31 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// The row of a thread's session, in the table of states. No state may be called `~`.
+/// The row id of a thread's session, in the table of states. No state may have the name `~`.
 pub(crate) const SESSION_ROW: &str = "~/session";
 const LAYOUT: u32 = 1;
-/// The row outlives the session by this much, so that whoever cleans up can find it. Should nobody do so in a year, the
-/// next session of the thread will.
+/// How long the row outlives the session, so that the sweeper can find it. If no sweeper does so within a year, the
+/// next session of the thread cleans up.
 const ROW_RETENTION: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How many sessions a node remembers. Of one that is forgotten the instances are closed when they are idle.
+/// Maximum number of sessions a node tracks. The instances of an untracked session are closed when they are idle.
 const MAX_TRACKED_SESSIONS: usize = 100_000;
-/// How long whoever ends sessions rests at most.
+/// Maximum interval between two sweeps for ended sessions.
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a request has found of a thread's session.
+/// The state of a thread's session, as a request found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Session {
-    /// No sessions are kept here: a state lives as long as it was told to.
+    /// Sessions are disabled: a state lives until its own expiry.
     Disabled,
-    /// There is none, or it is over; then this is what is left of it. Nothing of it is to be seen any more.
+    /// There is no open session; holds the version of the row that an ended one left. Its states are not visible.
     Ended(Option<RowVersion>),
-    /// It goes on.
+    /// The session is open.
     Open {
-        /// Its row.
+        /// The version of its row.
         row_version: RowVersion,
-        /// When it began.
+        /// When it started.
         started_at: Timestamp,
-        /// When it is over, unless it is used until then.
+        /// When it ends, unless it is used before.
         expires_at: Timestamp,
     },
 }
@@ -51,39 +50,39 @@ pub(crate) enum Session {
 impl Session {
     pub(crate) fn from_row(row: Option<&Row>, now: Timestamp) -> Self {
         let Some(row) = row else { return Self::Ended(None) };
-        let end = row.expires.map_or(now, |at| at - ROW_RETENTION);
-        if end > now {
-            Self::Open { row_version: row.version, started_at: row.created, expires_at: end }
+        let expires_at = row.expires.map_or(now, |at| at - ROW_RETENTION);
+        if expires_at > now {
+            Self::Open { row_version: row.version, started_at: row.created, expires_at }
         } else {
             Self::Ended(Some(row.version))
         }
     }
 
-    /// The same at a later time: it may be over by then.
+    /// The same session at a later time, when it may have ended.
     pub(crate) fn at(self, now: Timestamp) -> Self {
         match self {
-            Self::Open { row_version: seen, expires_at: end, .. } if end <= now => Self::Ended(Some(seen)),
+            Self::Open { row_version, expires_at, .. } if expires_at <= now => Self::Ended(Some(row_version)),
             other => other,
         }
     }
 
-    /// Whether nothing that is stored is to be seen.
+    /// Whether the stored states of the thread are invisible.
     pub(crate) fn is_ended(self) -> bool {
         matches!(self, Self::Ended(_))
     }
 
-    /// Whether something that was made then is a part of it.
-    pub(crate) fn covers(self, made: Timestamp) -> bool {
+    /// Whether a row created at this time is part of the session.
+    pub(crate) fn covers(self, created: Timestamp) -> bool {
         match self {
             Self::Disabled => true,
             Self::Ended(_) => false,
-            Self::Open { started_at: began, .. } => made >= began,
+            Self::Open { started_at, .. } => created >= started_at,
         }
     }
 }
 
-/// Whether a batch failed because the session has changed meanwhile: it began, it ended, or got one more state. Look at it
-/// again and write again.
+/// Whether a batch failed because the session changed concurrently: it started, ended or got one more state. The caller
+/// must load the session again and retry.
 pub(crate) fn is_conflict(error: &StoreError) -> bool {
     matches!(error, StoreError::Conflict { table: Table::State, id, .. } if id == SESSION_ROW)
 }
@@ -93,25 +92,25 @@ pub(crate) fn write(expect: Expect, change: Change) -> Write {
     Write { table: Table::State, id: SESSION_ROW.into(), expect, change, durability: Durability::KillSafe }
 }
 
-/// The sessions this node has seen, and the settings of all.
+/// The session settings, and the sessions this node tracks.
 pub(crate) struct Sessions {
     timeout: Duration,
     max_states: usize,
     tracked: Mutex<HashMap<ThreadKey, TrackedSession>>,
-    /// Told when a thread has begun a session although the one before left instances behind.
+    /// Notified when a thread starts a session while instances of its previous one may still exist.
     pub(crate) cleanup_needed: Notify,
 }
 
-/// A session as this node saw it last.
+/// A session as this node last saw it.
 struct TrackedSession {
     started_at: Timestamp,
     expires_at: Timestamp,
-    /// Whether the thread had an earlier one, whose instances may still be there.
+    /// Whether the thread had an earlier session whose instances may still exist.
     has_predecessor: bool,
 }
 
 impl Sessions {
-    /// `None` where the config asks for none.
+    /// `None` when sessions are not configured.
     pub(crate) fn from_config(config: &StateManagerConfig) -> Option<Self> {
         (config.manager_type == Some(ManagerType::Session)).then(|| Self {
             timeout: config.session_timeout,
@@ -121,23 +120,23 @@ impl Sessions {
         })
     }
 
-    /// How many contexts a thread may have.
+    /// Maximum number of contexts per thread.
     pub(crate) fn max_states(&self) -> usize {
         self.max_states
     }
 
-    /// How long to rest between two looks.
+    /// The interval between two sweeps for ended sessions.
     pub(crate) fn sweep_interval(&self) -> Duration {
         (self.timeout / 8).clamp(Duration::from_millis(100), MAX_SWEEP_INTERVAL)
     }
 
-    /// The write with which a thread's session begins.
+    /// The write that starts a thread's session.
     pub(crate) fn begin(&self, owner: &ThreadKey, now: Timestamp) -> Write {
         self.track(owner, (now, now + self.timeout), now);
         write(Expect::Absent, self.put(now + self.timeout))
     }
 
-    /// The write with which an open session goes on; `grows` when it gets one more state.
+    /// The write that extends an open session; `grows` when the session gets one more state.
     pub(crate) fn extend(
         &self,
         owner: &ThreadKey,
@@ -145,57 +144,61 @@ impl Sessions {
         grows: bool,
         now: Timestamp,
     ) -> Write {
-        let (seen, began, end) = open;
-        // Where the clock of another node is ahead of ours, its word holds.
-        let end = end.max(now + self.timeout);
-        self.track(owner, (began, end), now);
-        // A row that is put is another one for whoever has seen it before: of two that add a state, one must look again.
-        let touch = Change::Touch { expires: Some(end + ROW_RETENTION) };
-        write(Expect::Same(seen), if grows { self.put(end) } else { touch })
+        let (row_version, started_at, expires_at) = open;
+        // A node whose clock is behind must not shorten what another node has written.
+        let expires_at = expires_at.max(now + self.timeout);
+        self.track(owner, (started_at, expires_at), now);
+        // A put changes the row version, a touch does not: of two concurrent calls that add a state, one must retry.
+        let touch = Change::Touch { expires: Some(expires_at + ROW_RETENTION) };
+        write(Expect::Same(row_version), if grows { self.put(expires_at) } else { touch })
     }
 
-    fn put(&self, end: Timestamp) -> Change {
-        Change::Put { value: b"{}".as_slice().into(), schema: LAYOUT, expires: Some(end + ROW_RETENTION) }
+    fn put(&self, expires_at: Timestamp) -> Change {
+        Change::Put { value: b"{}".as_slice().into(), schema: LAYOUT, expires: Some(expires_at + ROW_RETENTION) }
     }
 
-    /// A session is used here.
-    fn track(&self, owner: &ThreadKey, (began, end): (Timestamp, Timestamp), now: Timestamp) {
-        let mut here = self.lock();
-        let room = here.len() < MAX_TRACKED_SESSIONS;
-        let Some(known) = here.get_mut(owner) else {
-            if room {
-                here.insert(
-                    owner.clone(),
-                    TrackedSession { started_at: began, expires_at: end, has_predecessor: false },
-                );
+    /// Records that a session was used on this node.
+    fn track(&self, owner: &ThreadKey, (started_at, expires_at): (Timestamp, Timestamp), now: Timestamp) {
+        let mut tracked = self.lock();
+        let has_capacity = tracked.len() < MAX_TRACKED_SESSIONS;
+        let Some(session) = tracked.get_mut(owner) else {
+            if has_capacity {
+                tracked.insert(owner.clone(), TrackedSession { started_at, expires_at, has_predecessor: false });
             }
             return;
         };
-        let follows = known.has_predecessor || known.is_replaced_by(began, now);
-        *known = TrackedSession { started_at: began, expires_at: end, has_predecessor: follows };
-        drop(here);
-        if follows {
+        let has_predecessor = session.has_predecessor || session.is_replaced_by(started_at, now);
+        *session = TrackedSession { started_at, expires_at, has_predecessor };
+        drop(tracked);
+        if has_predecessor {
             self.cleanup_needed.notify_one();
         }
     }
 
-    /// The threads to look at: their session may be over, or was followed by another one.
+    /// The threads to check: their session may have ended, or another session has replaced it.
     pub(crate) fn due(&self, now: Timestamp) -> HashSet<ThreadKey> {
-        let here = self.lock();
-        let due = here.iter().filter(|(_, known)| known.has_predecessor || known.expires_at <= now);
+        let tracked = self.lock();
+        let due = tracked.iter().filter(|(_, session)| session.has_predecessor || session.expires_at <= now);
         due.map(|(owner, _)| owner.clone()).collect()
     }
 
-    /// A session that was looked at goes on. Says whether it is another one than before.
-    pub(crate) fn record_open(&self, owner: &ThreadKey, began: Timestamp, end: Timestamp, now: Timestamp) -> bool {
-        let mut here = self.lock();
-        let Some(known) = here.get_mut(owner) else { return false };
-        let another = known.has_predecessor || known.is_replaced_by(began, now);
-        *known = TrackedSession { started_at: began, expires_at: end.max(known.expires_at), has_predecessor: false };
-        another
+    /// Records that a checked session is open. Returns whether it replaced the session tracked before.
+    pub(crate) fn record_open(
+        &self,
+        owner: &ThreadKey,
+        started_at: Timestamp,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> bool {
+        let mut tracked = self.lock();
+        let Some(session) = tracked.get_mut(owner) else { return false };
+        let replaced = session.has_predecessor || session.is_replaced_by(started_at, now);
+        let expires_at = expires_at.max(session.expires_at);
+        *session = TrackedSession { started_at, expires_at, has_predecessor: false };
+        replaced
     }
 
-    /// A session is over.
+    /// Stops tracking a session that has ended.
     pub(crate) fn forget(&self, owner: &ThreadKey) {
         self.lock().remove(owner);
     }
@@ -206,10 +209,10 @@ impl Sessions {
 }
 
 impl TrackedSession {
-    /// Whether it is over, and the one that began then is another one. One that only seems to have begun at another time,
-    /// because two began it at once, is not over.
-    fn is_replaced_by(&self, began: Timestamp, now: Timestamp) -> bool {
-        self.started_at != began && self.expires_at <= now
+    /// Whether it has ended and the session that started at this time is another one. A differing start alone does not
+    /// prove that: two nodes may have started the same session concurrently.
+    fn is_replaced_by(&self, started_at: Timestamp, now: Timestamp) -> bool {
+        self.started_at != started_at && self.expires_at <= now
     }
 }
 
@@ -224,10 +227,10 @@ mod tests {
         let sessions = Sessions::from_config(&config).unwrap();
         let owner = ThreadKey::new(&Tenant::default(), &ThreadId::new("t1").unwrap());
         let at = |minutes: i64| Timestamp::from_millis(minutes * 60_000);
-        let seen = RowVersion { number: 1, stamp: 0 };
-        for (now, end) in [(at(5), at(70)), (at(10), at(70)), (at(11), at(71))] {
-            let write = sessions.extend(&owner, (seen, at(0), at(70)), false, now);
-            assert_eq!(write.change, Change::Touch { expires: Some(end + ROW_RETENTION) });
+        let row_version = RowVersion { number: 1, stamp: 0 };
+        for (now, expires_at) in [(at(5), at(70)), (at(10), at(70)), (at(11), at(71))] {
+            let write = sessions.extend(&owner, (row_version, at(0), at(70)), false, now);
+            assert_eq!(write.change, Change::Touch { expires: Some(expires_at + ROW_RETENTION) });
         }
     }
 }

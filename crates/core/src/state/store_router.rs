@@ -1,8 +1,8 @@
-//! Which store keeps which state.
+//! Routes state requests to the store that holds each state.
 //!
-//! In: what the owner and the tools say about managers, then the requests of `StateManager`. Out: the same requests, each at
-//! the store that keeps the state. Rows of states begin with the state's name, so a request finds its way by its ids. Where
-//! nobody says anything, all of it is the hub's own store.
+//! In: the manager types that the hub and the tools configure, and the requests of `StateManager`. Out: the same
+//! requests at the right store. A row id begins with the state's name, so the router decides by row id. The default is
+//! the hub's own store.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,20 +23,20 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// Opens the store that a config asks for.
+/// Opens the store of a configuration.
 pub(crate) type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, Box<dyn Error + Send + Sync>>
     + Send
     + Sync;
 
 /// The stores of states.
 pub(crate) struct StoreRouter {
-    /// Where calls are recorded.
+    /// The store of call records.
     hub_store: Arc<dyn Backend>,
-    /// Of every state whose tools say nothing.
+    /// The store of every state whose tools configure no manager type.
     default_store: Arc<dyn Backend>,
-    /// Of the others.
+    /// The stores of the other states, by state name.
     overrides: ArcSwap<HashMap<SmolStr, Arc<dyn Backend>>>,
-    /// Each manager has one store, opened when the first asks for it.
+    /// One store per manager type, opened on first use.
     opened: Mutex<HashMap<ManagerType, Arc<dyn Backend>>>,
     open_store: Option<Arc<OpenStore>>,
     meters: Arc<StoreMeters>,
@@ -44,37 +44,36 @@ pub(crate) struct StoreRouter {
 }
 
 impl StoreRouter {
-    /// The homes of a hub with this store; `given` says that its owner chose it.
+    /// A router over the hub's store; `is_explicit` when the application passed that store.
     pub(crate) fn new(
-        (hub, given): (Arc<dyn Backend>, bool),
+        (hub_store, is_explicit): (Arc<dyn Backend>, bool),
         meters: Arc<StoreMeters>,
-        opens: Option<Arc<OpenStore>>,
+        open_store: Option<Arc<OpenStore>>,
         manager: StateManagerConfig,
         business: BusinessStateConfig,
     ) -> Result<Self, String> {
-        let (usual, chosen) = (hub.clone(), manager.manager_type);
-        let (others, opened) = (ArcSwap::default(), Mutex::default());
-        let mut homes = Self {
-            hub_store: hub,
-            default_store: usual,
-            overrides: others,
-            opened,
-            open_store: opens,
+        let manager_type = manager.manager_type;
+        let mut router = Self {
+            default_store: hub_store.clone(),
+            hub_store,
+            overrides: ArcSwap::default(),
+            opened: Mutex::default(),
+            open_store,
             meters,
             config: (manager, business),
         };
-        match chosen {
+        match manager_type {
             None | Some(ManagerType::Session) => {}
-            // The hub's own memory is as good as another, and commits states with their calls.
-            Some(ManagerType::Memory) if !given => {
-                homes.lock().insert(ManagerType::Memory, homes.hub_store.clone());
+            // The hub's default store is in memory too, and commits states together with their calls.
+            Some(ManagerType::Memory) if !is_explicit => {
+                router.lock().insert(ManagerType::Memory, router.hub_store.clone());
             }
-            Some(manager) => homes.default_store = homes.open(manager)?,
+            Some(manager) => router.default_store = router.open(manager)?,
         }
-        Ok(homes)
+        Ok(router)
     }
 
-    /// The store of a manager.
+    /// The store of a manager type, opened on first use.
     pub(crate) fn open(&self, manager: ManagerType) -> Result<Arc<dyn Backend>, String> {
         let mut opened = self.lock();
         if let Some(store) = opened.get(&manager) {
@@ -84,12 +83,12 @@ impl StoreRouter {
             ManagerType::Memory => Arc::new(Memory::new()),
             ManagerType::Session => return Err(NO_SESSION.into()),
             ManagerType::Persistent | ManagerType::Distributed => {
-                let opens = self.open_store.as_ref().ok_or_else(|| {
-                    "nothing here can open a store on disk; hand the hub something that can with `.managers(…)`"
+                let open_store = self.open_store.as_ref().ok_or_else(|| {
+                    "no store factory is configured; pass one to the hub builder with `.state_store_factory(…)`"
                         .to_owned()
                 })?;
                 let config = StateManagerConfig { manager_type: Some(manager), ..self.config.0.clone() };
-                let store = opens(&config, &self.config.1).map_err(|error| error.to_string())?;
+                let store = open_store(&config, &self.config.1).map_err(|error| error.to_string())?;
                 Arc::new(TimeoutBackend::new(store, &self.meters))
             }
         };
@@ -97,25 +96,25 @@ impl StoreRouter {
         Ok(store)
     }
 
-    /// Whether tools may have managers of their own, and this one; or why not.
+    /// Checks that a tool may have this manager type, and opens its store; or returns the reason why not.
     pub(crate) fn check(&self, rules: &StateRules) -> Result<(), String> {
         let Some(manager) = rules.manager else { return Ok(()) };
         if self.config.0.manager_type == Some(ManagerType::Session) {
             return Err(
-                "the hub keeps states in sessions, which are of whole threads, so no tool has a `manager_type` \
-                        of its own"
+                "the hub uses `manager_type = session`, which applies to whole threads, so no tool can set its own \
+                        `manager_type`"
                     .into(),
             );
         }
         self.open(manager).map(|_| ())
     }
 
-    /// From now on these states are where their tools say, or where all others are. A state that no tool has any more stays
-    /// where it is.
-    pub(crate) fn assign_stores(&self, said: &HashMap<StateName, Option<ManagerType>>) {
+    /// Assigns these states to the stores of their tools' manager types, or to the default store. A state that no tool
+    /// uses any more keeps its store.
+    pub(crate) fn assign_stores(&self, manager_types: &HashMap<StateName, Option<ManagerType>>) {
         let mut next = HashMap::clone(&self.overrides.load());
-        for (name, manager) in said {
-            // Opened when the tool was checked.
+        for (name, manager) in manager_types {
+            // `check` opened the store when the tool was registered.
             let store = manager.and_then(|manager| self.open(manager).ok());
             match store.filter(|store| !Arc::ptr_eq(store, &self.default_store)) {
                 Some(store) => next.insert(name.as_str().into(), store),
@@ -130,7 +129,7 @@ impl StoreRouter {
         self.overrides.load().get(state).unwrap_or(&self.default_store).clone()
     }
 
-    /// Whether a state is committed together with the calls that write it.
+    /// Whether a state is in the hub's store, and so committed in one batch with the calls that write it.
     pub(crate) fn is_in_hub_store(&self, state: &str) -> bool {
         Arc::ptr_eq(self.overrides.load().get(state).unwrap_or(&self.default_store), &self.hub_store)
     }
@@ -143,14 +142,14 @@ impl StoreRouter {
     fn all_stores(&self) -> Vec<Arc<dyn Backend>> {
         let mut all = vec![self.default_store.clone()];
         for store in self.overrides.load().values() {
-            if !all.iter().any(|known| Arc::ptr_eq(known, store)) {
+            if !all.iter().any(|other| Arc::ptr_eq(other, store)) {
                 all.push(store.clone());
             }
         }
         all
     }
 
-    /// The store of all these rows, if it is one.
+    /// The store of all these rows, if they share one.
     fn single_store_for<'a>(&self, mut ids: impl Iterator<Item = &'a SmolStr>) -> Option<Arc<dyn Backend>> {
         let first = ids.next().filter(|_| !self.overrides.load().is_empty());
         let Some(first) = first else { return Some(self.default_store.clone()) };
@@ -158,7 +157,7 @@ impl StoreRouter {
         ids.all(|id| Arc::ptr_eq(&self.store_for(state_of_row(id)), &store)).then_some(store)
     }
 
-    /// As a store answers, each key by the one that keeps it.
+    /// As [`Backend::load`], each key from the store that holds it.
     pub(crate) async fn load(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         match self.single_store_for(keys.iter().map(|key| &key.id)) {
             Some(store) => store.load(keys, now).await,
@@ -166,7 +165,7 @@ impl StoreRouter {
         }
     }
 
-    /// As a store does; refused where no single one keeps all of it.
+    /// As [`Backend::commit`]; refused when the rows are in different stores.
     pub(crate) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         match self.single_store_for(batch.writes.iter().map(|write| &write.id)) {
             Some(store) => store.commit(batch, now).await,
@@ -174,7 +173,7 @@ impl StoreRouter {
         }
     }
 
-    /// As a store does, over all of them where the scan is for more than one state.
+    /// As [`Backend::scan`]; across all stores when the scan covers more than one state.
     pub(crate) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
         match scan.prefix.split_once('/') {
             _ if self.overrides.load().is_empty() => self.default_store.scan(scan, now).await,
@@ -188,14 +187,14 @@ impl StoreRouter {
         read_pages(scan, |scan| self.scan(scan, now)).await
     }
 
-    /// How many rows have each id, each state counted where it is kept.
+    /// The number of rows per row id, each state counted in its own store.
     pub(crate) async fn count_by_id(&self, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
         let mut all = BTreeMap::new();
         for store in self.all_stores() {
-            let mut many = store.count_by_id(Table::State, now).await?;
-            // What was left behind when a state moved to another store is not there any more.
-            many.retain(|id, _| Arc::ptr_eq(&self.store_for(state_of_row(id)), &store));
-            all.append(&mut many);
+            let mut counts = store.count_by_id(Table::State, now).await?;
+            // Ignore rows left behind when a state moved to another store.
+            counts.retain(|id, _| Arc::ptr_eq(&self.store_for(state_of_row(id)), &store));
+            all.append(&mut counts);
         }
         Ok(all)
     }
@@ -203,26 +202,26 @@ impl StoreRouter {
     async fn load_across_stores(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         let mut rows = vec![None; keys.len()];
         for store in self.all_stores() {
-            let mine = |key: &RowKey| Arc::ptr_eq(&self.store_for(state_of_row(&key.id)), &store);
-            let places: Vec<usize> = (0..keys.len()).filter(|at| mine(&keys[*at])).collect();
-            let wanted: Vec<RowKey> = places.iter().map(|at| keys[*at].clone()).collect();
-            if !wanted.is_empty() {
-                for (at, row) in places.into_iter().zip(store.load(&wanted, now).await?) {
-                    rows[at] = row;
+            let is_here = |key: &RowKey| Arc::ptr_eq(&self.store_for(state_of_row(&key.id)), &store);
+            let indices: Vec<usize> = (0..keys.len()).filter(|index| is_here(&keys[*index])).collect();
+            let store_keys: Vec<RowKey> = indices.iter().map(|index| keys[*index].clone()).collect();
+            if !store_keys.is_empty() {
+                for (index, row) in indices.into_iter().zip(store.load(&store_keys, now).await?) {
+                    rows[index] = row;
                 }
             }
         }
         Ok(rows)
     }
 
-    /// One page of what several stores keep. It ends where the first of their pages does: what lies behind that is not known.
+    /// One merged page of several stores. It ends where the first of their pages ends: rows beyond may be missing.
     async fn scan_across_stores(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
         let order = |key: &RowKey| (key.id.clone(), key.partition.to_string());
         let is_past = |a: &(SmolStr, String), b: &(SmolStr, String)| if scan.descending { a < b } else { a > b };
         let (mut rows, mut end): (Vec<(RowKey, Row)>, Option<RowKey>) = (Vec::new(), None);
         for store in self.all_stores() {
             let page = store.scan(scan.clone(), now).await?;
-            // What was left behind when a state moved to another store is not there any more.
+            // Ignore rows left behind when a state moved to another store.
             rows.extend(
                 page.rows.into_iter().filter(|(key, _)| Arc::ptr_eq(&self.store_for(state_of_row(&key.id)), &store)),
             );
@@ -251,9 +250,9 @@ impl StoreRouter {
 }
 
 const NO_SESSION: &str =
-    "sessions are of whole threads, so no tool has one of its own; say `manager_type = session` for the hub";
+    "`manager_type = session` applies to whole threads, so no tool can have it; set it for the hub";
 
-/// The state a row is of.
+/// The name of the state a row belongs to.
 fn state_of_row(id: &str) -> &str {
     id.split_once('/').map_or(id, |(state, _)| state)
 }

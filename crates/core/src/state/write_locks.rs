@@ -1,8 +1,8 @@
-//! Whose turn it is to write a state.
+//! One exclusive write lock per context, in memory.
 //!
-//! In: a call that may write the states of its tool. Out: the call, alone with them until it is committed. Calls on this
-//! node write one context one after the other, in the order they came, so they meet no conflict; other nodes are kept out
-//! by the compare-and-set at the end. Readers take no turn.
+//! In: the context a call may write. Out: a lock held until the call is committed. Calls on this node write a context
+//! one after another in FIFO order, so they do not conflict; the compare-and-set of the commit detects conflicts with
+//! other nodes. Readers take no lock.
 
 use std::{
     collections::HashMap,
@@ -18,33 +18,33 @@ use toolhub_types::ids::Tenant;
 type LockKey = (Tenant, ContextId);
 type Lock = Arc<AsyncMutex<()>>;
 
-/// The turns of all states somebody writes or waits for.
+/// The locks of all contexts that a call writes or waits for.
 #[derive(Default)]
 pub(crate) struct WriteLocks(Sharded<HashMap<LockKey, Lock>>);
 
-/// A place in the line for one state, forgotten with the last one who stands there.
+/// A reference to the lock of one context. The last reference removes the lock from the map when it is dropped.
 pub(crate) struct WriteLockEntry {
     key: LockKey,
     lock: Lock,
     locks: Arc<WriteLocks>,
 }
 
-/// A turn, until it is dropped.
+/// The acquired lock, released on drop.
 pub(crate) struct WriteLock {
-    // Before the place, so that the place sees whether anybody else is there.
+    // Declared before the entry: it must drop its share of the lock before the entry counts the shares.
     _guard: OwnedMutexGuard<()>,
     _entry: WriteLockEntry,
 }
 
 impl WriteLocks {
-    pub(crate) fn entry(self: &Arc<Self>, whose: LockKey) -> WriteLockEntry {
-        let lock = self.0.shard(&whose).entry(whose.clone()).or_default().clone();
-        WriteLockEntry { key: whose, lock, locks: self.clone() }
+    pub(crate) fn entry(self: &Arc<Self>, key: LockKey) -> WriteLockEntry {
+        let lock = self.0.shard(&key).entry(key.clone()).or_default().clone();
+        WriteLockEntry { key, lock, locks: self.clone() }
     }
 }
 
 impl WriteLockEntry {
-    /// What is held with the turn. Weak: calls that outlive the turn must not keep its place.
+    /// The identity of the lock for the re-entrancy check. Weak: a call that outlives the lock must not keep its entry.
     pub(crate) fn lock_id(&self) -> LockId {
         let lock: Weak<AsyncMutex<()>> = Arc::downgrade(&self.lock);
         lock
@@ -57,10 +57,10 @@ impl WriteLockEntry {
 
 impl Drop for WriteLockEntry {
     fn drop(&mut self) {
-        let mut part = self.locks.0.shard(&self.key);
-        // The map's share and this one: nobody else is there, and while the part is locked nobody comes.
+        let mut shard = self.locks.0.shard(&self.key);
+        // Two shares are the map's and this one: no other call holds the lock, and the locked shard admits none.
         if Arc::strong_count(&self.lock) == 2 {
-            part.remove(&self.key);
+            shard.remove(&self.key);
         }
     }
 }
@@ -72,19 +72,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_forgotten_with_the_last_one_there_whoever_was_called_from_it_still_runs() {
-        let turns = Arc::new(WriteLocks::default());
-        let whose = || (Tenant::default(), "t/s".parse().unwrap());
-        let places = || turns.0.shards().map(|part| part.len()).sum::<usize>();
-        let (place, waiting) = (turns.entry(whose()), turns.entry(whose()));
-        let things = vec![place.lock_id()];
-        let turn = place.acquire().await;
-        let Ok(called_from_there) = reentrancy::with_locks(things, async { reentrancy::current() }).await else {
-            panic!("held alone")
+        let locks = Arc::new(WriteLocks::default());
+        let key = || (Tenant::default(), "t/s".parse().unwrap());
+        let entries = || locks.0.shards().map(|shard| shard.len()).sum::<usize>();
+        let (entry, waiting) = (locks.entry(key()), locks.entry(key()));
+        let lock_ids = vec![entry.lock_id()];
+        let lock = entry.acquire().await;
+        let Ok(nested) = reentrancy::with_locks(lock_ids, async { reentrancy::current() }).await else {
+            panic!("no enclosing call holds the lock")
         };
-        assert!(called_from_there.is_some());
-        drop(turn);
-        assert_eq!(places(), 1, "somebody waits");
+        assert!(nested.is_some());
+        drop(lock);
+        assert_eq!(entries(), 1, "one waiter is left");
         drop(waiting);
-        assert_eq!(places(), 0);
+        assert_eq!(entries(), 0);
     }
 }

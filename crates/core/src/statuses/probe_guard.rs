@@ -1,4 +1,7 @@
-//! A call's standing with the tool's records: what it was admitted on, and what its result is told to.
+//! Links a call to the status records of its tool: holds its probe permits and reports its result.
+//!
+//! In: the records at admission, and the verdict of the execution. Out: status events. Dropping the guard without a
+//! report returns the permits. `statuses.rs` stores the records.
 
 use std::sync::Arc;
 
@@ -13,32 +16,32 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// How a call stands with the records of its tool. Dropped before its result was told, it gives its permits back.
+/// The link of a call to the records of its tool. Dropped without a report, it returns its probe permits.
 pub(crate) struct ProbeGuard {
     statuses: Arc<Statuses>,
-    /// The call, for the permits it holds; none for a result from elsewhere.
+    /// The call, for the permits it holds; `None` for an external result.
     call: Option<CallId>,
     shared: RecordRef,
     thread: Option<RecordRef>,
 }
 
-/// One record, as it was when the call was admitted.
+/// One record, with its epoch at admission.
 struct RecordRef {
     key: StatusKey,
-    /// None for a result from elsewhere: it speaks of the present.
+    /// `None` for an external result, which applies to the current epoch.
     epoch: Option<u64>,
     is_probe: bool,
 }
 
-/// What an execution says about its tool.
+/// What an execution shows about the health of its tool.
 pub(crate) enum Verdict {
-    /// It did what it should.
+    /// The tool succeeded.
     Success,
-    /// It answered with a failure.
+    /// The tool failed.
     Failed(FailureDetails),
-    /// It answered in a way that does not speak against it.
+    /// The tool returned an error that does not count as a failure.
     Uncounted,
-    /// It was not reached, or cut off by the caller.
+    /// The tool was not reached, or the caller cancelled the call.
     Inconclusive,
 }
 
@@ -46,7 +49,7 @@ pub(crate) enum Verdict {
 pub(crate) struct FailureDetails {
     kind: ErrorKind,
     text: String,
-    /// It failed while connecting.
+    /// Whether it failed while connecting.
     connecting: bool,
 }
 
@@ -55,7 +58,7 @@ impl Verdict {
         match result {
             Ok(_) => Self::Success,
             Err(error) if error.kind().row().counts == CountsAsFailure::No => Self::Inconclusive,
-            // Whoever did not wait long enough has heard nothing.
+            // The caller's own timeout was too short to show anything about the tool.
             Err(error) if error.kind() == ErrorKind::Timeout && error.counts == Some(false) => Self::Inconclusive,
             Err(error) if error.counts != Some(false) && counts_as_failure(error.kind(), &statuses.settings()) => {
                 Self::Failed(FailureDetails {
@@ -70,7 +73,7 @@ impl Verdict {
 }
 
 impl ProbeGuard {
-    /// The standing of a call that is admitted now.
+    /// The guard of a call that is admitted now.
     pub(crate) fn new(
         statuses: &Arc<Statuses>,
         call: CallId,
@@ -78,11 +81,11 @@ impl ProbeGuard {
         tenant: &Tenant,
         thread: Option<&ThreadId>,
     ) -> Self {
-        let epoch = |whose: &StatusKey| Some(statuses.facts(whose).map_or(0, |facts| facts.epoch));
+        let epoch = |key: &StatusKey| Some(statuses.facts(key).map_or(0, |facts| facts.epoch));
         Self::build(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), epoch)
     }
 
-    /// The standing of a call that was admitted when no tool had a record.
+    /// The guard of a call that was admitted when no tool had a record.
     pub(crate) fn new_unrecorded(
         statuses: &Arc<Statuses>,
         call: CallId,
@@ -93,7 +96,7 @@ impl ProbeGuard {
         Self::build(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), |_| Some(0))
     }
 
-    /// The standing of an execution that somebody else made.
+    /// The guard of an execution outside the hub.
     pub(crate) fn for_external_result(
         statuses: &Arc<Statuses>,
         tool: &ToolName,
@@ -109,13 +112,13 @@ impl ProbeGuard {
         thread: Option<(&Tenant, &ThreadId)>,
         epoch: impl Fn(&StatusKey) -> Option<u64>,
     ) -> Self {
-        let stake = |whose: StatusKey| RecordRef { epoch: epoch(&whose), key: whose, is_probe: false };
-        let thread = thread.map(|(tenant, thread)| stake(StatusKey::thread(tool, tenant, thread)));
-        Self { statuses: statuses.clone(), call, shared: stake(StatusKey::shared(tool)), thread }
+        let record_ref = |key: StatusKey| RecordRef { epoch: epoch(&key), key, is_probe: false };
+        let thread = thread.map(|(tenant, thread)| record_ref(StatusKey::thread(tool, tenant, thread)));
+        Self { statuses: statuses.clone(), call, shared: record_ref(StatusKey::shared(tool)), thread }
     }
 
-    /// Takes the permits to probe; answers itself if it got all it asked for. On a task of its own: a store may write a
-    /// permit down although nobody waits for its answer any more, and then somebody must be there to give it back.
+    /// Acquires the probe permits; returns the guard if it got all of them. Runs in a separate task: the store may
+    /// commit a permit after the caller stopped waiting, and then the guard must still be there to return it.
     pub(crate) async fn acquire_probe_permits(
         mut self,
         event: StatusEvent,
@@ -123,97 +126,99 @@ impl ProbeGuard {
         shared: bool,
     ) -> Result<Option<Self>, StoreError> {
         let runtime = self.statuses.runtime.clone();
-        let taking =
+        let task =
             runtime.spawn(async move { self.acquire(&event, thread, shared).await.map(|all| all.then_some(self)) });
-        taking.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its runtime has stopped".into())))
+        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the async runtime has stopped".into())))
     }
 
-    /// Says whether it got all permits it asked for. What it got it gives back when dropped.
+    /// Returns whether it got all requested permits. The guard returns those it got on drop.
     async fn acquire(&mut self, event: &StatusEvent, thread: bool, shared: bool) -> Result<bool, StoreError> {
         let Self { statuses, call, .. } = self;
-        let wanted = [(shared, Some(&mut self.shared)), (thread, self.thread.as_mut())];
-        for stake in wanted.into_iter().filter_map(|(wanted, stake)| stake.filter(|_| wanted)) {
-            // Said before it is known: if the store's answer is lost, the permit may have been taken all the same, and giving
-            // back one that somebody else holds does nothing.
-            stake.is_probe = true;
-            let facts = statuses.apply(&stake.key, event).await?;
-            stake.is_probe = call.is_some_and(|call| facts.is_probe_held_by(call));
-            stake.epoch = Some(facts.epoch);
-            if !stake.is_probe {
+        let records = [(shared, Some(&mut self.shared)), (thread, self.thread.as_mut())];
+        for record in records.into_iter().filter_map(|(requested, record)| record.filter(|_| requested)) {
+            // Set before the write: if the store's response is lost, the permit may be taken nevertheless, and
+            // returning one that another call holds has no effect.
+            record.is_probe = true;
+            let facts = statuses.apply(&record.key, event).await?;
+            record.is_probe = call.is_some_and(|call| facts.is_probe_held_by(call));
+            record.epoch = Some(facts.epoch);
+            if !record.is_probe {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Whether telling the verdict would change nothing worth writing down.
+    /// Whether reporting the verdict would change no record.
     pub(crate) fn is_no_op(&self, verdict: &Verdict) -> bool {
         let settings = self.statuses.settings();
-        let rests =
-            |stake: &RecordRef| self.statuses.facts(&stake.key).unwrap_or_default().is_unchanged_by_success(&settings);
-        let calm = matches!(verdict, Verdict::Success | Verdict::Uncounted | Verdict::Inconclusive);
-        calm && !self.is_probe() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
+        let is_unchanged = |record: &RecordRef| {
+            self.statuses.facts(&record.key).unwrap_or_default().is_unchanged_by_success(&settings)
+        };
+        let is_no_failure = matches!(verdict, Verdict::Success | Verdict::Uncounted | Verdict::Inconclusive);
+        is_no_failure && !self.is_probe() && is_unchanged(&self.shared) && self.thread.as_ref().is_none_or(is_unchanged)
     }
 
     /// Whether its call is the probe of a record.
     pub(crate) fn is_probe(&self) -> bool {
-        self.shared.is_probe || self.thread.as_ref().is_some_and(|stake| stake.is_probe)
+        self.shared.is_probe || self.thread.as_ref().is_some_and(|record| record.is_probe)
     }
 
-    /// Tells the records what the call says about its tool. Without an answer, dropping this gives the permits back.
+    /// Reports the verdict to the records. If the store fails, dropping the guard returns the permits.
     pub(crate) async fn report(mut self, verdict: Verdict) -> Result<(), StoreError> {
         let (thread, shared) = match verdict {
             Verdict::Inconclusive => return Ok(()),
             Verdict::Success => (HealthSignal::Success, HealthSignal::Success),
             Verdict::Uncounted => (HealthSignal::Uncounted, HealthSignal::Uncounted),
-            Verdict::Failed(failing) => self.attribute_failure(failing).await?,
+            Verdict::Failed(failure) => self.attribute_failure(failure).await?,
         };
         let statuses = self.statuses.clone();
-        let stakes = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
-        for (stake, answer) in stakes {
-            let Some(stake) = stake else { continue };
-            // A success of a tool nobody has a record of is not worth one, unless successes are weighed too.
-            if answer != HealthSignal::Success || statuses.weighs_successes() || statuses.facts(&stake.key).is_some() {
-                statuses.apply(&stake.key, &StatusEvent::CallEnded { signal: answer, epoch: stake.epoch }).await?;
+        let records = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
+        for (record, signal) in records {
+            let Some(record) = record else { continue };
+            // A success creates no record, unless successes count for the failure rate.
+            if signal != HealthSignal::Success || statuses.weighs_successes() || statuses.facts(&record.key).is_some() {
+                statuses.apply(&record.key, &StatusEvent::CallEnded { signal, epoch: record.epoch }).await?;
             }
-            stake.is_probe = false;
+            record.is_probe = false;
         }
         Ok(())
     }
 
-    /// What a failure means for the thread's record and for everybody's.
-    async fn attribute_failure(&self, failing: FailureDetails) -> Result<(HealthSignal, HealthSignal), StoreError> {
-        let FailureDetails { kind, text, connecting } = failing;
-        let sufferer = self.thread.as_ref().and_then(|stake| stake.key.owner());
-        let sufferer = sufferer.map(|ThreadKey { tenant, thread }| ThreadFingerprint::new(tenant, thread));
+    /// Decides whether a failure counts for the thread's record and for the shared one.
+    async fn attribute_failure(&self, failure: FailureDetails) -> Result<(HealthSignal, HealthSignal), StoreError> {
+        let FailureDetails { kind, text, connecting } = failure;
+        let owner = self.thread.as_ref().and_then(|record| record.key.owner());
+        let fingerprint = owner.map(|ThreadKey { tenant, thread }| ThreadFingerprint::new(tenant, thread));
         let mut shared = self.statuses.facts(&self.shared.key).unwrap_or_default();
-        if let (ErrorKind::Timeout, Some(by)) = (kind, sufferer.clone()) {
+        if let (ErrorKind::Timeout, Some(by)) = (kind, fingerprint.clone()) {
             shared = self.statuses.apply(&self.shared.key, &StatusEvent::TimedOut { by }).await?;
         }
-        // A result from elsewhere speaks of the present: where a record is on probation, it is as good as a probe.
-        let tries = |stake: &RecordRef| {
-            let facts = self.statuses.facts(&stake.key).unwrap_or_default();
-            stake.is_probe || (self.call.is_none() && facts.breaker.is_on_probation(self.statuses.clock.now()))
+        // An external result is always current: for a record on probation it counts like a probe.
+        let is_probing = |record: &RecordRef| {
+            let facts = self.statuses.facts(&record.key).unwrap_or_default();
+            record.is_probe || (self.call.is_none() && facts.breaker.is_on_probation(self.statuses.clock.now()))
         };
-        let circumstances = FailureContext {
-            thread: sufferer,
+        let context = FailureContext {
+            thread: fingerprint,
             connecting,
-            probes_thread: self.thread.as_ref().is_some_and(tries),
-            probes_shared: tries(&self.shared),
+            probes_thread: self.thread.as_ref().is_some_and(is_probing),
+            probes_shared: is_probing(&self.shared),
         };
-        let counting = failure_targets(kind, &circumstances, &shared as &StatusRecord, &self.statuses.settings());
-        let answer = |counts| {
+        let targets = failure_targets(kind, &context, &shared as &StatusRecord, &self.statuses.settings());
+        let signal = |counts| {
             if counts { HealthSignal::Failure { kind, text: text.clone() } } else { HealthSignal::Uncounted }
         };
-        Ok((answer(counting.thread), answer(counting.shared)))
+        Ok((signal(targets.thread), signal(targets.shared)))
     }
 }
 
 impl Drop for ProbeGuard {
     fn drop(&mut self) {
-        for stake in [Some(&self.shared), self.thread.as_ref()].into_iter().flatten().filter(|stake| stake.is_probe) {
+        let records = [Some(&self.shared), self.thread.as_ref()].into_iter().flatten();
+        for record in records.filter(|record| record.is_probe) {
             if let Some(call) = self.call {
-                self.statuses.return_probe_permit(stake.key.clone(), call);
+                self.statuses.return_probe_permit(record.key.clone(), call);
             }
         }
     }

@@ -1,4 +1,7 @@
-//! The records this node knows, by whose they are.
+//! In-memory cache of status records, by tool and thread.
+//!
+//! In: records with their row versions, from writes and reloads. Out: the newest version of each, the last emitted
+//! status, and the time of the next recheck. Does not read the store.
 
 use std::collections::HashMap;
 
@@ -16,7 +19,7 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// Whose record it is.
+/// The key of a record: a tool, and the thread for a thread's own record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct StatusKey {
     tool: ToolName,
@@ -42,7 +45,7 @@ impl StatusKey {
         self.thread.as_ref()
     }
 
-    /// Where the record lies in the store.
+    /// The row key of the record.
     pub(crate) fn key(&self) -> RowKey {
         let partition = match &self.thread {
             Some(ThreadKey { tenant, thread }) => Partition::for_thread(tenant.clone(), thread.clone()),
@@ -51,7 +54,7 @@ impl StatusKey {
         RowKey { partition, table: Table::Statuses, id: self.tool.clone().into() }
     }
 
-    /// Whose record lies there.
+    /// The key of the record in this row; `None` if the row id is not a tool name.
     pub(crate) fn from_key(key: &RowKey) -> Option<Self> {
         let tool = ToolName::new(key.id.clone()).ok()?;
         let thread = key.partition.thread().map(|thread| ThreadKey::new(&key.partition.tenant, thread));
@@ -59,20 +62,20 @@ impl StatusKey {
     }
 }
 
-/// The records this node knows. A tool that never made trouble is not among them.
+/// The cached records. A tool that never failed has none.
 #[derive(Default)]
 pub(crate) struct StatusCache {
     records: Sharded<HashMap<StatusKey, Record>>,
-    /// How many there are. Read on the way of every call, without a lock.
+    /// Number of records. Every call reads it, without a lock.
     len: AtomicUsize,
 }
 
 struct Record {
     facts: Arc<StatusRecord>,
     row_version: Option<RowVersion>,
-    /// The word listeners were told last.
+    /// The status emitted last.
     last_emitted: ToolStatus,
-    /// When the word changes by itself and somebody must look again: a timer, or whoever reads the record first.
+    /// When the status changes with time and must be rechecked, by a timer or by the first read of the record.
     recheck_at: Option<Timestamp>,
 }
 
@@ -81,72 +84,72 @@ impl StatusCache {
         self.len.load(Ordering::Acquire) == 0
     }
 
-    pub(crate) fn get(&self, whose: &StatusKey) -> Option<(Arc<StatusRecord>, Option<RowVersion>)> {
+    pub(crate) fn get(&self, key: &StatusKey) -> Option<(Arc<StatusRecord>, Option<RowVersion>)> {
         if self.is_empty() {
             return None;
         }
-        let records = self.records.shard(whose);
-        records.get(whose).map(|record| (record.facts.clone(), record.row_version))
+        let records = self.records.shard(key);
+        records.get(key).map(|record| (record.facts.clone(), record.row_version))
     }
 
-    /// The record, and the moment at which somebody was to look again, if it has come and nobody has. It need not be waited
-    /// for where a clock that was set back has ended the wait.
+    /// The record, and its recheck time if the recheck is due. It is also due if the clock was set back, which ends the
+    /// cool-down.
     pub(crate) fn get_with_recheck(
         &self,
-        whose: &StatusKey,
+        key: &StatusKey,
         now: Timestamp,
     ) -> Option<(Arc<StatusRecord>, Option<Timestamp>)> {
         if self.is_empty() {
             return None;
         }
-        let records = self.records.shard(whose);
-        let record = records.get(whose)?;
+        let records = self.records.shard(key);
+        let record = records.get(key)?;
         let due = record.recheck_at.filter(|at| *at <= now || record.facts.breaker.is_in_future(now));
         Some((record.facts.clone(), due))
     }
 
-    /// Whose records there are.
+    /// The keys of all records.
     pub(crate) fn keys(&self) -> Vec<StatusKey> {
-        self.records.shards().flat_map(|part| part.keys().cloned().collect::<Vec<_>>()).collect()
+        self.records.shards().flat_map(|shard| shard.keys().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Takes in a record, unless a newer one is known.
-    pub(crate) fn put(&self, whose: StatusKey, facts: Arc<StatusRecord>, seen: RowVersion) {
-        let mut records = self.records.shard(&whose);
-        let record = records.entry(whose).or_insert_with(|| {
+    /// Inserts a record, unless the cached one is newer.
+    pub(crate) fn put(&self, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
+        let mut records = self.records.shard(&key);
+        let record = records.entry(key).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Release);
             Record { facts: facts.clone(), row_version: None, last_emitted: ToolStatus::Available, recheck_at: None }
         });
-        // A row goes only with its thread, and then the record is forgotten: versions only grow.
-        if record.row_version.is_none_or(|known| known.number < seen.number) {
-            (record.facts, record.row_version) = (facts, Some(seen));
+        // Versions only increase: a row is deleted only with its thread, and then the cached record is removed too.
+        if record.row_version.is_none_or(|cached| cached.number < row_version.number) {
+            (record.facts, record.row_version) = (facts, Some(row_version));
         }
     }
 
-    /// Forgets the record of a thread that is gone. Its row is gone too: one that is made later begins anew.
-    pub(crate) fn forget(&self, whose: &StatusKey) {
-        if self.records.shard(whose).remove(whose).is_some() {
+    /// Removes the record of a deleted thread. Its row is deleted too, so a later one starts with version 1.
+    pub(crate) fn forget(&self, key: &StatusKey) {
+        if self.records.shard(key).remove(key).is_some() {
             self.len.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// Notes that somebody looks again then; says whether that is new.
-    pub(crate) fn schedule_recheck(&self, whose: &StatusKey, at: Timestamp) -> bool {
-        let mut records = self.records.shard(whose);
-        records.get_mut(whose).is_some_and(|record| record.recheck_at.replace(at) != Some(at))
+    /// Sets the recheck time; returns whether it changed.
+    pub(crate) fn schedule_recheck(&self, key: &StatusKey, at: Timestamp) -> bool {
+        let mut records = self.records.shard(key);
+        records.get_mut(key).is_some_and(|record| record.recheck_at.replace(at) != Some(at))
     }
 
-    /// Takes the task to look that was set for this moment. Of all who come for it one gets it; nobody does if another
-    /// moment was set meanwhile.
-    pub(crate) fn take_recheck(&self, whose: &StatusKey, at: Timestamp) -> bool {
-        let mut records = self.records.shard(whose);
-        records.get_mut(whose).is_some_and(|record| record.recheck_at.take_if(|set| *set == at).is_some())
+    /// Claims the recheck that was scheduled for this time. Exactly one caller gets it; none does if another time was
+    /// scheduled meanwhile.
+    pub(crate) fn take_recheck(&self, key: &StatusKey, at: Timestamp) -> bool {
+        let mut records = self.records.shard(key);
+        records.get_mut(key).is_some_and(|record| record.recheck_at.take_if(|scheduled| *scheduled == at).is_some())
     }
 
-    /// Notes the word that listeners are told now; answers the one they were told before, if it is another.
-    pub(crate) fn set_emitted(&self, whose: &StatusKey, status: ToolStatus) -> Option<ToolStatus> {
-        let mut records = self.records.shard(whose);
-        let record = records.get_mut(whose)?;
+    /// Records the status that is emitted now; returns the previous one if it differs.
+    pub(crate) fn set_emitted(&self, key: &StatusKey, status: ToolStatus) -> Option<ToolStatus> {
+        let mut records = self.records.shard(key);
+        let record = records.get_mut(key)?;
         let before = std::mem::replace(&mut record.last_emitted, status);
         (before != status).then_some(before)
     }

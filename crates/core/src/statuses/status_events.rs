@@ -1,4 +1,7 @@
-//! Tells of a status that changed: when it changes, and when its time has come.
+//! Emits events when a tool's status changes, by a write or with time.
+//!
+//! In: records as they change, and timers. Out: events, counts of changes, and wake-ups of waiting calls. The status is
+//! always computed from timestamps, so a late timer delays an event but never a tool.
 
 use std::{
     collections::HashMap,
@@ -17,99 +20,98 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// How often each tool's status changed, and how. There are as many tools in it as have records.
+/// Number of status changes per tool and transition. Bounded by the tools that have records.
 pub(super) type ChangeCounts = Mutex<HashMap<(ToolName, ToolStatus, ToolStatus), u64>>;
 
 impl Statuses {
-    /// What a record says now.
+    /// Evaluates a record at the current time.
     fn reading(&self, facts: &StatusRecord) -> EffectiveStatus {
         status::evaluate(facts, &Readiness::Ready, &self.settings(), self.clock.now())
     }
 
-    /// Takes in a record of which listeners were told in an earlier life.
-    pub(super) fn insert_silently(self: &Arc<Self>, whose: StatusKey, facts: Arc<StatusRecord>, seen: RowVersion) {
-        self.cache.put(whose.clone(), facts, seen);
-        if let Some(facts) = self.facts(&whose) {
-            self.cache.set_emitted(&whose, self.reading(&facts).status);
+    /// Caches a record key status an earlier process has emitted.
+    pub(super) fn insert_silently(self: &Arc<Self>, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
+        self.cache.put(key.clone(), facts, row_version);
+        if let Some(facts) = self.facts(&key) {
+            self.cache.set_emitted(&key, self.reading(&facts).status);
         }
-        self.emit_and_schedule(whose);
+        self.emit_and_schedule(key);
     }
 
-    /// Takes in a record and tells of it.
-    pub(super) fn insert_and_emit(self: &Arc<Self>, whose: StatusKey, facts: Arc<StatusRecord>, seen: RowVersion) {
-        self.cache.put(whose.clone(), facts, seen);
-        self.emit_and_schedule(whose);
+    /// Caches a record and emits its status if it changed.
+    pub(super) fn insert_and_emit(self: &Arc<Self>, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
+        self.cache.put(key.clone(), facts, row_version);
+        self.emit_and_schedule(key);
         self.notify_changed();
     }
 
-    /// Everything may be read otherwise now: tells of all that is.
+    /// Emits all statuses that changed, after a change of the settings.
     pub(super) fn emit_all(self: &Arc<Self>) {
-        for whose in self.cache.keys() {
-            self.emit_and_schedule(whose);
+        for key in self.cache.keys() {
+            self.emit_and_schedule(key);
         }
         self.notify_changed();
     }
 
-    /// Wakes whoever waits for a probe, and whoever holds a list that may have changed.
+    /// Wakes calls that wait for a probe permit, and consumers of the list of available tools.
     fn notify_changed(&self) {
         self.changed.notify_waiters();
         self.availability_changed.notify_one();
     }
 
-    /// Tells listeners if the word is another than they know, and looks again when it changes by itself. The word is read
-    /// from timestamps: a timer that is late delays the news, never the tool.
-    fn emit_and_schedule(self: &Arc<Self>, whose: StatusKey) {
-        let Some(next) = self.emit_now(&whose) else { return };
+    /// Emits the status if it changed, and schedules a recheck for when it changes with time.
+    fn emit_and_schedule(self: &Arc<Self>, key: StatusKey) {
+        let Some(next) = self.emit_now(&key) else { return };
         let wait = next.since(self.clock.now());
         let this = Arc::downgrade(self);
         self.runtime.spawn(self.timers.clone().run_until_cancelled_owned(async move {
             tokio::time::sleep(wait).await;
             if let Some(statuses) = this.upgrade() {
-                statuses.recheck_due(&whose, next);
+                statuses.recheck_due(&key, next);
             }
         }));
     }
 
-    /// Looks at a record whose word should have changed by itself, unless somebody else did. By the wall clock it may still
-    /// be too early; then somebody looks again.
-    pub(super) fn recheck_due(self: &Arc<Self>, whose: &StatusKey, at: Timestamp) {
-        if self.cache.take_recheck(whose, at) {
-            self.emit_and_schedule(whose.clone());
+    /// Rechecks a record whose status should have changed with time, unless another caller did. By the wall clock it
+    /// may still be too early; then another recheck is scheduled.
+    pub(super) fn recheck_due(self: &Arc<Self>, key: &StatusKey, at: Timestamp) {
+        if self.cache.take_recheck(key, at) {
+            self.emit_and_schedule(key.clone());
             self.notify_changed();
         }
     }
 
-    /// Tells listeners what is true at this moment; answers when to look again, where nobody else will. All of it under one
-    /// lock: between reading a record and speaking of it nobody else may speak of it.
-    fn emit_now(self: &Arc<Self>, whose: &StatusKey) -> Option<Timestamp> {
-        let _telling = self.emit_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let facts = self.facts(whose)?;
+    /// Emits the current status if it changed; returns when to recheck, if that is not scheduled yet. Holds the lock
+    /// from reading the record to emitting its status, so that events stay in order.
+    fn emit_now(self: &Arc<Self>, key: &StatusKey) -> Option<Timestamp> {
+        let _guard = self.emit_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = self.facts(key)?;
         if facts.breaker.is_in_future(self.clock.now()) {
-            self.end_cool_down(whose.clone());
+            self.end_cool_down(key.clone());
         }
         let reading = self.reading(&facts);
         let next = reading.next_change;
-        if let Some(before) = self.cache.set_emitted(whose, reading.status) {
-            self.publish(whose, before, reading);
+        if let Some(before) = self.cache.set_emitted(key, reading.status) {
+            self.publish(key, before, reading);
         }
-        next.filter(|at| self.cache.schedule_recheck(whose, *at))
+        next.filter(|at| self.cache.schedule_recheck(key, *at))
     }
 
-    /// A clock was set back so far that the wait lies ahead: it is over, and must not come to life again.
-    fn end_cool_down(self: &Arc<Self>, whose: StatusKey) {
+    /// Ends a cool-down whose start is in the future because the clock was set back; it must not take effect again.
+    fn end_cool_down(self: &Arc<Self>, key: StatusKey) {
         let this = self.clone();
         self.runtime.spawn(async move {
-            // If the store does not answer, the wait is over all the same, until the clock gets there again.
-            let _ = this.apply(&whose, &StatusEvent::CoolDownEnded).await;
+            // If the store fails, the cool-down is over nevertheless until the clock reaches its start again.
+            let _ = this.apply(&key, &StatusEvent::CoolDownEnded).await;
         });
     }
 
-    /// How often statuses changed since the hub began, by tool.
+    /// Number of status changes since the hub started, by tool.
     pub(crate) fn changes(&self) -> Vec<StatusChanges> {
         let changes = self.change_counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let each = changes.iter();
-        let mut all: Vec<_> = each
-            .map(|((tool, from, to), many)| StatusChanges { tool: tool.clone(), from: *from, to: *to, count: *many })
+        let entries = changes.iter();
+        let mut all: Vec<_> = entries
+            .map(|((tool, from, to), count)| StatusChanges { tool: tool.clone(), from: *from, to: *to, count: *count })
             .collect();
         drop(changes);
         all.sort_by(|a, b| (&a.tool, a.from, a.to).cmp(&(&b.tool, b.from, b.to)));
@@ -121,9 +123,10 @@ impl Statuses {
         *changes.entry((tool.clone(), from, to)).or_default() += 1;
     }
 
-    fn publish(&self, whose: &StatusKey, before: ToolStatus, reading: EffectiveStatus) {
-        // A thread sees the worse of its own record and the shared one; what the shared one hides is no news to it.
-        let shared = whose.owner().and_then(|_| self.facts(&StatusKey::shared(whose.tool())));
+    fn publish(&self, key: &StatusKey, before: ToolStatus, reading: EffectiveStatus) {
+        // A thread sees the worse of its own and the shared status, so a change that the shared one masks is not
+        // emitted.
+        let shared = key.owner().and_then(|_| self.facts(&StatusKey::shared(key.tool())));
         let (before, reading) = match shared.map(|shared| self.reading(&shared)) {
             Some(shared) => (before.max(shared.status), status::worst(reading, shared)),
             None => (before, reading),
@@ -131,14 +134,14 @@ impl Statuses {
         if before == reading.status {
             return;
         }
-        self.count_change(whose.tool(), before, reading.status);
+        self.count_change(key.tool(), before, reading.status);
         if !self.events.has_consumers() {
             return;
         }
         let (now, reason) = (self.clock.now(), reading.reason.text(Language::English));
-        let tool_name = whose.tool().clone();
+        let tool_name = key.tool().clone();
         let (old_status, new_status) = (Some(before), reading.status);
-        let mut news = vec![EventKind::StatusChanged {
+        let mut events = vec![EventKind::StatusChanged {
             tool_name: tool_name.clone(),
             old_status,
             new_status,
@@ -146,12 +149,12 @@ impl Statuses {
         }];
         let available = new_status == ToolStatus::Available;
         if available != (before == ToolStatus::Available) {
-            news.push(EventKind::AvailabilityChanged { tool_name, available, reason });
+            events.push(EventKind::AvailabilityChanged { tool_name, available, reason });
         }
-        for news in news {
-            match whose.owner() {
-                Some(ThreadKey { tenant, thread }) => self.events.emit_for_tenant(now, tenant, Some(thread), news),
-                None => self.events.emit(now, news),
+        for event in events {
+            match key.owner() {
+                Some(ThreadKey { tenant, thread }) => self.events.emit_for_tenant(now, tenant, Some(thread), event),
+                None => self.events.emit(now, event),
             }
         }
     }

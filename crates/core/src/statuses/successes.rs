@@ -1,10 +1,9 @@
-//! Remembers when tools last succeeded: each for everybody, and in each thread.
+//! Times of the last success of each tool: over all threads, and per thread.
 //!
-//! In: a success, told by every good call, so it must cost next to nothing. Out: its time. In memory only: nothing is
-//! written for a plain success, because a write for every call would cost more than most calls. What was before this process
-//! the journal knows: it is asked by whoever is first asked about a thread, or about all, and what it says is brought here. What
-//! others depend on is kept elsewhere: that a tool recovered in its record, and that others may go on in the thread's
-//! evidence.
+//! In: a success from every successful call, so recording must be cheap. Out: its time. In memory only, because a store
+//! write per success would cost more than most calls. Times before this process come from the journal: the first query
+//! about a thread, or about all threads, backfills them. Decisions depend on other data: recovery is in the status
+//! record, and requirements between tools use the thread's evidence.
 
 use std::{
     hash::{Hash, RandomState},
@@ -17,22 +16,22 @@ use super::StatusKey;
 use crate::sharded::{SHARDS, Sharded};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
-/// How many threads' successes one part of the map remembers; about 100,000 in all.
+/// Maximum number of entries per shard; about 100,000 in total.
 const MAX_PER_SHARD: usize = 100_000 / SHARDS;
 
-/// When tools last succeeded in threads.
+/// Times of the last success of tools in threads.
 pub(crate) struct Successes {
     times: Sharded<LruCache<StatusKey, Timestamp, RandomState>>,
-    /// The threads of which the journal was asked.
+    /// The threads that were backfilled from the journal.
     backfilled_threads: Sharded<LruCache<ThreadKey, (), RandomState>>,
-    /// Whether it was asked of everybody.
+    /// Whether the times over all threads were backfilled.
     shared_backfilled: AtomicBool,
 }
 
 impl Default for Successes {
     fn default() -> Self {
-        let (times, recalled) = (Sharded::new(lru), Sharded::new(lru));
-        Self { times, backfilled_threads: recalled, shared_backfilled: AtomicBool::default() }
+        let (times, backfilled_threads) = (Sharded::new(lru), Sharded::new(lru));
+        Self { times, backfilled_threads, shared_backfilled: AtomicBool::default() }
     }
 }
 
@@ -41,45 +40,45 @@ fn lru<K: Eq + Hash, V>() -> LruCache<K, V, RandomState> {
 }
 
 impl Successes {
-    /// Notes a success. Where the memory is full, the one that was noted longest ago is forgotten.
-    pub(crate) fn note(&self, whose: StatusKey, at: Timestamp) {
-        self.times.shard(&whose).insert(whose, at);
+    /// Records a success. A full shard evicts its oldest entry.
+    pub(crate) fn note(&self, key: StatusKey, at: Timestamp) {
+        self.times.shard(&key).insert(key, at);
     }
 
-    pub(crate) fn get(&self, whose: &StatusKey) -> Option<Timestamp> {
-        self.times.shard(whose).peek(whose).copied()
+    pub(crate) fn get(&self, key: &StatusKey) -> Option<Timestamp> {
+        self.times.shard(key).peek(key).copied()
     }
 
-    pub(crate) fn forget(&self, whose: &StatusKey) {
-        self.times.shard(whose).remove(whose);
+    pub(crate) fn forget(&self, key: &StatusKey) {
+        self.times.shard(key).remove(key);
     }
 
-    /// Whether what was before this process is still to be learnt of everybody. Said once.
+    /// Whether the times over all threads must be backfilled. Returns `true` once.
     pub(crate) fn claim_shared_backfill(&self) -> bool {
         !self.shared_backfilled.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether what was before this process is known of a thread.
+    /// Whether a thread was backfilled.
     pub(crate) fn is_backfilled(&self, thread: &ThreadKey) -> bool {
         self.backfilled_threads.shard(thread).contains_key(thread)
     }
 
-    /// Takes in what was before this process in a thread. What was noted meanwhile is newer.
+    /// Adds the times before this process of a thread. Newer recorded times stay.
     pub(crate) fn backfill(&self, thread: ThreadKey, found: impl IntoIterator<Item = (StatusKey, Timestamp)>) {
-        for (whose, at) in found {
-            if self.get(&whose).is_none_or(|noted| noted < at) {
-                self.note(whose, at);
+        for (key, at) in found {
+            if self.get(&key).is_none_or(|recorded| recorded < at) {
+                self.note(key, at);
             }
         }
-        // One that is forgotten is asked for once more when somebody asks about it.
+        // An evicted thread is backfilled again on the next query.
         self.backfilled_threads.shard(&thread).insert(thread, ());
     }
 }
 
-/// When one tool last succeeded, whoever called it. It lies in the tool, where every call can reach it without a lock.
+/// The last success of one tool over all threads. Stored in the tool, so that calls update it without a lock.
 pub(crate) struct LastSuccess(AtomicI64);
 
-/// Before all time: it never did.
+/// Marks a tool that never succeeded.
 const NEVER: i64 = i64::MIN;
 
 impl Default for LastSuccess {
@@ -90,13 +89,13 @@ impl Default for LastSuccess {
 
 impl LastSuccess {
     pub(crate) fn note(&self, at: Timestamp) {
-        // Looked at first: of the many calls within a millisecond one writes, and the others leave each other's cache alone.
+        // Load first: of many calls within a millisecond only one stores, which avoids cache line contention.
         if self.0.load(Ordering::Relaxed) != at.millis() {
             self.0.store(at.millis(), Ordering::Relaxed);
         }
     }
 
-    /// Takes in what was before this process.
+    /// Adds a time before this process.
     pub(crate) fn backfill(&self, at: Timestamp) {
         self.0.fetch_max(at.millis(), Ordering::Relaxed);
     }
@@ -130,9 +129,9 @@ mod tests {
             successes.note(key(number), Timestamp::from_millis(number));
             assert_eq!(successes.get(&key(number)), Some(Timestamp::from_millis(number)));
         }
-        let kept: Vec<i64> = (0..300_000).filter(|number| successes.get(&key(*number)).is_some()).collect();
-        assert!((70_000..=100_000).contains(&kept.len()), "{} kept", kept.len());
-        assert!((250_000..300_000).all(|number| kept.binary_search(&number).is_ok()), "the newest stay");
+        let retained: Vec<i64> = (0..300_000).filter(|number| successes.get(&key(*number)).is_some()).collect();
+        assert!((70_000..=100_000).contains(&retained.len()), "{} retained", retained.len());
+        assert!((250_000..300_000).all(|number| retained.binary_search(&number).is_ok()), "the newest stay");
     }
 
     #[test]

@@ -1,173 +1,171 @@
-//! The order of the calls of one step.
+//! Decides which calls of one step may run concurrently.
 //!
-//! In: for each call whether it is safe beside others, and which earlier calls it builds on; then what becomes of
-//! them. Out: which calls may start or go on now.
-//! Starts nothing and knows no tool. A dependent only waits here until the calls it builds on have ended; whether they
-//! did what it needs is for the door of dependencies to say.
+//! In: for each call whether it is parallel-safe, and on which earlier calls it depends; then the progress of each.
+//! Out: which calls may start or continue now. Starts nothing and knows no tool. A dependent call only waits here until
+//! the calls it depends on have ended; the dependency stage of the pipeline checks whether they succeeded.
 //!
-//! A call is either safe or lone. The rules:
-//! - Consecutive safe calls run together. A lone call executes when all earlier ones have ended and nothing executes;
-//!   what comes after it waits for it.
-//! - A call that asks a person does not execute. It holds back later lone calls, and safe ones go past it, and past
-//!   the lone ones it holds back: an answer may take a quarter of an hour.
-//! - An answered call executes under the same rules as one that starts. It may have to hold: a lone one until the safe
-//!   ones that went past it are done, a safe one until the lone one before it is.
+//! A call is either parallel-safe ("safe") or exclusive. The rules:
+//! - Consecutive safe calls run concurrently. An exclusive call executes when all earlier calls have ended and nothing
+//!   executes; later calls wait for it.
+//! - A call that awaits approval does not execute. It holds back later exclusive calls. Safe calls overtake it, and
+//!   also the exclusive ones that it holds back, because an answer may take a quarter of an hour.
+//! - An approved call executes under the same rules as one that starts. It may have to wait: an exclusive one until the
+//!   safe calls that overtook it have ended, a safe one until the exclusive call before it has.
 //!
-//! It follows that at most one lone call has begun and not ended, and that all before it have ended. And there is
-//! never a deadlock: the first call that has not ended runs, asks, or waits only for what runs now.
+//! It follows that at most one exclusive call has started and not ended, and that all before it have ended. And there
+//! is never a deadlock: the first call that has not ended runs, awaits approval, or waits only for calls that run now.
 
 use std::collections::HashMap;
 
 use toolhub_types::tool::DependsOn;
 
-/// The calls of one step and how far each is.
+/// The calls of one step and the state of each.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan(Vec<PlannedCall>);
 
 /// One call of a step.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedCall {
-    /// Whether it may execute beside others: its tool is read-only or declared parallel-safe.
+    /// Whether it may execute concurrently with others: its tool is read-only or declared parallel-safe.
     pub(crate) parallel_safe: bool,
-    /// The earlier calls it builds on.
+    /// The earlier calls it depends on.
     pub(crate) dependencies: Vec<usize>,
     state: State,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It has not begun.
+    /// It has not started.
     Pending,
-    /// It executes, or is on its way to.
+    /// It is in the pipeline or executing.
     Running,
-    /// It waits for a person.
     AwaitingApproval,
-    /// The person said yes; its turn has not come.
+    /// It is approved, but the plan does not let it continue yet.
     Approved,
-    /// It is over.
     Ended {
-        /// Whether the tool did what was asked.
+        /// Whether the tool succeeded.
         success: bool,
     },
 }
 
-/// Whether an answered call may execute.
+/// Whether an approved call may execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a call that must hold executes only when `ready` names it"]
+#[must_use = "a call that must wait executes only when `ready` returns it"]
 pub(crate) enum Resumption {
     /// It executes from now on.
     Now,
-    /// It waits until `ready` names it.
+    /// It waits until `ready` returns it.
     Later,
 }
 
 impl PlannedCall {
-    pub(crate) fn new(safe: bool, bases: Vec<usize>) -> Self {
-        Self { parallel_safe: safe, dependencies: bases, state: State::Pending }
+    pub(crate) fn new(parallel_safe: bool, dependencies: Vec<usize>) -> Self {
+        Self { parallel_safe, dependencies, state: State::Pending }
     }
 }
 
 impl Plan {
-    /// A plan in which no call has begun. A base that is not an earlier call is passed over: it would never end.
+    /// A plan in which no call has started. A dependency that is not an earlier call is ignored: it would never end.
     pub(crate) fn new(mut calls: Vec<PlannedCall>) -> Self {
-        for (at, call) in calls.iter_mut().enumerate() {
-            call.dependencies.retain(|base| *base < at);
+        for (index, call) in calls.iter_mut().enumerate() {
+            call.dependencies.retain(|dependency| *dependency < index);
         }
         Self(calls)
     }
 
-    /// The calls that may execute now, all of them at once: those that have not begun and those that were held.
+    /// The calls that may execute now, all of them concurrently: those that have not started and approved ones that
+    /// waited.
     pub(crate) fn ready(&self) -> Vec<usize> {
         let executing = self.0.iter().any(|call| call.state == State::Running);
         let mut ready = Vec::new();
-        // What the calls before the one we look at mean for it.
-        let (mut all_ended, mut one_asks, mut lone_ahead) = (true, false, false);
-        for (at, call) in self.0.iter().enumerate() {
-            let wants = match call.state {
-                State::Pending => call.dependencies.iter().all(|base| self.has_ended(*base)),
+        // Summary of the calls before the current one.
+        let (mut all_ended, mut approval_pending, mut exclusive_ahead) = (true, false, false);
+        for (index, call) in self.0.iter().enumerate() {
+            let is_startable = match call.state {
+                State::Pending => call.dependencies.iter().all(|dependency| self.has_ended(*dependency)),
                 State::Approved => true,
                 State::Running | State::AwaitingApproval | State::Ended { .. } => false,
             };
-            let may = if call.parallel_safe { !lone_ahead } else { all_ended && !executing };
-            if wants && may {
-                ready.push(at);
+            let is_unblocked = if call.parallel_safe { !exclusive_ahead } else { all_ended && !executing };
+            if is_startable && is_unblocked {
+                ready.push(index);
             }
             match call.state {
                 State::Ended { .. } => continue,
-                State::AwaitingApproval => one_asks = true,
-                // It cannot be next before the question is answered, so nobody waits for it until then.
-                State::Pending if one_asks => {}
-                State::Pending | State::Approved | State::Running => lone_ahead |= !call.parallel_safe,
+                State::AwaitingApproval => approval_pending = true,
+                // It cannot start before the approval is answered, so no call waits for it until then.
+                State::Pending if approval_pending => {}
+                State::Pending | State::Approved | State::Running => exclusive_ahead |= !call.parallel_safe,
             }
             all_ended = false;
         }
         ready
     }
 
-    /// A call that was ready has begun, or goes on after it was held.
-    pub(crate) fn mark_running(&mut self, at: usize) {
-        self.transition(at, &[State::Pending, State::Approved], State::Running);
+    /// A ready call has started, or continues after it waited.
+    pub(crate) fn mark_running(&mut self, index: usize) {
+        self.transition(index, &[State::Pending, State::Approved], State::Running);
     }
 
-    /// A call waits for a person.
-    pub(crate) fn mark_awaiting_approval(&mut self, at: usize) {
-        self.transition(at, &[State::Running], State::AwaitingApproval);
+    /// A call awaits approval.
+    pub(crate) fn mark_awaiting_approval(&mut self, index: usize) {
+        self.transition(index, &[State::Running], State::AwaitingApproval);
     }
 
-    /// The person said yes. What was running while it asked may be in its way.
-    pub(crate) fn mark_approved(&mut self, at: usize) -> Resumption {
-        self.transition(at, &[State::AwaitingApproval], State::Approved);
-        if self.ready().contains(&at) {
-            self.mark_running(at);
+    /// A call is approved. Calls that overtook it meanwhile may block it.
+    pub(crate) fn mark_approved(&mut self, index: usize) -> Resumption {
+        self.transition(index, &[State::AwaitingApproval], State::Approved);
+        if self.ready().contains(&index) {
+            self.mark_running(index);
         }
-        if self.0[at].state == State::Running { Resumption::Now } else { Resumption::Later }
+        if self.0[index].state == State::Running { Resumption::Now } else { Resumption::Later }
     }
 
-    /// A call is over: it succeeded, failed, was refused, or was cancelled before it began.
-    pub(crate) fn mark_ended(&mut self, at: usize, success: bool) {
-        self.0[at].state = State::Ended { success };
+    /// A call has ended: it succeeded, failed, was refused, or was cancelled before it started.
+    pub(crate) fn mark_ended(&mut self, index: usize, success: bool) {
+        self.0[index].state = State::Ended { success };
     }
 
-    /// Nobody follows the plan any more: no call has to wait for another.
+    /// The step's task is gone, so no call waits for another any more.
     pub(crate) fn abandon(&mut self) {
         for call in &mut self.0 {
             call.state = State::Ended { success: false };
         }
     }
 
-    /// How far a call is.
-    pub(crate) fn state(&self, at: usize) -> State {
-        self.0[at].state
+    pub(crate) fn state(&self, index: usize) -> State {
+        self.0[index].state
     }
 
-    fn has_ended(&self, at: usize) -> bool {
-        matches!(self.0[at].state, State::Ended { .. })
+    fn has_ended(&self, index: usize) -> bool {
+        matches!(self.0[index].state, State::Ended { .. })
     }
 
-    /// News may overtake each other: a call that was cancelled does not begin to ask.
-    fn transition(&mut self, at: usize, from: &[State], to: State) {
-        if from.contains(&self.0[at].state) {
-            self.0[at].state = to;
+    /// Ignores a transition from any other state. Reports may arrive out of order: a call that was cancelled must not
+    /// start to await approval.
+    fn transition(&mut self, index: usize, from: &[State], to: State) {
+        if from.contains(&self.0[index].state) {
+            self.0[index].state = to;
         }
     }
 }
 
-/// For each call the earlier calls it builds on: those whose tool its own tool waits for. In: the names of the tools
-/// and what they wait for, in the order of the calls; a tool nobody knows waits for nothing.
+/// For each call the earlier calls it depends on: those of the tools that its own tool depends on. In: the names of the
+/// tools and their dependencies, in the order of the calls; an unknown tool has no dependencies.
 pub(crate) fn earlier_dependencies(calls: &[(&str, &DependsOn)]) -> Vec<Vec<usize>> {
-    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
-    let mut bases = Vec::with_capacity(calls.len());
-    for (at, (name, depends_on)) in calls.iter().enumerate() {
-        let mut found: Vec<usize> =
-            depends_on.names().filter_map(|base| places.get(base.as_str())).flatten().copied().collect();
-        // A tool may stand in several groups.
-        found.sort_unstable();
-        found.dedup();
-        bases.push(found);
-        places.entry(name).or_default().push(at);
+    let mut indices: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut dependencies = Vec::with_capacity(calls.len());
+    for (index, (name, depends_on)) in calls.iter().enumerate() {
+        let mut earlier: Vec<usize> =
+            depends_on.names().filter_map(|tool| indices.get(tool.as_str())).flatten().copied().collect();
+        // A tool may be in several groups.
+        earlier.sort_unstable();
+        earlier.dedup();
+        dependencies.push(earlier);
+        indices.entry(name).or_default().push(index);
     }
-    bases
+    dependencies
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use toolhub_types::{effect::Effect, error::ErrorKind, outcome::Outcome};
 
-/// Assertions for tests; each returns what the next one may want to look at.
+/// Assertions on an outcome; each returns what the test may check next.
 pub trait AssertOutcome {
-    /// The call succeeded; answers its output.
+    /// Asserts that the call succeeded; returns its output.
     fn assert_success(&self) -> &Value;
-    /// The call failed in this way; answers what a model is told.
+    /// Asserts that the call failed with this kind; returns the text for the model.
     fn assert_error(&self, kind: ErrorKind) -> String;
-    /// The call did this to the world.
+    /// Asserts the call's effect.
     fn assert_effect(&self, effect: Effect) -> &Self;
 }
 

@@ -1,4 +1,4 @@
-//! Keeps events to look at later.
+//! Records the events of a hub for assertions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
 };
 use toolhub_types::{event_kind::EventKind, ids::CallId};
 
-/// Everything a hub has told since the recorder was made.
+/// All events of a hub since the recorder was created.
 #[derive(Debug)]
 pub struct EventRecorder {
     subscription: Subscription,
@@ -16,7 +16,7 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Records the events of a hub from here on.
+    /// Records the events of a hub from now on.
     #[must_use]
     pub fn new(hub: &ToolHub) -> Self {
         Self::from(hub.subscribe())
@@ -35,7 +35,7 @@ impl EventRecorder {
         self.events().iter().map(|event| event.name()).collect()
     }
 
-    /// How often a call was said to have ended. Anything but one, once it is over, is a bug.
+    /// Number of end events of a call. Anything but one after its end is a bug.
     pub fn end_count(&mut self, call: CallId) -> usize {
         let ends = |event: &&Arc<Event>| {
             matches!(&event.kind,

@@ -1,4 +1,4 @@
-//! Tools that do what a script says, one step per execution.
+//! Tools that follow a script, one step per execution.
 
 use std::{
     collections::VecDeque,
@@ -24,15 +24,15 @@ pub enum ScriptStep {
     Fail(ToolError),
     /// Panics with this text.
     Panic(String),
-    /// Waits, then goes on with the next step of the script.
+    /// Waits, then continues with the next step.
     Wait(Duration),
-    /// Says how far it is, then goes on with the next step of the script.
+    /// Reports progress, then continues with the next step.
     Progress(String),
     /// Never returns.
     Hang,
 }
 
-/// Looks back at what a scripted tool was asked.
+/// Handle of a scripted tool: its recorded arguments and its script.
 #[derive(Debug, Clone)]
 pub struct ScriptedTool {
     inner: Arc<Inner>,
@@ -51,7 +51,7 @@ impl ScriptedTool {
         self.inner.arguments.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets what it was asked so far.
+    /// Clears the recorded arguments.
     pub fn clear(&self) {
         *self.inner.arguments.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     }
@@ -62,7 +62,7 @@ impl ScriptedTool {
     }
 }
 
-/// A tool that takes any arguments and follows a script. After the last step it returns `null` for ever.
+/// A tool that takes any arguments and follows a script. After the last step it always returns `null`.
 pub fn scripted(name: &str, steps: impl IntoIterator<Item = ScriptStep>) -> (ToolBuilder, ScriptedTool) {
     let steps = Mutex::new(steps.into_iter().collect());
     let inner = Arc::new(Inner { steps, arguments: Mutex::default() });

@@ -1,8 +1,7 @@
-//! The rooms of all threads, and the goodbyes of their instances.
+//! Pool of live tool instances, one per (thread, tool), and their orderly close.
 //!
-//! In: a call's thread and tool. Out: the right to use the tool's room, until it is dropped. Whatever makes an instance go,
-//! its goodbye runs on a task of its own, within a bound, and listeners are told. Which one goes is decided by
-//! `directory.rs`.
+//! In: a call's thread and tool. Out: a lease on the instance slot, released on drop. Every eviction closes the
+//! instance in a separate task with a timeout and emits an event. `pool_state.rs` decides which instances are evicted.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -27,15 +26,15 @@ use crate::{
 use toolhub_storage::clock::Clock;
 use toolhub_types::{error::ToolError, event_kind::EventKind, ids::ThreadKey, tool::ToolName};
 
-/// How long an instance may take to say goodbye; and how long somebody who cleans up waits for the call that uses one. If
-/// the call takes longer, its instance is closed when it ends.
+/// Timeout of closing an instance, and of waiting for the call that uses one. If the call takes longer, its instance is
+/// closed when the call ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Every room, of all threads.
+/// The instance slots of all threads.
 pub(crate) struct InstancePool {
     state: Mutex<PoolState>,
     idle_timeout: Duration,
-    /// Told when the first room is kept, so that somebody looks when it has been idle for too long.
+    /// Notified when an instance becomes idle, to wake the idle sweeper.
     idle_added: Notify,
     closing: TaskTracker,
     events: Events,
@@ -45,26 +44,27 @@ pub(crate) struct InstancePool {
 
 impl InstancePool {
     pub(crate) fn new(
-        caps: InstanceLimits,
-        idle: Duration,
+        limits: InstanceLimits,
+        idle_timeout: Duration,
         events: Events,
         clock: Arc<dyn Clock>,
         runtime: Handle,
     ) -> Self {
-        let (directory, kept, goodbyes) = (Mutex::new(PoolState::new(caps)), Notify::new(), TaskTracker::new());
-        Self { state: directory, idle_timeout: idle, idle_added: kept, closing: goodbyes, events, clock, runtime }
+        let (state, idle_added, closing) = (Mutex::new(PoolState::new(limits)), Notify::new(), TaskTracker::new());
+        Self { state, idle_timeout, idle_added, closing, events, clock, runtime }
     }
 
-    /// Enters the room of a tool in a thread. A call among a list of tools that is held may be followed by others: what it needs
-    /// is kept although its tool was taken away.
+    /// Leases the instance slot of a tool in a thread, and creates the slot if there is none. Calls from an offer
+    /// (`from_offer`) may be followed by others of the same offer, so their instance stays even if the tool was
+    /// removed.
     pub(crate) fn acquire<T: Send + 'static>(
         self: &Arc<Self>,
         owner: &ThreadKey,
-        (tool, among): (RegisteredTool<'_>, bool),
-        chair: impl FnOnce() -> InstanceCell<T>,
+        (tool, from_offer): (RegisteredTool<'_>, bool),
+        new_cell: impl FnOnce() -> InstanceCell<T>,
     ) -> InstanceLease {
-        let (id, room) = self.lock().acquire(owner, (tool, among), self.clock.instant(), || Arc::new(chair()));
-        InstanceLease { id, slot: room, pool: self.clone() }
+        let (id, slot) = self.lock().acquire(owner, (tool, from_offer), self.clock.instant(), || Arc::new(new_cell()));
+        InstanceLease { id, slot, pool: self.clone() }
     }
 
     pub(crate) fn instance_info(&self, owner: &ThreadKey, tool: &str) -> Option<InstanceInfo> {
@@ -75,12 +75,12 @@ impl InstancePool {
         self.lock().is_in_use(owner)
     }
 
-    /// How many instances there are.
+    /// The number of live instances.
     pub(crate) fn instance_count(&self) -> usize {
         self.lock().live_count()
     }
 
-    /// Closes the instances of a thread; of one tool, or of all. Names the tools they belonged to.
+    /// Closes the instances of a thread, of one tool or of all. Returns the tools they belonged to.
     pub(crate) async fn close_instances(
         &self,
         owner: &ThreadKey,
@@ -90,44 +90,44 @@ impl InstancePool {
         self.close_matching(SlotSelector::Thread(owner, tool), reason).await
     }
 
-    /// Closes the instances this registration of a tool has made, in every thread.
+    /// Closes the instances of this registration of a tool, in every thread.
     pub(crate) async fn close_tool_instances(&self, tool: &Registration, reason: &'static str) {
         self.close_matching(SlotSelector::Tool(tool), reason).await;
     }
 
-    /// Closes all instances, and waits for every goodbye.
+    /// Closes all instances and waits until they are closed or time out.
     pub(crate) async fn shut_down(&self) {
         self.close_matching(SlotSelector::All, "the hub was shut down").await;
         self.closing.close();
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.closing.wait()).await;
     }
 
-    async fn close_matching(&self, which: SlotSelector<'_>, reason: &'static str) -> Vec<ToolName> {
-        let (free, mut rooms) = self.lock().evict(which, reason);
-        rooms.extend(free.iter().map(|leaving| leaving.slot.clone()));
-        // On tasks of their own: somebody who stops waiting for the cleaning must not cut a goodbye short.
-        self.spawn_closes(free);
-        let closed = futures_util::future::join_all(rooms.iter().map(|room| room.closed.cancelled()));
+    async fn close_matching(&self, selector: SlotSelector<'_>, reason: &'static str) -> Vec<ToolName> {
+        let (evicted, mut slots) = self.lock().evict(selector, reason);
+        slots.extend(evicted.iter().map(|evicted| evicted.slot.clone()));
+        // In separate tasks: dropping this future must not interrupt a close.
+        self.spawn_closes(evicted);
+        let closed = futures_util::future::join_all(slots.iter().map(|slot| slot.closed.cancelled()));
         let _ = tokio::time::timeout(2 * CLOSE_TIMEOUT, closed).await;
-        rooms.iter().map(|room| room.tool.clone()).collect()
+        slots.iter().map(|slot| slot.tool.clone()).collect()
     }
 
-    /// Lets these say goodbye.
-    fn spawn_closes(&self, leaving: Vec<EvictedSlot>) {
-        for EvictedSlot { slot: room, reason } in leaving {
+    /// Closes the evicted instances in separate tasks.
+    fn spawn_closes(&self, evicted: Vec<EvictedSlot>) {
+        for EvictedSlot { slot, reason } in evicted {
             let (events, clock) = (self.events.clone(), self.clock.clone());
-            self.closing.spawn_on(close_instance(room, reason, events, clock), &self.runtime);
+            self.closing.spawn_on(close_instance(slot, reason, events, clock), &self.runtime);
         }
     }
 
-    fn emit_cleaned(&self, room: &InstanceSlot, reason: &'static str) {
-        emit_executor_cleaned(room, reason, &self.events, &*self.clock);
+    fn emit_cleaned(&self, slot: &InstanceSlot, reason: &'static str) {
+        emit_executor_cleaned(slot, reason, &self.events, &*self.clock);
     }
 
-    /// Drops what was idle for too long.
+    /// Closes instances that reached the idle timeout. Returns when the next one will.
     fn close_idle(&self) -> Option<tokio::time::Instant> {
-        let (leaving, next) = self.lock().evict_idle(self.idle_timeout, self.clock.instant());
-        self.spawn_closes(leaving);
+        let (evicted, next) = self.lock().evict_idle(self.idle_timeout, self.clock.instant());
+        self.spawn_closes(evicted);
         next
     }
 
@@ -136,40 +136,40 @@ impl InstancePool {
     }
 }
 
-async fn close_instance(room: Arc<InstanceSlot>, reason: &'static str, events: Events, clock: Arc<dyn Clock>) {
-    let _closed = room.closed.clone().drop_guard();
-    if let Some(goodbye) = room.cell.begin_close() {
-        // One that panics or hangs while it says goodbye harms nobody, not even when it is dropped for it.
-        let bounded = async { tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await.is_ok() };
+async fn close_instance(slot: Arc<InstanceSlot>, reason: &'static str, events: Events, clock: Arc<dyn Clock>) {
+    let _closed = slot.closed.clone().drop_guard();
+    if let Some(close) = slot.cell.begin_close() {
+        // A close that panics or hangs must not affect others, not even when its future is dropped.
+        let bounded = async { tokio::time::timeout(CLOSE_TIMEOUT, close).await.is_ok() };
         if !matches!(AssertUnwindSafe(bounded).catch_unwind().await, Ok(true)) {
-            tracing::warn!(tool = %room.tool, "an instance did not close in an orderly way");
+            tracing::warn!(tool = %slot.tool, "closing a tool instance panicked or timed out");
         }
-        emit_executor_cleaned(&room, reason, &events, &*clock);
+        emit_executor_cleaned(&slot, reason, &events, &*clock);
     }
 }
 
-fn emit_executor_cleaned(room: &InstanceSlot, reason: &'static str, events: &Events, clock: &dyn Clock) {
-    let ThreadKey { tenant, thread } = &room.owner;
-    let news = EventKind::ExecutorCleaned { tool_name: room.tool.clone(), reason };
-    events.emit_for_tenant(clock.now(), tenant, Some(thread), news);
+fn emit_executor_cleaned(slot: &InstanceSlot, reason: &'static str, events: &Events, clock: &dyn Clock) {
+    let ThreadKey { tenant, thread } = &slot.owner;
+    let event = EventKind::ExecutorCleaned { tool_name: slot.tool.clone(), reason };
+    events.emit_for_tenant(clock.now(), tenant, Some(thread), event);
 }
 
-/// Drops instances that nobody has used for long, for as long as the hub lives.
-pub(crate) async fn run_idle_sweeper(rooms: Weak<InstancePool>) {
+/// Closes idle instances for as long as the hub exists.
+pub(crate) async fn run_idle_sweeper(pool: Weak<InstancePool>) {
     loop {
-        let Some(here) = rooms.upgrade() else { return };
-        match here.close_idle() {
+        let Some(pool) = pool.upgrade() else { return };
+        match pool.close_idle() {
             Some(next) => {
-                drop(here);
+                drop(pool);
                 tokio::time::sleep_until(next).await;
             }
-            // Kept alive by this wait; the hub's end cuts the whole task off.
-            None => here.idle_added.notified().await,
+            // This wait keeps the pool alive; the shutdown of the hub aborts the whole task.
+            None => pool.idle_added.notified().await,
         }
     }
 }
 
-/// The right to be in a room. While it is held, the room is not given up.
+/// A lease on an instance slot. While it is held, the slot is not evicted.
 pub(crate) struct InstanceLease {
     id: u64,
     slot: Arc<InstanceSlot>,
@@ -177,40 +177,40 @@ pub(crate) struct InstanceLease {
 }
 
 impl InstanceLease {
-    /// The room's chair; of the type that the tool of this room sits on.
+    /// The slot's cell, if it holds instances of type `T`.
     pub(crate) fn cell<T: Send + 'static>(&self) -> Option<Arc<InstanceCell<T>>> {
         let any: Arc<dyn std::any::Any + Send + Sync> = self.slot.cell.clone();
         any.downcast().ok()
     }
 
-    /// An instance was made here. Others may have to go for it.
+    /// Records that an instance was created in this slot. Evicts others that exceed the limits.
     pub(crate) fn mark_created(&self) {
-        let leaving = self.pool.lock().instance_created(self.id, self.pool.clock.now());
-        self.pool.spawn_closes(leaving);
+        let evicted = self.pool.lock().instance_created(self.id, self.pool.clock.now());
+        self.pool.spawn_closes(evicted);
     }
 
-    /// The instance is gone without a goodbye.
-    pub(crate) fn mark_lost(&self, why: &'static str) {
+    /// Records that the instance was dropped without a close.
+    pub(crate) fn mark_lost(&self, reason: &'static str) {
         self.pool.lock().instance_lost(self.id);
-        self.pool.emit_cleaned(&self.slot, why);
+        self.pool.emit_cleaned(&self.slot, reason);
     }
 }
 
 impl Drop for InstanceLease {
     fn drop(&mut self) {
-        let leaving = self.pool.lock().release(self.id, self.pool.clock.instant());
-        self.pool.spawn_closes(leaving);
+        let evicted = self.pool.lock().release(self.id, self.pool.clock.instant());
+        self.pool.spawn_closes(evicted);
         self.pool.idle_added.notify_one();
     }
 }
 
-/// Runs work that is alone in a room.
+/// Runs work with exclusive access to an instance slot.
 ///
 /// # Errors
-/// When the work around this is in the room already: the two would wait for each other.
-pub(crate) async fn run_exclusive<T>(place: &InstanceLease, work: impl Future<Output = T>) -> Result<T, ToolError> {
-    let room: Weak<InstanceSlot> = Arc::downgrade(&place.slot);
-    reentrancy::with_locks(vec![room], work).await.map_err(|reentrancy::Reentrant| {
+/// When an enclosing call holds the slot already: the two would deadlock.
+pub(crate) async fn run_exclusive<T>(lease: &InstanceLease, work: impl Future<Output = T>) -> Result<T, ToolError> {
+    let slot: Weak<InstanceSlot> = Arc::downgrade(&lease.slot);
+    reentrancy::with_locks(vec![slot], work).await.map_err(|reentrancy::Reentrant| {
         let text = "this tool is at work in this thread and has, directly or through other tools, called itself; \
                     the two calls would wait for each other";
         ToolError::refused(text).uncounted()

@@ -1,7 +1,7 @@
-//! Where the instance of one tool lives in one thread.
+//! The slot of one tool's instance in one thread.
 //!
-//! In: an instance of any type. Out: a chair to take it from and to put it back on, and its goodbye. Who may come in, and
-//! when the room is given up, is decided by `directory.rs`.
+//! In: an instance of any type. Out: a cell to take it from and to put it back into, and its close. `pool_state.rs`
+//! decides who uses a slot and when it is evicted.
 
 use std::{
     any::Any,
@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::registration::Registration;
 use toolhub_types::{ids::ThreadKey, tool::ToolName};
 
-/// The place of one tool's instance in one thread.
+/// The slot of one tool's instance in one thread.
 pub(crate) struct InstanceSlot {
     pub(super) owner: ThreadKey,
     pub(super) tool: ToolName,
-    /// The registration whose factory makes the instance. A tool of the same name that is registered later is another
-    /// one, and never finds this room.
+    /// The registration whose factory creates the instance. A tool that is registered later with the same name is a
+    /// different one and gets its own slot.
     pub(super) registration: Registration,
     pub(super) cell: Arc<dyn AnyInstance>,
-    /// Given when the instance has said goodbye, or there was none.
+    /// Cancelled when the instance is closed, or when there was none.
     pub(super) closed: CancellationToken,
 }
 
@@ -34,13 +34,13 @@ impl InstanceSlot {
     }
 }
 
-/// A chair, whatever sits on it.
+/// An [`InstanceCell`] with its type erased.
 pub(crate) trait AnyInstance: Any + Send + Sync {
-    /// Takes the instance away; answers its goodbye. To be asked when no call is in the room.
+    /// Takes the instance out and returns the future that closes it. Must be called only when no call uses the slot.
     fn begin_close(&self) -> Option<BoxFuture<'static, ()>>;
 }
 
-/// The chair of an instance: empty until it is made, and while a call works with it alone.
+/// Holds an instance: empty until it is created, and while a call uses it exclusively.
 pub(crate) struct InstanceCell<T> {
     exclusive: AsyncMutex<()>,
     instance: Mutex<Option<T>>,
@@ -52,7 +52,7 @@ impl<T: Send + 'static> InstanceCell<T> {
         Self { exclusive: AsyncMutex::default(), instance: Mutex::default(), close }
     }
 
-    /// Waits until no other call works alone in this room. The wait is bounded by the deadline of the call around it.
+    /// Waits until no other call has exclusive use. The deadline of the enclosing call bounds the wait.
     pub(crate) async fn lock_exclusive(&self) -> MutexGuard<'_, ()> {
         self.exclusive.lock().await
     }
@@ -61,24 +61,24 @@ impl<T: Send + 'static> InstanceCell<T> {
         self.instance.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn put(&self, live: T) {
-        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = Some(live);
+    pub(crate) fn put(&self, instance: T) {
+        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = Some(instance);
     }
 }
 
 impl<I: Send + Sync + 'static> InstanceCell<Arc<I>> {
-    /// A share of an instance that many calls use.
+    /// A clone of the handle to an instance that calls share.
     pub(crate) fn get_shared(&self) -> Option<Arc<I>> {
         self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes this very instance away; says whether it was still there.
-    pub(crate) fn discard(&self, spoiled: &Arc<I>) -> bool {
-        let gone = {
-            let mut live = self.instance.lock().unwrap_or_else(PoisonError::into_inner);
-            live.take_if(|live| Arc::ptr_eq(live, spoiled))
+    /// Drops this instance; returns whether the cell still held it.
+    pub(crate) fn discard(&self, instance: &Arc<I>) -> bool {
+        let taken = {
+            let mut current = self.instance.lock().unwrap_or_else(PoisonError::into_inner);
+            current.take_if(|current| Arc::ptr_eq(current, instance))
         };
-        gone.is_some()
+        taken.is_some()
     }
 }
 

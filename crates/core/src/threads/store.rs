@@ -1,7 +1,7 @@
-//! The book of threads: which there are, since when, and when they were last active.
+//! Write-behind store of threads: which exist, since when, and when they were last active.
 //!
-//! In: what this node has seen. Out: rows of the table `threads`, written in the background and at shutdown, and answers
-//! made of both. A few seconds of a thread's history may be lost with the process; nothing hangs on them.
+//! In: the activity on this node. Out: rows of the table `threads`, written in the background and at shutdown, and
+//! reads that merge both. A crash may lose a few seconds of activity, which nothing else depends on.
 
 use std::{
     sync::{Arc, Weak},
@@ -31,14 +31,14 @@ use toolhub_types::{
 };
 
 const LAYOUT: u32 = 1;
-/// How long news of threads is collected before it is written.
+/// How long activity is collected before it is flushed.
 const FLUSH_DELAY: Duration = Duration::from_secs(3);
-/// How many rows are read at once.
+/// Number of rows read per request.
 const BATCH_SIZE: usize = 100;
-/// How many are written beside each other: a store that writes in groups has something to group.
+/// Number of concurrent writes, so that a store with group commit can group them.
 const WRITE_CONCURRENCY: usize = 16;
 
-/// What is known about a thread.
+/// Summary of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -48,27 +48,27 @@ pub struct ThreadInfo {
     /// When it was first seen.
     #[serde(rename = "createdAt")]
     pub created: Timestamp,
-    /// When a call last named it. Of another node's calls, to the minute.
+    /// When a call last named it. Calls of other nodes are reported with a delay of up to a minute.
     #[serde(rename = "lastActiveAt")]
     pub last_active: Timestamp,
-    /// How many calls named it, those included that were refused.
+    /// Number of calls that named it, including refused ones.
     pub calls: u64,
 }
 
-/// Some of a tenant's threads, by id.
+/// A page of a tenant's threads, sorted by id.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ThreadPage {
     /// The threads.
     pub threads: Vec<ThreadInfo>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<Cursor>,
 }
 
-/// How many threads are looked at in one page. Many: a store without an index over partitions looks at all for each page.
+/// Threads per page of a scan. Large, because a store without an index over partitions scans all rows for each page.
 const IDLE_SCAN_PAGE_SIZE: usize = 10_000;
 
-/// A thread as it is stored.
+/// A stored thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
@@ -77,29 +77,29 @@ pub(crate) struct Record {
     calls: u64,
 }
 
-/// Which threads there are.
+/// The threads in the store, merged with the activity of this node.
 pub(crate) struct ThreadStore {
     activity: Arc<ThreadActivity>,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    /// Whoever writes does so alone: one that lags behind could take a thread that was merely forgotten for a deleted one.
+    /// Serializes flushes: a slow flush could mistake a thread that another flush evicted for a deleted one.
     write_lock: AsyncMutex<()>,
 }
 
 impl ThreadStore {
-    pub(crate) fn new(known: Arc<ThreadActivity>, store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
-        Self { activity: known, store, clock, write_lock: AsyncMutex::default() }
+    pub(crate) fn new(activity: Arc<ThreadActivity>, store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+        Self { activity, store, clock, write_lock: AsyncMutex::default() }
     }
 
-    /// A thread, if anybody has ever named it.
+    /// A thread, if it exists.
     pub(crate) async fn find(&self, owner: &ThreadKey) -> Result<Option<ThreadInfo>, StoreError> {
-        let known = self.activity.get(owner);
+        let entry = self.activity.get(owner);
         let (record, _) = self.load_record(owner).await?.unzip();
-        let record = merge_activity(record, known.as_ref());
+        let record = merge_activity(record, entry.as_ref());
         Ok(record.map(|record| thread_info(owner.thread.clone(), record)))
     }
 
-    /// Whether a call on this node has named the thread lately. The store may not know yet.
+    /// Whether a call on this node has named the thread recently. It may not be in the store yet.
     pub(crate) fn is_tracked(&self, owner: &ThreadKey) -> bool {
         self.activity.get(owner).is_some()
     }
@@ -109,16 +109,16 @@ impl ThreadStore {
         self.activity.get(owner).is_some_and(|thread| thread.is_stored())
     }
 
-    /// The thread as the store knows it, and which writing that was.
+    /// The stored record of the thread, and its row version.
     pub(crate) async fn load_record(&self, owner: &ThreadKey) -> Result<Option<(Record, RowVersion)>, StoreError> {
         let keys = [row_key(owner)];
         let row = self.store.load(&keys, self.clock.now()).await?.pop().flatten();
         Ok(row.map(|row| (read(&keys[0].id, &row), row.version)))
     }
 
-    /// A tenant's threads, a page at a time.
+    /// A page of a tenant's threads.
     pub(crate) async fn list(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
-        // What only this node knows is written first, so that there is one list and one order.
+        // Flush first, so that the store has all threads in one order.
         self.flush(FlushScope::Stale).await?;
         let scan = Scan { after, ..Scan::new(Table::Threads, Scope::Tenant(tenant.clone())).limit(BATCH_SIZE) };
         let page = self.store.scan(scan, self.clock.now()).await?;
@@ -130,19 +130,19 @@ impl ThreadStore {
         Ok(ThreadPage { threads: page.rows.iter().filter_map(thread).collect(), next: page.next })
     }
 
-    /// The threads that nobody has named for so long, as the store knows them: some, and where to go on.
+    /// A page of the stored threads that have been idle for this long, and the cursor of the next page.
     pub(crate) async fn idle_threads(
         self: &Arc<Self>,
         after: Option<Cursor>,
-        idle: Duration,
+        idle_timeout: Duration,
         now: Timestamp,
     ) -> Result<(Vec<ThreadKey>, Option<Cursor>), StoreError> {
         let (threads, next) = self.all_threads(after, IDLE_SCAN_PAGE_SIZE).await?;
-        let old = threads.into_iter().filter(|(_, record)| record.last_active + idle <= now);
-        Ok((old.map(|(owner, _)| owner).collect(), next))
+        let idle = threads.into_iter().filter(|(_, record)| record.last_active + idle_timeout <= now);
+        Ok((idle.map(|(owner, _)| owner).collect(), next))
     }
 
-    /// Every thread of every tenant, as the store knows them, a page at a time.
+    /// A page of the stored threads of all tenants.
     async fn all_threads(
         &self,
         after: Option<Cursor>,
@@ -157,7 +157,7 @@ impl ThreadStore {
         Ok((page.rows.iter().filter_map(thread).collect(), page.next))
     }
 
-    /// Makes a thread, or finds the one that is there.
+    /// Creates a thread, or finds the existing one.
     pub(crate) async fn create(&self, owner: ThreadKey) -> Result<ThreadInfo, StoreError> {
         let now = self.clock.now();
         let record = Record { created: now, last_active: now, calls: 0 };
@@ -169,33 +169,33 @@ impl ThreadStore {
         Ok(self.find(&owner).await?.unwrap_or_else(|| thread_info(owner.thread, record)))
     }
 
-    /// Writes down everything that is not in the store.
+    /// Flushes all unstored activity.
     pub(crate) async fn flush_all(&self) -> Result<(), StoreError> {
         self.flush(FlushScope::All).await
     }
 
-    async fn flush(&self, what: FlushScope) -> Result<(), StoreError> {
-        let _alone = self.write_lock.lock().await;
-        let written = self.write_due(what).await;
+    async fn flush(&self, scope: FlushScope) -> Result<(), StoreError> {
+        let _guard = self.write_lock.lock().await;
+        let result = self.write_due(scope).await;
         self.activity.evict(self.clock.now());
-        written
+        result
     }
 
-    async fn write_due(&self, what: FlushScope) -> Result<(), StoreError> {
-        let due = self.activity.due_for_flush(what, self.clock.now());
-        for some in due.chunks(BATCH_SIZE) {
+    async fn write_due(&self, scope: FlushScope) -> Result<(), StoreError> {
+        let due = self.activity.due_for_flush(scope, self.clock.now());
+        for batch in due.chunks(BATCH_SIZE) {
             let now = self.clock.now();
-            let keys: Vec<RowKey> = some.iter().map(|(owner, _)| row_key(owner)).collect();
+            let keys: Vec<RowKey> = batch.iter().map(|(owner, _)| row_key(owner)).collect();
             let rows = self.store.load(&keys, now).await?;
-            let mut writing = FuturesUnordered::new();
-            for ((owner, known), row) in some.iter().zip(rows) {
-                writing.push(self.write_one(owner, known, row, now));
-                if writing.len() >= WRITE_CONCURRENCY {
-                    writing.next().await.transpose()?;
+            let mut writes = FuturesUnordered::new();
+            for ((owner, entry), row) in batch.iter().zip(rows) {
+                writes.push(self.write_one(owner, entry, row, now));
+                if writes.len() >= WRITE_CONCURRENCY {
+                    writes.next().await.transpose()?;
                 }
             }
-            while let Some(written) = writing.next().await {
-                written?;
+            while let Some(result) = writes.next().await {
+                result?;
             }
         }
         Ok(())
@@ -204,18 +204,18 @@ impl ThreadStore {
     async fn write_one(
         &self,
         owner: &ThreadKey,
-        known: &ThreadEntry,
+        entry: &ThreadEntry,
         row: Option<Row>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.version));
         let stored = row.map(|row| read(&owner.thread.clone().into(), &row));
-        let Some(record) = merge_activity(stored, Some(known)) else { return Ok(()) };
+        let Some(record) = merge_activity(stored, Some(entry)) else { return Ok(()) };
         match self.put(owner, record, expect, now).await {
-            Ok(()) if self.activity.mark_stored(owner, known) => Ok(()),
-            // Somebody has deleted the thread while it was being written.
+            Ok(()) if self.activity.mark_stored(owner, entry) => Ok(()),
+            // The thread was deleted during the write.
             Ok(()) => self.remove(owner, now).await,
-            // Another node was faster; the next round looks again.
+            // Another node wrote concurrently; the next flush retries.
             Err(StoreError::Conflict { .. }) => {
                 self.activity.flush_needed.notify_one();
                 Ok(())
@@ -240,26 +240,26 @@ impl ThreadStore {
     }
 }
 
-/// Where the row of a thread lies.
+/// The row key of a thread.
 pub(crate) fn row_key(owner: &ThreadKey) -> RowKey {
     let partition = Partition::from(owner);
     RowKey { partition, table: Table::Threads, id: owner.thread.clone().into() }
 }
 
-/// A record that cannot be read says at least when it was written.
+/// Decodes a record. One that cannot be read still yields the times of its row.
 fn read(id: &SmolStr, row: &Row) -> Record {
     let record = decode(Table::Threads, id, LAYOUT, row).inspect_err(StoreError::log_skipped);
     record.map_or(Record { created: row.created, last_active: row.updated, calls: 0 }, |(record, _)| record)
 }
 
-fn merge_activity(stored: Option<Record>, known: Option<&ThreadEntry>) -> Option<Record> {
-    let Some(known) = known else { return stored };
-    let fresh = Record { created: known.first_seen, last_active: known.last_active, calls: known.unstored_calls };
-    let Some(stored) = stored else { return Some(fresh) };
+fn merge_activity(stored: Option<Record>, entry: Option<&ThreadEntry>) -> Option<Record> {
+    let Some(entry) = entry else { return stored };
+    let recent = Record { created: entry.first_seen, last_active: entry.last_active, calls: entry.unstored_calls };
+    let Some(stored) = stored else { return Some(recent) };
     Some(Record {
-        created: stored.created.min(fresh.created),
-        last_active: stored.last_active.max(fresh.last_active),
-        calls: stored.calls + fresh.calls,
+        created: stored.created.min(recent.created),
+        last_active: stored.last_active.max(recent.last_active),
+        calls: stored.calls + recent.calls,
     })
 }
 
@@ -268,18 +268,18 @@ fn thread_info(id: ThreadId, record: Record) -> ThreadInfo {
     ThreadInfo { id, created, last_active, calls }
 }
 
-/// Writes down which threads are active, for as long as the hub lives.
-pub(crate) async fn run_activity_flusher(book: Weak<ThreadStore>) {
+/// Flushes thread activity in the background for as long as the hub exists.
+pub(crate) async fn run_activity_flusher(threads: Weak<ThreadStore>) {
     loop {
-        let Some(here) = book.upgrade() else { return };
-        let known = here.activity.clone();
-        drop(here);
-        let _ = tokio::time::timeout(FORGET_AFTER, known.flush_needed.notified()).await;
+        let Some(upgraded) = threads.upgrade() else { return };
+        let activity = upgraded.activity.clone();
+        drop(upgraded);
+        let _ = tokio::time::timeout(FORGET_AFTER, activity.flush_needed.notified()).await;
         tokio::time::sleep(FLUSH_DELAY).await;
-        let Some(here) = book.upgrade() else { return };
-        if here.flush(FlushScope::Stale).await.is_err() {
-            // A store that does not answer is asked again; until then memory knows.
-            known.flush_needed.notify_one();
+        let Some(upgraded) = threads.upgrade() else { return };
+        if upgraded.flush(FlushScope::Stale).await.is_err() {
+            // Retry after a store failure; until then the activity stays in memory.
+            activity.flush_needed.notify_one();
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Whether what was said about a hub can hold.
+//! Validates the settings of a `HubBuilder`.
 //!
-//! In: a hub in the making. Out: what was said about tools, ready to be used, or every problem at once. Nothing is opened or
-//! begun here.
+//! In: a builder. Out: policies, hooks and the redactor, ready to use, or all problems together. Opens and starts nothing.
 
 use std::sync::Arc;
 
@@ -12,20 +11,20 @@ use toolhub_types::{
     state_config::ManagerType,
 };
 
-/// What was said about tools, the code around their calls, and what is not told.
+/// Policies of tools, hooks by glob, and the redactor of secrets.
 pub(super) type ValidatedParts = (PolicySet, Vec<(Glob, Arc<dyn Hook>)>, Arc<Redactor>);
 
 impl HubBuilder {
-    /// What was said about tools, and the code around their calls.
-    #[allow(clippy::result_large_err, reason = "asked once in the life of a hub")]
+    /// Validates all settings, and takes policies, hooks and secret names out of the builder.
+    #[allow(clippy::result_large_err, reason = "called once per hub")]
     pub(super) fn validate(&mut self) -> Result<ValidatedParts, BuildError> {
         if let Some(kind) = self.duplicate_executor.take() {
             return Err(BuildError::DuplicateExecutor(kind));
         }
         let (defaults, policies) = (std::mem::take(&mut self.default_policy), std::mem::take(&mut self.policies));
-        let book = PolicySet::new(defaults, policies, std::mem::take(&mut self.rules));
+        let policies = PolicySet::new(defaults, policies, std::mem::take(&mut self.rules));
         let mut problems = Vec::new();
-        let book = book.unwrap_or_else(|found| {
+        let policies = policies.unwrap_or_else(|found| {
             problems.extend(found);
             PolicySet::default()
         });
@@ -49,26 +48,27 @@ impl HubBuilder {
             }
         }
         if problems.is_empty() {
-            Ok((book, hooks, Arc::new(Redactor(secrets))))
+            Ok((policies, hooks, Arc::new(Redactor(secrets))))
         } else {
             Err(BuildError::Policy(problems))
         }
     }
 
     fn check_state_config(&self) -> Vec<PolicyError> {
-        let nonsense = self.state_manager.invalid_settings().into_iter().chain(self.business_state.invalid_settings());
-        let nonsense = nonsense.map(|(field, reason)| policy_error(format!("the `{field}` of states"), reason.into()));
-        let unheeded = self.state_manager.unsupported_settings().into_iter();
-        let unheeded = unheeded
-            .map(|field| policy_error(format!("`{field}`"), "nothing here can do that yet; leave it out".into()));
-        let mut problems: Vec<PolicyError> = nonsense.chain(unheeded).collect();
+        let invalid = self.state_manager.invalid_settings().into_iter().chain(self.business_state.invalid_settings());
+        let invalid =
+            invalid.map(|(field, reason)| policy_error(format!("the state setting `{field}`"), reason.into()));
+        let unsupported = self.state_manager.unsupported_settings().into_iter();
+        let unsupported =
+            unsupported.map(|field| policy_error(format!("`{field}`"), "it is not supported yet; remove it".into()));
+        let mut problems: Vec<PolicyError> = invalid.chain(unsupported).collect();
         let disk = Some(ManagerType::Persistent);
         if self.state_manager.manager_type != disk && self.tools.iter().all(|tool| tool.manager() != disk) {
-            // Taken silently, they would promise what does not happen.
-            let idle =
+            // Ignoring them silently would promise something that does not happen.
+            let unused =
                 self.business_state.disk_only_settings().into_iter().chain(self.state_manager.disk_only_settings());
-            let reason = "only the persistent manager heeds it; say `manager_type = persistent` for the hub or a tool";
-            problems.extend(idle.map(|field| policy_error(format!("`{field}`"), reason.into())));
+            let reason = "only the persistent manager uses it; set `manager_type = persistent` for the hub or a tool";
+            problems.extend(unused.map(|field| policy_error(format!("`{field}`"), reason.into())));
         }
         problems
     }

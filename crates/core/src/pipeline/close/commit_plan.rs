@@ -1,7 +1,7 @@
-//! What is committed with the end of a call, and what becomes of it when that is not possible.
+//! Builds and commits the batch that ends a call: record, state drafts, history and evidence.
 //!
-//! In: a call, how it ended and what its tool left of its states. Out: the batch of all that, committed; or why it is not,
-//! and the outcome the caller is given then.
+//! In: a call, its outcome and the drafts of its states. Out: the committed batch; or why nothing was committed, and
+//! the outcome for the caller in that case. `state` resolves write conflicts of single drafts.
 
 use std::panic::AssertUnwindSafe;
 
@@ -23,19 +23,19 @@ use toolhub_types::{
     outcome::Outcome,
 };
 
-/// The call's record and where it goes.
+/// The call's record and what is needed to commit its end.
 pub(super) struct CommitPlan<'a> {
     engine: &'a Engine,
     envelope: &'a CallEnvelope,
     record: CallRecord,
-    /// The writing that opened it, if it was opened.
+    /// The row version of the opening record, if the call was opened.
     opening_version: Option<RowVersion>,
 }
 
 /// Why nothing was committed.
 pub(super) enum CommitError {
     Failed(CallError),
-    /// The tool may run once more with the states as they are now.
+    /// The tool may run again on the current states.
     Rerun,
 }
 
@@ -58,31 +58,32 @@ impl<'a> CommitPlan<'a> {
         Self { engine, envelope, record, opening_version: opened }
     }
 
-    /// Commits the end with the states and the evidence of it. Another call of the thread may leave evidence at the same
-    /// moment; both count, so whoever comes second looks again. Somebody else may have written a state; whether it can be
-    /// written all the same is decided by `state`. Says whether the call has its record: a read that proved nothing new has none yet.
+    /// Commits the end of the call with its states and its evidence. Another call of the thread may leave evidence
+    /// concurrently; both count, so a conflict there reloads the evidence and commits again. On a conflict of a state,
+    /// `state` decides whether the draft can be rebased. Returns whether the call has its record: a read that left no
+    /// new evidence has none yet.
     pub(super) async fn commit_all(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<bool, CommitError> {
-        let told = self.history_entry(outcome);
-        let elsewhere = self.commit_separate_states(drafts, told.as_ref()).await?;
+        let history = self.history_entry(outcome);
+        let separate = self.commit_separate_states(drafts, history.as_ref()).await?;
         loop {
-            let mut all = self.writes(drafts, told.as_ref()).await?;
-            let proof = if outcome.is_success() {
+            let mut writes = self.writes(drafts, history.as_ref()).await?;
+            let evidence = if outcome.is_success() {
                 dependencies::evidence_update(self.engine, self.envelope).await?
             } else {
                 Default::default()
             };
-            all.extend(proof.write.clone());
-            if all.is_empty() && self.opening_version.is_none() {
+            writes.extend(evidence.write.clone());
+            if writes.is_empty() && self.opening_version.is_none() {
                 return Ok(false);
             }
-            match self.commit(outcome, all).await {
+            match self.commit(outcome, writes).await {
                 Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
                 Err(StoreError::Conflict { table: Table::State, .. }) => match self.rebase_drafts(drafts).await {
-                    Err(CommitError::Rerun) if elsewhere > 0 => return Err(partial_commit_error().into()),
-                    renewed => renewed?,
+                    Err(CommitError::Rerun) if separate > 0 => return Err(partial_commit_error().into()),
+                    rebased => rebased?,
                 },
                 Ok(()) => {
-                    dependencies::emit_newly_available(self.engine, self.envelope, &proof);
+                    dependencies::emit_newly_available(self.engine, self.envelope, &evidence);
                     return Ok(true);
                 }
                 Err(error) => return Err(error.into()),
@@ -90,48 +91,48 @@ impl<'a> CommitPlan<'a> {
         }
     }
 
-    /// States that do not lie with the call's records, because all threads share them or another store keeps them, are
-    /// committed first, one by one; says how many were. If the process dies before the end of the call is written down
-    /// too, what its tool remembers is true, and the call stays open.
+    /// Commits the states that lie outside the call's partition, because all threads share them or another store holds
+    /// them, first and one by one. Returns how many were committed. If the process dies before the end of the call is
+    /// committed too, these states are still correct and the call stays open.
     async fn commit_separate_states(
         &self,
         drafts: &mut Drafts,
-        told: Option<&ExecutionHistory>,
+        history: Option<&ExecutionHistory>,
     ) -> Result<usize, CommitError> {
         let (state, tenant) = (&self.engine.services.state, &self.envelope.call.tenant);
-        let elsewhere = drafts.list.iter_mut().filter(|draft| !self.commits_with_call(draft));
-        let mut already = 0;
-        for draft in elsewhere {
+        let separate = drafts.list.iter_mut().filter(|draft| !self.commits_with_call(draft));
+        let mut committed = 0;
+        for draft in separate {
             loop {
                 let now = self.engine.services.clock.now();
                 let mut batch = Batch::new(draft.context.partition(tenant));
-                batch.writes = state.draft_writes(tenant, draft, &self.envelope.tool.state, told, now).await?;
+                batch.writes = state.draft_writes(tenant, draft, &self.envelope.tool.state, history, now).await?;
                 match state.store_router().commit(batch, now).await {
                     Ok(_) => break,
                     Err(StoreError::Conflict { .. }) => match self.rebase_draft(draft).await {
-                        // What another state of the tool remembers of this run is written.
-                        Err(CommitError::Rerun) if already > 0 => return Err(partial_commit_error().into()),
-                        renewed => renewed?,
+                        // Another state of the tool already contains this execution, so a rerun would apply it twice.
+                        Err(CommitError::Rerun) if committed > 0 => return Err(partial_commit_error().into()),
+                        rebased => rebased?,
                     },
                     Err(error) => return Err(error.into()),
                 }
             }
-            already += usize::from(draft.text.is_some());
+            committed += usize::from(draft.text.is_some());
         }
-        Ok(already)
+        Ok(committed)
     }
 
-    /// What is written with the end of the call.
-    async fn writes(&self, drafts: &Drafts, told: Option<&ExecutionHistory>) -> Result<Vec<Write>, CommitError> {
+    /// The state and session writes that are committed with the end of the call.
+    async fn writes(&self, drafts: &Drafts, history: Option<&ExecutionHistory>) -> Result<Vec<Write>, CommitError> {
         let (services, tenant) = (&self.engine.services, &self.envelope.call.tenant);
         let (state, now) = (&services.state, services.clock.now());
         let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| self.commits_with_call(draft)).collect();
-        let mut all = Vec::new();
+        let mut writes = Vec::new();
         for draft in &drafts {
-            all.extend(state.draft_writes(tenant, draft, &self.envelope.tool.state, told, now).await?);
+            writes.extend(state.draft_writes(tenant, draft, &self.envelope.tool.state, history, now).await?);
         }
-        all.extend(state.session_writes_for_drafts(tenant, &drafts, told.is_some(), now).await?);
-        Ok(all)
+        writes.extend(state.session_writes_for_drafts(tenant, &drafts, history.is_some(), now).await?);
+        Ok(writes)
     }
 
     async fn rebase_drafts(&self, drafts: &mut Drafts) -> Result<(), CommitError> {
@@ -145,33 +146,31 @@ impl<'a> CommitPlan<'a> {
 
     /// Whether a state is committed together with the end of the call.
     fn commits_with_call(&self, draft: &Draft) -> bool {
-        let homes = self.engine.services.state.store_router();
+        let router = self.engine.services.state.store_router();
         draft.context.partition(&self.envelope.call.tenant) == self.partition()
-            && homes.is_in_hub_store(draft.context.state().as_str())
+            && router.is_in_hub_store(draft.context.state().as_str())
     }
 
     async fn rebase_draft(&self, draft: &mut Draft) -> Result<(), CommitError> {
         let state = &self.engine.services.state;
-        // A store in memory answers without a pause; let the others finish.
+        // An in-memory store never yields; let the conflicting calls finish.
         tokio::task::yield_now().await;
-        // Closures and merging are the author's code, and may panic.
-        let renewing =
+        // Closures and merge functions are the tool author's code, which may panic.
+        let resolving =
             AssertUnwindSafe(state.resolve_conflict(&self.envelope.call.tenant, draft, &self.envelope.tool.state));
-        let renewed = renewing.catch_unwind().await.unwrap_or_else(|panic| {
-            let text = format!(
-                "somebody else wrote the state, and putting the changes together failed: {}",
-                panic_text(panic)
-            );
+        let resolved = resolving.catch_unwind().await.unwrap_or_else(|panic| {
+            let text =
+                format!("the state was written concurrently, and merging the changes failed: {}", panic_text(panic));
             Ok(ConflictOutcome::Refused(CallError::new(ErrorKind::StateConflict).operator(text)))
         });
-        match renewed? {
+        match resolved? {
             ConflictOutcome::Ready => Ok(()),
             ConflictOutcome::Rerun => Err(CommitError::Rerun),
             ConflictOutcome::Refused(error) => Err(CommitError::Failed(error)),
         }
     }
 
-    /// What the history of its states is told about the call. Whoever only reads leaves no trace there.
+    /// The entry for the history of the call's states; none for a read-only tool.
     fn history_entry(&self, outcome: &Outcome) -> Option<ExecutionHistory> {
         let Tool { definition, .. } = &*self.envelope.tool;
         if definition.annotations.read_only {
@@ -201,8 +200,8 @@ impl<'a> CommitPlan<'a> {
         journal.store.commit(batch, now).await.map(|_| ())
     }
 
-    /// Somebody has closed the call already, because this node was not heard of for too long. What stands in the journal
-    /// is how it ended.
+    /// Another node has closed the call already, because this node's lease had expired. The outcome in the journal is
+    /// the valid one.
     pub(super) async fn recorded_outcome(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
         let (journal, call, now) = (&self.engine.journal, &self.envelope.call, self.engine.services.clock.now());
         let record = journal.find_record(&call.tenant, call.thread.as_ref(), call.id, now).await;
@@ -210,7 +209,7 @@ impl<'a> CommitPlan<'a> {
         recorded.unwrap_or_else(|| failed_outcome(outcome, error, ticket))
     }
 
-    /// The state could not be committed. The call still ends, with its result and the reason.
+    /// Closes the call after its state could not be committed: with its result, and with that error.
     pub(super) async fn close_without_state(
         &self,
         outcome: Outcome,
@@ -218,23 +217,23 @@ impl<'a> CommitPlan<'a> {
         drafts: &mut Drafts,
         ticket: &Ticket<'_>,
     ) -> Outcome {
-        // The store answers, so the end can still be written down; only not with everything it was to be written with.
-        let answers = error.kind != ErrorKind::StoreUnavailable;
+        let store_available = error.kind != ErrorKind::StoreUnavailable;
         let failed = failed_outcome(outcome, error, ticket);
-        if !answers {
+        if !store_available {
             return self.mark_unwritten(failed);
         }
+        // The store answers, so the record and the history can still be written, only without the states.
         drafts.list.iter_mut().for_each(|draft| draft.text = None);
-        let told = self.history_entry(&failed);
-        let history = self.writes(drafts, told.as_ref()).await.unwrap_or_default();
-        let noted = history.into_iter().filter(|write| write.table == Table::History).collect();
-        match self.commit(&failed, noted).await {
+        let entry = self.history_entry(&failed);
+        let writes = self.writes(drafts, entry.as_ref()).await.unwrap_or_default();
+        let history = writes.into_iter().filter(|write| write.table == Table::History).collect();
+        match self.commit(&failed, history).await {
             Ok(()) => failed,
-            Err(error) => self.mark_unwritten(self::failed_outcome(failed, error.into(), ticket)),
+            Err(error) => self.mark_unwritten(failed_outcome(failed, error.into(), ticket)),
         }
     }
 
-    /// The call stays open for now.
+    /// Hands the outcome to the journal, which closes the open record once the store answers.
     fn mark_unwritten(&self, outcome: Outcome) -> Outcome {
         if self.opening_version.is_some() {
             self.engine.journal.note_unwritten(&outcome);
@@ -245,18 +244,18 @@ impl<'a> CommitPlan<'a> {
 
 fn partial_commit_error() -> CallError {
     let text =
-        "somebody else wrote one of the states; another one is committed already, so the tool cannot run once more";
+        "one of the states was written concurrently; another one is committed already, so the tool cannot run again";
     CallError::new(ErrorKind::StateConflict).operator(text)
 }
 
 fn failed_outcome(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
-    // An error there was before says more than ours; that something is lost is told all the same. Whatever it is, a tool
-    // that has done its work must not be asked to do it again.
+    // An earlier error says more than the failed commit, so it stays first; the operator text names both. A tool whose
+    // effect has happened must not be retried, whatever the error.
     let mut error = match outcome.error {
         None => error,
         Some(first) => {
-            let both = format!("{}; {}", first.operator, error.operator);
-            first.operator(both)
+            let combined = format!("{}; {}", first.operator, error.operator);
+            first.operator(combined)
         }
     };
     error.retryable &= outcome.effect == Effect::None;

@@ -1,7 +1,7 @@
-//! What each party has used of one limit.
+//! GCRA state of one rate limit: one theoretical arrival time (TAT) per key.
 //!
-//! In: a limit, who asks, the time. Out: how far ahead their moment is. A moment that has passed says nothing more
-//! than no moment at all, so such parties are forgotten from time to time. Whether a call passes is decided outside.
+//! In: a limit, a key, the time. Out: how far the key's TAT is ahead of now. A TAT in the past means the same as none,
+//! so such keys are pruned from time to time. `limiter.rs` decides whether a call passes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,36 +16,36 @@ use toolhub_types::{
     policy::{RateLimit, RateScope},
 };
 
-/// The moments of all parties that share one limit each.
+/// The TATs of all keys of one limit.
 pub(super) struct GcraState {
-    /// Tells it from others, which may look alike.
+    /// Identifies the state that issued a charge; limits may be equal.
     id: u64,
     limit: RateLimit,
     params: GcraParams,
     tats: HashMap<RateKey, Instant>,
-    /// The one moment of a limit that everybody shares: found without a look into the map.
+    /// The TAT of a limit with global scope, kept outside the map to avoid the lookup.
     global_tat: Option<Instant>,
-    /// The moments of calls that were undone while others stood behind them, and how much each took. They are free when
-    /// those leave too.
+    /// Charges that were refunded while later charges existed: the TAT each left, and its interval. They take effect
+    /// once the later ones are refunded too.
     refunds: HashMap<RateKey, BTreeMap<Instant, Duration>>,
-    /// Look for moments that have passed when there are this many, or at this time.
+    /// Expired TATs are pruned at this many keys, or at this time.
     prune_len: usize,
     prune_at: Option<Instant>,
 }
 
-/// What a call took, so that it can be given back.
+/// A charge and its key, so that it can be refunded.
 #[derive(Debug)]
 pub(super) struct KeyedCharge {
     pub(super) key: RateKey,
     pub(super) charge: Charge,
 }
 
-/// Where a call took it, and how much.
+/// One call charged to one limit.
 #[derive(Debug)]
 pub(super) struct Charge {
     state_id: u64,
     interval: Duration,
-    /// The party's moment as this call left it.
+    /// The key's TAT after this charge.
     tat: Instant,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum RateKey {
     Caller(Tenant, Caller),
 }
 
-/// Fewer parties than this are not worth a look.
+/// Fewer keys than this are not pruned by count.
 const MIN_PRUNE_LEN: usize = 1_024;
 
 impl GcraState {
@@ -74,18 +74,18 @@ impl GcraState {
         }
     }
 
-    /// Whether what is remembered here means the same under this limit. Another number of requests in the same period
-    /// does: a party that used half of its period has still used half of it.
+    /// Whether the state keeps its meaning under this limit. Another number of requests in the same period does: a key
+    /// that used half of its period has still used half of it.
     pub(super) fn is_compatible(&self, limit: &RateLimit) -> bool {
         self.limit.scope == limit.scope && self.limit.per == limit.per
     }
 
-    /// Whether calls are held to this very limit already.
+    /// Whether this very limit applies already.
     pub(super) fn has_limit(&self, limit: &RateLimit) -> bool {
         self.limit == *limit
     }
 
-    /// Calls are held to this limit from now on. It fits.
+    /// Applies this limit from now on. It must be compatible.
     pub(super) fn set_limit(&mut self, limit: &RateLimit) {
         (self.limit, self.params) = (limit.clone(), GcraParams::from_limit(limit));
     }
@@ -94,89 +94,90 @@ impl GcraState {
         &self.params
     }
 
-    /// Under whose name this limit counts the calls of whoever asks.
-    pub(super) fn key_for(&self, who: Subject<'_>) -> RateKey {
-        RateKey::from_scope(self.limit.scope, who)
+    /// The key under which this limit counts the subject's calls.
+    pub(super) fn key_for(&self, subject: Subject<'_>) -> RateKey {
+        RateKey::from_scope(self.limit.scope, subject)
     }
 
-    /// How far ahead the party's moment is.
-    pub(super) fn debt(&mut self, party: &RateKey, now: Instant) -> Duration {
-        let Some(moment) = tat_of(&mut self.tats, &mut self.global_tat, party) else { return Duration::ZERO };
-        // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
-        // longer than it says itself.
+    /// How far the key's TAT is ahead of now.
+    pub(super) fn debt(&mut self, key: &RateKey, now: Instant) -> Duration {
+        let Some(tat) = tat_of(&mut self.tats, &mut self.global_tat, key) else { return Duration::ZERO };
+        // A TAT from a wider limit is capped at the maximum of the current one, so that no key is blocked for longer
+        // than the current limit allows.
         let furthest = deadline_after(now, self.params.max_ahead);
-        if *moment > furthest {
-            *moment = furthest;
-            self.refunds.remove(party);
+        if *tat > furthest {
+            *tat = furthest;
+            self.refunds.remove(key);
         }
-        moment.saturating_duration_since(now)
+        tat.saturating_duration_since(now)
     }
 
-    /// Uses one call.
-    pub(super) fn charge(&mut self, party: RateKey, now: Instant) -> KeyedCharge {
+    /// Charges one call.
+    pub(super) fn charge(&mut self, key: RateKey, now: Instant) -> KeyedCharge {
         self.prune(now);
-        self.prune_refunds(&party, now);
-        let moment = match tat_of(&mut self.tats, &mut self.global_tat, &party) {
-            Some(known) => known,
-            None if party == RateKey::Global => self.global_tat.insert(now),
-            None => self.tats.entry(party.clone()).or_insert(now),
+        self.prune_refunds(&key, now);
+        let tat = match tat_of(&mut self.tats, &mut self.global_tat, &key) {
+            Some(tat) => tat,
+            None if key == RateKey::Global => self.global_tat.insert(now),
+            None => self.tats.entry(key.clone()).or_insert(now),
         };
         let interval = self.params.interval;
-        *moment = deadline_after((*moment).max(now), interval);
-        let used = Charge { state_id: self.id, interval, tat: *moment };
-        KeyedCharge { key: party, charge: used }
+        *tat = deadline_after((*tat).max(now), interval);
+        let charge = Charge { state_id: self.id, interval, tat: *tat };
+        KeyedCharge { key, charge }
     }
 
-    /// Whether this call was taken here.
-    pub(super) fn issued(&self, taken: &KeyedCharge) -> bool {
-        self.id == taken.charge.state_id
+    /// Whether this state made the charge.
+    pub(super) fn issued(&self, keyed: &KeyedCharge) -> bool {
+        self.id == keyed.charge.state_id
     }
 
-    /// Undoes a use: now if it was the last, otherwise as soon as all behind it are undone.
-    pub(super) fn refund(&mut self, taken: KeyedCharge) {
-        let KeyedCharge { key: party, charge: Charge { interval, tat: left, .. } } = taken;
-        // Gone, or pulled back by a limit that is narrower now: nothing is known of this use any more.
-        let moment = tat_of(&mut self.tats, &mut self.global_tat, &party);
-        let Some(moment) = moment.filter(|moment| **moment >= left) else { return };
-        if *moment > left {
-            self.refunds.entry(party).or_default().insert(left, interval);
+    /// Refunds a charge: immediately if it was the last, otherwise once all later ones are refunded.
+    pub(super) fn refund(&mut self, keyed: KeyedCharge) {
+        let KeyedCharge { key, charge: Charge { interval, tat: charged_tat, .. } } = keyed;
+        // A TAT that was pruned, or capped by a narrower limit, no longer contains this charge.
+        let tat = tat_of(&mut self.tats, &mut self.global_tat, &key);
+        let Some(tat) = tat.filter(|tat| **tat >= charged_tat) else { return };
+        if *tat > charged_tat {
+            self.refunds.entry(key).or_default().insert(charged_tat, interval);
             return;
         }
-        *moment -= interval;
-        if let Some(undone) = self.refunds.get_mut(&party) {
-            while let Some(interval) = undone.remove(moment) {
-                *moment -= interval;
+        *tat -= interval;
+        if let Some(refunds) = self.refunds.get_mut(&key) {
+            while let Some(interval) = refunds.remove(tat) {
+                *tat -= interval;
             }
-            if undone.is_empty() {
-                self.refunds.remove(&party);
+            if refunds.is_empty() {
+                self.refunds.remove(&key);
             }
         }
     }
 
-    /// What was undone in the past is paid back already.
-    fn prune_refunds(&mut self, party: &RateKey, now: Instant) {
+    /// Drops refunds of charges in the past: time has paid those back already.
+    fn prune_refunds(&mut self, key: &RateKey, now: Instant) {
         if self.refunds.is_empty() {
             return;
         }
-        if let Some(undone) = self.refunds.get_mut(party) {
-            *undone = undone.split_off(&now);
-            if undone.is_empty() {
-                self.refunds.remove(party);
+        if let Some(refunds) = self.refunds.get_mut(key) {
+            *refunds = refunds.split_off(&now);
+            if refunds.is_empty() {
+                self.refunds.remove(key);
             }
         }
     }
 
-    /// Forgets the moments that have passed. Done when twice as many parties have come as stayed the last time, and
-    /// after a period in which each could have paid back all: whoever is looked at in vain has been here since.
+    /// Drops expired TATs. Runs when the number of keys has doubled since the last time, and after a period in which
+    /// every key could have paid back everything. So the cost is amortized: a key that survives a pruning has been
+    /// charged since.
     fn prune(&mut self, now: Instant) {
-        let most = self.params.max_ahead;
-        let stale = *self.prune_at.get_or_insert_with(|| deadline_after(now, most));
-        if self.tats.len() >= self.prune_len || (now >= stale && self.tats.len() > 1) {
-            self.tats.retain(|_, moment| *moment > now);
-            self.refunds.retain(|party, _| *party == RateKey::Global || self.tats.contains_key(party));
+        let max_ahead = self.params.max_ahead;
+        let prune_at = *self.prune_at.get_or_insert_with(|| deadline_after(now, max_ahead));
+        if self.tats.len() >= self.prune_len || (now >= prune_at && self.tats.len() > 1) {
+            self.tats.retain(|_, tat| *tat > now);
+            self.refunds.retain(|key, _| *key == RateKey::Global || self.tats.contains_key(key));
             self.prune_len = MIN_PRUNE_LEN.max(self.tats.len() * 2);
             self.tats.shrink_to(self.prune_len);
-            self.prune_at = Some(deadline_after(now, most));
+            self.prune_at = Some(deadline_after(now, max_ahead));
         }
     }
 
@@ -186,49 +187,45 @@ impl GcraState {
     }
 }
 
-/// A party's moment.
+/// The TAT of a key.
 fn tat_of<'a>(
-    moments: &'a mut HashMap<RateKey, Instant>,
-    everybody: &'a mut Option<Instant>,
-    party: &RateKey,
+    tats: &'a mut HashMap<RateKey, Instant>,
+    global_tat: &'a mut Option<Instant>,
+    key: &RateKey,
 ) -> Option<&'a mut Instant> {
-    match party {
-        RateKey::Global => everybody.as_mut(),
-        party => moments.get_mut(party),
+    match key {
+        RateKey::Global => global_tat.as_mut(),
+        key => tats.get_mut(key),
     }
 }
 
-/// What follows from a limit, worked out once.
+/// The GCRA parameters of a limit, computed once.
 pub(super) struct GcraParams {
-    /// The time one call takes up.
+    /// Emission interval: how far one call advances the TAT.
     pub(super) interval: Duration,
-    /// How far ahead a party's moment may be for one more call to pass.
+    /// How far ahead the TAT may be for one more call to pass.
     pub(super) tolerance: Duration,
-    /// How long a call may wait for its turn.
+    /// How long a call may wait.
     pub(super) max_wait: Duration,
-    /// The furthest ahead a moment can be: a whole burst used, and as many waiting as may.
+    /// The furthest ahead a TAT can be: a full burst used, plus the maximum wait.
     max_ahead: Duration,
 }
 
 impl GcraParams {
     fn from_limit(limit: &RateLimit) -> Self {
-        let (interval, patience) = (limit.interval(), limit.max_wait());
+        let (interval, max_wait) = (limit.interval(), limit.max_wait());
         let tolerance = interval.saturating_mul(limit.burst_size() - 1);
-        Self {
-            interval,
-            tolerance,
-            max_wait: patience,
-            max_ahead: tolerance.saturating_add(interval).saturating_add(patience),
-        }
+        let max_ahead = tolerance.saturating_add(interval).saturating_add(max_wait);
+        Self { interval, tolerance, max_wait, max_ahead }
     }
 }
 
 impl RateKey {
-    fn from_scope(scope: RateScope, who: Subject<'_>) -> Self {
+    fn from_scope(scope: RateScope, subject: Subject<'_>) -> Self {
         match scope {
             RateScope::Tool => Self::Global,
-            RateScope::Thread => Self::Thread(who.tenant.clone(), who.thread.cloned()),
-            RateScope::Caller => Self::Caller(who.tenant.clone(), who.caller.clone()),
+            RateScope::Thread => Self::Thread(subject.tenant.clone(), subject.thread.cloned()),
+            RateScope::Caller => Self::Caller(subject.tenant.clone(), subject.caller.clone()),
         }
     }
 }

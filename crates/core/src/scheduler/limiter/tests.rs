@@ -1,4 +1,4 @@
-//! Bursts, exact waits, all or none, giving back, forgetting.
+//! Bursts, exact waits, atomic charging, refunds, pruning.
 
 use proptest::prelude::*;
 
@@ -20,9 +20,11 @@ fn any_subject() -> Subject<'static> {
     subject("t", "c")
 }
 
-/// How many pass at once.
-fn count_passed(limiter: &Limiter, limits: &[RateLimit], who: Subject<'_>, now: Instant) -> usize {
-    (0..1_000).take_while(|_| limiter.reserve(limits, who, now).is_ok_and(|token| token.wait.is_zero())).count()
+/// How many calls pass at this instant.
+fn count_passed(limiter: &Limiter, limits: &[RateLimit], subject: Subject<'_>, now: Instant) -> usize {
+    (0..1_000)
+        .take_while(|_| limiter.reserve(limits, subject, now).is_ok_and(|reservation| reservation.wait.is_zero()))
+        .count()
 }
 
 #[test]
@@ -40,7 +42,7 @@ fn a_burst_passes_at_once_and_then_calls_come_evenly() {
         assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval - NANO), 0, "{limits:?}");
         assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval), 1, "{limits:?}");
         assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval * 3), 2.min(burst), "{limits:?}");
-        // However long nobody came, no more than a burst has gathered.
+        // However long the limit was idle, no more than a burst has accumulated.
         assert_eq!(count_passed(&limiter, &limits, any_subject(), start + interval * 1_000), burst, "{limits:?}");
     }
 }
@@ -56,12 +58,12 @@ fn a_refusal_says_to_the_nanosecond_when_to_come_again() {
     ] {
         let (limiter, mut now) = (Limiter::default(), Instant::now());
         for _ in 0..20 {
-            let Err(excess) = limiter.reserve(&limits, any_subject(), now) else { continue };
-            let early = limiter.reserve(&limits, any_subject(), now + excess.retry_after - NANO);
-            assert_eq!(early.unwrap_err(), RateExceeded { retry_after: NANO, ..excess }, "{limits:?}");
-            now += excess.retry_after;
-            let token = limiter.reserve(&limits, any_subject(), now).unwrap();
-            assert!(token.wait <= limits.iter().map(RateLimit::max_wait).max().unwrap());
+            let Err(exceeded) = limiter.reserve(&limits, any_subject(), now) else { continue };
+            let early = limiter.reserve(&limits, any_subject(), now + exceeded.retry_after - NANO);
+            assert_eq!(early.unwrap_err(), RateExceeded { retry_after: NANO, ..exceeded }, "{limits:?}");
+            now += exceeded.retry_after;
+            let reservation = limiter.reserve(&limits, any_subject(), now).unwrap();
+            assert!(reservation.wait <= limits.iter().map(RateLimit::max_wait).max().unwrap());
         }
     }
 }
@@ -83,8 +85,8 @@ fn a_refusal_by_one_limit_takes_nothing_from_the_others() {
 fn each_scope_has_its_own_parties() {
     let now = Instant::now();
     let other = Subject { tenant: &Tenant::new("other").unwrap(), ..subject("a", "k") };
-    // Who asks one after the other, and who of them still passes where each party has one call.
-    let askers = [subject("a", "k"), subject("a", "l"), subject("b", "k"), subject("", "k"), subject("", "l"), other];
+    // The subjects in order, and which of them pass if each key has one call.
+    let subjects = [subject("a", "k"), subject("a", "l"), subject("b", "k"), subject("", "k"), subject("", "l"), other];
     let cases = [
         (RateLimit::per_hour(1), [true, false, false, false, false, false]),
         (RateLimit::per_hour(1).each_thread(), [true, false, true, true, false, true]),
@@ -92,7 +94,7 @@ fn each_scope_has_its_own_parties() {
     ];
     for (limit, expected) in cases {
         let (limiter, limits) = (Limiter::default(), [limit]);
-        let passed = askers.map(|who| limiter.reserve(&limits, who, now).is_ok());
+        let passed = subjects.map(|subject| limiter.reserve(&limits, subject, now).is_ok());
         assert_eq!(passed, expected, "{limits:?}");
     }
 }
@@ -101,8 +103,9 @@ fn each_scope_has_its_own_parties() {
 fn those_who_wait_line_up_one_after_another_and_only_so_many() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(2).wait(ms(300))];
-    let waits: Vec<_> =
-        std::iter::from_fn(|| limiter.reserve(&limits, any_subject(), now).ok()).map(|token| token.wait).collect();
+    let waits: Vec<_> = std::iter::from_fn(|| limiter.reserve(&limits, any_subject(), now).ok())
+        .map(|reservation| reservation.wait)
+        .collect();
     assert_eq!(waits, [ms(0), ms(0), ms(100), ms(200), ms(300)]);
     assert_eq!(limiter.reserve(&limits, any_subject(), now).unwrap_err().retry_after, ms(100));
     assert_eq!(limiter.reserve(&limits, any_subject(), now + ms(150)).unwrap().wait, ms(250));
@@ -113,18 +116,18 @@ fn a_turn_given_back_can_be_taken_again() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_hour(2), RateLimit::per_hour(2).burst(1).each_thread()];
     for _ in 0..10 {
-        let token = limiter.reserve(&limits, any_subject(), now).unwrap();
-        limiter.refund(token.permit);
+        let reservation = limiter.reserve(&limits, any_subject(), now).unwrap();
+        limiter.refund(reservation.permit);
     }
     assert_eq!(
-        limiter.quotas(&limits, any_subject(), now).iter().map(|left| left.remaining).collect::<Vec<_>>(),
+        limiter.quotas(&limits, any_subject(), now).iter().map(|quota| quota.remaining).collect::<Vec<_>>(),
         [2, 1]
     );
 
-    let tokens = ["a", "b"].map(|thread| limiter.reserve(&limits, subject(thread, "c"), now).unwrap());
+    let reservations = ["a", "b"].map(|thread| limiter.reserve(&limits, subject(thread, "c"), now).unwrap());
     assert!(limiter.reserve(&limits, subject("c", "c"), now).is_err());
-    for token in tokens.into_iter().rev() {
-        limiter.refund(token.permit);
+    for reservation in reservations.into_iter().rev() {
+        limiter.refund(reservation.permit);
     }
     assert_eq!(limiter.quotas(&limits, subject("a", "c"), now)[0].remaining, 2);
 }
@@ -133,33 +136,34 @@ fn a_turn_given_back_can_be_taken_again() {
 fn turns_that_are_all_given_back_come_back_in_whatever_order() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_minute(10), RateLimit::per_minute(20), RateLimit::per_minute(10)];
-    let left = || limiter.quotas(&limits, any_subject(), now).iter().map(|left| left.remaining).collect::<Vec<_>>();
+    let remaining =
+        || limiter.quotas(&limits, any_subject(), now).iter().map(|quota| quota.remaining).collect::<Vec<_>>();
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
-        let mut tokens = [0; 4].map(|_| Some(limiter.reserve(&limits, any_subject(), now).unwrap()));
-        assert_eq!(left(), [6, 16, 6]);
-        for at in order {
-            limiter.refund(tokens[at].take().unwrap().permit);
+        let mut reservations = [0; 4].map(|_| Some(limiter.reserve(&limits, any_subject(), now).unwrap()));
+        assert_eq!(remaining(), [6, 16, 6]);
+        for index in order {
+            limiter.refund(reservations[index].take().unwrap().permit);
         }
-        assert_eq!(left(), [10, 20, 10], "{order:?}");
+        assert_eq!(remaining(), [10, 20, 10], "{order:?}");
     }
-    // One that stays keeps what was before it.
-    let [first, stays, last] = [0; 3].map(|_| limiter.reserve(&limits, any_subject(), now).unwrap());
+    // A charge that is not refunded keeps the ones before it charged.
+    let [first, middle, last] = [0; 3].map(|_| limiter.reserve(&limits, any_subject(), now).unwrap());
     limiter.refund(first.permit);
     limiter.refund(last.permit);
-    assert_eq!(left(), [8, 18, 8]);
-    limiter.refund(stays.permit);
-    assert_eq!(left(), [10, 20, 10]);
+    assert_eq!(remaining(), [8, 18, 8]);
+    limiter.refund(middle.permit);
+    assert_eq!(remaining(), [10, 20, 10]);
 }
 
 #[test]
 fn a_turn_that_others_came_after_is_not_sold_twice() {
     let (limiter, start) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(2)];
-    let token = limiter.reserve(&limits, any_subject(), start).unwrap();
-    // By now the first is paid back, so that undoing it would be a third call at this moment.
+    let reservation = limiter.reserve(&limits, any_subject(), start).unwrap();
+    // By now the first charge is paid back, so a refund would allow a third call at this instant.
     let now = start + ms(100);
     assert!(limiter.reserve(&limits, any_subject(), now).is_ok());
-    limiter.refund(token.permit);
+    limiter.refund(reservation.permit);
     assert_eq!(count_passed(&limiter, &limits, any_subject(), now), 1);
 }
 
@@ -167,11 +171,11 @@ fn a_turn_that_others_came_after_is_not_sold_twice() {
 fn what_was_used_is_remembered_when_the_limits_change() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     assert_eq!(count_passed(&limiter, &[RateLimit::per_minute(10)], any_subject(), now), 10);
-    // More in the same period: what is new is allowed, what was used stays used.
+    // More requests in the same period: the additional quota is available, the used one stays used.
     assert_eq!(count_passed(&limiter, &[RateLimit::per_second(5), RateLimit::per_minute(20)], any_subject(), now), 0);
     assert_eq!(count_passed(&limiter, &[RateLimit::per_minute(20)], any_subject(), now + ms(3_000)), 1);
 
-    // A wide limit made narrow shuts nobody out for longer than the narrow one says.
+    // A limit that was narrowed blocks no key for longer than the narrow limit allows.
     let limiter = Limiter::default();
     assert_eq!(count_passed(&limiter, &[RateLimit::per_hour(3600).burst(1_000)], any_subject(), now), 1_000);
     let narrow = [RateLimit::per_hour(3600).burst(1)];
@@ -186,7 +190,7 @@ fn what_is_left_is_told() {
     assert_eq!(
         limiter.quotas(&limits, any_subject(), now),
         [Quota { limit_index: 0, remaining: 3, resets_in: ms(0) }],
-        "asking what is left takes nothing"
+        "reading the quota charges nothing"
     );
     let _used =
         [limiter.reserve(&limits, any_subject(), now).unwrap(), limiter.reserve(&limits, any_subject(), now).unwrap()];
@@ -205,19 +209,19 @@ fn what_is_left_is_told() {
 fn threads_that_owe_nothing_are_forgotten() {
     let (limiter, mut now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(1).each_thread(), RateLimit::per_second(1).each_caller()];
-    let remembered =
+    let tracked =
         |limiter: &Limiter| limiter.0.lock().unwrap().iter().map(GcraState::tracked_keys).max().unwrap_or_default();
-    let mut most = 0;
+    let mut max_tracked = 0;
     for thread in 0..50_000 {
         now += ms(1);
-        let who = subject(&format!("t{thread}"), &format!("c{thread}"));
-        assert!(limiter.reserve(&limits, who, now).is_ok());
-        most = most.max(remembered(&limiter));
+        let subject = subject(&format!("t{thread}"), &format!("c{thread}"));
+        assert!(limiter.reserve(&limits, subject, now).is_ok());
+        max_tracked = max_tracked.max(tracked(&limiter));
     }
-    // A thousand of them owe something at any time.
-    assert!(most <= 2_100, "{most}");
+    // A thousand of them have a TAT in the future at any time.
+    assert!(max_tracked <= 2_100, "{max_tracked}");
     assert!(limiter.reserve(&limits, any_subject(), now + ms(10_000)).is_ok());
-    assert_eq!(remembered(&limiter), 1);
+    assert_eq!(tracked(&limiter), 1);
 }
 
 #[test]
@@ -232,17 +236,17 @@ fn absurd_settings_neither_panic_nor_lock_anybody_out_for_ever() {
         let (limiter, limits) = (Limiter::default(), [limit]);
         for _ in 0..10 {
             let _either = limiter.reserve(&limits, any_subject(), now);
-            let _left = limiter.quotas(&limits, any_subject(), now);
+            let _quotas = limiter.quotas(&limits, any_subject(), now);
         }
         let later = now + Duration::from_secs(366 * 24 * 3600);
         assert!(limiter.reserve(&limits, any_subject(), later).is_ok(), "{limits:?}");
     }
 }
 
-/// Whether one more call may start at `start`, by looking at every window that ends there.
+/// Whether one more call may start at `start`, by checking every window that ends there.
 fn may_pass(past: &[Instant], start: Instant, burst: u32, interval: Duration) -> bool {
-    past.iter().enumerate().all(|(at, from)| {
-        let in_window = (past.len() - at + 1) as u128;
+    past.iter().enumerate().all(|(index, from)| {
+        let in_window = (past.len() - index + 1) as u128;
         // in_window <= burst + window / interval, without rounding.
         let room = u128::from(burst) * interval.as_nanos() + start.duration_since(*from).as_nanos();
         in_window * interval.as_nanos() <= room
@@ -265,19 +269,19 @@ proptest! {
         let (limiter, limits, mut now) = (Limiter::default(), [limit], Instant::now());
         let mut past: Vec<Instant> = Vec::new();
         for (pause, fate) in arrivals {
-            // Many come together.
+            // Half of the calls arrive at the same instant.
             now += ms(pause.saturating_sub(100));
             match limiter.reserve(&limits, any_subject(), now) {
-                Ok(token) => {
-                    let start = now + token.wait;
+                Ok(reservation) => {
+                    let start = now + reservation.wait;
                     prop_assert!(may_pass(&past, start, burst, interval));
                     prop_assert!(
-                        token.wait.is_zero() || !may_pass(&past, (start - NANO).max(*past.last().unwrap()), burst, interval)
+                        reservation.wait.is_zero() || !may_pass(&past, (start - NANO).max(*past.last().unwrap()), burst, interval)
                     );
-                    if fate == 0 { limiter.refund(token.permit) } else { past.push(start) }
+                    if fate == 0 { limiter.refund(reservation.permit) } else { past.push(start) }
                 }
-                Err(excess) => {
-                    let start = now + excess.retry_after + ms(at_most);
+                Err(exceeded) => {
+                    let start = now + exceeded.retry_after + ms(at_most);
                     prop_assert!(may_pass(&past, start, burst, interval));
                     prop_assert!(!may_pass(&past, start - NANO, burst, interval));
                 }

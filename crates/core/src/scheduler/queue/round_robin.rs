@@ -1,11 +1,11 @@
-//! Things that take turns: a map that remembers whose turn is next.
+//! A map with a round-robin order over its keys.
 //!
-//! In: keys that join, leave or have had their turn. Out: whose turn it is. Each step costs a logarithm, because
-//! anybody may leave from the middle, and what has left keeps no memory.
+//! In: keys that are inserted, removed or rotated. Out: the key whose turn it is. Each operation is O(log n), because
+//! keys may be removed from the middle, and removed keys take no memory.
 
 use std::collections::BTreeMap;
 
-/// Values by key, in the order of their turns. A newcomer is last.
+/// Values by key, in the order of their turns. A new key is last.
 pub(super) struct RoundRobin<K, V> {
     turn_of: BTreeMap<K, u64>,
     by_turn: BTreeMap<u64, (K, V)>,
@@ -13,7 +13,7 @@ pub(super) struct RoundRobin<K, V> {
 }
 
 impl<K: Ord + Clone, V: Default> RoundRobin<K, V> {
-    /// The value of this key, which stands last if it was not there.
+    /// The value of this key; a new key is appended at the end.
     pub(super) fn get_or_insert(&mut self, key: &K) -> &mut V {
         let turn = match self.turn_of.get(key) {
             Some(turn) => *turn,
@@ -26,7 +26,7 @@ impl<K: Ord + Clone, V: Default> RoundRobin<K, V> {
         &mut self.by_turn.entry(turn).or_insert_with(|| (key.clone(), V::default())).1
     }
 
-    /// Whose turn it is.
+    /// The key whose turn it is.
     pub(super) fn first(&mut self) -> Option<(&K, &mut V)> {
         self.by_turn.first_entry().map(|entry| {
             let (key, value) = entry.into_mut();
@@ -34,7 +34,7 @@ impl<K: Ord + Clone, V: Default> RoundRobin<K, V> {
         })
     }
 
-    /// The first has had its turn and stands last now.
+    /// Moves the first key to the end.
     pub(super) fn rotate(&mut self) {
         if let Some((_, (key, value))) = self.by_turn.pop_first() {
             self.next += 1;
@@ -56,7 +56,7 @@ impl<K: Ord + Clone, V: Default> RoundRobin<K, V> {
         }
     }
 
-    /// The first leaves.
+    /// Removes the first key.
     pub(super) fn remove_first(&mut self) {
         if let Some((_, (key, _))) = self.by_turn.pop_first() {
             self.turn_of.remove(&key);
@@ -82,28 +82,28 @@ impl<K, V> Default for RoundRobin<K, V> {
 mod tests {
     use super::*;
 
-    fn order(rounds: &mut RoundRobin<char, ()>, turns: usize) -> String {
-        let mut seen = String::new();
+    fn order(round_robin: &mut RoundRobin<char, ()>, turns: usize) -> String {
+        let mut order = String::new();
         for _ in 0..turns {
-            seen.extend(rounds.first().map(|(key, ())| *key));
-            rounds.rotate();
+            order.extend(round_robin.first().map(|(key, ())| *key));
+            round_robin.rotate();
         }
-        seen
+        order
     }
 
     #[test]
     fn keys_take_turns_and_whoever_leaves_is_skipped() {
-        let mut rounds = RoundRobin::default();
+        let mut round_robin = RoundRobin::default();
         for key in ['a', 'b', 'c', 'a'] {
-            rounds.get_or_insert(&key);
+            round_robin.get_or_insert(&key);
         }
-        assert_eq!(order(&mut rounds, 5), "abcab");
-        rounds.remove(&'a');
-        assert_eq!(order(&mut rounds, 3), "cbc");
-        rounds.get_or_insert(&'a');
-        assert_eq!(order(&mut rounds, 3), "bca");
-        rounds.remove_first();
-        assert_eq!((order(&mut rounds, 2).as_str(), rounds.len()), ("ca", 2));
-        assert!(rounds.get_mut(&'b').is_none());
+        assert_eq!(order(&mut round_robin, 5), "abcab");
+        round_robin.remove(&'a');
+        assert_eq!(order(&mut round_robin, 3), "cbc");
+        round_robin.get_or_insert(&'a');
+        assert_eq!(order(&mut round_robin, 3), "bca");
+        round_robin.remove_first();
+        assert_eq!((order(&mut round_robin, 2).as_str(), round_robin.len()), ("ca", 2));
+        assert!(round_robin.get_mut(&'b').is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! The right to run, and the wait for it.
+//! The slot guard, and the future that waits for one.
 //!
-//! A `Slot` gives everything back when it is dropped. A `Waiting` becomes a slot in its turn; dropped before that it
-//! leaves the queue at once, and a slot that was given to it meanwhile goes on to the next.
+//! Dropping a [`Slot`] releases it. A [`SlotWaiter`] resolves to a slot; dropped before that, it leaves the queue
+//! immediately, and a slot that was handed to it meanwhile goes to the next waiter.
 
 use std::{
     fmt,
@@ -14,42 +14,42 @@ use tokio::sync::oneshot::Receiver;
 use super::{FairnessKey, ToolQueue};
 
 /// The right to run, for as long as it is held.
-#[must_use = "a slot is given back when it is dropped"]
+#[must_use = "dropping a slot releases it"]
 pub(crate) struct Slot(pub(super) Option<ToolQueue>);
 
-/// One who waits for a slot.
-#[must_use = "whoever does not wait leaves the queue"]
+/// A call that waits for a slot.
+#[must_use = "dropping the waiter leaves the queue"]
 pub(crate) struct SlotWaiter {
     queue: ToolQueue,
     key: FairnessKey,
     sequence: u64,
-    slot: Receiver<Slot>,
+    receiver: Receiver<Slot>,
     served: bool,
 }
 
 impl Slot {
-    /// A slot where nothing is limited.
+    /// A slot without any limit; its drop does nothing.
     pub(super) fn unlimited() -> Self {
         Self(None)
     }
 
-    /// A slot that was taken in this lane.
-    pub(super) fn new(lane: ToolQueue) -> Self {
-        Self(Some(lane))
+    /// A slot that was taken from this queue.
+    pub(super) fn new(queue: ToolQueue) -> Self {
+        Self(Some(queue))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(lane) = self.0.take() {
-            lane.release();
+        if let Some(queue) = self.0.take() {
+            queue.release();
         }
     }
 }
 
 impl SlotWaiter {
-    pub(super) fn new(lane: ToolQueue, who: FairnessKey, ticket: u64, slot: Receiver<Slot>) -> Self {
-        Self { queue: lane, key: who, sequence: ticket, slot, served: false }
+    pub(super) fn new(queue: ToolQueue, key: FairnessKey, sequence: u64, receiver: Receiver<Slot>) -> Self {
+        Self { queue, key, sequence, receiver, served: false }
     }
 }
 
@@ -57,19 +57,19 @@ impl Future for SlotWaiter {
     type Output = Slot;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Slot> {
-        let slot = ready!(Pin::new(&mut self.slot).poll(cx));
+        let slot = ready!(Pin::new(&mut self.receiver).poll(cx));
         self.served = true;
-        Poll::Ready(slot.expect("the queue keeps everybody until it is served or leaves"))
+        Poll::Ready(slot.expect("the queue keeps a waiter's sender until it sends a slot or the waiter is removed"))
     }
 }
 
 impl Drop for SlotWaiter {
     fn drop(&mut self) {
         if !self.served {
-            // Dropped after the lock is gone, because it may wake somebody. If there is none, the slot is in the
-            // channel or about to be; the channel's end gives it back.
-            let left = self.queue.wait_queue().remove(&self.queue, &self.key, self.sequence);
-            drop(left);
+            // Dropped after the lock is released, because the drop may wake a task. If there is no sender, the slot is
+            // in the channel or about to be; dropping the receiver releases it.
+            let sender = self.queue.wait_queue().remove(&self.queue, &self.key, self.sequence);
+            drop(sender);
         }
     }
 }
@@ -82,6 +82,7 @@ impl fmt::Debug for Slot {
 
 impl fmt::Debug for SlotWaiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").field("who", &self.key).field("ticket", &self.sequence).finish_non_exhaustive()
+        let mut debug = f.debug_struct("SlotWaiter");
+        debug.field("key", &self.key).field("sequence", &self.sequence).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Order, fairness, bounds, and that no slot and nobody who waits is ever lost.
+//! Order, fairness, limits, and that neither a slot nor a waiter is ever lost.
 
 use std::{
     future::poll_fn,
@@ -20,42 +20,44 @@ fn fairness_key(name: &str) -> FairnessKey {
 }
 
 #[track_caller]
-fn expect_slot(place: Result<SlotOrWaiter, QueueFull>) -> Slot {
-    match place.unwrap() {
+fn expect_slot(acquired: Result<SlotOrWaiter, QueueFull>) -> Slot {
+    match acquired.unwrap() {
         SlotOrWaiter::Slot(slot) => slot,
         SlotOrWaiter::Waiter(_) => panic!("no slot was free"),
     }
 }
 
 #[track_caller]
-fn expect_waiter(place: Result<SlotOrWaiter, QueueFull>) -> SlotWaiter {
-    match place.unwrap() {
+fn expect_waiter(acquired: Result<SlotOrWaiter, QueueFull>) -> SlotWaiter {
+    match acquired.unwrap() {
         SlotOrWaiter::Slot(_) => panic!("a slot was free"),
-        SlotOrWaiter::Waiter(waiting) => waiting,
+        SlotOrWaiter::Waiter(waiter) => waiter,
     }
 }
 
 #[track_caller]
-fn check_empty(queue: &Queue, lanes: &[ToolQueue]) {
+fn check_empty(queue: &Queue, tool_queues: &[ToolQueue]) {
     assert_eq!((queue.queued(), queue.0.running.load(SeqCst), queue.0.ready_queues.load(SeqCst)), (0, 0, 0));
-    for lane in lanes {
-        assert_eq!((lane.queued(), lane.running()), (0, 0));
+    for tool_queue in tool_queues {
+        assert_eq!((tool_queue.queued(), tool_queue.running()), (0, 0));
     }
-    assert!(queue.0.wait_queue.lock().unwrap().is_empty(), "somebody is still in the line");
+    assert!(queue.0.wait_queue.lock().unwrap().is_empty(), "the wait queue still has waiters");
 }
 
-/// Places these calls behind one that holds the only slot, and gives the names in the order they are served.
+/// Enqueues these calls behind one that holds the only slot, and returns the names in the order they are served.
 fn order(queue: &Queue, limit: Option<usize>, calls: &[(&ToolQueue, &str)]) -> Vec<String> {
     let first = expect_slot(calls[0].0.acquire(limit, &fairness_key("first")));
-    let mut waiters: Vec<_> =
-        calls.iter().map(|(lane, name)| (*name, expect_waiter(lane.acquire(limit, &fairness_key(name))))).collect();
+    let mut waiters: Vec<_> = calls
+        .iter()
+        .map(|(tool_queue, name)| (*name, expect_waiter(tool_queue.acquire(limit, &fairness_key(name)))))
+        .collect();
     assert_eq!(queue.queued(), calls.len());
     drop(first);
     let mut served = Vec::new();
-    while let Some((at, slot)) =
-        waiters.iter_mut().enumerate().find_map(|(at, (_, waiting))| Some((at, waiting.now_or_never()?)))
+    while let Some((index, slot)) =
+        waiters.iter_mut().enumerate().find_map(|(index, (_, waiter))| Some((index, waiter.now_or_never()?)))
     {
-        served.push(waiters.remove(at).0.to_owned());
+        served.push(waiters.remove(index).0.to_owned());
         drop(slot);
     }
     assert!(waiters.is_empty());
@@ -65,50 +67,51 @@ fn order(queue: &Queue, limit: Option<usize>, calls: &[(&ToolQueue, &str)]) -> V
 #[test]
 fn parties_take_turns_and_each_keeps_its_own_order() {
     let queue = Queue::new(None, LARGE_LIMITS);
-    let lane = queue.tool_queue();
-    let calls: Vec<_> = ["a", "a", "a", "b", "c", "b"].map(|name| (&lane, name)).into();
+    let tool_queue = queue.tool_queue();
+    let calls: Vec<_> = ["a", "a", "a", "b", "c", "b"].map(|name| (&tool_queue, name)).into();
     assert_eq!(order(&queue, Some(1), &calls), ["a", "b", "c", "a", "b", "a"]);
 
-    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
-    let mut early = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
-    let mut late = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
+    let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("x")));
+    let mut early = expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a")));
+    let mut late = expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a")));
     drop(held);
     assert!((&mut late).now_or_never().is_none());
     drop((&mut early).now_or_never().unwrap());
     drop((&mut late).now_or_never().unwrap());
-    check_empty(&queue, &[lane]);
+    check_empty(&queue, &[tool_queue]);
 }
 
 #[test]
 fn calls_without_a_thread_are_one_party_of_their_tenant() {
     let queue = Queue::new(None, LARGE_LIMITS);
-    let lane = queue.tool_queue();
-    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
-    let alone = FairnessKey { tenant: Tenant::default(), thread: None };
+    let tool_queue = queue.tool_queue();
+    let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("x")));
+    let without_thread = FairnessKey { tenant: Tenant::default(), thread: None };
     let other = FairnessKey { tenant: Tenant::new("other").unwrap(), thread: None };
-    let mut first = expect_waiter(lane.acquire(Some(1), &alone));
-    let mut second = expect_waiter(lane.acquire(Some(1), &alone));
-    let mut third = expect_waiter(lane.acquire(Some(1), &other));
+    let mut first = expect_waiter(tool_queue.acquire(Some(1), &without_thread));
+    let mut second = expect_waiter(tool_queue.acquire(Some(1), &without_thread));
+    let mut third = expect_waiter(tool_queue.acquire(Some(1), &other));
     drop(held);
     drop((&mut first).now_or_never().unwrap());
     assert!((&mut second).now_or_never().is_none());
     drop((&mut third).now_or_never().unwrap());
     drop((&mut second).now_or_never().unwrap());
-    check_empty(&queue, &[lane]);
+    check_empty(&queue, &[tool_queue]);
 }
 
 #[test]
 fn one_call_is_not_kept_waiting_by_ten_thousand_of_another_party() {
     let queue = Queue::new(Some(1), LARGE_LIMITS);
-    let lane = queue.tool_queue();
-    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
-    let mut crowd: Vec<_> = (0..10_000).map(|_| expect_waiter(lane.acquire(Some(1), &fairness_key("a")))).collect();
-    let mut single = expect_waiter(lane.acquire(Some(1), &fairness_key("b")));
+    let tool_queue = queue.tool_queue();
+    let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("x")));
+    let mut crowd: Vec<_> =
+        (0..10_000).map(|_| expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a")))).collect();
+    let mut single = expect_waiter(tool_queue.acquire(Some(1), &fairness_key("b")));
     drop(held);
     drop((&mut crowd[0]).now_or_never().unwrap());
-    drop((&mut single).now_or_never().expect("the other party is second"));
+    drop((&mut single).now_or_never().expect("the other fairness key is second"));
     drop((crowd, single));
-    check_empty(&queue, &[lane]);
+    check_empty(&queue, &[tool_queue]);
 }
 
 #[test]
@@ -132,7 +135,7 @@ fn a_lane_at_its_own_limit_keeps_no_other_lane_waiting_and_holds_no_shared_slot(
     let other = behind.now_or_never().expect("the shared slot is free again");
     drop(other);
     drop(held);
-    drop(waiter.now_or_never().expect("the lane's own slot is free again"));
+    drop(waiter.now_or_never().expect("the tool's own slot is free again"));
     check_empty(&queue, &[busy, quiet]);
 }
 
@@ -143,7 +146,7 @@ fn nobody_overtakes_those_who_wait() {
     let held = expect_slot(one.acquire(None, &fairness_key("a")));
     let first = expect_waiter(one.acquire(None, &fairness_key("a")));
     drop(held);
-    // The slot belongs to the first one now, although it has not looked yet.
+    // The slot belongs to the first waiter now, although it has not been polled yet.
     let second = expect_waiter(two.acquire(None, &fairness_key("b")));
     let third = expect_waiter(one.acquire(None, &fairness_key("c")));
     drop(first.now_or_never().unwrap());
@@ -170,17 +173,17 @@ fn whoever_would_have_to_wait_in_a_full_queue_is_refused_at_once() {
     assert_eq!(two.acquire(Some(1), &fairness_key("c")).unwrap_err().limit, QueueLimit::Global);
     assert_eq!((one.queued(), two.queued(), queue.queued()), (2, 1, 3));
     drop(last);
-    let again = expect_waiter(two.acquire(Some(1), &fairness_key("c")));
-    drop((waiters, again, held));
+    let retried = expect_waiter(two.acquire(Some(1), &fairness_key("c")));
+    drop((waiters, retried, held));
     check_empty(&queue, &[one, two]);
 
     let queue = Queue::new(None, QueueLimits { per_tool: 0, total: 0 });
-    let lane = queue.tool_queue();
-    let held = expect_slot(lane.acquire(Some(1), &fairness_key("a")));
-    assert!(lane.acquire(Some(1), &fairness_key("a")).is_err());
+    let tool_queue = queue.tool_queue();
+    let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("a")));
+    assert!(tool_queue.acquire(Some(1), &fairness_key("a")).is_err());
     drop(held);
-    drop(expect_slot(lane.acquire(Some(1), &fairness_key("a"))));
-    check_empty(&queue, &[lane]);
+    drop(expect_slot(tool_queue.acquire(Some(1), &fairness_key("a"))));
+    check_empty(&queue, &[tool_queue]);
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn whoever_stops_waiting_leaves_nothing_behind() {
     let (one, two) = (queue.tool_queue(), queue.tool_queue());
     let held = expect_slot(one.acquire(Some(1), &fairness_key("x")));
     let waiters: Vec<_> = (0..100)
-        .map(|at| expect_waiter([&one, &two][at % 2].acquire(Some(1), &fairness_key(&format!("t{}", at % 7)))))
+        .map(|index| expect_waiter([&one, &two][index % 2].acquire(Some(1), &fairness_key(&format!("t{}", index % 7)))))
         .collect();
     drop(waiters);
     assert!(queue.0.wait_queue.lock().unwrap().is_empty());
@@ -200,92 +203,94 @@ fn whoever_stops_waiting_leaves_nothing_behind() {
 #[test]
 fn a_slot_given_to_somebody_who_leaves_goes_to_the_next() {
     let queue = Queue::new(Some(1), LARGE_LIMITS);
-    let lane = queue.tool_queue();
+    let tool_queue = queue.tool_queue();
 
-    // Left after the slot arrived.
-    let held = expect_slot(lane.acquire(Some(1), &fairness_key("x")));
+    // Dropped after the slot arrived.
+    let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("x")));
     let (first, second) = (
-        expect_waiter(lane.acquire(Some(1), &fairness_key("a"))),
-        expect_waiter(lane.acquire(Some(1), &fairness_key("b"))),
+        expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a"))),
+        expect_waiter(tool_queue.acquire(Some(1), &fairness_key("b"))),
     );
     drop(held);
     drop(first);
     let held = second.now_or_never().expect("it was passed on");
 
-    // Left between being chosen and being handed the slot.
+    // Dropped between dispatch and delivery.
     let (first, second) = (
-        expect_waiter(lane.acquire(Some(1), &fairness_key("a"))),
-        expect_waiter(lane.acquire(Some(1), &fairness_key("b"))),
+        expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a"))),
+        expect_waiter(tool_queue.acquire(Some(1), &fairness_key("b"))),
     );
-    lane.0.running.fetch_sub(1, SeqCst);
+    tool_queue.0.running.fetch_sub(1, SeqCst);
     queue.0.running.fetch_sub(1, SeqCst);
-    let gifts = lane.wait_queue().dispatch(&lane);
-    assert_eq!(gifts.len(), 1);
+    let handoffs = tool_queue.wait_queue().dispatch(&tool_queue);
+    assert_eq!(handoffs.len(), 1);
     drop(first);
-    wait_queue::deliver(gifts);
+    wait_queue::deliver(handoffs);
     drop(second.now_or_never().expect("it was passed on"));
 
-    lane.0.running.fetch_add(1, SeqCst);
+    tool_queue.0.running.fetch_add(1, SeqCst);
     queue.0.running.fetch_add(1, SeqCst);
     drop(held);
-    check_empty(&queue, &[lane]);
+    check_empty(&queue, &[tool_queue]);
 }
 
 #[test]
 fn a_limit_may_change_from_call_to_call() {
     let queue = Queue::new(None, LARGE_LIMITS);
-    let lane = queue.tool_queue();
-    let held = expect_slot(lane.acquire(Some(1), &fairness_key("a")));
-    let early = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
-    // Raised: those who waited under the old limit go first.
-    let late = expect_slot(lane.acquire(Some(3), &fairness_key("b")));
+    let tool_queue = queue.tool_queue();
+    let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("a")));
+    let early = expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a")));
+    // Raised: calls that waited under the old limit go first.
+    let late = expect_slot(tool_queue.acquire(Some(3), &fairness_key("b")));
     let early = early.now_or_never().expect("there are three slots now");
-    // Lowered: nobody is stopped, but two must end before the next begins.
-    let next = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
+    // Lowered: no running call is stopped, but two must end before the next starts.
+    let next = expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a")));
     drop(held);
     drop(late);
     let mut next = Box::pin(next);
     assert!((&mut next).now_or_never().is_none());
     drop(early);
     let held = next.now_or_never().unwrap();
-    // Lifted: whoever still waits is let in by the first call that says so.
-    let waiter = expect_waiter(lane.acquire(Some(1), &fairness_key("a")));
-    let free = expect_slot(lane.acquire(None, &fairness_key("b")));
+    // Removed: the first call without a limit also admits the waiters.
+    let waiter = expect_waiter(tool_queue.acquire(Some(1), &fairness_key("a")));
+    let free = expect_slot(tool_queue.acquire(None, &fairness_key("b")));
     drop((waiter.now_or_never().unwrap(), free, held));
-    check_empty(&queue, &[lane]);
+    check_empty(&queue, &[tool_queue]);
     let free = [
         expect_slot(queue.tool_queue().acquire(None, &fairness_key("a"))),
         expect_slot(queue.tool_queue().acquire(None, &fairness_key("a"))),
     ];
-    assert!(free.iter().all(|slot| slot.0.is_none()), "nothing is counted where nothing is limited");
+    assert!(free.iter().all(|slot| slot.0.is_none()), "nothing is counted without a limit");
 }
 
 #[test]
 fn zero_slots_are_read_as_one() {
     let queue = Queue::new(Some(0), LARGE_LIMITS);
-    let lane = queue.tool_queue();
-    drop(expect_slot(lane.acquire(Some(0), &fairness_key("a"))));
-    check_empty(&queue, &[lane]);
+    let tool_queue = queue.tool_queue();
+    drop(expect_slot(tool_queue.acquire(Some(0), &fairness_key("a"))));
+    check_empty(&queue, &[tool_queue]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn equal_parties_get_equal_shares() {
     let queue = Queue::new(Some(2), LARGE_LIMITS);
-    let lane = queue.tool_queue();
+    let tool_queue = queue.tool_queue();
     let stop = Arc::new(AtomicBool::new(false));
-    let held =
-        [expect_slot(lane.acquire(None, &fairness_key("x"))), expect_slot(lane.acquire(None, &fairness_key("x")))];
+    let held = [
+        expect_slot(tool_queue.acquire(None, &fairness_key("x"))),
+        expect_slot(tool_queue.acquire(None, &fairness_key("x"))),
+    ];
     let counts: Vec<Arc<AtomicUsize>> = (0..4).map(|_| Arc::default()).collect();
     let mut tasks = Vec::new();
-    // Each party always has calls waiting, but some have ten times as many.
-    for (at, crowd) in [(0, 3), (1, 30), (2, 3), (3, 30)] {
+    // Each fairness key always has calls waiting, but some have ten times as many.
+    for (index, crowd) in [(0, 3), (1, 30), (2, 3), (3, 30)] {
         for _ in 0..crowd {
-            let (lane, stop, count) = (lane.clone(), stop.clone(), counts[at].clone());
+            let (tool_queue, stop, count) = (tool_queue.clone(), stop.clone(), counts[index].clone());
             tasks.push(tokio::spawn(async move {
                 while !stop.load(Relaxed) {
-                    let slot = match lane.acquire(Some(2), &fairness_key(&format!("p{at}"))).unwrap() {
+                    let slot = match tool_queue.acquire(Some(2), &fairness_key(&format!("p{index}"))).unwrap() {
                         SlotOrWaiter::Slot(slot) => slot,
-                        SlotOrWaiter::Waiter(waiting) => waiting.await,
+                        SlotOrWaiter::Waiter(waiter) => waiter.await,
                     };
                     if count.fetch_add(1, Relaxed) >= 500 {
                         stop.store(true, Relaxed);
@@ -296,7 +301,7 @@ async fn equal_parties_get_equal_shares() {
             }));
         }
     }
-    while lane.queued() < 66 {
+    while tool_queue.queued() < 66 {
         tokio::task::yield_now().await;
     }
     drop(held);
@@ -304,7 +309,7 @@ async fn equal_parties_get_equal_shares() {
         task.await.unwrap();
     }
     let counts: Vec<_> = counts.iter().map(|count| count.load(Relaxed)).collect();
-    // A party of three may miss a turn when all of its tasks are between two calls.
+    // A key with three tasks may miss a turn when all of them are between two calls.
     assert!(counts.iter().all(|count| *count > 350), "{counts:?}");
-    check_empty(&queue, &[lane]);
+    check_empty(&queue, &[tool_queue]);
 }

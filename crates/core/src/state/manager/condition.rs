@@ -1,7 +1,7 @@
-//! Writes on a condition, and what they have written.
+//! Conditional writes, which return the written entry.
 //!
-//! In: what shall be, and what must be there for it. Out: the entry as this write left it, which another write may have
-//! followed already. The condition is part of the write: nobody can come between the look and the deed.
+//! In: the change and its precondition. Out: the entry as this write left it, which a later write may have replaced
+//! already. Condition and write are atomic: no other write can come between them.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::state::{ContextId, StateEntry, StateError, StateKind, entry::state_id
 use toolhub_storage::backend::Row;
 use toolhub_types::ids::Tenant;
 
-/// What must be there for a write to be made.
+/// The precondition of a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StateCondition {
-    /// Whatever it is.
+    /// No condition.
     #[default]
     Any,
-    /// Nothing.
+    /// The state must not exist.
     Absent,
-    /// Something.
+    /// The state must exist.
     Present,
-    /// This version. Kind `cache` counts none, and such a write is refused.
+    /// The state must have this version. Refused for kind `cache`, which has no versions.
     Version(u64),
 }
 
 impl StateCondition {
-    /// Lets a write pass that finds this.
+    /// Checks the condition against the current row.
     pub(super) fn check(self, context: &ContextId, kind: StateKind, row: Option<&Row>) -> Result<(), StateError> {
         if kind == StateKind::Cache && matches!(self, Self::Version(_)) {
             return Err(StateError::Refused("a state of kind `cache` has no versions to compare".into()));
@@ -43,7 +43,7 @@ impl StateCondition {
 }
 
 impl StateManager {
-    /// [`set_state`](Self::set_state) on a condition. Says also whether there was nothing before.
+    /// [`set_state`](Self::set_state) on a condition. Also returns whether the state is new.
     ///
     /// # Errors
     /// As there; [`Conflict`](StateError::Conflict) when the condition does not hold.
@@ -55,8 +55,8 @@ impl StateManager {
         (data, ttl): (Value, Option<Duration>),
         condition: StateCondition,
     ) -> Result<(StateEntry, bool), StateError> {
-        let wrote = self.set(tenant, context, kind, (data, ttl), condition).await?;
-        Ok((StateEntry::from_row(context, kind, &wrote.row)?, wrote.is_new))
+        let written = self.set(tenant, context, kind, (data, ttl), condition).await?;
+        Ok((StateEntry::from_row(context, kind, &written.row)?, written.is_new))
     }
 
     /// [`update_state`](Self::update_state) on a condition.

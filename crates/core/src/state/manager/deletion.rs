@@ -1,7 +1,7 @@
-//! Forgetting: one kind of a context's state, or all of it.
+//! Deletes one kind of a context's state, or the whole context.
 //!
-//! In: a context. Out: whether there was anything. A state goes together with its snapshots, expecting what was read, so
-//! that a write made at the same moment is either gone with the rest or begins anew.
+//! In: a context. Out: whether there was anything to delete. A state and its snapshots are removed in one batch that
+//! expects the rows as read, so that a concurrent write is either deleted with them or starts a new state.
 
 use super::{BATCH_SIZE, MAX_ATTEMPTS, StateCondition, StateManager};
 use crate::state::{ContextId, StateError, StateKind, entry::state_id, versions};
@@ -9,10 +9,10 @@ use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, Scan, Sco
 use toolhub_types::ids::Tenant;
 
 impl StateManager {
-    /// Forgets one kind of state, with its snapshots; says whether it was there. Its history stays.
+    /// Deletes one kind of state with its snapshots; returns whether it existed. Its history stays.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the store fails.
     pub async fn delete_state(
         &self,
         tenant: &Tenant,
@@ -22,10 +22,10 @@ impl StateManager {
         self.delete_state_if(tenant, context, kind, StateCondition::Any).await
     }
 
-    /// [`delete_state`](Self::delete_state) on a condition. Where there is nothing, nothing is expected either.
+    /// [`delete_state`](Self::delete_state) on a condition, which is not checked when the state does not exist.
     ///
     /// # Errors
-    /// As there; [`Conflict`](StateError::Conflict) when it is there and the condition does not hold.
+    /// As there; [`Conflict`](StateError::Conflict) when the state exists and the condition does not hold.
     pub async fn delete_state_if(
         &self,
         tenant: &Tenant,
@@ -40,13 +40,13 @@ impl StateManager {
         self.delete_kinds(tenant, context, &[kind], check).await
     }
 
-    /// Forgets everything of a context: all kinds of state, snapshots and history. Says whether there was any state.
+    /// Deletes a context: all kinds of state, snapshots and history. Returns whether there was any state.
     ///
     /// # Errors
-    /// When the store does not answer. What was removed until then stays removed; the states go first.
+    /// When the store fails. Rows removed before the failure stay removed; the states are removed first.
     pub async fn cleanup_context(&self, tenant: &Tenant, context: &ContextId) -> Result<bool, StateError> {
-        let was_live = self.delete_connection(tenant, context, |_| Ok(())).await?;
-        let was_there = self.delete_kinds(tenant, context, &StateKind::STORED, |_| Ok(())).await?;
+        let had_connection = self.delete_connection(tenant, context, |_| Ok(())).await?;
+        let had_state = self.delete_kinds(tenant, context, &StateKind::STORED, |_| Ok(())).await?;
         let scope = Scope::Partition(context.partition(tenant));
         let scan = Scan::new(Table::History, scope).prefix(context.prefix()).limit(BATCH_SIZE);
         loop {
@@ -59,7 +59,7 @@ impl StateManager {
                 self.0.store.commit(batch, now).await?;
             }
             if last {
-                return Ok(was_there || was_live);
+                return Ok(had_state || had_connection);
             }
         }
     }
@@ -70,13 +70,13 @@ impl StateManager {
         context: &ContextId,
         check: impl FnOnce(Option<&Row>) -> Result<(), StateError>,
     ) -> Result<bool, StateError> {
-        let was_there = self.load_row(tenant, context, StateKind::Connection, self.now()).await?.is_some();
-        // What is not told any more is taken away without a question.
-        self.0.connections.remove_if(tenant, context, |row| if was_there { check(row) } else { Ok(()) })?;
-        Ok(was_there)
+        let existed = self.load_row(tenant, context, StateKind::Connection, self.now()).await?.is_some();
+        // A row that has expired or belongs to an ended session is removed without a check.
+        self.0.connections.remove_if(tenant, context, |row| if existed { check(row) } else { Ok(()) })?;
+        Ok(existed)
     }
 
-    /// Removes these kinds at once, and the snapshots with the business state, unless `check` objects to the first of them.
+    /// Removes these kinds in one batch, the snapshots with the business state, unless `check` refuses the first kind.
     async fn delete_kinds(
         &self,
         tenant: &Tenant,
@@ -92,7 +92,7 @@ impl StateManager {
             if session.is_ended() {
                 return Ok(false);
             }
-            let was_there = rows.iter().any(Option::is_some);
+            let existed = rows.iter().any(Option::is_some);
             check(rows.first().and_then(Option::as_ref))?;
             let mut batch = Batch::new(partition.clone());
             batch.writes.extend(self.session_writes(&partition, session, &[], now).await?);
@@ -100,11 +100,11 @@ impl StateManager {
                 .writes
                 .extend(kinds.iter().zip(&rows).map(|(kind, row)| expected_removal(context, *kind, row.as_ref())));
             if kinds.contains(&StateKind::Business) {
-                let left = self.snapshot_ids(tenant, context, now).await?;
-                batch.writes.extend(left.into_iter().map(|id| versions::write(id, Change::Remove)));
+                let snapshots = self.snapshot_ids(tenant, context, now).await?;
+                batch.writes.extend(snapshots.into_iter().map(|id| versions::write(id, Change::Remove)));
             }
             match self.0.store.commit(batch, now).await {
-                Ok(_) => return Ok(was_there),
+                Ok(_) => return Ok(existed),
                 Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
                 Err(error) => return Err(error.into()),
             }
@@ -114,7 +114,7 @@ impl StateManager {
     }
 }
 
-/// The write that removes a state as it was seen.
+/// The write that removes a state if it is still the row that was read.
 fn expected_removal(context: &ContextId, kind: StateKind, row: Option<&Row>) -> Write {
     Write {
         table: Table::State,
@@ -125,7 +125,7 @@ fn expected_removal(context: &ContextId, kind: StateKind, row: Option<&Row>) -> 
     }
 }
 
-/// The write that removes a row, whatever it is like.
+/// The write that removes a row without a precondition.
 pub(super) fn unconditional_removal(table: Table, id: smol_str::SmolStr) -> Write {
     Write { table, id, expect: Expect::Any, change: Change::Remove, durability: Durability::KillSafe }
 }

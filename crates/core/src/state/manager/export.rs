@@ -1,7 +1,7 @@
-//! Takes contexts out: one line of JSON for each.
+//! Exports contexts as JSON Lines.
 //!
-//! In: a tenant, or one of its threads. Out: text that `import` takes in again, in this store or another. Business and
-//! session state, snapshots and history go along; what a tool may lose and live connections do not.
+//! In: a tenant, or one of its threads. Out: text that `import` reads, into this store or another. Includes business
+//! and session state, snapshots and history; omits cache and connection state.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,10 @@ use toolhub_types::{
 };
 
 impl StateManager {
-    /// Everything a tenant's tools remember, or what those of one thread do, as lines of JSON. Each context is as it was at
-    /// one moment.
+    /// All states of a tenant, or those of one thread, as JSON Lines. Each context is a consistent snapshot.
     ///
     /// # Errors
-    /// When the store does not answer, or holds a state that is no JSON.
+    /// When the store fails, or a stored state is not JSON.
     pub async fn export(&self, tenant: &Tenant, thread: Option<&ThreadId>) -> Result<String, StateError> {
         let scope = match thread {
             Some(thread) => Scope::Partition(Partition::for_thread(tenant.clone(), thread.clone())),
@@ -43,20 +42,20 @@ impl StateManager {
         }
         let mut lines = String::new();
         for context in contexts {
-            let saved = self.export_context(tenant, &context).await?;
-            if !saved.is_empty() {
+            let exported = self.export_context(tenant, &context).await?;
+            if !exported.is_empty() {
                 let unreadable = |error: serde_json::Error| StateError::Unreadable {
                     state: state_id(&context, StateKind::Business),
                     reason: error.to_string(),
                 };
-                lines.push_str(&saved.into_line().map_err(unreadable)?);
+                lines.push_str(&exported.into_line().map_err(unreadable)?);
                 lines.push('\n');
             }
         }
         Ok(lines)
     }
 
-    /// A context as it was at one moment: read again when somebody wrote while it was read.
+    /// A consistent snapshot of a context: reads again when a concurrent write changed it meanwhile.
     async fn export_context(&self, tenant: &Tenant, context: &ContextId) -> Result<ExportedContext, StateError> {
         let keys = [context.key(tenant, StateKind::Business), context.key(tenant, StateKind::Session)];
         let partition = context.partition(tenant);
@@ -66,12 +65,12 @@ impl StateManager {
             if session.is_ended() {
                 return Ok(ExportedContext::new(context.clone()));
             }
-            let saved = self.read_context_once(tenant, context, &before, now).await?;
+            let exported = self.read_context_once(tenant, context, &before, now).await?;
             let after = self.0.store.load(&keys, now).await?;
-            let seen =
+            let row_versions =
                 |rows: &[Option<Row>]| rows.iter().map(|row| row.as_ref().map(|row| row.version)).collect::<Vec<_>>();
-            if seen(&before) == seen(&after) {
-                return Ok(saved);
+            if row_versions(&before) == row_versions(&after) {
+                return Ok(exported);
             }
             tokio::task::yield_now().await;
         }
@@ -85,23 +84,25 @@ impl StateManager {
         rows: &[Option<Row>],
         now: Timestamp,
     ) -> Result<ExportedContext, StateError> {
-        let mut saved = ExportedContext::new(context.clone());
+        let mut exported = ExportedContext::new(context.clone());
         let state = |kind, row: &Row, version| {
             let data = entry::read_data(context, kind, row)?;
             Ok::<_, StateError>(ExportedState { version, schema: row.schema, expires: row.expires, data })
         };
         if let Some(Some(row)) = rows.first() {
             let version = row.version.number;
-            saved.business = Some(state(StateKind::Business, row, version)?);
+            exported.business = Some(state(StateKind::Business, row, version)?);
             for (key, row) in self.all_rows(tenant, context, Table::Versions, now).await? {
                 let number = key.rsplit('/').next().and_then(|digits| digits.parse().ok());
-                if let Some(number) = number.filter(|it| versions::is_retained(*it, version, self.max_snapshots())) {
-                    saved.versions.push(state(StateKind::Business, &row, number)?);
+                if let Some(number) =
+                    number.filter(|number| versions::is_retained(*number, version, self.max_snapshots()))
+                {
+                    exported.versions.push(state(StateKind::Business, &row, number)?);
                 }
             }
         }
         if let Some(Some(row)) = rows.get(1) {
-            saved.session = Some(state(StateKind::Session, row, row.version.number)?);
+            exported.session = Some(state(StateKind::Session, row, row.version.number)?);
         }
         if self.0.business.max_history_size > 0 {
             let scan = newest_first_scan(tenant, context, Table::History, self.0.business.max_history_size);
@@ -109,12 +110,12 @@ impl StateManager {
                 match history::read(&key.id, &row) {
                     Ok(entry) => {
                         let id = key.id.rsplit('/').next().unwrap_or_default().to_owned();
-                        saved.history.push(ExportedEntry { id, expires: row.expires, entry });
+                        exported.history.push(ExportedEntry { id, expires: row.expires, entry });
                     }
                     Err(error) => error.log_skipped(),
                 }
             }
         }
-        Ok(saved)
+        Ok(exported)
     }
 }

@@ -1,7 +1,7 @@
-//! What states were like, and what happened to them.
+//! Reads and trims the snapshots and the history of a context.
 //!
-//! In: a context. Out: its snapshots and its history, the oldest first. Readers see at most as many as are to be kept;
-//! what is beyond is removed now and then, so that not every write pays for it.
+//! In: a context. Out: its snapshots and its history, oldest first. Readers never see more entries than the configured
+//! limit; the excess is removed by a random fraction of the writes, so that not every write pays for it.
 
 use super::{BATCH_SIZE, MAX_ATTEMPTS, StateManager, deletion::unconditional_removal};
 use crate::state::{
@@ -11,31 +11,31 @@ use toolhub_storage::backend::{Batch, Scan, Scope, StoreError, Table};
 use toolhub_types::ids::Tenant;
 
 impl StateManager {
-    /// Notes something that happened to a context. Parameters and updates lose their secrets first.
+    /// Adds an event to the history of a context, redacted.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the store fails.
     pub async fn add_history(
         &self,
         tenant: &Tenant,
         context: &ContextId,
-        what: HistoryEvent,
+        event: HistoryEvent,
     ) -> Result<(), StateError> {
         if self.0.business.max_history_size == 0 {
             return Ok(());
         }
-        let (partition, what) = (context.partition(tenant), what.sanitize());
+        let (partition, event) = (context.partition(tenant), event.sanitize());
         for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, _) = self.load_in_session(&partition, &[], now).await?;
-            let joined = self.session_writes(&partition, session, &[], now).await?;
-            let note = self.0.sequence.note(context, what.clone(), now, None)?;
+            let session_writes = self.session_writes(&partition, session, &[], now).await?;
+            let note = self.0.sequence.note(context, event.clone(), now, None)?;
             let mut batch = Batch::new(partition.clone()).with(note);
-            batch.writes.extend(joined);
+            batch.writes.extend(session_writes);
             match self.0.store.commit(batch, now).await {
                 Err(error) if sessions::is_conflict(&error) => tokio::task::yield_now().await,
-                done => {
-                    done?;
+                result => {
+                    result?;
                     self.maybe_trim_history(tenant, context).await;
                     return Ok(());
                 }
@@ -44,10 +44,10 @@ impl StateManager {
         Err(StateError::Conflict { state: entry::state_id(context, StateKind::Business), found: 0 })
     }
 
-    /// The last things that happened to a context, at most `limit`, the oldest first.
+    /// The newest history entries of a context, at most `limit`, oldest first.
     ///
     /// # Errors
-    /// When the store does not answer. An entry that cannot be read is passed over.
+    /// When the store fails. An entry that cannot be read is skipped.
     pub async fn history(
         &self,
         tenant: &Tenant,
@@ -71,31 +71,31 @@ impl StateManager {
         Ok(page.rows.iter().rev().filter_map(read).collect())
     }
 
-    /// The snapshots of a context's business state, the oldest first; the last one is the state as it is.
+    /// The snapshots of a context's business state, oldest first; the last one is the current state.
     ///
     /// # Errors
-    /// When the store does not answer, or what it holds is no JSON.
+    /// When the store fails, or a stored value is not JSON.
     pub async fn versions(&self, tenant: &Tenant, context: &ContextId) -> Result<Vec<StateVersion>, StateError> {
-        let (most, now) = (self.max_snapshots(), self.now());
+        let (limit, now) = (self.max_snapshots(), self.now());
         let Some(row) = self.load_row(tenant, context, StateKind::Business, now).await? else { return Ok(Vec::new()) };
-        if most == 0 {
+        if limit == 0 {
             return Ok(Vec::new());
         }
-        // Snapshots left from an earlier life may stand before those that count.
-        let mut scan = newest_first_scan(tenant, context, Table::Versions, most);
+        // Snapshots of a deleted predecessor may come before the valid ones.
+        let mut scan = newest_first_scan(tenant, context, Table::Versions, limit);
         let mut found = Vec::new();
         loop {
             let page = self.0.store.scan(scan.clone(), now).await?;
             for (key, snapshot) in page.rows {
                 let version = key.id.rsplit('/').next().and_then(|digits| digits.parse().ok());
                 let Some(version) = version else { continue };
-                if versions::is_retained(version, row.version.number, most) {
+                if versions::is_retained(version, row.version.number, limit) {
                     let data = entry::read_data(context, StateKind::Business, &snapshot)?;
                     found.push(StateVersion { version, data, created: snapshot.updated });
                 }
             }
             match page.next {
-                Some(next) if found.len() < most => scan.after = Some(next),
+                Some(next) if found.len() < limit => scan.after = Some(next),
                 _ => break,
             }
         }
@@ -103,11 +103,10 @@ impl StateManager {
         Ok(found)
     }
 
-    /// Removes what is beyond the history's limit, often enough that little of it ever lies there. Should it fail, the
-    /// next one has more to do.
+    /// Trims the history with a probability that keeps the excess small. After a failure the next trim removes more.
     pub(super) async fn maybe_trim_history(&self, tenant: &Tenant, context: &ContextId) {
-        let kept = self.0.business.max_history_size;
-        if kept > 0 && fastrand::usize(..(kept / 4).clamp(1, 256)) == 0 {
+        let limit = self.0.business.max_history_size;
+        if limit > 0 && fastrand::usize(..(limit / 4).clamp(1, 256)) == 0 {
             let _ = self.trim_history(tenant, context).await;
         }
     }
@@ -131,7 +130,7 @@ impl StateManager {
     }
 }
 
-/// A scan over a context's rows, the last first.
+/// A scan over a context's rows, newest first.
 pub(super) fn newest_first_scan(tenant: &Tenant, context: &ContextId, table: Table, limit: usize) -> Scan {
     let scan = Scan::new(table, Scope::Partition(context.partition(tenant))).prefix(context.prefix()).limit(limit);
     Scan { descending: true, ..scan }

@@ -1,7 +1,7 @@
-//! Takes contexts in: the lines that `export` wrote, or somebody by hand.
+//! Imports contexts from JSON Lines that `export` wrote or that were written by hand.
 //!
-//! In: text. Out: how many contexts there are now as the text has them. All lines are checked before the first is taken
-//! in, and each context is one batch: it is replaced whole, or stays as it was.
+//! In: text. Out: the number of imported contexts. All lines are validated before the first is imported, and each
+//! context is one batch: it is replaced as a whole or not at all.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,35 +18,36 @@ use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, StoreErro
 use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 impl StateManager {
-    /// Takes in what [`export`](Self::export) wrote, for this tenant; answers how many contexts were taken in.
+    /// Imports what [`export`](Self::export) wrote, for this tenant; returns the number of imported contexts.
     ///
-    /// A context that is there already is replaced. Versions go on from the greater of the two, so that none is used
-    /// twice. What has expired in the meantime is left out.
+    /// An existing context is replaced. Versions continue from the greater of the two, so that none is used twice.
+    /// Expired states are omitted.
     ///
     /// # Errors
-    /// [`Line`](StateError::Line) when a line is damaged, too large or names a context twice; then nothing was taken in.
-    /// When the store does not answer; then the contexts before that one were, and taking the text in again does no harm.
+    /// [`InvalidLine`](StateError::InvalidLine) when a line is damaged, too large or repeats a context; then nothing
+    /// was imported. When the store fails; then the contexts before that one were imported, and the import can be
+    /// repeated.
     pub async fn import(&self, tenant: &Tenant, text: &str) -> Result<usize, StateError> {
         let mut all = Vec::new();
-        let mut known = HashSet::new();
+        let mut contexts = HashSet::new();
         for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
-            let wrong = |reason| StateError::InvalidLine { line, reason };
-            let saved = ExportedContext::parse(text, self.0.business.max_state_size).map_err(wrong)?;
-            if !known.insert(saved.context.clone()) {
-                return Err(wrong(format!("the context `{}` is in the text twice", saved.context)));
+            let invalid = |reason| StateError::InvalidLine { line, reason };
+            let exported = ExportedContext::parse(text, self.0.business.max_state_size).map_err(invalid)?;
+            if !contexts.insert(exported.context.clone()) {
+                return Err(invalid(format!("duplicate context `{}`", exported.context)));
             }
-            all.push(saved);
+            all.push(exported);
         }
-        let mut taken = 0;
-        for saved in all {
-            taken += usize::from(self.import_context(tenant, &saved).await?);
+        let mut imported = 0;
+        for exported in all {
+            imported += usize::from(self.import_context(tenant, &exported).await?);
         }
-        Ok(taken)
+        Ok(imported)
     }
 
-    /// Replaces a context; says whether anything of it was left to take in.
-    async fn import_context(&self, tenant: &Tenant, saved: &ExportedContext) -> Result<bool, StateError> {
-        let context = &saved.context;
+    /// Replaces a context; returns whether anything of it had not expired.
+    async fn import_context(&self, tenant: &Tenant, exported: &ExportedContext) -> Result<bool, StateError> {
+        let context = &exported.context;
         let (partition, keys) = (context.partition(tenant), StateKind::STORED.map(|kind| context.key(tenant, kind)));
         for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
@@ -58,21 +59,21 @@ impl StateManager {
             }
             for (kind, row) in StateKind::STORED.into_iter().zip(&rows) {
                 let state = match kind {
-                    StateKind::Business => saved.business.as_ref(),
-                    StateKind::Session => saved.session.as_ref(),
-                    // What a tool derived from another state than the one that comes is of no use.
+                    StateKind::Business => exported.business.as_ref(),
+                    StateKind::Session => exported.session.as_ref(),
+                    // Cached data was derived from the replaced state and is stale.
                     StateKind::Cache | StateKind::Connection => None,
                 };
                 self.add_state(&mut writes, context, kind, row.as_ref(), state.filter(|state| state.is_live(now)))?;
             }
-            let business = saved.business.as_ref().filter(|state| state.is_live(now));
+            let business = exported.business.as_ref().filter(|state| state.is_live(now));
             if let Some(state) = business {
-                self.add_snapshots(&mut writes, saved, rows.first().and_then(Option::as_ref), state, now)?;
+                self.add_snapshots(&mut writes, exported, rows.first().and_then(Option::as_ref), state, now)?;
             }
-            self.add_entries(&mut writes, saved, now)?;
-            let any =
+            self.add_entries(&mut writes, exported, now)?;
+            let has_data =
                 writes.0.values().any(|write| matches!(write.change, Change::Put { .. } | Change::Restore { .. }));
-            if !any {
+            if !has_data {
                 return Ok(false);
             }
             let unseen = [context.state().as_str()];
@@ -114,31 +115,31 @@ impl StateManager {
     fn add_snapshots(
         &self,
         writes: &mut WriteSet,
-        saved: &ExportedContext,
+        exported: &ExportedContext,
         row: Option<&Row>,
         state: &ExportedState,
         now: Timestamp,
     ) -> Result<(), StateError> {
-        // The version the state is about to have.
+        // The version the imported state will get.
         let version = state.version.max(row.map_or(0, |row| row.version.number) + 1);
-        let most = self.max_snapshots();
-        let snapshots = saved.versions.iter().filter(|old| old.is_live(now)).map(|old| (old.version, old));
-        // The present version comes last, and stands for itself.
+        let limit = self.max_snapshots();
+        let snapshots = exported.versions.iter().filter(|old| old.is_live(now)).map(|old| (old.version, old));
+        // The current version comes last; it is stored as its own snapshot.
         for (version, old) in
-            snapshots.chain([(version, state)]).filter(|(it, _)| versions::is_retained(*it, version, most))
+            snapshots.chain([(version, state)]).filter(|(number, _)| versions::is_retained(*number, version, limit))
         {
             let value = data::encode_imported(&old.data, self.0.business.max_state_size)?;
             let put = Change::Put { value, schema: old.schema, expires: old.expires };
-            writes.add(versions::write(versions::row_id(&saved.context, version), put));
+            writes.add(versions::write(versions::row_id(&exported.context, version), put));
         }
         Ok(())
     }
 
-    fn add_entries(&self, writes: &mut WriteSet, saved: &ExportedContext, now: Timestamp) -> Result<(), StateError> {
-        let beyond = saved.history.len().saturating_sub(self.0.business.max_history_size);
-        let lives = |expires: Option<Timestamp>| expires.is_none_or(|at| at > now);
-        for old in saved.history.iter().skip(beyond).filter(|old| lives(old.expires)) {
-            let id = format_smolstr!("{}/{}", saved.context.state(), old.id);
+    fn add_entries(&self, writes: &mut WriteSet, exported: &ExportedContext, now: Timestamp) -> Result<(), StateError> {
+        let excess = exported.history.len().saturating_sub(self.0.business.max_history_size);
+        let is_live = |expires: Option<Timestamp>| expires.is_none_or(|at| at > now);
+        for old in exported.history.iter().skip(excess).filter(|old| is_live(old.expires)) {
+            let id = format_smolstr!("{}/{}", exported.context.state(), old.id);
             let entry = HistoryEntry { timestamp: old.entry.timestamp, event: old.entry.event.clone().sanitize() };
             writes.add(history::write(id, &entry, old.expires)?);
         }
@@ -146,7 +147,7 @@ impl StateManager {
     }
 }
 
-/// Writes by row: a row that goes and comes again is written once.
+/// Writes by row: a put replaces an earlier removal of the same row.
 #[derive(Default)]
 struct WriteSet(BTreeMap<(Table, SmolStr), Write>);
 

@@ -1,7 +1,7 @@
-//! Which contexts there are, and what they hold.
+//! Lists and counts contexts.
 //!
-//! In: a tenant, and which of its contexts are wanted. Out: contexts without their data, a page at a time, and all of
-//! them counted. A context is there when one of its states is.
+//! In: a tenant and a filter. Out: pages of contexts without their data, and totals. A context exists when one of its
+//! states does.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,15 +19,14 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// Which contexts are wanted.
+/// Selects the contexts of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextFilter {
     /// Only those of this state.
     pub tool_type: Option<StateName>,
     /// Only those of this thread.
     pub thread: Option<ThreadId>,
-    /// At most about this many on a page; 100 where nothing is said. A page may hold fewer, even none, and still not be
-    /// the last.
+    /// Approximate page size; the default is 100. A page may hold fewer contexts, even none, without being the last.
     pub limit: usize,
 }
 
@@ -38,7 +37,7 @@ impl Default for ContextFilter {
 }
 
 impl StateManager {
-    /// Which writing of each of these states a thread has now.
+    /// The current row version of each of these states in a thread.
     pub(crate) async fn row_versions(
         &self,
         tenant: &Tenant,
@@ -48,7 +47,7 @@ impl StateManager {
         let key = |name| self.context(name, thread).key(tenant, StateKind::Business);
         let keys: Vec<RowKey> = names.iter().map(key).collect();
         let mut all = Vec::with_capacity(names.len());
-        // Those of one thread are read together: they are of the same moment.
+        // Rows of one partition are read together, so that they are consistent.
         for group in keys.chunk_by(|a, b| a.partition == b.partition) {
             let (_, rows) = self.load_in_session(&group[0].partition, group, self.now()).await?;
             all.extend(rows.into_iter().map(|row| row.map(|row| row.version)));
@@ -56,10 +55,10 @@ impl StateManager {
         Ok(names.iter().cloned().zip(all).collect())
     }
 
-    /// A page of a tenant's contexts, in the order of their states. `cursor` is the `next` of the page before.
+    /// A page of a tenant's contexts, sorted by the name of their state. `cursor` is the `next` of the previous page.
     ///
     /// # Errors
-    /// When the cursor is not of a list with this filter, or the store does not answer.
+    /// When the cursor does not belong to a list with this filter, or the store fails.
     pub async fn list_contexts(
         &self,
         tenant: &Tenant,
@@ -79,11 +78,11 @@ impl StateManager {
         let page = self.0.store.scan(scan, now).await?;
         let found: Vec<(ContextId, &str)> =
             page.rows.iter().filter_map(|(key, _)| ContextId::from_row_key(key)).collect();
-        let held = self.load_kinds(tenant, found.iter().map(|(context, _)| context), now).await?;
+        let kinds_by_context = self.load_kinds(tenant, found.iter().map(|(context, _)| context), now).await?;
         let mut contexts = Vec::new();
         for (context, kind) in found {
-            let Some(kinds) = held.get(&context) else { continue };
-            // A context with several states is met several times, perhaps on different pages. Its first row counts.
+            let Some(kinds) = kinds_by_context.get(&context) else { continue };
+            // A context with several states occurs several times, perhaps on different pages. Its first row counts.
             let first = StateKind::STORED.iter().find(|kind| kinds.contains_key(kind));
             if first.is_some_and(|first| first.as_str() == kind) {
                 contexts.extend(ContextInfo::from_kinds(context, kinds.clone()));
@@ -93,23 +92,23 @@ impl StateManager {
         Ok(ContextPage { contexts, next })
     }
 
-    /// What a context holds, without the data; `None` when that is nothing.
+    /// Summary of a context, without the data; `None` when it holds no state.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the store fails.
     pub async fn get_context_info(
         &self,
         tenant: &Tenant,
         context: &ContextId,
     ) -> Result<Option<ContextInfo>, StateError> {
-        let mut held = self.load_kinds(tenant, [context].into_iter(), self.now()).await?;
-        Ok(held.remove(context).and_then(|kinds| ContextInfo::from_kinds(context.clone(), kinds)))
+        let mut kinds_by_context = self.load_kinds(tenant, [context].into_iter(), self.now()).await?;
+        Ok(kinds_by_context.remove(context).and_then(|kinds| ContextInfo::from_kinds(context.clone(), kinds)))
     }
 
-    /// How much a tenant's tools remember, live connections of this node among it.
+    /// Totals of a tenant's states, including the connection states of this node.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the store fails.
     pub async fn stats(&self, tenant: &Tenant) -> Result<StateStats, StateError> {
         let mut stats = StateStats::default();
         let mut count = |kind: StateKind, bytes: usize| {
@@ -132,9 +131,9 @@ impl StateManager {
             }
         }
         let now = self.now();
-        let live = self.0.connections.of_tenant(tenant, now);
-        let sessions = self.load_sessions(tenant, live.iter().map(|(context, _)| context), now).await?;
-        for (context, info) in live {
+        let connections = self.0.connections.of_tenant(tenant, now);
+        let sessions = self.load_sessions(tenant, connections.iter().map(|(context, _)| context), now).await?;
+        for (context, info) in connections {
             if session_of(&sessions, &context).covers(info.created) {
                 count(StateKind::Connection, info.bytes);
             }
@@ -143,55 +142,56 @@ impl StateManager {
         Ok(stats)
     }
 
-    /// How many states of each kind are kept for all tenants together; the live connections are those of this node. What a
-    /// session left behind counts until it is cleared away. Walks all of what is kept, so ask now and then.
+    /// The number of states of each kind over all tenants; connection states are those of this node. States of an ended
+    /// session count until they are purged. Scans all rows, so call it rarely.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the store fails.
     pub async fn count(&self) -> Result<BTreeMap<StateKind, u64>, StateError> {
         let now = self.now();
-        let mut many: BTreeMap<StateKind, u64> = StateKind::STORED.map(|kind| (kind, 0)).into();
-        many.insert(StateKind::Connection, self.0.connections.count(now));
+        let mut counts: BTreeMap<StateKind, u64> = StateKind::STORED.map(|kind| (kind, 0)).into();
+        counts.insert(StateKind::Connection, self.0.connections.count(now));
         for (id, rows) in self.0.store.count_by_id(now).await? {
             let kind = id.rsplit_once('/').and_then(|(_, kind)| kind.parse().ok());
-            if let Some(many) = kind.and_then(|kind: StateKind| many.get_mut(&kind)).filter(|_| id != SESSION_ROW) {
-                *many += rows;
+            if let Some(count) = kind.and_then(|kind: StateKind| counts.get_mut(&kind)).filter(|_| id != SESSION_ROW) {
+                *count += rows;
             }
         }
-        Ok(many)
+        Ok(counts)
     }
 
-    /// What each of these contexts holds. The states of one context are of the same moment.
+    /// The kinds of state of each of these contexts. The states of one context are consistent with each other.
     async fn load_kinds<'a>(
         &self,
         tenant: &Tenant,
         contexts: impl Iterator<Item = &'a ContextId>,
         now: Timestamp,
     ) -> Result<HashMap<ContextId, BTreeMap<StateKind, KindInfo>>, StateError> {
-        let mut held: HashMap<ContextId, BTreeMap<StateKind, KindInfo>> = HashMap::new();
+        let mut loaded: HashMap<ContextId, BTreeMap<StateKind, KindInfo>> = HashMap::new();
         for context in contexts {
-            held.entry(context.clone()).or_default();
+            loaded.entry(context.clone()).or_default();
         }
-        // Before the states: those of a session that begins after this are not taken for those of one that was over.
-        let sessions = self.load_sessions(tenant, held.keys(), now).await?;
-        held.retain(|context, _| !session_of(&sessions, context).is_ended());
-        let wanted: Vec<(ContextId, StateKind)> =
-            held.keys().flat_map(|context| StateKind::STORED.map(|kind| (context.clone(), kind))).collect();
-        let keys: Vec<RowKey> = wanted.iter().map(|(context, kind)| context.key(tenant, *kind)).collect();
+        // Load the sessions before the states: otherwise states of a session that starts in between would be attributed
+        // to the ended one.
+        let sessions = self.load_sessions(tenant, loaded.keys(), now).await?;
+        loaded.retain(|context, _| !session_of(&sessions, context).is_ended());
+        let requested: Vec<(ContextId, StateKind)> =
+            loaded.keys().flat_map(|context| StateKind::STORED.map(|kind| (context.clone(), kind))).collect();
+        let keys: Vec<RowKey> = requested.iter().map(|(context, kind)| context.key(tenant, *kind)).collect();
         let rows = self.0.store.load(&keys, now).await?;
-        let mut note = |context: &ContextId, kind, row: Option<&Row>| {
-            if let (Some(kinds), Some(row)) = (held.get_mut(context), row) {
+        let mut add_kind = |context: &ContextId, kind, row: Option<&Row>| {
+            if let (Some(kinds), Some(row)) = (loaded.get_mut(context), row) {
                 kinds.insert(kind, KindInfo::from_row(kind, row));
             }
         };
-        for ((context, kind), row) in wanted.iter().zip(&rows) {
-            note(context, *kind, row.as_ref());
+        for ((context, kind), row) in requested.iter().zip(&rows) {
+            add_kind(context, *kind, row.as_ref());
             if *kind == StateKind::Business {
-                let live = self.connection_row(tenant, context, session_of(&sessions, context), now);
-                note(context, StateKind::Connection, live.as_ref());
+                let connection = self.connection_row(tenant, context, session_of(&sessions, context), now);
+                add_kind(context, StateKind::Connection, connection.as_ref());
             }
         }
-        Ok(held)
+        Ok(loaded)
     }
 }
 
@@ -200,28 +200,24 @@ fn session_of(sessions: &HashMap<ThreadId, Session>, context: &ContextId) -> Ses
     context.thread().and_then(|thread| sessions.get(thread)).copied().unwrap_or(Session::Disabled)
 }
 
-/// A place in the list as text: where the row lies, and its id. Whose list it is, is not in it.
+/// Encodes a cursor: thread and row id. The tenant is not part of it.
 fn encode_cursor(key: &RowKey) -> String {
     format!("{}/{}", key.partition.thread().map_or("~", ThreadId::as_str), key.id)
 }
 
-/// The place a text names. The row need not exist, nor be one of ours: a typed tool may give a state any name.
+/// Decodes a cursor. The row need not exist, and a typed tool may give a state any name.
 fn decode_cursor(tenant: &Tenant, filter: &ContextFilter, text: &str) -> Result<Cursor, StateError> {
-    let wrong = || StateError::Refused("the cursor is not of this list".into());
-    let (place, id) = text.split_once('/').ok_or_else(wrong)?;
-    let (state, kind) = id.rsplit_once('/').ok_or_else(wrong)?;
-    kind.parse::<StateKind>().map_err(|_| wrong())?;
-    let thread = if place == "~" { None } else { Some(ThreadId::new(place).map_err(|_| wrong())?) };
-    let of_state = filter.tool_type.as_ref().is_none_or(|wanted| wanted.as_str() == state);
-    let of_thread = filter.thread.is_none() || filter.thread == thread;
-    // No name begins with the last of all characters; a store may use it to mark the end of its list.
-    if !(of_state && of_thread) || state.starts_with(char::MAX) {
-        return Err(wrong());
+    let invalid = || StateError::Refused("the cursor does not belong to this list".into());
+    let (thread, id) = text.split_once('/').ok_or_else(invalid)?;
+    let (state, kind) = id.rsplit_once('/').ok_or_else(invalid)?;
+    kind.parse::<StateKind>().map_err(|_| invalid())?;
+    let thread = if thread == "~" { None } else { Some(ThreadId::new(thread).map_err(|_| invalid())?) };
+    let matches_state = filter.tool_type.as_ref().is_none_or(|name| name.as_str() == state);
+    let matches_thread = filter.thread.is_none() || filter.thread == thread;
+    // No name begins with the highest character; a store may use it as an end marker.
+    if !(matches_state && matches_thread) || state.starts_with(char::MAX) {
+        return Err(invalid());
     }
-    let place = thread.map_or_else(|| PartitionKind::State(state.into()), PartitionKind::Thread);
-    Ok(Cursor(RowKey {
-        partition: Partition { tenant: tenant.clone(), kind: place },
-        table: Table::State,
-        id: id.into(),
-    }))
+    let kind = thread.map_or_else(|| PartitionKind::State(state.into()), PartitionKind::Thread);
+    Ok(Cursor(RowKey { partition: Partition { tenant: tenant.clone(), kind }, table: Table::State, id: id.into() }))
 }

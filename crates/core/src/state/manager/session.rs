@@ -1,7 +1,7 @@
-//! The session a state is part of: found with every read, joined to every write, ended when its time is over.
+//! Sessions in the store: checked by every read, extended by every write, purged after their timeout.
 //!
-//! In: the partition of a thread. Out: what is there of it, given that nothing of a session that is over is. Where no
-//! sessions are kept, and for what belongs to no thread, these functions are the plain ones of the store.
+//! In: the partition of a thread. Out: its rows, without those of an ended session. When sessions are disabled, and for
+//! rows that belong to no thread, these functions pass through to the store.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,12 +21,11 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// How many sessions are looked at in one page. Many: a store without an index over partitions looks at all for each page.
+/// Sessions per page of a scan. Large, because a store without an index over partitions scans all rows for each page.
 const SCAN_PAGE_SIZE: usize = 10_000;
 
 impl StateManager {
-    /// Rows of one partition, together with the session they are part of. What belongs to a session that is over is not
-    /// there.
+    /// Loads rows of one partition and the session they belong to. Rows of an ended session are `None`.
     pub(crate) async fn load_in_session(
         &self,
         partition: &Partition,
@@ -37,8 +36,9 @@ impl StateManager {
             let rows = if keys.is_empty() { Vec::new() } else { self.0.store.load(keys, now).await? };
             return Ok((Session::Disabled, rows));
         }
-        let own = RowKey { partition: partition.clone(), table: Table::State, id: sessions::SESSION_ROW.into() };
-        let mut rows = self.0.store.load(&[keys, &[own]].concat(), now).await?;
+        let session_key =
+            RowKey { partition: partition.clone(), table: Table::State, id: sessions::SESSION_ROW.into() };
+        let mut rows = self.0.store.load(&[keys, &[session_key]].concat(), now).await?;
         let session = Session::from_row(rows.pop().flatten().as_ref(), now);
         if session.is_ended() {
             rows.fill(None);
@@ -46,13 +46,13 @@ impl StateManager {
         Ok((session, rows))
     }
 
-    /// What a batch must write besides, so that the session begins or goes on. `unseen`: the names of the states of which
-    /// the batch writes a kind that was not there. What an earlier session has left is gone afterwards.
+    /// The writes that a batch must include to start or extend the session. `unseen`: the names of the states of which
+    /// the batch writes a kind that did not exist. Purges the rows of an ended session first.
     ///
-    /// When the batch fails and [`sessions::is_conflict`], the session must be loaded again and asked for its writes again.
+    /// When the batch fails with [`sessions::is_conflict`], load the session and compute these writes again.
     ///
     /// # Errors
-    /// [`Limit`](StateError::Limit) when the session has no room for one more context.
+    /// [`Limit`](StateError::Limit) when the session has reached its limit of contexts.
     pub(crate) async fn session_writes(
         &self,
         partition: &Partition,
@@ -61,27 +61,27 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Vec<Write>, StateError> {
         let Some((sessions, owner)) = self.sessions_for(partition) else { return Ok(Vec::new()) };
-        // A call may take longer than its session: what is over does not go on.
+        // A call may outlive its session, and an ended session must not be extended.
         match session.at(now) {
             Session::Disabled => Ok(Vec::new()),
-            Session::Ended(left) => {
+            Session::Ended(row_version) => {
                 check_capacity(sessions, HashSet::new(), unseen)?;
-                // If somebody is quicker, the write below meets his session and fails as it should.
-                self.purge_session(partition, left, now).await?;
+                // If another request starts a session first, the write below expects no row and fails with a conflict.
+                self.purge_session(partition, row_version, now).await?;
                 Ok(vec![sessions.begin(&owner, now)])
             }
-            Session::Open { row_version: seen, started_at: began, expires_at: end } => {
+            Session::Open { row_version, started_at, expires_at } => {
                 let names = if unseen.is_empty() { HashSet::new() } else { self.state_names(partition, now).await? };
                 let grows = unseen.iter().any(|name| !names.contains(*name));
                 if grows {
                     check_capacity(sessions, names, unseen)?;
                 }
-                Ok(vec![sessions.extend(&owner, (seen, began, end), grows, now)])
+                Ok(vec![sessions.extend(&owner, (row_version, started_at, expires_at), grows, now)])
             }
         }
     }
 
-    /// Notes that an open session was used by somebody who only reads.
+    /// Extends an open session that was used by a reader.
     pub(crate) async fn touch_session(
         &self,
         partition: &Partition,
@@ -89,18 +89,18 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let Some((sessions, owner)) = self.sessions_for(partition) else { return Ok(()) };
-        let Session::Open { row_version: seen, started_at: began, expires_at: end } = session.at(now) else {
+        let Session::Open { row_version, started_at, expires_at } = session.at(now) else {
             return Ok(());
         };
-        let touch = sessions.extend(&owner, (seen, began, end), false, now);
+        let touch = sessions.extend(&owner, (row_version, started_at, expires_at), false, now);
         match self.0.store.commit(Batch::new(partition.clone()).with(touch), now).await {
-            // Somebody has written to it at this moment, so it goes on without us; or it is over.
+            // A concurrent write has extended the session already, or the session has ended.
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The sessions these contexts are part of, by thread; empty where none are kept.
+    /// The sessions of these contexts, by thread; empty when sessions are disabled.
     pub(super) async fn load_sessions(
         &self,
         tenant: &Tenant,
@@ -122,12 +122,12 @@ impl StateManager {
         Ok(threads.into_iter().zip(rows.iter().map(|row| Session::from_row(row.as_ref(), now))).collect())
     }
 
-    /// How long whoever ends sessions rests between two looks; `None` where there are none.
+    /// The interval between two sweeps for ended sessions; `None` when sessions are disabled.
     pub(crate) fn session_sweep_interval(&self) -> Option<Duration> {
         self.0.sessions.as_ref().map(Sessions::sweep_interval)
     }
 
-    /// Waits until there is a reason to look before that.
+    /// Waits until there is a reason to sweep before the interval has passed.
     pub(crate) async fn wait_session_cleanup(&self) {
         match &self.0.sessions {
             Some(sessions) => sessions.cleanup_needed.notified().await,
@@ -135,61 +135,64 @@ impl StateManager {
         }
     }
 
-    /// The threads whose session seems to be over: those this node has seen, and what the store holds of others.
+    /// The threads whose session may have ended: those this node tracks, and those found in the store.
     pub(crate) async fn find_ended_sessions(&self) -> Result<HashSet<ThreadKey>, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(HashSet::new()) };
         let now = self.now();
-        let mut over = sessions.due(now);
+        let mut ended = sessions.due(now);
         let scan = Scan::new(Table::State, Scope::All).prefix(sessions::SESSION_ROW).limit(SCAN_PAGE_SIZE);
         for (key, row) in self.0.store.read_all(scan, now).await? {
             if Session::from_row(Some(&row), now).is_ended() {
-                over.extend(thread_key_of(&key.partition));
+                ended.extend(thread_key_of(&key.partition));
             }
         }
-        Ok(over)
+        Ok(ended)
     }
 
-    /// Takes away what a session that is over has left. Says whether the thread's instances must go: they were made in it.
+    /// Purges an ended session. Returns whether the thread's instances must be closed, because they were created in it.
     pub(crate) async fn end_session(&self, owner: &ThreadKey) -> Result<bool, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(false) };
         let (partition, now) = (Partition::from(owner), self.now());
         match self.load_in_session(&partition, &[], now).await?.0 {
             Session::Disabled => Ok(false),
-            Session::Open { started_at: began, expires_at: end, .. } => {
-                Ok(sessions.record_open(owner, began, end, now))
+            Session::Open { started_at, expires_at, .. } => {
+                Ok(sessions.record_open(owner, started_at, expires_at, now))
             }
-            Session::Ended(left) => {
-                // Somebody who begins a new one at this moment has cleared away himself; the next look finds it.
-                let gone = self.purge_session(&partition, left, now).await?;
-                if gone {
+            Session::Ended(row_version) => {
+                // A request that starts a new session concurrently has purged the old one itself; the next sweep finds
+                // it.
+                let purged = self.purge_session(&partition, row_version, now).await?;
+                if purged {
                     sessions.forget(owner);
                     self.forget_connections(owner);
                 }
-                Ok(gone)
+                Ok(purged)
             }
         }
     }
 
-    /// Forgets what is known of the connections of a thread.
+    /// Removes the connection states of a thread.
     pub(crate) fn forget_connections(&self, owner: &ThreadKey) {
         self.0.connections.remove_thread(owner);
     }
 
-    /// Removes all states, snapshots and entries of a thread whose session is over; says whether nobody came in between.
+    /// Removes all states, snapshots and history entries of a thread whose session has ended; `false` when a new
+    /// session started concurrently.
     async fn purge_session(
         &self,
         partition: &Partition,
-        left: Option<RowVersion>,
+        row_version: Option<RowVersion>,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let commit = async |batch| match self.0.store.commit(batch, now).await {
             Err(error) if sessions::is_conflict(&error) => Ok(false),
-            done => done.map(|_| true),
+            result => result.map(|_| true),
         };
-        // Its row first: whoever still has the session in hand finds that it is over, and nothing new gets among the old.
-        if let Some(seen) = left {
-            let gone = sessions::write(Expect::Same(seen), Change::Remove);
-            if !commit(Batch::new(partition.clone()).with(gone)).await? {
+        // Remove the session row first: requests that still use the session then fail, and no new rows mix with the
+        // old.
+        if let Some(row_version) = row_version {
+            let removal = sessions::write(Expect::Same(row_version), Change::Remove);
+            if !commit(Batch::new(partition.clone()).with(removal)).await? {
                 return Ok(false);
             }
         }
@@ -213,7 +216,7 @@ impl StateManager {
         Ok(true)
     }
 
-    /// The names of the states a thread has.
+    /// The names of the states of a thread.
     async fn state_names(&self, partition: &Partition, now: Timestamp) -> Result<HashSet<String>, StoreError> {
         let scan = Scan::new(Table::State, Scope::Partition(partition.clone())).limit(BATCH_SIZE);
         let rows = self.0.store.read_all(scan, now).await?;
@@ -221,7 +224,7 @@ impl StateManager {
         Ok(states.filter_map(|(key, _)| Some(key.id.rsplit_once('/')?.0.to_owned())).collect())
     }
 
-    /// The sessions, if this is the partition of a thread and they are kept.
+    /// The sessions and the thread, if sessions are enabled and this is the partition of a thread.
     fn sessions_for(&self, partition: &Partition) -> Option<(&Sessions, ThreadKey)> {
         Some((self.0.sessions.as_ref()?, thread_key_of(partition)?))
     }
@@ -233,6 +236,6 @@ fn thread_key_of(partition: &Partition) -> Option<ThreadKey> {
 
 fn check_capacity(sessions: &Sessions, mut names: HashSet<String>, unseen: &[&str]) -> Result<(), StateError> {
     names.extend(unseen.iter().map(|name| (*name).to_owned()));
-    let most = sessions.max_states();
-    if names.len() > most { Err(StateError::Limit { most }) } else { Ok(()) }
+    let limit = sessions.max_states();
+    if names.len() > limit { Err(StateError::Limit { limit }) } else { Ok(()) }
 }

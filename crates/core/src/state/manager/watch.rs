@@ -1,7 +1,7 @@
-//! Tells of the changes to a context as they happen, on whatever node.
+//! Change stream of one context, across all nodes.
 //!
-//! In: the store's news. Out: those that concern one context. Live connections are not told: they are of one node only.
-//! Neither is expiry, which no store tells.
+//! In: the change events of the store. Out: those of one context. Omits connection states, which are local to a node,
+//! and expiry, which no store reports.
 
 use std::{future::ready, pin::Pin};
 
@@ -29,19 +29,19 @@ pub enum StateChange {
         /// The kind.
         kind: StateKind,
     },
-    /// Some changes were not told, because the listener was too slow. Read again what matters.
+    /// Some changes were dropped because the consumer lagged behind. Read the state again.
     Lagged,
 }
 
-/// Changes as they happen.
+/// A stream of changes.
 pub type StateChanges = Pin<Box<dyn Stream<Item = StateChange> + Send>>;
 
 impl StateManager {
-    /// Listens to the changes of a context from here on.
+    /// Subscribes to the changes of a context from now on.
     #[must_use]
     pub fn watch(&self, tenant: &Tenant, context: &ContextId) -> StateChanges {
         let (partition, prefix) = (context.partition(tenant), context.prefix());
-        let concerns = move |change| match change {
+        let to_change = move |event| match event {
             WatchEvent::Lagged => Some(StateChange::Lagged),
             WatchEvent::Row(key, version) if key.partition == partition => {
                 let kind = key.id.strip_prefix(&prefix)?.parse().ok()?;
@@ -53,6 +53,6 @@ impl StateManager {
             WatchEvent::Row(..) => None,
         };
         let store = self.0.store.store_for(context.state().as_str());
-        Box::pin(store.watch(Table::State).filter_map(move |change| ready(concerns(change))))
+        Box::pin(store.watch(Table::State).filter_map(move |event| ready(to_change(event))))
     }
 }

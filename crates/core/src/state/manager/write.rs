@@ -1,7 +1,7 @@
-//! Writing a state: replaced, patched, compared and set, rolled back.
+//! Writes a state: set, merge patch, compare-and-set, rollback.
 //!
-//! In: what shall be. Out: the version it has got, which no other write of this state gets. Every write expects what was
-//! read; when somebody else was quicker it is made again from what is there now, unless it was to be rejected then.
+//! In: the change. Out: the new version, unique among the writes of this state. Writes are optimistic: each expects the
+//! row as read and is retried on the current row after a conflict, unless the configuration rejects conflicts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,49 +17,50 @@ use crate::state::{
 use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, RowKey, RowVersion, StoreError, Table, Write};
 use toolhub_types::{ids::Tenant, state_config::ConflictResolution, timestamp::Timestamp};
 
-/// What a write finds.
+/// The rows a write is based on.
 struct WriteInput<'a> {
     row: Option<&'a Row>,
-    /// The snapshot that was asked for.
+    /// The requested snapshot.
     snapshot: Option<&'a Row>,
     now: Timestamp,
 }
 
-/// What a write makes of it.
+/// The state a write produces.
 pub(super) struct NewState<'a> {
     pub(super) text: Arc<[u8]>,
     pub(super) schema: u32,
     pub(super) expires: Option<Timestamp>,
-    /// What was laid over what was there, for the history; `None` where all of it is new.
+    /// The applied patch, for the history; `None` when the whole state was replaced.
     pub(super) patch: Option<&'a Value>,
 }
 
-/// What a write has written.
+/// The result of a write.
 pub(super) struct WrittenRow {
     pub(super) row: Row,
-    /// There was nothing before.
+    /// Whether the state did not exist before.
     pub(super) is_new: bool,
 }
 
-/// What is to be written where.
+/// What a write targets, and under which conditions.
 struct Target<'a> {
     tenant: &'a Tenant,
     context: &'a ContextId,
     kind: StateKind,
-    /// A snapshot to be read together with the state.
+    /// The version of a snapshot to load together with the state.
     snapshot: Option<u64>,
-    /// What must be there.
+    /// The precondition.
     condition: StateCondition,
-    /// Whether a conflict is told instead of being overcome.
+    /// Whether a conflict is returned as an error instead of being retried.
     reject: bool,
 }
 
 impl StateManager {
-    /// Replaces what is remembered; it lives for `ttl`, or as long as the manager's config says. Answers the new version.
+    /// Replaces the state, which expires after `ttl` or the manager's configured time to live. Returns the new version.
     ///
     /// # Errors
-    /// When the data is no object or too large, the session has no room for one more context, a state of kind `cache` would
-    /// live for ever, somebody else wrote at the same time and the config says to reject that, or the store does not answer.
+    /// When the data is not an object or too large, the session has reached its limit of contexts, a state of kind
+    /// `cache` would never expire, a concurrent write occurred and the configuration rejects conflicts, or the store
+    /// fails.
     pub async fn set_state(
         &self,
         tenant: &Tenant,
@@ -84,15 +85,15 @@ impl StateManager {
             return Err(StateError::Refused("a state of kind `cache` must have a time to live".into()));
         }
         let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects_conflicts() };
-        self.write(target, |found| self.replacement(kind, found.row, &data, self.expiry(ttl, found.now)?)).await
+        self.write(target, |input| self.replacement(kind, input.row, &data, self.expiry(ttl, input.now)?)).await
     }
 
-    /// Lays a JSON merge patch over what is remembered: null deletes a member, objects are merged. How long it lives stays
-    /// as it is. Answers the new version.
+    /// Applies a JSON merge patch: null deletes a member, objects are merged. The expiry does not change. Returns the
+    /// new version.
     ///
     /// # Errors
-    /// When there is nothing or it has expired, the patch is no object, the result is too large, somebody else wrote at
-    /// the same time and the config says to reject that, or the store does not answer.
+    /// When the state does not exist or has expired, the patch is not an object, the result is too large, a concurrent
+    /// write occurred and the configuration rejects conflicts, or the store fails.
     pub async fn update_state(
         &self,
         tenant: &Tenant,
@@ -112,25 +113,25 @@ impl StateManager {
         condition: StateCondition,
     ) -> Result<WrittenRow, StateError> {
         let patch = data::into_object(patch)?;
-        let told = Value::Object(patch.clone());
+        let recorded_patch = Value::Object(patch.clone());
         let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects_conflicts() };
-        self.write(target, |found| {
-            let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
-            // What is no object was written by a typed tool: laying members over it would destroy it.
+        self.write(target, |input| {
+            let row = input.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
+            // A typed tool may have written another JSON type, which a patch would destroy; refuse it.
             let mut members = data::into_object(entry::read_data(context, kind, row)?)?;
             patch::merge(&mut members, &patch);
             let text = data::encode_state(kind, &members, self.0.business.max_state_size)?;
-            Ok(NewState { text, schema: row.schema, expires: row.expires, patch: Some(&told) })
+            Ok(NewState { text, schema: row.schema, expires: row.expires, patch: Some(&recorded_patch) })
         })
         .await
     }
 
-    /// Replaces what is remembered if it has the expected version; 0 means that there must be nothing. How long it lives
-    /// stays as it is. Answers the new version.
+    /// Replaces the state if it has the expected version; 0 means that the state must not exist. The expiry does not
+    /// change. Returns the new version.
     ///
     /// # Errors
-    /// [`Conflict`](StateError::Conflict) when it has another version; when the kind is `cache`, which counts no versions;
-    /// when the data is no object or too large, or the store does not answer.
+    /// [`Conflict`](StateError::Conflict) when it has another version; when the kind is `cache`, which has no versions;
+    /// when the data is not an object or too large, or the store fails.
     pub async fn compare_and_set(
         &self,
         tenant: &Tenant,
@@ -145,23 +146,25 @@ impl StateManager {
             return Err(StateError::Refused("a state of kind `cache` has no versions to compare".into()));
         }
         let target = Target { tenant, context, kind, snapshot: None, condition, reject: false };
-        let write = self.write(target, |found| {
-            let expires = match found.row {
+        let write = self.write(target, |input| {
+            let expires = match input.row {
                 Some(row) => row.expires,
-                None => self.expiry(None, found.now)?,
+                None => self.expiry(None, input.now)?,
             };
-            self.replacement(kind, found.row, &data, expires)
+            self.replacement(kind, input.row, &data, expires)
         });
-        write.await.map(|wrote| wrote.row.version.number)
+        write.await.map(|written| written.row.version.number)
     }
 
-    /// Makes a new version of the business state with the data of an old one. How long it lives stays as it is. Answers
+    /// Writes the data of an old version as a new version of the business state. The expiry does not change. Returns
     /// the new version.
     ///
     /// # Errors
-    /// When there is no state, or no such snapshot of it any more; when versioning is off, or the store does not answer.
+    /// When the state or the snapshot does not exist, versioning is off, or the store fails.
     pub async fn rollback(&self, tenant: &Tenant, context: &ContextId, version: u64) -> Result<u64, StateError> {
-        self.restore_snapshot(tenant, context, version, StateCondition::Any).await.map(|wrote| wrote.row.version.number)
+        self.restore_snapshot(tenant, context, version, StateCondition::Any)
+            .await
+            .map(|written| written.row.version.number)
     }
 
     pub(super) async fn restore_snapshot(
@@ -172,17 +175,17 @@ impl StateManager {
         condition: StateCondition,
     ) -> Result<WrittenRow, StateError> {
         if !self.0.business.versioning {
-            return Err(StateError::Refused("versioning is off: there are no snapshots to go back to".into()));
+            return Err(StateError::Refused("versioning is off: there are no snapshots to restore".into()));
         }
         let kind = StateKind::Business;
         let target =
             Target { tenant, context, kind, snapshot: Some(version), condition, reject: self.rejects_conflicts() };
-        self.write(target, |found| {
-            let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
-            let is_kept = versions::is_retained(version, row.version.number, self.max_snapshots());
-            let snapshot = found.snapshot.filter(|_| is_kept);
-            let none = || StateError::NoVersion { state: state_id(context, kind), version };
-            let snapshot = snapshot.ok_or_else(none)?;
+        self.write(target, |input| {
+            let row = input.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
+            let is_retained = versions::is_retained(version, row.version.number, self.max_snapshots());
+            let snapshot = input.snapshot.filter(|_| is_retained);
+            let no_version = || StateError::NoVersion { state: state_id(context, kind), version };
+            let snapshot = snapshot.ok_or_else(no_version)?;
             let (text, schema) = (snapshot.value.clone(), snapshot.schema);
             Ok(NewState { text, schema, expires: row.expires, patch: None })
         })
@@ -198,7 +201,7 @@ impl StateManager {
     ) -> Result<NewState<'a>, StateError> {
         let Value::Object(members) = data else { return Err(StateError::Refused("a state is a JSON object".into())) };
         let text = data::encode_state(kind, members, self.0.business.max_state_size)?;
-        // Whoever replaces a typed state writes it as its tool has it now.
+        // A replaced typed state keeps the layout version of its tool.
         let schema = row.map_or(LAYOUT, |row| row.schema);
         Ok(NewState { text, schema, expires, patch: None })
     }
@@ -213,9 +216,9 @@ impl StateManager {
         make: impl Fn(WriteInput<'_>) -> Result<NewState<'a>, StateError>,
     ) -> Result<WrittenRow, StateError> {
         let Target { tenant, context, kind, snapshot, condition, reject } = target;
-        let make = |found: WriteInput<'_>| {
-            condition.check(context, kind, found.row)?;
-            make(found)
+        let make = |input: WriteInput<'_>| {
+            condition.check(context, kind, input.row)?;
+            make(input)
         };
         if kind == StateKind::Connection {
             return self.write_connection(tenant, context, make).await;
@@ -231,27 +234,25 @@ impl StateManager {
             let now = self.now();
             let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
             let mut rows = rows.into_iter();
-            let (row, old) = (rows.next().flatten(), rows.next().flatten());
-            let next = make(WriteInput { row: row.as_ref(), snapshot: old.as_ref(), now })?;
+            let (row, snapshot) = (rows.next().flatten(), rows.next().flatten());
+            let next = make(WriteInput { row: row.as_ref(), snapshot: snapshot.as_ref(), now })?;
             let unseen = if row.is_none() { &[context.state().as_str()][..] } else { &[] };
-            let joined = self.session_writes(&partition, session, unseen, now).await?;
+            let session_writes = self.session_writes(&partition, session, unseen, now).await?;
             let (value, schema, expires) = (next.text.clone(), next.schema, next.expires);
             let mut batch =
                 self.build_batch(tenant, context, kind, row.as_ref().map(|row| row.version), next, now).await?;
-            batch.writes.extend(joined);
+            batch.writes.extend(session_writes);
             match self.0.store.commit(batch, now).await {
-                Ok(done) => {
+                Ok(row_versions) => {
                     if kind == StateKind::Business {
                         self.maybe_trim_history(tenant, context).await;
                     }
-                    let seen = RowVersion { number: done.first().copied().unwrap_or(0), stamp: 0 };
-                    let (new, created) = row.map_or((true, now), |row| (false, row.created));
-                    return Ok(WrittenRow {
-                        row: Row { version: seen, schema, value, expires, created, updated: now },
-                        is_new: new,
-                    });
+                    let version = RowVersion { number: row_versions.first().copied().unwrap_or(0), stamp: 0 };
+                    let (is_new, created) = row.map_or((true, now), |row| (false, row.created));
+                    let row = Row { version, schema, value, expires, created, updated: now };
+                    return Ok(WrittenRow { row, is_new });
                 }
-                // The session has changed, not the state.
+                // The session changed, not the state.
                 Err(error) if sessions::is_conflict(&error) => {}
                 Err(StoreError::Conflict { found: version, .. }) => {
                     found = version.unwrap_or(0);
@@ -261,19 +262,19 @@ impl StateManager {
                 }
                 Err(error) => return Err(error.into()),
             }
-            // A store in memory answers without a pause; let the others finish.
+            // An in-memory store never suspends; yield so that the other writers can finish.
             tokio::task::yield_now().await;
         }
         Err(StateError::Conflict { state: state_id(context, kind), found })
     }
 
-    /// Everything that becomes true together with a write. The state comes first.
+    /// All writes that are committed together with a state. The state comes first.
     pub(super) async fn build_batch(
         &self,
         tenant: &Tenant,
         context: &ContextId,
         kind: StateKind,
-        seen: Option<RowVersion>,
+        row_version: Option<RowVersion>,
         next: NewState<'_>,
         now: Timestamp,
     ) -> Result<Batch, StateError> {
@@ -281,22 +282,22 @@ impl StateManager {
         let mut batch = Batch::new(context.partition(tenant)).with(Write {
             table: Table::State,
             id: context.row_id(kind),
-            expect: seen.map_or(Expect::Absent, Expect::Same),
+            expect: row_version.map_or(Expect::Absent, Expect::Same),
             change: put.clone(),
             durability: if kind == StateKind::Cache { Durability::KillSafe } else { Durability::PowerSafe },
         });
         if kind != StateKind::Business {
             return Ok(batch);
         }
-        let version = seen.map_or(1, |seen| seen.number + 1);
+        let version = row_version.map_or(1, |current| current.number + 1);
         batch.writes.extend(versions::writes(context, version, &put, self.max_snapshots()));
-        if seen.is_none() {
-            // A state that expired has left its snapshots behind. They are not those of the new one.
-            let left = self.snapshot_ids(tenant, context, now).await?;
-            let kept = versions::row_id(context, version);
-            let keeps = self.max_snapshots() > 0;
-            let left = left.into_iter().filter(|id| !keeps || *id != kept);
-            batch.writes.extend(left.map(|id| versions::write(id, Change::Remove)));
+        if row_version.is_none() {
+            // An expired state leaves its snapshots behind; they do not belong to the new state.
+            let leftovers = self.snapshot_ids(tenant, context, now).await?;
+            let new_snapshot = versions::row_id(context, version);
+            let has_snapshots = self.max_snapshots() > 0;
+            let leftovers = leftovers.into_iter().filter(|id| !has_snapshots || *id != new_snapshot);
+            batch.writes.extend(leftovers.map(|id| versions::write(id, Change::Remove)));
         }
         if self.0.business.max_history_size > 0 {
             let updates = next.patch.map_or(Updates::Whole(&next.text), Updates::Patch);
@@ -317,7 +318,7 @@ impl StateManager {
             let now = self.now();
             let (session, _) = self.load_in_session(&partition, &[], now).await?;
             let row = self.connection_row(tenant, context, session, now);
-            // What cannot be written does not let a session begin either.
+            // An invalid write must not start a session.
             make(WriteInput { row: row.as_ref(), snapshot: None, now })?;
             if row.is_none() {
                 self.0.connections.remove(tenant, context);
@@ -330,22 +331,22 @@ impl StateManager {
                         tokio::task::yield_now().await;
                         continue;
                     }
-                    done => done?,
+                    result => result?,
                 };
             }
             let row = self.0.connections.put(tenant, context, now, |row| {
                 let NewState { text, schema, expires, .. } = make(WriteInput { row, snapshot: None, now })?;
-                let seen = RowVersion { number: 0, stamp: 0 };
-                Ok::<_, StateError>(Row { version: seen, schema, value: text, expires, created: now, updated: now })
+                let version = RowVersion { number: 0, stamp: 0 };
+                Ok::<_, StateError>(Row { version, schema, value: text, expires, created: now, updated: now })
             })?;
-            let new = row.version.number == 1;
-            return Ok(WrittenRow { row, is_new: new });
+            let is_new = row.version.number == 1;
+            return Ok(WrittenRow { row, is_new });
         }
         Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
     }
 }
 
-/// The version of what was written, as it is told.
-fn written_version(kind: StateKind, wrote: &WrittenRow) -> u64 {
-    entry::reported_version(kind, wrote.row.version.number)
+/// The version of a written state as reported by the API.
+fn written_version(kind: StateKind, written: &WrittenRow) -> u64 {
+    entry::reported_version(kind, written.row.version.number)
 }

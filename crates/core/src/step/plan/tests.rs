@@ -1,20 +1,20 @@
-//! What may start when, told as stories and searched at random.
+//! Which calls may start when: fixed scenarios and random sequences.
 
 use proptest::prelude::*;
 
 use super::*;
 use toolhub_types::tool::{DependencyGroup, ToolName};
 
-/// `s` is a safe call, `l` a lone one.
+/// `s` is a safe call, `l` an exclusive one.
 fn plan(calls: &str) -> Plan {
     Plan::new(calls.chars().map(|kind| PlannedCall::new(kind == 's', Vec::new())).collect())
 }
 
-/// Starts everything that may start and checks that it is this.
 fn is_done(plan: &Plan) -> bool {
     plan.0.iter().all(|call| matches!(call.state, State::Ended { .. }))
 }
 
+/// Starts every call that may start, and checks that these are the expected ones.
 #[track_caller]
 fn assert_starts(plan: &mut Plan, expected: &[usize]) {
     let ready = plan.ready();
@@ -47,7 +47,7 @@ fn a_question_holds_back_later_lone_calls_and_no_safe_ones() {
     let mut plan = plan("lsls");
     assert_starts(&mut plan, &[0]);
     plan.mark_awaiting_approval(0);
-    // The last one would have waited for the lone call before it, which itself waits for the answer.
+    // The last call would have waited for the exclusive one before it, which itself waits for the answer.
     assert_starts(&mut plan, &[1, 3]);
     plan.mark_ended(1, true);
     plan.mark_ended(3, true);
@@ -63,7 +63,7 @@ fn an_approved_lone_call_holds_until_those_that_went_past_it_are_done() {
     plan.mark_awaiting_approval(0);
     plan.mark_running(1);
     assert_eq!(plan.mark_approved(0), Resumption::Later);
-    // From the yes on, nobody else goes past it.
+    // Once it is approved, no other call overtakes it.
     assert_starts(&mut plan, &[]);
     plan.mark_ended(1, true);
     assert_starts(&mut plan, &[0]);
@@ -138,15 +138,15 @@ fn a_call_builds_on_the_earlier_calls_its_tool_waits_for() {
     assert_eq!(earlier_dependencies(&calls), [vec![], vec![], vec![], vec![], vec![1, 2, 3], vec![]]);
 }
 
-/// The rules, said without any cleverness: may this call, which wants to, execute now?
+/// The rules as a plain reference implementation: may this startable call execute now?
 fn may_execute(plan: &Plan, at: usize) -> bool {
     let before = &plan.0[..at];
     let ended = |call: &PlannedCall| matches!(call.state, State::Ended { .. });
     if !plan.0[at].parallel_safe {
         return before.iter().all(ended) && plan.0.iter().all(|call| call.state != State::Running);
     }
-    before.iter().enumerate().filter(|(_, call)| !call.parallel_safe).all(|(lone, call)| {
-        let held_back = plan.0[..lone].iter().any(|call| call.state == State::AwaitingApproval);
+    before.iter().enumerate().filter(|(_, call)| !call.parallel_safe).all(|(exclusive, call)| {
+        let held_back = plan.0[..exclusive].iter().any(|call| call.state == State::AwaitingApproval);
         ended(call) || call.state == State::AwaitingApproval || (call.state == State::Pending && held_back)
     })
 }
@@ -155,45 +155,48 @@ fn check_rules(plan: &Plan) -> Result<(), TestCaseError> {
     let calls = || plan.0.iter().enumerate();
     let ready = plan.ready();
     for (at, call) in calls() {
-        let bases_ended = call.dependencies.iter().all(|base| plan.has_ended(*base));
-        let wants = call.state == State::Approved || call.state == State::Pending && bases_ended;
-        prop_assert_eq!(ready.contains(&at), wants && may_execute(plan, at), "call {} of {:?}", at, plan);
+        let dependencies_ended = call.dependencies.iter().all(|dependency| plan.has_ended(*dependency));
+        let is_startable = call.state == State::Approved || call.state == State::Pending && dependencies_ended;
+        prop_assert_eq!(ready.contains(&at), is_startable && may_execute(plan, at), "call {} of {:?}", at, plan);
     }
     let moving = calls().any(|(_, call)| matches!(call.state, State::Running | State::AwaitingApproval));
     prop_assert!(is_done(plan) || moving || !ready.is_empty(), "a deadlock: {plan:?}");
     let running: Vec<_> =
         calls().filter(|(_, call)| call.state == State::Running).map(|(_, call)| call.parallel_safe).collect();
-    prop_assert!(running.len() < 2 || running.iter().all(|safe| *safe), "a lone call has company: {plan:?}");
+    prop_assert!(
+        running.len() < 2 || running.iter().all(|safe| *safe),
+        "an exclusive call does not run alone: {plan:?}"
+    );
     Ok(())
 }
 
 fn batches() -> impl Strategy<Value = Vec<PlannedCall>> {
     let call = (any::<bool>(), prop::collection::vec(0..12usize, 0..3));
-    prop::collection::vec(call.prop_map(|(safe, bases)| PlannedCall::new(safe, bases)), 0..12)
+    prop::collection::vec(call.prop_map(|(safe, dependencies)| PlannedCall::new(safe, dependencies)), 0..12)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Each number chooses what happens next and to which call; when they run out, calls simply go on and end.
+    /// Each number chooses what happens next and to which call; when they run out, calls simply continue and end.
     #[test]
     fn whatever_happens_in_whatever_order_the_rules_hold_and_every_batch_ends(
         batch in batches(),
-        chances in prop::collection::vec((0..8u8, any::<prop::sample::Index>()), 0..60),
+        choices in prop::collection::vec((0..8u8, any::<prop::sample::Index>()), 0..60),
     ) {
         let mut plan = Plan::new(batch);
-        let mut chances = chances.into_iter();
-        let mut lone_order = Vec::new();
+        let mut choices = choices.into_iter();
+        let mut exclusive_order = Vec::new();
         let mut steps = 0;
         while !is_done(&plan) {
             check_rules(&plan)?;
             steps += 1;
-            prop_assert!(steps < 200, "no end in sight: {plan:?}");
+            prop_assert!(steps < 200, "the plan does not end: {plan:?}");
             let ready = plan.ready();
             let of = |state: State| (0..plan.0.len()).filter(|at| plan.state(*at) == state).collect::<Vec<_>>();
-            let (waiting, running, asking) = (of(State::Pending), of(State::Running), of(State::AwaitingApproval));
+            let (waiting, running, awaiting) = (of(State::Pending), of(State::Running), of(State::AwaitingApproval));
             let pick = |from: &[usize], index: &prop::sample::Index| (!from.is_empty()).then(|| *index.get(from));
-            let Some((chance, index)) = chances.next() else {
+            let Some((choice, index)) = choices.next() else {
                 for at in ready {
                     plan.mark_running(at);
                 }
@@ -201,34 +204,34 @@ proptest! {
                 if let Some(at) = running.first() {
                     plan.mark_ended(*at, true);
                 }
-                if let Some(at) = asking.first() {
+                if let Some(at) = awaiting.first() {
                     let _ = plan.mark_approved(*at);
                 }
                 continue;
             };
-            match chance {
+            match choice {
                 // All that may start do, or only one of them.
                 0 | 1 => {
-                    lone_order.extend(ready.iter().filter(|at| !plan.0[**at].parallel_safe && waiting.contains(at)));
+                    exclusive_order.extend(ready.iter().filter(|at| !plan.0[**at].parallel_safe && waiting.contains(at)));
                     ready.iter().for_each(|at| plan.mark_running(*at));
                 }
                 2 => {
                     if let Some(at) = pick(&ready, &index) {
-                        lone_order.extend((!plan.0[at].parallel_safe && waiting.contains(&at)).then_some(at));
+                        exclusive_order.extend((!plan.0[at].parallel_safe && waiting.contains(&at)).then_some(at));
                         plan.mark_running(at);
                     }
                 }
                 3 => if let Some(at) = pick(&running, &index) { plan.mark_ended(at, true) },
                 4 | 5 => if let Some(at) = pick(&running, &index) { plan.mark_awaiting_approval(at) },
-                6 => if let Some(at) = pick(&asking, &index) {
+                6 => if let Some(at) = pick(&awaiting, &index) {
                     let now = plan.mark_approved(at) == Resumption::Now;
                     prop_assert_eq!(now, plan.state(at) == State::Running);
                 },
-                // Denied, or cancelled before it began.
-                _ => if let Some(at) = pick(&asking, &index).or(pick(&waiting, &index)) { plan.mark_ended(at, false) },
+                // Denied, or cancelled before it started.
+                _ => if let Some(at) = pick(&awaiting, &index).or(pick(&waiting, &index)) { plan.mark_ended(at, false) },
             }
         }
-        prop_assert!(lone_order.is_sorted(), "{lone_order:?}");
+        prop_assert!(exclusive_order.is_sorted(), "{exclusive_order:?}");
     }
 
     #[test]
