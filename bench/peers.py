@@ -1,8 +1,8 @@
 """Times one tiny tool through the call paths of other tool libraries.
 
 In: nothing. Out: one JSON line per path, {"name": ..., "ns_per_call": ...}, the median of several rounds.
-Each path gets the kind of function it runs fastest: a plain one where the library calls it directly,
-an async one where a plain one would be sent to a thread. Compares nothing; the Rust bench does that.
+Each path uses the kind of function that it runs fastest: a synchronous one if the library calls it directly,
+an async one if a synchronous one would run in a thread pool. The Rust benchmark does the comparison.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ def calls_per_round(seconds_for_hundred):
 
 
 def time_plain(name, call):
-    assert call() == EXPECTED, f"{name} answered wrongly"
+    assert call() == EXPECTED, f"{name} returned a wrong result"
 
     def seconds(calls):
         start = time.perf_counter()
@@ -60,7 +60,7 @@ def time_plain(name, call):
 
 
 async def time_async(name, call):
-    assert await call() == EXPECTED, f"{name} answered wrongly"
+    assert await call() == EXPECTED, f"{name} returned a wrong result"
 
     async def seconds(calls):
         start = time.perf_counter()
@@ -78,26 +78,26 @@ async def pydantic_ai_paths():
     toolset.add_function(add_async, name="add")
     context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
     tool = (await toolset.get_tools(context))["add"]
-    # The bare call: arguments are taken as already valid.
+    # The function call alone: the arguments are not validated.
     await time_async(
         "pydantic-ai FunctionToolset.call_tool", lambda: toolset.call_tool("add", ARGUMENTS, context, tool)
     )
 
-    # What an agent run does with each call of the model: JSON text in, checked against the schema, then run.
+    # What an agent run does with each tool call: parse JSON, validate against the schema, call.
     manager = await ToolManager(toolset).for_run_step(context)
     part = ToolCallPart("add", json.dumps(ARGUMENTS), tool_call_id="call")
-    await refuses_wrong_arguments(manager)
+    await assert_validates_arguments(manager)
     await time_async("pydantic-ai ToolManager.handle_call", lambda: manager.handle_call(part))
 
 
-async def refuses_wrong_arguments(manager):
-    """Stops the bench when a new version no longer checks arguments on this path: the number would mean less."""
-    wrong = ToolCallPart("add", '{"a": "two", "b": 3}', tool_call_id="call")
+async def assert_validates_arguments(manager):
+    """Aborts if this path no longer validates arguments, because its time would not be comparable."""
+    invalid = ToolCallPart("add", '{"a": "two", "b": 3}', tool_call_id="call")
     try:
-        await manager.handle_call(wrong, wrap_validation_errors=False)
+        await manager.handle_call(invalid, wrap_validation_errors=False)
     except ValueError:
         return
-    raise SystemExit("pydantic-ai ToolManager.handle_call took wrong arguments")
+    raise SystemExit("pydantic-ai ToolManager.handle_call accepted invalid arguments; this benchmark needs a path that validates")
 
 
 def main():

@@ -1,7 +1,7 @@
 """Times one update of a state of 1 KiB with LangGraph's SqliteSaver: read the last checkpoint, write the next one.
 
-In: a folder. Out: one JSON line, {"name": ..., "per_second": ...}, the median of several rounds. Compares nothing; the
-Rust bench does that.
+In: a folder. Out: one JSON line, {"name": ..., "per_second": ...}, the median of several rounds. The Rust benchmark does
+the comparison.
 """
 
 import json
@@ -33,11 +33,11 @@ def main(folder):
 
     rates, step = [], 0
     for _ in range(ROUNDS):
-        began, done = time.perf_counter(), 0
-        while time.perf_counter() - began < SECONDS:
-            step, done = step + 1, done + 1
+        start, updates = time.perf_counter(), 0
+        while time.perf_counter() - start < SECONDS:
+            step, updates = step + 1, updates + 1
             update(step)
-        rates.append(done / (time.perf_counter() - began))
+        rates.append(updates / (time.perf_counter() - start))
     print(json.dumps({"name": "LangGraph SqliteSaver", "per_second": round(statistics.median(rates), 1)}))
 
 

@@ -1,4 +1,4 @@
-"""A function with a state. The process lives as long as its thread; what it must remember is in the state."""
+"""A stateful tool: a shopping cart. One process per thread; data that must survive the process is in `state`."""
 import json, sys
 
 def add(arguments, state):

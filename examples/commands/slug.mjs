@@ -1,4 +1,4 @@
-// A tool without state: makes a name for an address out of a title. One process for each call.
+// A stateless tool: turns a title into a URL slug. One process per call.
 import { readFileSync } from "node:fs";
 
 const { arguments: { title } } = JSON.parse(readFileSync(0, "utf8"));

@@ -1,4 +1,4 @@
-// Toolhub as the tool layer of an agent that exists already: it makes the calls of a model's message.
+// Toolhub as the tool layer of an existing agent: executes the calls of a model's message.
 const hub = process.env.TOOLHUB_URL ?? "http://127.0.0.1:8665", thread = "node-agent";
 
 const ask = async (path, body) => {

@@ -1,5 +1,5 @@
-//! Times paths against each other: in turns, in short rounds, so that what disturbs the machine disturbs all of them.
-#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+//! Times paths interleaved in short rounds, so that disturbances of the machine affect all of them equally.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 use std::{
     future::Future,
@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A path to be timed: makes the future of one call.
+/// A path to be timed: creates the future of one call.
 pub(crate) type TimedPath<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
 
 const ROUNDS: usize = 41;
 const ROUND: Duration = Duration::from_millis(40);
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be made")
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("the runtime can be created")
 }
 
 /// The median nanoseconds of one call of each path.
@@ -25,14 +25,14 @@ pub(crate) fn measure_interleaved(
     let batches: Vec<u32> = paths.iter().map(|(_, path)| calls_per_round(runtime, path)).collect();
     let mut times = vec![Vec::new(); paths.len()];
     for _ in 0..ROUNDS {
-        for (at, (_, path)) in paths.iter().enumerate() {
-            times[at].push(nanos_per_call(runtime, path, batches[at]));
+        for (index, (_, path)) in paths.iter().enumerate() {
+            times[index].push(nanos_per_call(runtime, path, batches[index]));
         }
     }
     paths.iter().zip(times).map(|((name, _), times)| ((*name).to_owned(), median(times))).collect()
 }
 
-/// How many calls fit into a round; finding out warms everything up.
+/// How many calls fit into a round. Also serves as the warm-up.
 fn calls_per_round(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>) -> u32 {
     nanos_per_call(runtime, path, 2_000);
     let nanos = nanos_per_call(runtime, path, 2_000);
@@ -41,11 +41,11 @@ fn calls_per_round(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>) -> u
 
 fn nanos_per_call(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>, calls: u32) -> f64 {
     runtime.block_on(async {
-        let began = Instant::now();
+        let start = Instant::now();
         for _ in 0..calls {
             path().await;
         }
-        began.elapsed().as_nanos() as f64 / f64::from(calls)
+        start.elapsed().as_nanos() as f64 / f64::from(calls)
     })
 }
 
@@ -54,21 +54,21 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// For each work: the rate of two threads over the rate of one, in turns.
-pub(crate) fn two_thread_speedup(works: &[&(dyn Fn() + Sync)]) -> Vec<f64> {
-    let timed = |work: &(dyn Fn() + Sync), threads: usize| {
-        let began = Instant::now();
+/// For each workload: the rate of two threads over the rate of one, measured interleaved.
+pub(crate) fn two_thread_speedup(workloads: &[&(dyn Fn() + Sync)]) -> Vec<f64> {
+    let timed = |workload: &(dyn Fn() + Sync), threads: usize| {
+        let start = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(work);
+                scope.spawn(workload);
             }
         });
-        began.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     };
-    let mut ratios = vec![Vec::new(); works.len()];
+    let mut ratios = vec![Vec::new(); workloads.len()];
     for _ in 0..15 {
-        for (at, work) in works.iter().enumerate() {
-            ratios[at].push(2.0 * timed(work, 1) / timed(work, 2));
+        for (index, workload) in workloads.iter().enumerate() {
+            ratios[index].push(2.0 * timed(workload, 1) / timed(workload, 2));
         }
     }
     ratios.into_iter().map(median).collect()

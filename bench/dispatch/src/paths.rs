@@ -1,4 +1,4 @@
-//! The same tiny tool, `{"a":1,"b":2}` → `{"sum":3}`, along every path that is timed.
+//! The timed call paths, all for the same tiny tool: `{"a":1,"b":2}` → `{"sum":3}`.
 
 use std::{future::Future, hint::black_box, pin::Pin, sync::LazyLock};
 
@@ -39,7 +39,7 @@ async fn add_up(numbers: Add, mut total: State<Total>) -> Result<Sum, ToolError>
     Ok(Sum { sum: total.sum })
 }
 
-/// What every library does at least: a tool behind a `dyn`, arguments and result as JSON values.
+/// The minimum that every library does: a tool behind a `dyn`, with arguments and result as JSON values.
 trait BaselineTool: Sync + Send {
     fn call(&self, arguments: Value) -> Pin<Box<dyn Future<Output = Value> + Send + '_>>;
 }
@@ -48,7 +48,7 @@ struct BaselineAdd;
 impl BaselineTool for BaselineAdd {
     fn call(&self, arguments: Value) -> Pin<Box<dyn Future<Output = Value> + Send + '_>> {
         Box::pin(async move {
-            let numbers = serde_json::from_value(arguments).expect("the arguments fit");
+            let numbers = serde_json::from_value(arguments).expect("the arguments match the type");
             let Ok(sum) = add(numbers).await else { unreachable!("small numbers have a sum") };
             serde_json::to_value(sum).expect("a sum is JSON")
         })
@@ -69,11 +69,11 @@ pub(crate) async fn hub(others: usize) -> ToolHub {
         .tool(tool("add_effect", add))
         .tool(tool("add_up", add_up))
         .tools(others)
-        // Ended calls are forgotten soon, or a run of the bench would fill the memory with records.
+        // No retention of completed calls, or their records would fill the memory.
         .call_retention(std::time::Duration::ZERO)
         .build()
         .await
-        .expect("the tools are in order")
+        .expect("the tools are valid")
 }
 
 pub(crate) async fn hub_text(hub: &ToolHub) {
@@ -95,7 +95,7 @@ pub(crate) async fn hub_state(hub: &ToolHub) {
     black_box(outcome.output.to_string());
 }
 
-/// A fixed amount of calls, on a runtime of this thread's own.
+/// Makes a fixed number of calls, on a runtime of the current thread.
 pub(crate) fn run_calls<F: Future<Output = ()>>(call: impl Fn() -> F) {
     crate::measure::runtime().block_on(async {
         for _ in 0..100_000 {
@@ -104,25 +104,27 @@ pub(crate) fn run_calls<F: Future<Output = ()>>(call: impl Fn() -> F) {
     });
 }
 
-/// How many threads have a record of every tool in the hub below.
+/// How many threads have a failure record in [`hub_with_many_threads`].
 pub(crate) const THREADS: usize = 10_000;
 
-/// A hub with a hundred tools and many threads that know trouble, and the last of those threads.
+/// A hub with a hundred tools and many threads with failure records, and the last of those threads.
 pub(crate) async fn hub_with_many_threads() -> (ToolHub, Tenant, ThreadId) {
     let tools = (0..100).map(|n| tool(&format!("tool_{n}"), add).read_only());
-    let hub = ToolHub::builder().tools(tools).build().await.expect("the tools are in order");
+    let hub = ToolHub::builder().tools(tools).build().await.expect("the tools are valid");
     let (tenant, mut last) = (Tenant::default(), ThreadId::mint());
     for n in 0..THREADS {
-        last = ThreadId::new(format!("thread-{n}")).expect("a good name");
+        last = ThreadId::new(format!("thread-{n}")).expect("a valid thread id");
         let failed = Err(ToolError::new("once"));
         let tool = format!("tool_{}", n % 100);
-        hub.report_result(&tool, StatusScope::Thread(&tenant, &last), failed).await.expect("the store answers");
+        hub.report_result(&tool, StatusScope::Thread(&tenant, &last), failed)
+            .await
+            .expect("the memory store does not fail");
     }
     (hub, tenant, last)
 }
 
 pub(crate) async fn list_available_tools(hub: &ToolHub, tenant: &Tenant, thread: &ThreadId) {
-    black_box(hub.available_tools(tenant, thread).await.expect("the store answers"));
+    black_box(hub.available_tools(tenant, thread).await.expect("the memory store does not fail"));
 }
 
 pub(crate) fn parse_json(text: &str) -> Value {

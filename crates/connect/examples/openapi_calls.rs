@@ -2,9 +2,9 @@
 //!
 //! usage: openapi_calls DOCUMENT BASE_URL [CREDENTIALS]
 //!
-//! CREDENTIALS is JSON: the name of a security scheme, and `"token"` or `"password"` for what is made up for it. First one line is
-//! printed that tells everything about the import; then, for each line `{"tool": …, "arguments": …}` that is read, one line with how
-//! the call ended. Ends when its input does.
+//! CREDENTIALS is a JSON object: names of security schemes, each with `"token"` or `"password"` for the kind of credential to make up.
+//! The program prints one line with a report of the import; then, for each line `{"tool": …, "arguments": …}` on stdin, one line with
+//! the outcome of the call. It exits at the end of stdin.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +23,12 @@ use toolhub_core::ToolHub;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [document, base_url, more @ ..] = &words[..] else {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [document, base_url, optional @ ..] = &args[..] else {
         return Err("usage: openapi_calls DOCUMENT BASE_URL [CREDENTIALS]".into());
     };
     let kinds: BTreeMap<String, String> =
-        more.first().map_or(Ok(BTreeMap::new()), |text| serde_json::from_str(text))?;
+        optional.first().map_or(Ok(BTreeMap::new()), |text| serde_json::from_str(text))?;
     let options = Options {
         prefix: Some("t".into()),
         base_url: Some(base_url.clone()),
@@ -36,17 +36,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         trust: true,
         ..Options::default()
     };
-    let begin = Instant::now();
+    let start = Instant::now();
     let value = openapi::load(Path::new(document))?;
-    let read = begin.elapsed();
+    let load_time = start.elapsed();
     let imported = openapi::import_value(&value, &options)?;
-    let import = begin.elapsed() - read;
-    let begin = Instant::now();
+    let import_time = start.elapsed() - load_time;
+    let start = Instant::now();
     let tools = imported.plans.iter().map(|plan| plan.tool_with_request(plan.request().allow_host("127.0.0.1")));
     let hub = ToolHub::builder().tools(tools.collect::<Vec<_>>()).build().await?;
-    let mut told = import_report(&imported);
-    told["seconds"] = json!([read, import, begin.elapsed()].map(|time| time.as_secs_f64()));
-    print_line(&told)?;
+    let mut report = import_report(&imported);
+    report["seconds"] = json!([load_time, import_time, start.elapsed()].map(|time| time.as_secs_f64()));
+    print_line(&report)?;
     for line in std::io::stdin().lock().lines() {
         let call: Value = serde_json::from_str(&line?)?;
         let outcome = hub.call(call["tool"].as_str().unwrap_or_default(), call["arguments"].clone()).await;
@@ -78,7 +78,7 @@ fn import_report(imported: &ImportedDocument) -> Value {
 }
 
 fn plan_report(plan: &Plan) -> Value {
-    let place = |place: ParameterLocation| match place {
+    let location = |location: ParameterLocation| match location {
         ParameterLocation::Path => "path",
         ParameterLocation::Query => "query",
         ParameterLocation::Header => "header",
@@ -88,7 +88,7 @@ fn plan_report(plan: &Plan) -> Value {
         json!({"mediaType": body.media_type, "argument": body.argument, "members": body.members, "required": body.required})
     });
     let parameters = plan.parameters.iter().map(
-        |parameter| json!({"argument": parameter.argument, "name": parameter.name, "place": place(parameter.location)}),
+        |parameter| json!({"argument": parameter.argument, "name": parameter.name, "place": location(parameter.location)}),
     );
     json!({
         "name": plan.name, "original": plan.original_name, "method": plan.method, "path": plan.path, "schema": plan.schema,

@@ -1,8 +1,8 @@
-//! Tools that are programs: one process for each call, or one that lives as long as its thread.
+//! Command tools: one process per call, or one long-running process per thread.
 //!
-//! In: what to run, with which arguments and environment, and within which limits. Out: a `ToolBuilder`. No shell is ever
-//! asked; a program sees the variables it was given and no others, and ends with its call or its thread. What it may say, and how
-//! that is read, is in `answer`; the process itself is `process`; `guard` sees to it that nothing outlives the hub.
+//! In: program, arguments, environment and limits. Out: a `ToolBuilder`. No shell is involved; a program sees only the environment
+//! variables it was given, and ends with its call or its thread. `response` defines and parses the stdout protocol, `process` owns
+//! the child process, and `guard` makes sure that no descendant outlives the hub.
 
 mod environment;
 mod error;
@@ -28,7 +28,7 @@ pub use error::CommandError;
 pub use guard::Guard;
 pub use request::RESERVED_MEMBERS;
 
-/// A program that is to be a tool.
+/// A program to be registered as a tool.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +38,7 @@ pub use request::RESERVED_MEMBERS;
 /// let notes = Command::new("node").arg("tools/notes.mjs").grace(Duration::from_secs(5)).stateful_tool("notes");
 /// ```
 #[derive(Clone)]
-#[must_use = "a command is no tool yet: finish it with `tool` or `stateful_tool`"]
+#[must_use = "a command is not a tool yet: finish it with `tool` or `stateful_tool`"]
 pub struct Command {
     program: PathBuf,
     args: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Command {
     limits: Limits,
 }
 
-/// How much a program may say, and how long it may take to end.
+/// Output limits of a program, and its grace period after SIGTERM.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     max_output: usize,
@@ -65,8 +65,8 @@ impl Default for Limits {
 }
 
 impl Command {
-    /// A program: a name that is looked for in `PATH`, or a path. A path that is not absolute begins where the hub runs, also if
-    /// the program is to run elsewhere.
+    /// A command that runs `program`: a name to look up in `PATH`, or a path. A relative path is resolved against the working
+    /// directory of the hub, even if [`cwd`](Self::cwd) is set.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -80,90 +80,89 @@ impl Command {
         }
     }
 
-    /// One more argument. It reaches the program as it is: no shell reads it.
+    /// Adds an argument. The program gets it verbatim: no shell expands it.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// More arguments.
+    /// Adds several arguments.
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// A variable of its environment. The value is never printed.
+    /// Sets an environment variable. The value is never printed.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// A variable it gets from the hub's own environment, as it is when the program starts. Of those only [`PASSED`] are given
-    /// without being asked for.
+    /// Passes on a variable of the hub's own environment, with its value when the program starts. Only [`DEFAULT_PASS_ENV`] are
+    /// passed on by default.
     pub fn pass_env(mut self, name: impl Into<String>) -> Self {
         self.pass_env.push(name.into());
         self
     }
 
-    /// The folder it runs in; the hub's own where nothing is said.
+    /// Sets the working directory. Default: that of the hub.
     pub fn cwd(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cwd = Some(folder.into());
         self
     }
 
-    /// It runs below a guard, so that nothing it starts outlives the hub. Without one it has a process group of its own, which is
-    /// killed when the hub lets go of it.
+    /// Runs the program under a guard process, so that none of its descendants outlives the hub. Without a guard it runs in its own
+    /// process group, which is killed when the hub drops the process.
     pub fn guard(mut self, guard: Guard) -> Self {
         self.guard = Some(guard);
         self
     }
 
-    /// How long it may take to end after it was asked to (SIGTERM), before it is killed; two seconds where nothing is said.
+    /// Sets the grace period between SIGTERM and SIGKILL. Default: two seconds.
     pub fn grace(mut self, time: Duration) -> Self {
         self.limits.grace = time;
         self
     }
 
-    /// How many bytes it may write to its output during one call; 8 MiB where nothing is said. What it writes to its error
-    /// output is not limited: the end of it is kept and the rest is dropped.
+    /// Sets how many bytes the program may write to stdout during one call. Default: 8 MiB. Stderr is not limited: its tail is
+    /// captured and the rest is dropped.
     pub fn max_output(mut self, bytes: usize) -> Self {
         self.limits.max_output = bytes;
         self
     }
 
-    /// How long one line of a stateful tool may be, in bytes; 4 MiB where nothing is said.
+    /// Sets the maximum length of one response line of a stateful tool, in bytes. Default: 4 MiB.
     pub fn max_line(mut self, bytes: usize) -> Self {
         self.limits.max_line = bytes;
         self
     }
 
-    /// The name of what a stateful tool remembers; the tool's own name where nothing is said. Tools that name the same state
-    /// share it.
+    /// Sets the name of the state of a stateful tool. Default: the tool's own name. Tools with the same state name share the state.
     pub fn state(mut self, name: impl Into<String>) -> Self {
         self.state = Some(name.into());
         self
     }
 
-    /// Looks whether it could be started now.
+    /// Checks whether the program could be started now.
     ///
     /// # Errors
-    /// Names the setting that is wrong, and what to do.
+    /// Names the invalid setting, and what to do.
     pub fn check(&self) -> Result<(), CommandError> {
         self.validate()?;
         program::resolve(self).map(|_| ())
     }
 
-    /// A tool that starts the program anew for each call: `{"arguments": …}` on its input, JSON on its output.
+    /// Builds a tool that starts one process per call: `{"arguments": …}` on stdin, JSON on stdout.
     pub fn tool(self, name: &str) -> ToolBuilder {
         let config = self.config();
         ToolBuilder::new(name, Kind::Stateless).config(config).executor(Arc::new(one_shot::OneShot(self)))
     }
 
-    /// A tool whose program lives as long as its thread needs it and is asked once for each call, with one line of JSON. What it
-    /// remembers is handed to it with each request and taken from its answers, so it may be killed and started again at any time.
+    /// Builds a tool with one long-running process per thread, which gets one line of JSON per call. Each request carries the state
+    /// and each response may carry a new one, so the process can be killed and restarted at any time.
     pub fn stateful_tool(self, name: &str) -> ToolBuilder {
         if self.validate().is_err() {
-            // What could never be started is refused when it is registered, in the same words.
+            // `OneShot::validate_definition` then refuses the registration with the same error.
             return self.tool(name);
         }
         let (config, state) = (self.config(), self.state.clone());
@@ -174,7 +173,7 @@ impl Command {
         json!({"command": self.program.to_string_lossy()})
     }
 
-    /// Looks at what can be wrong whatever the machine is like.
+    /// Checks the settings that do not depend on the machine.
     fn validate(&self) -> Result<(), CommandError> {
         if self.program.as_os_str().is_empty() {
             return Err(CommandError::NoProgram);
@@ -199,7 +198,7 @@ impl Command {
     }
 }
 
-/// Whether a variable can have this name.
+/// Whether an environment variable can have this name.
 pub(crate) fn is_valid_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }

@@ -1,9 +1,9 @@
-//! Tools as they are written, and making tools of that at run time.
+//! Builds tools from configuration at run time.
 //!
-//! In: a [`ToolConfig`], read from JSON, TOML or whatever serde reads; the binary's `toolhub.toml` is made of the same words. Out: a
-//! `ToolBuilder`, or everything that is wrong, each with its key and what to do. One way through: `written` is what may be said,
-//! `plan` works out what holds, `factory` has what a program brings and makes the tool. What depends on several tools, such as whether
-//! those that one waits for are there, is left to whoever has them all.
+//! In: a [`ToolConfig`], deserialized from JSON, TOML or another serde format; the binary's `toolhub.toml` uses the same keys. Out: a
+//! `ToolBuilder`, or all problems, each with its key and what to do. The stages: `raw` holds the keys as written, `plan` resolves
+//! and checks them, `factory` builds the tool from the plan. Checks across several tools, such as whether the dependencies of a tool
+//! exist, are left to the caller.
 
 mod diagnostics;
 mod error;
@@ -21,9 +21,9 @@ pub use factory::{ToolFactory, create_tool};
 pub use path::{KeyPath, KeySegment};
 pub use plan::{ToolPlan, auth::ResolvedAuth};
 pub use raw::{
-    Annotations, AnswerForm, AuthWay, Backoff, Cache, Calls, Cleanup, Command, Conflict, Connection, DependsOn, Groups,
-    Keeper, KeyPlace, Kind, Method, RateLimit, RateLimits, RateScope, Rest, RestAuth, RestResult, Retry, ToolConfig,
-    ToolState, UnknownKeys,
+    Annotations, AuthType, Backoff, Cache, CallSettings, Cleanup, Command, Conflict, Connection, DependencyGroups,
+    DependsOn, KeyLocation, Kind, ManagerType, Method, RateLimit, RateLimits, RateScope, Rest, RestAuth, RestResult,
+    ResultFormat, Retry, ToolConfig, ToolState, UnknownKeys,
 };
 pub use secret::{SecretSource, SecretString};
 pub use unit::{Delay, DurationOrNever, Size, Time, Unit};

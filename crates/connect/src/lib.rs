@@ -1,8 +1,8 @@
-//! Ways out of Toolhub: tools that are HTTP requests, OpenAPI documents, or programs.
+//! Outgoing connectors of Toolhub: tools backed by HTTP requests, OpenAPI documents or programs.
 //!
-//! Use the crate `toolhub`; this one is what it is made of. Each way is a room of its own: `rest` makes requests, `openapi` reads
-//! documents and makes `rest` tools of them, `command` runs programs; `config` makes tools of what is written about them. What they give
-//! the hub is an `Executor` in a `ToolBuilder`; whether and when a call may run is decided before it comes here.
+//! Use the crate `toolhub`, which re-exports this one. Each connector is a module: `rest` sends HTTP requests, `openapi` imports
+//! documents and turns their operations into `rest` tools, `command` runs programs; `config` builds tools from configuration. Each
+//! gives the hub an `Executor` in a `ToolBuilder`; the hub has already decided whether and when a call runs when it calls the executor.
 #![forbid(unsafe_code)]
 
 pub mod command;

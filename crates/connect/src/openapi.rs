@@ -1,7 +1,7 @@
-//! Tools from an OpenAPI document: one for each operation.
+//! OpenAPI import: one tool per operation of a document.
 //!
-//! In: a document of version 3.0 or 3.1, and what its owner says. Out: a plan for each operation, which becomes a tool of the `rest`
-//! room; which secrets they need; and a warning for whatever was left out. One bad operation never costs the others.
+//! In: a document of version 3.0 or 3.1, and import options. Out: a plan per operation, which becomes a tool of the `rest` module; the
+//! credentials they need; and a warning for everything that was omitted. An unusable operation is skipped and never affects the others.
 //!
 //! ```
 //! use toolhub_connect::openapi::{self, Options};
@@ -58,31 +58,31 @@ pub use self::{
 };
 use crate::rest::Auth;
 
-/// What an owner says about an import. `Options::default()` takes every operation as the document has it.
+/// Options of an import. `Options::default()` imports every operation as it is documented.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Tools are called `prefix__operation`; without it just `operation`.
+    /// Tools are named `prefix__operation`, or just `operation` without a prefix.
     pub prefix: Option<String>,
-    /// Patterns over names, as `list*`: only operations that fit one of them become tools. They are held against the `operationId` and
-    /// against the name of the tool without its prefix. Empty: all.
+    /// Globs such as `list*`: only operations that match one of them become tools. Both the `operationId` and the name of the tool
+    /// without its prefix are matched. Empty: all operations.
     pub include: Vec<String>,
-    /// Patterns over names: operations that fit one of them become no tools, also if they were included.
+    /// Globs: operations that match one of them become no tools, even if they are included.
     pub exclude: Vec<String>,
-    /// The address of the service, in place of all that the document says about servers.
+    /// The base URL of the service, which overrides all `servers` of the document.
     pub base_url: Option<String>,
-    /// Where the document itself was found; relative addresses in it are joined to that.
+    /// The URL of the document itself; relative URLs in it are resolved against that.
     pub document_url: Option<String>,
-    /// What is given for the security schemes of the document, by their names there.
+    /// Credentials for the security schemes of the document, by scheme name.
     pub credentials: BTreeMap<String, Credential>,
-    /// How requests are signed where no credential fits, and the document does not say that nobody is asked.
+    /// Authentication for operations that no credential covers, unless the document marks them as public.
     pub auth: Option<Auth>,
-    /// What the tools' origin calls the document; the prefix where nothing is said, or else the title.
+    /// The name of the document in the origin of its tools. Default: the prefix, or else the title.
     pub source: Option<String>,
-    /// Nobody is asked before calls. Without it, a person is asked before each call of a tool that is not read-only.
+    /// Trusts the tools. Otherwise each call of a tool that is not read-only needs approval by a person.
     pub trust: bool,
 }
 
-/// What a document became.
+/// The result of an import.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ImportedDocument {
@@ -90,13 +90,13 @@ pub struct ImportedDocument {
     pub title: String,
     /// The version of the service it describes.
     pub version: String,
-    /// One for each tool, sorted by path.
+    /// One plan per tool, sorted by path.
     pub plans: Vec<Plan>,
-    /// The security schemes the tools use, and whether something was given for them.
+    /// The security schemes that the tools use, and whether there is a credential for each.
     pub schemes: Vec<Scheme>,
-    /// What was left out or changed.
+    /// What was omitted or changed.
     pub warnings: Vec<Warning>,
-    /// Operations that `include` and `exclude` left out.
+    /// Number of operations that `include` and `exclude` filtered out.
     pub filtered: usize,
 }
 
@@ -107,7 +107,7 @@ impl ImportedDocument {
         self.plans.iter().map(Plan::tool).collect()
     }
 
-    /// How many operations became no tool because something about them could not be used.
+    /// Number of operations that were skipped because they cannot be used.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.warnings.iter().filter(|warning| warning.skipped).count()
@@ -117,7 +117,7 @@ impl ImportedDocument {
 /// Imports a document from its text, JSON or YAML.
 ///
 /// # Errors
-/// When the text is no OpenAPI document, or a setting cannot be used. What is wrong with single operations is a warning.
+/// When the text is not an OpenAPI document, or an option is invalid. Problems of single operations are warnings.
 pub fn import(text: &str, options: &Options) -> Result<ImportedDocument, ImportError> {
     import_value(&parse(text)?, options)
 }
@@ -130,7 +130,7 @@ pub fn import_file(file: &Path, options: &Options) -> Result<ImportedDocument, I
     import_value(&load(file)?, options)
 }
 
-/// Imports a document that was read already.
+/// Imports a document that is already parsed.
 ///
 /// # Errors
 /// As [`import`].

@@ -1,8 +1,8 @@
-//! Tools that are HTTP requests.
+//! REST tools: tools backed by HTTP requests.
 //!
-//! In: what an owner says about a request ([`Rest`]). Out: a tool. All logic of HTTP is here: where each argument goes, who the
-//! caller claims to be, which addresses may be reached, how many requests a service bears, how long each step may take, what an
-//! answer means. Whether and when a call may run is decided before it comes here.
+//! In: the settings of a request ([`Rest`]). Out: a tool. All HTTP logic is here: parameter encoding, authentication, the address
+//! guard (SSRF), connection pools, timeouts, redirects, sessions and the mapping of responses. The hub has already decided whether and
+//! when a call runs when it calls the executor.
 
 mod auth;
 mod cookie;
@@ -36,7 +36,7 @@ pub use settings::{Redirects, ResponseFormat, Rest};
 pub use toolhub_net::{Resolve, Secret, SecretError};
 pub use upstream::Upstreams;
 
-/// A name of a header, if it is one.
+/// Parses a header name.
 fn parse_header_name(name: &str) -> Result<HeaderName, ()> {
     name.parse().map_err(|_| ())
 }

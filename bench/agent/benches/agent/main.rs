@@ -1,9 +1,9 @@
-//! What a step of an agent costs beside the round trip to its model, and what a thousand threads at once do to memory.
+//! Overhead of an agent step over the round trip to its model, and the memory use of a thousand concurrent threads.
 //!
-//! In: nothing. Out: two tables. The model is scripted, answers at once and is spoken to over HTTP by the real client, so its round trip
-//! is as short as any can be. The neighbour makes the same requests with the same client and calls the same function itself.
-#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
-#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+//! In: nothing. Out: two tables. The model is a scripted stub that responds immediately over HTTP to the real client, so its round trip
+//! is minimal. The baseline makes the same requests with the same client and calls the same function directly.
+#![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 use std::{
     sync::Arc,
@@ -44,17 +44,17 @@ async fn add(Add { a, b }: Add) -> Result<u64, ToolError> {
 }
 
 fn main() {
-    // Without `--bench` cargo only wants to know whether it runs.
-    let long = std::env::args().any(|word| word == "--bench");
-    let (turns, runs, rounds, threads) = if long { (7, 300, 5, 1_000) } else { (1, 2, 1, 10) };
+    // Without `--bench`, cargo only checks that the benchmark runs.
+    let full = std::env::args().any(|arg| arg == "--bench");
+    let (rounds, runs, messages, threads) = if full { (7, 300, 5, 1_000) } else { (1, 2, 1, 10) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let stub = Stub::serve(Script::parse(SCRIPT).unwrap(), 0).await.unwrap();
         let model: Arc<dyn Model> = Arc::new(OpenAi::new("demo").base_url(stub.base_url()));
         let folder = std::env::temp_dir().join(format!("toolhub-bench-agent-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        measure_steps(&model, &folder, turns, runs).await;
-        measure_concurrent_threads(&model, &folder, rounds, threads).await;
+        measure_steps(&model, &folder, rounds, runs).await;
+        measure_concurrent_threads(&model, &folder, messages, threads).await;
         std::fs::remove_dir_all(&folder).unwrap();
     });
 }
@@ -69,24 +69,24 @@ async fn service(model: &Arc<dyn Model>, file: Option<&std::path::Path>) -> Agen
     service
 }
 
-/// How long a step takes: bare, in memory, on SQLite; medians over the turns.
-async fn measure_steps(model: &Arc<dyn Model>, folder: &std::path::Path, turns: usize, runs: usize) {
+/// Times a step: baseline, in memory, on SQLite; medians over the rounds.
+async fn measure_steps(model: &Arc<dyn Model>, folder: &std::path::Path, rounds: usize, runs: usize) {
     let (memory, disk) = (service(model, None).await, service(model, Some(&folder.join("steps.db"))).await);
     let tools = memory.hub().export(Format::OpenAi);
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    for turn in 0..=turns {
-        for (at, times) in times.iter_mut().enumerate() {
-            let begun = Instant::now();
+    for round in 0..=rounds {
+        for (variant, times) in times.iter_mut().enumerate() {
+            let start = Instant::now();
             for run in 0..runs {
-                match at {
+                match variant {
                     0 => baseline_run(model, &tools).await,
-                    1 => agent_run(&memory, &format!("m{turn}-{run}")).await,
-                    _ => agent_run(&disk, &format!("d{turn}-{run}")).await,
+                    1 => agent_run(&memory, &format!("m{round}-{run}")).await,
+                    _ => agent_run(&disk, &format!("d{round}-{run}")).await,
                 }
             }
-            // Two steps each; the first turn only warms up.
-            if turn > 0 {
-                times.push(begun.elapsed() / (2 * runs as u32));
+            // Each run has two steps. The first round is a warm-up.
+            if round > 0 {
+                times.push(start.elapsed() / (2 * runs as u32));
             }
         }
     }
@@ -94,24 +94,24 @@ async fn measure_steps(model: &Arc<dyn Model>, folder: &std::path::Path, turns: 
         times.sort_unstable();
         times[times.len() / 2]
     };
-    let [bare, memory, disk] = times.each_mut().map(median);
-    println!("| one step | µs | more than bare, µs | beside a model that takes a second |");
+    let [baseline, memory, disk] = times.each_mut().map(median);
+    println!("| one step | µs | overhead, µs | relative to a model that takes one second |");
     println!("|---|---|---|---|");
-    println!("| bare: the request and the function | {} | | |", bare.as_micros());
+    println!("| baseline: request and function | {} | | |", baseline.as_micros());
     for (name, time) in [("agent, in memory", memory), ("agent, on SQLite", disk)] {
-        let more = time.saturating_sub(bare).as_micros();
-        println!("| {name} | {} | {more} | {:.3} % |", time.as_micros(), more as f64 / 10_000.0);
+        let overhead = time.saturating_sub(baseline).as_micros();
+        println!("| {name} | {} | {overhead} | {:.3} % |", time.as_micros(), overhead as f64 / 10_000.0);
     }
 }
 
-/// The same requests by hand.
+/// The same requests without an agent.
 async fn baseline_run(model: &Arc<dyn Model>, tools: &[Value]) {
     let mut messages = vec![Message::User { content: "add 1 and 2".into() }];
     let reply = model.ask(prompt(&messages, tools), &|_| {}).await.unwrap();
     let call = &reply.calls[0];
     let sum = add(serde_json::from_value(call.arguments.clone()).unwrap()).await.unwrap();
     let (id, tool, text) = (call.id.clone(), call.tool.clone(), sum.to_string());
-    let result = CallResult { id, call_id: None, tool, text, is_error: false, pictures: Vec::new() };
+    let result = CallResult { id, call_id: None, tool, text, is_error: false, images: Vec::new() };
     messages.push(Message::Assistant { content: reply.text, reasoning: reply.reasoning, calls: reply.calls });
     messages.push(Message::Tool { results: vec![result] });
     assert_eq!(model.ask(prompt(&messages, tools), &|_| {}).await.unwrap().text, "That makes 3.");
@@ -127,25 +127,25 @@ async fn agent_run(service: &AgentService, thread: &str) {
     assert_eq!(run.wait_ended().await.content, "That makes 3.");
 }
 
-/// A thousand threads at once, again and again: nobody hears another, and memory stays where it is.
-async fn measure_concurrent_threads(model: &Arc<dyn Model>, folder: &std::path::Path, rounds: usize, threads: usize) {
+/// Sends messages to all threads concurrently: each must get its own answer, and resident memory must not grow with the messages.
+async fn measure_concurrent_threads(model: &Arc<dyn Model>, folder: &std::path::Path, messages: usize, threads: usize) {
     let service = service(model, Some(&folder.join("many.db"))).await;
-    println!("\n| {threads} threads at once, on SQLite | runs/s | resident, MB |");
+    println!("\n| {threads} concurrent threads, on SQLite | runs/s | resident, MB |");
     println!("|---|---|---|");
-    for round in 1..=rounds {
-        let begun = Instant::now();
-        let runs = (0..threads).map(|at| {
+    for message in 1..=messages {
+        let start = Instant::now();
+        let runs = (0..threads).map(|number| {
             let service = &service;
             async move {
-                let thread = ThreadId::new(format!("t{at}")).unwrap();
-                let said = format!("add {at} and {round}");
-                let mut run = service.send(&Tenant::default(), &thread, said).await.unwrap();
-                assert_eq!(run.wait_ended().await.content, format!("That makes {}.", at + round));
+                let thread = ThreadId::new(format!("t{number}")).unwrap();
+                let text = format!("add {number} and {message}");
+                let mut run = service.send(&Tenant::default(), &thread, text).await.unwrap();
+                assert_eq!(run.wait_ended().await.content, format!("That makes {}.", number + message));
             }
         });
         futures_util::future::join_all(runs).await;
-        let rate = threads as f64 / begun.elapsed().as_secs_f64();
-        println!("| message {round} of each | {rate:.0} | {} |", resident_mb());
+        let rate = threads as f64 / start.elapsed().as_secs_f64();
+        println!("| message {message} of each | {rate:.0} | {} |", resident_mb());
     }
 }
 

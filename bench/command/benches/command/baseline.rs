@@ -1,4 +1,4 @@
-//! The neighbour: the same program with nothing around it. It is asked the same, and its answer is read as JSON.
+//! The baseline: the same program, spawned directly. It gets the same request, and its response is parsed as JSON.
 
 use std::process::Stdio;
 
@@ -21,12 +21,12 @@ fn request() -> String {
     format!("{}\n", json!({"id": 1, "arguments": {"text": "hello"}, "state": {}, "call": call}))
 }
 
-fn check_response(answer: &[u8]) {
-    let answer: Value = serde_json::from_slice(answer).unwrap();
-    assert_eq!(answer["result"]["text"], "hello");
+fn check_response(response: &[u8]) {
+    let response: Value = serde_json::from_slice(response).unwrap();
+    assert_eq!(response["result"]["text"], "hello");
 }
 
-/// Starts it, asks it once, waits for its end.
+/// Spawns the program, sends one request, and waits for the exit.
 pub(crate) async fn run_once() {
     let mut child = spawn_sed();
     child.stdin.take().unwrap().write_all(request().as_bytes()).await.unwrap();
@@ -35,7 +35,7 @@ pub(crate) async fn run_once() {
     check_response(&output.stdout);
 }
 
-/// One that lives.
+/// A long-running process.
 pub(crate) struct PersistentProcess {
     _child: Child,
     stdin: ChildStdin,
@@ -45,8 +45,8 @@ pub(crate) struct PersistentProcess {
 impl PersistentProcess {
     pub(crate) fn start() -> Self {
         let mut child = spawn_sed();
-        let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { _child: child, stdin: to, stdout: BufReader::new(from).lines() }
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { _child: child, stdin, stdout: BufReader::new(stdout).lines() }
     }
 
     pub(crate) async fn round_trip(&mut self) {

@@ -1,4 +1,4 @@
-//! The same program as a tool of a hub: all doors, its records in memory, its limits.
+//! The same program as a command tool of a hub, with records in memory.
 
 use serde_json::json;
 use toolhub::{
@@ -12,10 +12,10 @@ pub(crate) async fn hub() -> ToolHub {
     let plain = || Command::new("sed").args(SED_ARGS);
     let guarded = || plain().guard(Guard::this_program().unwrap());
     ToolHub::builder()
-        .tool(plain().tool("once"))
-        .tool(guarded().tool("once_guarded"))
-        .tool(plain().stateful_tool("lives"))
-        .tool(guarded().stateful_tool("lives_guarded"))
+        .tool(plain().tool("one_shot"))
+        .tool(guarded().tool("one_shot_guarded"))
+        .tool(plain().stateful_tool("long_running"))
+        .tool(guarded().stateful_tool("long_running_guarded"))
         .build()
         .await
         .unwrap()

@@ -1,14 +1,14 @@
-//! What a program as a tool costs beside the same program started by hand.
+//! Compares command tools with spawning the same program directly.
 //!
-//! In: nothing. Out: a table of times for one call, with ratios. The program is `sed`, which does next to nothing: it turns
-//! a request into an answer. All ways are measured in turns, and each ratio is the median over the turns. This program is its own guard.
-#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
-#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+//! In: nothing. Out: a table of times per call, with ratios. The program is `sed`, which does almost nothing: it rewrites a request into
+//! a response. All variants are measured interleaved, and each ratio is the median over the rounds. This program is its own guard.
+#![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod baseline;
 mod hub_tools;
 
-// The binary's own.
+// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -19,74 +19,74 @@ use std::{
 
 use toolhub::command::guard;
 
-/// How `sed` makes an answer of a request.
+/// Makes `sed` rewrite a request into a response.
 const SED_ARGS: [&str; 2] = ["-u", "s/\"arguments\"/\"result\"/"];
 const ROUNDS: usize = 9;
 
-/// One way to get an answer from the program.
+/// One way to call the program.
 struct Variant {
     name: &'static str,
     calls: u32,
-    /// The number of the way it is compared with.
+    /// The index of the variant it is compared with.
     baseline: usize,
     times: Vec<Duration>,
 }
 
 fn main() -> ExitCode {
-    if let Some(end) = guard::run_if_requested(std::env::args_os()) {
-        return end;
+    if let Some(code) = guard::run_if_requested(std::env::args_os()) {
+        return code;
     }
-    // Without `--bench` cargo only wants to know whether it runs.
-    let (turns, part) = if std::env::args().any(|word| word == "--bench") { (ROUNDS, 1) } else { (1, 100) };
+    // Without `--bench`, cargo only checks that the benchmark runs.
+    let (rounds, divisor) = if std::env::args().any(|arg| arg == "--bench") { (ROUNDS, 1) } else { (1, 100) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    // On a worker, where servers and agents call: the thread that only waits for the runtime is woken by another each time.
-    runtime.block_on(runtime.spawn(measure(turns, part))).unwrap();
+    // On a worker thread, as in servers and agents: the thread in `block_on` would have to be woken by another one each time.
+    runtime.block_on(runtime.spawn(measure(rounds, divisor))).unwrap();
     ExitCode::SUCCESS
 }
 
-async fn measure(turns: usize, part: u32) {
-    let way =
-        |name, calls: u32, beside| Variant { name, calls: (calls / part).max(1), baseline: beside, times: Vec::new() };
-    let mut ways = [
-        way("one process for each call: `tokio::process`", 200, 0),
-        way("the same as a tool", 200, 0),
-        way("the same as a tool, below a guard", 100, 0),
-        way("a process that lives: its pipes", 10_000, 3),
-        way("the same as a tool", 5_000, 3),
-        way("the same as a tool, below a guard", 5_000, 3),
+async fn measure(rounds: usize, divisor: u32) {
+    let variant =
+        |name, calls: u32, baseline| Variant { name, calls: (calls / divisor).max(1), baseline, times: Vec::new() };
+    let mut variants = [
+        variant("one process per call: `tokio::process`", 200, 0),
+        variant("one-shot tool", 200, 0),
+        variant("one-shot tool, with guard", 100, 0),
+        variant("long-running process: its pipes", 10_000, 3),
+        variant("stateful tool", 5_000, 3),
+        variant("stateful tool, with guard", 5_000, 3),
     ];
-    let (mut line, hub) = (baseline::PersistentProcess::start(), hub_tools::hub().await);
-    for turn in 0..=turns {
-        for (number, way) in ways.iter_mut().enumerate() {
-            let began = Instant::now();
-            for _ in 0..way.calls {
-                match number {
+    let (mut process, hub) = (baseline::PersistentProcess::start(), hub_tools::hub().await);
+    for round in 0..=rounds {
+        for (index, variant) in variants.iter_mut().enumerate() {
+            let start = Instant::now();
+            for _ in 0..variant.calls {
+                match index {
                     0 => baseline::run_once().await,
-                    1 => hub_tools::call(&hub, "once").await,
-                    2 => hub_tools::call(&hub, "once_guarded").await,
-                    3 => line.round_trip().await,
-                    4 => hub_tools::call(&hub, "lives").await,
-                    _ => hub_tools::call(&hub, "lives_guarded").await,
+                    1 => hub_tools::call(&hub, "one_shot").await,
+                    2 => hub_tools::call(&hub, "one_shot_guarded").await,
+                    3 => process.round_trip().await,
+                    4 => hub_tools::call(&hub, "long_running").await,
+                    _ => hub_tools::call(&hub, "long_running_guarded").await,
                 }
             }
-            // The first turn only warms up.
-            if turn > 0 {
-                way.times.push(began.elapsed() / way.calls);
+            // The first round is a warm-up.
+            if round > 0 {
+                variant.times.push(start.elapsed() / variant.calls);
             }
         }
     }
-    report(&ways);
+    report(&variants);
     hub.shutdown(Duration::from_secs(10)).await;
 }
 
-fn report(ways: &[Variant]) {
-    println!("| way | one call | times the one by hand |");
+fn report(variants: &[Variant]) {
+    println!("| variant | one call | times the baseline |");
     println!("|---|---|---|");
-    for way in ways {
-        let time = median(way.times.iter().map(|time| time.as_secs_f64() * 1e6).collect());
-        let pairs = way.times.iter().zip(&ways[way.baseline].times);
-        let ratio = median(pairs.map(|(ours, bare)| ours.as_secs_f64() / bare.as_secs_f64()).collect());
-        println!("| {} | {time:.0} µs | {ratio:.2} |", way.name);
+    for variant in variants {
+        let time = median(variant.times.iter().map(|time| time.as_secs_f64() * 1e6).collect());
+        let pairs = variant.times.iter().zip(&variants[variant.baseline].times);
+        let ratio = median(pairs.map(|(time, baseline)| time.as_secs_f64() / baseline.as_secs_f64()).collect());
+        println!("| {} | {time:.0} µs | {ratio:.2} |", variant.name);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The neighbour: axum as it comes, with one handler that reads the same JSON and writes the same JSON.
+//! The baseline: a bare axum server with one handler that reads and writes the same JSON.
 
 use axum::{Json, Router, extract::Path, routing::post};
 use serde::{Deserialize, Serialize};
@@ -35,14 +35,14 @@ struct CallResponse {
     approval: Option<String>,
 }
 
-async fn call(Path(tool): Path<String>, Json(ask): Json<CallRequest>) -> Json<CallResponse> {
-    let number = |name: &str| ask.arguments.get(name).and_then(Value::as_i64).unwrap_or(0);
+async fn call(Path(tool): Path<String>, Json(request): Json<CallRequest>) -> Json<CallResponse> {
+    let number = |name: &str| request.arguments.get(name).and_then(Value::as_i64).unwrap_or(0);
     let output = json!({"sum": number("a") + number("b")});
     let content = vec![json!({"type": "text", "text": output.to_string()})];
     Json(CallResponse {
         id: "call_0193a5c4-7d1e-7c3a-9a55-1f2e3d4c5b6a".into(),
         tool,
-        thread_id: ask.thread_id,
+        thread_id: request.thread_id,
         status: "success",
         output,
         content,
@@ -67,6 +67,6 @@ pub(crate) async fn start() -> Target {
         axum::serve(listener.tap_io(|tcp| drop(tcp.set_nodelay(true))), router).await.unwrap();
     });
     let request = load::request(None);
-    let answer = load::probe(address, &request).await;
-    Target { name: "bare axum", address, request, body_len: answer, min_rate_ratio: None, max_p99_ratio: None }
+    let body_len = load::probe(address, &request).await;
+    Target { name: "bare axum", address, request, body_len, min_rate_ratio: None, max_p99_ratio: None }
 }

@@ -1,4 +1,4 @@
-//! The call route of a server, on a hub with one tool.
+//! The call route of a toolhub server, with one tool.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ use toolhub::{
 
 use crate::load::{self, Target};
 
-/// Where records are kept.
+/// Where call records are stored.
 pub(crate) enum Store {
     Memory,
     Sqlite(PathBuf),
@@ -30,7 +30,7 @@ async fn add(numbers: Add) -> Result<serde_json::Value, ToolError> {
 }
 
 pub(crate) async fn start(name: &'static str, store: Store, with_key: bool) -> Target {
-    let least = Some(if matches!(store, Store::Sqlite(_)) { 0.6 } else { 0.7 });
+    let min_rate_ratio = Some(if matches!(store, Store::Sqlite(_)) { 0.6 } else { 0.7 });
     let store: Arc<dyn Backend> = match store {
         Store::Memory => Arc::new(Memory::new()),
         Store::Sqlite(path) => Arc::new(Sqlite::open(path, Default::default()).unwrap()),
@@ -52,6 +52,6 @@ pub(crate) async fn start(name: &'static str, store: Store, with_key: bool) -> T
     let address = bound.address();
     tokio::spawn(bound.serve(std::future::pending()));
     let request = load::request(key.as_ref().map(|key| key.key.as_str()));
-    let answer = load::probe(address, &request).await;
-    Target { name, address, request, body_len: answer, min_rate_ratio: least, max_p99_ratio: Some(2.0) }
+    let body_len = load::probe(address, &request).await;
+    Target { name, address, request, body_len, min_rate_ratio, max_p99_ratio: Some(2.0) }
 }

@@ -1,7 +1,6 @@
-//! Clients that ask as fast as they are answered: each with one connection, one request at a time.
+//! Load generator: closed-loop clients, each with one keep-alive connection and one request at a time.
 //!
-//! They write the same bytes again and again and read as little of the answer as they can, so that what is measured is the
-//! server.
+//! They send constant bytes and parse as little of the response as possible, so that the server dominates the measurement.
 
 use std::{
     net::SocketAddr,
@@ -13,26 +12,26 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Who is asked, and what is hoped for.
+/// A server under test, and its targets.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
-    /// A whole request.
+    /// A complete request.
     pub(crate) request: Vec<u8>,
-    /// How long the body of an answer is.
+    /// The length of a response body.
     pub(crate) body_len: usize,
     pub(crate) min_rate_ratio: Option<f64>,
     pub(crate) max_p99_ratio: Option<f64>,
 }
 
-/// What one turn gave.
+/// The result of one round.
 #[derive(Clone, Copy)]
 pub(crate) struct Measurement {
     pub(crate) rate: f64,
     pub(crate) p99: Duration,
 }
 
-/// The request every server gets.
+/// The request for all servers.
 pub(crate) fn request(key: Option<&str>) -> Vec<u8> {
     let body = r#"{"arguments":{"a":17,"b":25}}"#;
     let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
@@ -40,31 +39,31 @@ pub(crate) fn request(key: Option<&str>) -> Vec<u8> {
     format!("{head}\r\n{key}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Asks once, and sees that the answer is right; how long its body is.
+/// Sends one request and checks the response; returns the length of its body.
 pub(crate) async fn probe(address: SocketAddr, request: &[u8]) -> usize {
     let mut client = Client::new(address).await;
-    let many = client.send(request).await;
+    let body_len = client.send(request).await;
     let text = String::from_utf8_lossy(&client.buffer[..client.filled]);
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"sum\":42"), "{text}");
-    many
+    body_len
 }
 
-/// One turn.
-pub(crate) async fn run(target: &Target, clients: usize, long: Duration) -> Measurement {
-    let begun = Instant::now();
-    let end = begun + long;
+/// Runs one round.
+pub(crate) async fn run(target: &Target, clients: usize, duration: Duration) -> Measurement {
+    let start = Instant::now();
+    let end = start + duration;
     let mut tasks = Vec::new();
     for _ in 0..clients {
         let (address, request) = (target.address, target.request.clone());
         tasks.push(tokio::spawn(async move {
             let mut client = Client::new(address).await;
             let mut times = Vec::new();
-            let mut before = Instant::now();
-            while before < end {
+            let mut sent_at = Instant::now();
+            while sent_at < end {
                 client.send(&request).await;
                 let now = Instant::now();
-                times.push(now - before);
-                before = now;
+                times.push(now - sent_at);
+                sent_at = now;
             }
             times
         }));
@@ -73,9 +72,9 @@ pub(crate) async fn run(target: &Target, clients: usize, long: Duration) -> Meas
     for task in tasks {
         times.extend(task.await.unwrap());
     }
-    let took = begun.elapsed();
+    let elapsed = start.elapsed();
     times.sort_unstable();
-    Measurement { rate: times.len() as f64 / took.as_secs_f64(), p99: times[times.len() * 99 / 100] }
+    Measurement { rate: times.len() as f64 / elapsed.as_secs_f64(), p99: times[times.len() * 99 / 100] }
 }
 
 struct Client {
@@ -91,19 +90,19 @@ impl Client {
         Self { tcp, buffer: vec![0; 16 << 10], filled: 0 }
     }
 
-    /// One request and its answer; how long its body is.
+    /// Sends a request and reads the response; returns the length of its body.
     async fn send(&mut self, request: &[u8]) -> usize {
         self.tcp.write_all(request).await.unwrap();
         self.filled = 0;
         loop {
-            let many = self.tcp.read(&mut self.buffer[self.filled..]).await.unwrap();
-            assert!(many > 0, "the server hung up");
-            self.filled += many;
-            let so_far = &self.buffer[..self.filled];
-            if let Some(head) = so_far.windows(4).position(|part| part == b"\r\n\r\n") {
-                let body = content_length(&so_far[..head]);
-                if self.filled >= head + 4 + body {
-                    return body;
+            let count = self.tcp.read(&mut self.buffer[self.filled..]).await.unwrap();
+            assert!(count > 0, "the server closed the connection");
+            self.filled += count;
+            let received = &self.buffer[..self.filled];
+            if let Some(head) = received.windows(4).position(|part| part == b"\r\n\r\n") {
+                let body_len = content_length(&received[..head]);
+                if self.filled >= head + 4 + body_len {
+                    return body_len;
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! What a call over HTTP costs beside a bare handler doing the same JSON.
+//! Compares calls over HTTP with a bare axum handler for the same JSON.
 //!
-//! In: nothing. Out: a table of requests per second and of the 99th of 100 answers, with ratios and targets. Servers and
-//! clients share this process; they are asked in turns, and each ratio is the median over the turns.
-#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
-#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+//! In: nothing. Out: a table of requests per second and 99th percentile latency, with ratios and targets. Servers and clients share
+//! this process; the servers are measured interleaved, and each ratio is the median over the rounds.
+#![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod baseline;
 mod hub_server;
@@ -21,8 +21,8 @@ const ROUNDS: usize = 7;
 const ROUND_DURATION: Duration = Duration::from_secs(2);
 
 fn main() {
-    // Without `--bench` cargo only wants to know whether it runs.
-    let (turns, turn) = match std::env::args().any(|word| word == "--bench") {
+    // Without `--bench`, cargo only checks that the benchmark runs.
+    let (rounds, duration) = match std::env::args().any(|arg| arg == "--bench") {
         true => (ROUNDS, ROUND_DURATION),
         false => (1, Duration::from_millis(50)),
     };
@@ -37,12 +37,12 @@ fn main() {
             hub_server::start("toolhub, on SQLite", hub_server::Store::Sqlite(folder.join("bench.db")), false).await,
         ];
         let mut measured = vec![Vec::new(); targets.len()];
-        for turn_number in 0..=turns {
+        for round in 0..=rounds {
             for (target, measured) in targets.iter().zip(&mut measured) {
-                let one = load::run(target, CLIENTS, turn).await;
-                // The first turn only warms up.
-                if turn_number > 0 {
-                    measured.push(one);
+                let measurement = load::run(target, CLIENTS, duration).await;
+                // The first round is a warm-up.
+                if round > 0 {
+                    measured.push(measurement);
                 }
             }
         }
@@ -53,22 +53,22 @@ fn main() {
 
 fn report(targets: &[Target], measured: &[Vec<Measurement>]) {
     println!(
-        "| {CLIENTS} connections kept alive | answer, bytes | requests/s | times bare | target | p99 | times bare | target |"
+        "| {CLIENTS} keep-alive connections | response, bytes | requests/s | times bare | target | p99 | times bare | target |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    for (at, target) in targets.iter().enumerate() {
-        let rate = median(measured[at].iter().map(|one| one.rate).collect());
-        let p99 = median(measured[at].iter().map(|one| one.p99.as_secs_f64() * 1e3).collect());
-        let pairs = || measured[at].iter().zip(&measured[0]);
-        let rates = median(pairs().map(|(ours, bare)| ours.rate / bare.rate).collect());
-        let tails = median(pairs().map(|(ours, bare)| ours.p99.as_secs_f64() / bare.p99.as_secs_f64()).collect());
-        let word = |met: bool| if met { "met" } else { "MISSED" };
-        let wanted_rate =
-            target.min_rate_ratio.map(|least| format!("≥ {least}, {}", word(rates >= least))).unwrap_or_default();
-        let wanted_tail =
-            target.max_p99_ratio.map(|most| format!("≤ {most}, {}", word(tails <= most))).unwrap_or_default();
+    for (index, target) in targets.iter().enumerate() {
+        let rate = median(measured[index].iter().map(|round| round.rate).collect());
+        let p99 = median(measured[index].iter().map(|round| round.p99.as_secs_f64() * 1e3).collect());
+        let pairs = || measured[index].iter().zip(&measured[0]);
+        let rate_ratio = median(pairs().map(|(hub, bare)| hub.rate / bare.rate).collect());
+        let p99_ratio = median(pairs().map(|(hub, bare)| hub.p99.as_secs_f64() / bare.p99.as_secs_f64()).collect());
+        let verdict = |met: bool| if met { "met" } else { "MISSED" };
+        let rate_target =
+            target.min_rate_ratio.map(|min| format!("≥ {min}, {}", verdict(rate_ratio >= min))).unwrap_or_default();
+        let p99_target =
+            target.max_p99_ratio.map(|max| format!("≤ {max}, {}", verdict(p99_ratio <= max))).unwrap_or_default();
         println!(
-            "| {} | {} | {rate:.0} | {rates:.2} | {wanted_rate} | {p99:.2} ms | {tails:.2} | {wanted_tail} |",
+            "| {} | {} | {rate:.0} | {rate_ratio:.2} | {rate_target} | {p99:.2} ms | {p99_ratio:.2} | {p99_target} |",
             target.name, target.body_len
         );
     }

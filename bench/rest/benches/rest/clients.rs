@@ -1,4 +1,4 @@
-//! The two who ask: reqwest as it comes, and a REST tool of a hub. Both read the answer into a JSON value.
+//! The two clients: bare reqwest, and a REST tool of a hub. Both parse the response to a JSON value.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolhub::{BoxFuture, ToolHub, rest::Rest};
 
 pub(crate) trait Client: Send + Sync {
-    /// One request, and its answer read.
+    /// Sends one request and reads the response.
     fn send(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -16,9 +16,9 @@ struct ReqwestClient {
     post: bool,
 }
 
-/// Reqwest as it comes, without a proxy.
+/// Bare reqwest, without a proxy.
 pub(crate) fn baseline_client(address: SocketAddr, post: bool) -> Arc<dyn Client> {
-    // It wants to know its cryptography even where none is spoken. A second bench may have said it already.
+    // reqwest needs a crypto provider even for plain HTTP. It may already be installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     Arc::new(ReqwestClient { client, url: format!("http://{address}/v1/de/now"), post })
@@ -34,16 +34,16 @@ impl Client for ReqwestClient {
                     self.client.post(&self.url).header("content-type", "application/json").body(body)
                 }
             };
-            let answer = request.send().await.unwrap().error_for_status().unwrap().bytes().await.unwrap();
-            let read: Value = serde_json::from_slice(&answer).unwrap();
-            assert_eq!(read["now"]["celsius"], json!(7.5));
+            let bytes = request.send().await.unwrap().error_for_status().unwrap().bytes().await.unwrap();
+            let response: Value = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(response["now"]["celsius"], json!(7.5));
         })
     }
 }
 
 struct HubClient(ToolHub);
 
-/// A REST tool, through all doors of a hub.
+/// A REST tool, called through a hub.
 pub(crate) async fn hub_client(address: SocketAddr, post: bool) -> Arc<dyn Client> {
     let (method, url) = (if post { "POST" } else { "GET" }, format!("http://{address}/v1/{{country}}/now"));
     let text = json!({"type": "string"});

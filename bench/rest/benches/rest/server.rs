@@ -1,4 +1,4 @@
-//! A server that does next to nothing: it reads a request as far as it must, and writes the same answer again and again.
+//! A minimal server: it parses a request only as far as necessary, and always sends the same response.
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// About as much as a small API answers.
+/// About the size of a response of a small API.
 const RESPONSE_BODY: &str =
     r#"{"city":"Bad Ems","now":{"celsius":7.5,"wind":{"from":"NW","kmh":14},"sky":"cloudy"},"day":[7,9,11,12,10,8]}"#;
 
-/// Starts it on a thread of its own.
+/// Starts the server on its own thread.
 pub(crate) fn start() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -31,16 +31,16 @@ pub(crate) fn start() -> SocketAddr {
 
 async fn serve(mut stream: TcpStream) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
-    let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{RESPONSE_BODY}", RESPONSE_BODY.len());
+    let response = format!("{head}\r\ncontent-length: {}\r\n\r\n{RESPONSE_BODY}", RESPONSE_BODY.len());
     let (mut buffer, mut filled) = (vec![0; 16 << 10], 0);
     loop {
-        let Ok(read @ 1..) = stream.read(&mut buffer[filled..]).await else { return };
-        filled += read;
+        let Ok(count @ 1..) = stream.read(&mut buffer[filled..]).await else { return };
+        filled += count;
         if !is_complete(&buffer[..filled]) {
             continue;
         }
         filled = 0;
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+        if stream.write_all(response.as_bytes()).await.is_err() {
             return;
         }
     }

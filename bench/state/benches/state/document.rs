@@ -1,10 +1,10 @@
-//! What is remembered: a document of about 1 KiB, and texts of an exact size.
+//! The test data: a document of about 1 KiB, and objects of an exact size.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolhub::{ContextId, ids::StateName, ids::ThreadId, prelude::ToolState};
 
-/// A document as tools keep them: a counter, some text, a list of things.
+/// A typical tool state: a counter, some text, a list of items.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Document {
     pub(crate) count: u64,
@@ -52,7 +52,7 @@ pub(crate) fn thread(number: usize) -> ThreadId {
 
 /// A JSON object whose text has exactly this many bytes.
 pub(crate) fn object_of_size(bytes: usize) -> Value {
-    let with = |pad: usize| json!({"count": 1, "pad": "x".repeat(pad)});
-    let empty = with(0).to_string().len();
-    with(bytes - empty)
+    let padded = |padding: usize| json!({"count": 1, "pad": "x".repeat(padding)});
+    let empty = padded(0).to_string().len();
+    padded(bytes - empty)
 }

@@ -1,8 +1,8 @@
-//! Whether a request costs the same among ten contexts and among a million.
+//! Latency of state operations by number of contexts, from ten to a million.
 //!
-//! In: how many contexts. Out: the time of each request at a random one of them. Snapshots and history are off: they
-//! would be full where contexts are few and empty where they are many, and that is not what is asked. A bare map stands
-//! beside, because a million of anything does not fit into the caches of a processor.
+//! In: numbers of contexts. Out: the time of each operation on a random context. Snapshots and history are off: with few contexts they
+//! would be full and with many contexts empty, which would distort the comparison. A plain map is measured too, because a million
+//! entries of any kind do not fit into the CPU caches.
 
 use std::hint::black_box;
 
@@ -15,21 +15,19 @@ use crate::{
     measure::{RandomIndices, TimedPath, measure_interleaved, runtime},
 };
 
-/// How many contexts there are.
+/// The numbers of contexts.
 pub(crate) const COUNTS: [usize; 4] = [10, 1_000, 100_000, 1_000_000];
 
-/// The requests that are timed. To add another one: a name here, an arm in `paths`.
+/// The timed operations. To add one: a name here, and an arm in `timed_path`.
 pub(crate) const REQUESTS: [&str; 4] = ["map: get, parsed", "get_state", "update_state", "compare_and_set"];
 
-/// The median nanoseconds of each request, in the order of the counts.
+/// The median nanoseconds of each operation, in the order of [`COUNTS`].
 pub(crate) fn measure_all() -> Vec<(&'static str, Vec<f64>)> {
     let runtime = runtime();
-    let crowds: Vec<ContextSet> = COUNTS.map(|count| runtime.block_on(ContextSet::new(count))).into();
+    let sets: Vec<ContextSet> = COUNTS.map(|count| runtime.block_on(ContextSet::new(count))).into();
     let timed = |request: &'static str| {
-        let paths: Vec<(String, TimedPath<'_>)> = crowds
-            .iter()
-            .map(|crowd| (format!("{request}, {} contexts", crowd.count), crowd.timed_path(request)))
-            .collect();
+        let paths: Vec<(String, TimedPath<'_>)> =
+            sets.iter().map(|set| (format!("{request}, {} contexts", set.count), set.timed_path(request))).collect();
         let numbers = measure_interleaved(&runtime, &paths);
         for (name, nanos) in &numbers {
             println!("{}", json!({"name": name, "ns": nanos.round()}));
@@ -39,7 +37,7 @@ pub(crate) fn measure_all() -> Vec<(&'static str, Vec<f64>)> {
     REQUESTS.map(timed).into()
 }
 
-/// So many contexts, in our store and in a bare map.
+/// A number of contexts, in the state manager and in a plain map.
 struct ContextSet {
     count: usize,
     numbers: RandomIndices,
@@ -51,8 +49,8 @@ struct ContextSet {
 
 impl ContextSet {
     async fn new(count: usize) -> Self {
-        let only = BusinessStateConfig { versioning: false, max_history_size: 0, ..BusinessStateConfig::default() };
-        let hub = ToolHub::builder().business_state(only).build().await.unwrap();
+        let config = BusinessStateConfig { versioning: false, max_history_size: 0, ..BusinessStateConfig::default() };
+        let hub = ToolHub::builder().business_state(config).build().await.unwrap();
         let (state, tenant, map) = (hub.state(), Tenant::default(), DashMap::new());
         for context in (0..count).map(context) {
             state.set_state(&tenant, &context, StateKind::Business, object_of_size(64), None).await.unwrap();
@@ -67,18 +65,18 @@ impl ContextSet {
             "get_state" => Box::new(|| Box::pin(self.get())),
             "update_state" => Box::new(|| Box::pin(self.update())),
             "compare_and_set" => Box::new(|| Box::pin(self.compare_and_set())),
-            other => panic!("there is no request `{other}`"),
+            other => panic!("unknown operation `{other}`"),
         }
     }
 
-    /// Made anew each time, as it comes in with a request: a list of them would be one more thing outside the caches.
+    /// Built for each operation, as for a real request: a list of all contexts would be one more access outside the caches.
     fn random_context(&self) -> ContextId {
         context(self.numbers.next())
     }
 
     async fn get_baseline(&self) {
-        let found = self.map.get(&self.random_context().to_string()).unwrap();
-        black_box(serde_json::from_str::<serde_json::Value>(&found.0).unwrap());
+        let entry = self.map.get(&self.random_context().to_string()).unwrap();
+        black_box(serde_json::from_str::<serde_json::Value>(&entry.0).unwrap());
     }
 
     async fn get(&self) {
@@ -95,8 +93,8 @@ impl ContextSet {
     /// A read and a write.
     async fn compare_and_set(&self) {
         let context = self.random_context();
-        let found = self.state.get_state(&self.tenant, &context, StateKind::Business).await.unwrap().unwrap();
-        let (kind, version) = (StateKind::Business, found.version);
-        black_box(self.state.compare_and_set(&self.tenant, &context, kind, found.data, version).await.unwrap());
+        let entry = self.state.get_state(&self.tenant, &context, StateKind::Business).await.unwrap().unwrap();
+        let (kind, version) = (StateKind::Business, entry.version);
+        black_box(self.state.compare_and_set(&self.tenant, &context, kind, entry.data, version).await.unwrap());
     }
 }

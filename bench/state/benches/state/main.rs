@@ -1,8 +1,8 @@
-//! What remembering costs: bytes for each entry, time by the number of contexts, and ratios to a bare map.
+//! Benchmarks of state: memory per entry, latency by number of contexts, and ratios to a plain map.
 //!
-//! In: nothing, or which of `memory`, `growth` and `update` to measure. Out: JSON lines and a table of ratios with targets. Each count of bytes is made in a process of its own,
-//! which this one starts with the name of what is counted: what one has freed must not hide what the next one takes.
-#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
+//! In: nothing, or which of `memory`, `growth` and `update` to measure. Out: JSON lines and a table of ratios with targets. Each memory
+//! measurement runs in its own subprocess of this program, because memory freed by one would hide what the next one takes.
+#![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
 
 mod alloc;
 mod document;
@@ -13,15 +13,15 @@ mod table;
 mod update;
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    if let ["bytes", what] = words[..] {
-        return memory::measure_and_print(what);
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let ["bytes", case] = args[..] {
+        return memory::measure_and_print(case);
     }
-    let wanted = |part: &str| words.is_empty() || words.contains(&part);
-    let (bytes, growth, update) = (wanted("memory"), wanted("growth"), wanted("update"));
+    let is_selected = |part: &str| args.is_empty() || args.contains(&part);
+    let (memory, growth, update) = (is_selected("memory"), is_selected("growth"), is_selected("update"));
     table::print(
-        &bytes.then(memory::measure_all).unwrap_or_default(),
+        &memory.then(memory::measure_all).unwrap_or_default(),
         &growth.then(growth::measure_all).unwrap_or_default(),
         &update.then(update::measure_all).unwrap_or_default(),
     );

@@ -1,5 +1,5 @@
-//! Times paths against each other: in turns, in short rounds, so that what disturbs the machine disturbs all of them.
-#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+//! Times paths interleaved in short rounds, so that disturbances of the machine affect all of them equally.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 use std::{
     future::Future,
@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A path to be timed: makes the future of one round trip.
+/// A path to be timed: creates the future of one round trip.
 pub(crate) type TimedPath<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
 
 const ROUNDS: usize = 31;
 const ROUND: Duration = Duration::from_millis(30);
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be made")
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("the runtime can be created")
 }
 
 /// The median nanoseconds of one round trip on each path.
@@ -25,14 +25,14 @@ pub(crate) fn measure_interleaved(
     let batches: Vec<u32> = paths.iter().map(|(_, path)| calls_per_round(runtime, path)).collect();
     let mut times = vec![Vec::new(); paths.len()];
     for _ in 0..ROUNDS {
-        for (at, (_, path)) in paths.iter().enumerate() {
-            times[at].push(nanos_per_call(runtime, path, batches[at]));
+        for (index, (_, path)) in paths.iter().enumerate() {
+            times[index].push(nanos_per_call(runtime, path, batches[index]));
         }
     }
     paths.iter().zip(times).map(|((name, _), times)| (name.clone(), median(times))).collect()
 }
 
-/// How many fit into a round; finding out warms everything up.
+/// How many round trips fit into a round. Also serves as the warm-up.
 fn calls_per_round(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>) -> u32 {
     nanos_per_call(runtime, path, 2_000);
     let nanos = nanos_per_call(runtime, path, 2_000);
@@ -41,11 +41,11 @@ fn calls_per_round(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>) -> u
 
 fn nanos_per_call(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>, calls: u32) -> f64 {
     runtime.block_on(async {
-        let began = Instant::now();
+        let start = Instant::now();
         for _ in 0..calls {
             path().await;
         }
-        began.elapsed().as_nanos() as f64 / f64::from(calls)
+        start.elapsed().as_nanos() as f64 / f64::from(calls)
     })
 }
 
@@ -54,7 +54,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Numbers below a bound, in an order that no cache foresees.
+/// Pseudo-random indices below a bound, unpredictable for caches.
 pub(crate) struct RandomIndices(std::cell::Cell<u64>, u64);
 
 impl RandomIndices {

@@ -1,7 +1,7 @@
-//! How many bytes an entry takes, at a million small ones and a hundred thousand larger ones.
+//! Memory per entry, with a million small entries and a hundred thousand larger ones.
 //!
-//! In: the name of a way to keep entries. Out: the bytes it asked the allocator for, and those the process took from the
-//! system, for each entry. The second is more: every allocation has a header and is rounded up.
+//! In: the name of a kind of storage. Out: allocated bytes and resident bytes per entry. Resident memory is larger, because the
+//! allocator adds headers and rounds sizes up.
 
 use std::process::Command;
 
@@ -21,14 +21,14 @@ use crate::{
     measure::runtime,
 };
 
-/// How many entries of how many bytes.
+/// Numbers and sizes of entries.
 pub(crate) const SIZES: [(usize, usize); 2] = [(1_000_000, 64), (100_000, 1024)];
 
-/// What keeps the entries. To add another one: a name here, an arm in `fill`.
+/// The kinds of storage. To add one: a name here, and an arm in `fill`.
 pub(crate) const STORAGE_KINDS: [&str; 4] =
     ["map of text", "map of Value", "Memory::commit", "StateManager::set_state"];
 
-/// What one entry takes.
+/// The memory of one entry.
 pub(crate) struct EntrySize {
     pub(crate) storage: &'static str,
     pub(crate) size: usize,
@@ -36,52 +36,52 @@ pub(crate) struct EntrySize {
     pub(crate) resident: f64,
 }
 
-/// Every way with every size, each in a process of its own.
+/// Measures every kind of storage with every size, each in its own subprocess.
 pub(crate) fn measure_all() -> Vec<EntrySize> {
-    let pairs = SIZES.into_iter().flat_map(|(_, size)| STORAGE_KINDS.map(|way| (way, size)));
-    pairs.map(|(way, size)| measure_in_subprocess(way, size)).collect()
+    let cases = SIZES.into_iter().flat_map(|(_, size)| STORAGE_KINDS.map(|storage| (storage, size)));
+    cases.map(|(storage, size)| measure_in_subprocess(storage, size)).collect()
 }
 
-fn measure_in_subprocess(way: &'static str, size: usize) -> EntrySize {
-    let myself = std::env::current_exe().unwrap();
-    let output = Command::new(myself).args(["bytes", &format!("{way}/{size}")]).output().unwrap();
+fn measure_in_subprocess(storage: &'static str, size: usize) -> EntrySize {
+    let this_program = std::env::current_exe().unwrap();
+    let output = Command::new(this_program).args(["bytes", &format!("{storage}/{size}")]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     println!("{line}");
     let number = |field: &str| line[field].as_f64().unwrap();
-    EntrySize { storage: way, size, allocated: number("bytes_asked_for"), resident: number("bytes_resident") }
+    EntrySize { storage, size, allocated: number("bytes_allocated"), resident: number("bytes_resident") }
 }
 
-/// Measures one of them here.
-pub(crate) fn measure_and_print(what: &str) {
-    let (way, size) = what.split_once('/').unwrap();
+/// Measures one case in this process.
+pub(crate) fn measure_and_print(case: &str) {
+    let (storage, size) = case.split_once('/').unwrap();
     let size: usize = size.parse().unwrap();
     let (entries, _) = SIZES.into_iter().find(|(_, bytes)| *bytes == size).unwrap();
-    // A few first: the program's own pages and what the allocator begins with are no part of an entry.
-    drop(fill(way, 100, size));
-    let (asked, resident) = (allocated_bytes(), resident_bytes());
-    let kept = fill(way, entries, size);
-    let each = |bytes: f64| (bytes / entries as f64).round();
-    let asked = each((allocated_bytes() - asked) as f64);
-    let resident = each(resident_bytes() - resident);
-    drop(kept);
+    // Warm-up: pages of the program and the initial memory of the allocator are not part of an entry.
+    drop(fill(storage, 100, size));
+    let (allocated_before, resident_before) = (allocated_bytes(), resident_bytes());
+    let filled = fill(storage, entries, size);
+    let per_entry = |bytes: f64| (bytes / entries as f64).round();
+    let allocated = per_entry((allocated_bytes() - allocated_before) as f64);
+    let resident = per_entry(resident_bytes() - resident_before);
+    drop(filled);
     println!(
         "{}",
-        json!({"name": way, "entries": entries, "size": size, "bytes_asked_for": asked, "bytes_resident": resident})
+        json!({"name": storage, "entries": entries, "size": size, "bytes_allocated": allocated, "bytes_resident": resident})
     );
 }
 
-fn fill(way: &str, entries: usize, size: usize) -> Box<dyn std::any::Any> {
-    match way {
+fn fill(storage: &str, entries: usize, size: usize) -> Box<dyn std::any::Any> {
+    match storage {
         "map of text" => Box::new(map_of_text(entries, size)),
         "map of Value" => Box::new(map_of_values(entries, size)),
         "Memory::commit" => Box::new(fill_memory_backend(entries, size)),
         "StateManager::set_state" => Box::new(fill_state_manager(entries, size)),
-        other => panic!("`{other}` keeps nothing"),
+        other => panic!("unknown kind of storage `{other}`"),
     }
 }
 
-/// What a plain program would do: the id, the text and a version in a sharded map.
+/// The simplest implementation: id, text and version in a sharded map.
 fn map_of_text(entries: usize, size: usize) -> DashMap<String, (String, u64)> {
     let (map, text) = (DashMap::new(), object_of_size(size).to_string());
     for number in 0..entries {
@@ -90,7 +90,7 @@ fn map_of_text(entries: usize, size: usize) -> DashMap<String, (String, u64)> {
     map
 }
 
-/// The same with the documents as JSON values.
+/// The same, with the documents as JSON values.
 fn map_of_values(entries: usize, size: usize) -> DashMap<String, (Value, u64)> {
     let (map, value) = (DashMap::new(), object_of_size(size));
     for number in 0..entries {
@@ -99,7 +99,7 @@ fn map_of_values(entries: usize, size: usize) -> DashMap<String, (Value, u64)> {
     map
 }
 
-/// Our store, with one row for each context, each in a thread of its own: nothing but the state.
+/// The memory backend, with one row per context, each in its own thread: only the state.
 fn fill_memory_backend(entries: usize, size: usize) -> Memory {
     let (store, text) = (Memory::new(), object_of_size(size).to_string());
     let now = Timestamp::from_millis(1_704_110_400_000);
@@ -120,7 +120,7 @@ fn fill_memory_backend(entries: usize, size: usize) -> Memory {
     store
 }
 
-/// The whole of it: the state, its snapshot and its entry in the history.
+/// The state manager: the state, its snapshot and its history entry.
 fn fill_state_manager(entries: usize, size: usize) -> (tokio::runtime::Runtime, ToolHub) {
     let (runtime, value) = (runtime(), object_of_size(size));
     let hub = runtime.block_on(async {
@@ -135,7 +135,7 @@ fn fill_state_manager(entries: usize, size: usize) -> (tokio::runtime::Runtime, 
     (runtime, hub)
 }
 
-/// What the process has of the machine's memory, as Linux tells it; nothing elsewhere.
+/// The resident memory of the process on Linux; 0 on other systems.
 fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

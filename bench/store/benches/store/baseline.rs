@@ -1,5 +1,5 @@
-//! Bare SQLite: one thread that writes what waits in one transaction, and connections that read. No checksums, no stamps,
-//! no ages, no watchers, no mending.
+//! Bare SQLite: one writer thread with group commit, and connections for reading. No checksums, row metadata, expiry, change
+//! notification or repair.
 
 use std::{
     path::Path,
@@ -19,7 +19,7 @@ pub(crate) struct BaselineStore {
 
 struct Job {
     key: String,
-    /// The version it must have.
+    /// The expected version.
     version: i64,
     value: Vec<u8>,
     reply: oneshot::Sender<bool>,
@@ -38,25 +38,25 @@ impl BaselineStore {
                  CREATE UNIQUE INDEX by_name ON rows (partition, tab, id);",
             )
             .unwrap();
-        let made = writer.transaction().unwrap();
+        let transaction = writer.transaction().unwrap();
         for key in keys {
-            made.execute("INSERT INTO rows VALUES (?1, 'state', 'cart/business', 1, ?2)", (key, value)).unwrap();
+            transaction.execute("INSERT INTO rows VALUES (?1, 'state', 'cart/business', 1, ?2)", (key, value)).unwrap();
         }
-        made.commit().unwrap();
+        transaction.commit().unwrap();
         writer.execute_batch(if full { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" }).unwrap();
         let readers = (0..2).map(|_| Mutex::new(Connection::open(path).unwrap())).collect();
-        let (jobs, waiting) = mpsc::channel::<Job>();
+        let (jobs, queue) = mpsc::channel::<Job>();
         std::thread::spawn(move || {
-            while let Ok(first) = waiting.recv() {
+            while let Ok(first) = queue.recv() {
                 let mut group = vec![first];
-                group.extend(waiting.try_iter().take(255));
+                group.extend(queue.try_iter().take(255));
                 writer.prepare_cached("BEGIN IMMEDIATE").unwrap().execute(()).unwrap();
                 let mut update = writer.prepare_cached(UPDATE).unwrap();
-                let made = group.iter().map(|job| update.execute((&job.value, &job.key, job.version)).unwrap() == 1);
-                let made: Vec<bool> = made.collect();
+                let applied = group.iter().map(|job| update.execute((&job.value, &job.key, job.version)).unwrap() == 1);
+                let applied: Vec<bool> = applied.collect();
                 writer.prepare_cached("COMMIT").unwrap().execute(()).unwrap();
-                for (job, made) in group.into_iter().zip(made) {
-                    let _ = job.reply.send(made);
+                for (job, applied) in group.into_iter().zip(applied) {
+                    let _ = job.reply.send(applied);
                 }
             }
         });
@@ -72,8 +72,8 @@ impl BaselineStore {
 
     pub(crate) async fn update(&self, key: &str) {
         let (version, value) = self.load(key);
-        let (reply, answer) = oneshot::channel();
+        let (reply, applied) = oneshot::channel();
         self.jobs.send(Job { key: key.into(), version, value, reply }).unwrap();
-        assert!(answer.await.unwrap());
+        assert!(applied.await.unwrap());
     }
 }

@@ -1,21 +1,21 @@
-//! What the SQLite store costs beside bare SQLite doing the same work, and how it bears a million contexts.
+//! Compares the SQLite store with bare SQLite, and measures it with a million contexts.
 //!
-//! In: nothing, or which of `rates` and `many` to measure, and a file with what a neighbour did, by `peers.py`. Out: a table of rates with ratios and targets. The files lie in
-//! the folder for temporary files, which should be on a real disk.
-#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
-#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+//! In: nothing, or which of `rates` and `many` to measure, and a file with the result of `peers.py`. Out: a table of rates with ratios
+//! and targets. The databases are created in the folder for temporary files, which should be on a real disk.
+#![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod baseline;
 mod million_contexts;
 mod rates;
 
-// The binary's own.
+// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use std::path::PathBuf;
 
-/// A folder that is gone when the measurement is.
+/// A temporary folder, removed on drop.
 pub(crate) struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -37,15 +37,15 @@ impl Drop for TempFolder {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let (files, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.ends_with(".json"));
-    let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let (files, parts): (Vec<_>, Vec<_>) = args.into_iter().partition(|arg| arg.ends_with(".json"));
+    let is_selected = |name: &str| parts.is_empty() || parts.iter().any(|part| part == name);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     let folder = TempFolder::new();
-    if wanted("rates") {
+    if is_selected("rates") {
         runtime.block_on(rates::measure_all(&folder, files.first().map(String::as_str)));
     }
-    if wanted("many") {
+    if is_selected("many") {
         runtime.block_on(million_contexts::measure_all(&folder));
     }
 }

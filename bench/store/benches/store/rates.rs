@@ -1,4 +1,4 @@
-//! Reads and updates a second, beside bare SQLite, in turns, so that what disturbs the machine disturbs both.
+//! Loads and updates per second, measured interleaved with bare SQLite, so that disturbances of the machine affect both equally.
 
 use std::{
     fs::File,
@@ -44,34 +44,34 @@ async fn update(store: &Sqlite, partition: Partition, durability: Durability) {
     store.commit(batch, NOW).await.unwrap();
 }
 
-/// How often a second `TASKS` tasks together do something, each with a place of its own.
+/// Total operations per second of one task per key.
 async fn ops_per_second<T: Clone + Send + 'static, F: Future<Output = ()> + Send + 'static>(
-    places: &[T],
-    work: impl Fn(T) -> F + Clone + Send + Sync + 'static,
+    keys: &[T],
+    operation: impl Fn(T) -> F + Clone + Send + Sync + 'static,
 ) -> f64 {
-    let began = Instant::now();
-    let tasks: Vec<_> = places
+    let start = Instant::now();
+    let tasks: Vec<_> = keys
         .iter()
-        .map(|place| {
-            let (place, work) = (place.clone(), work.clone());
+        .map(|key| {
+            let (key, operation) = (key.clone(), operation.clone());
             tokio::spawn(async move {
-                let mut done = 0_u32;
-                while began.elapsed() < ROUND {
+                let mut operations = 0_u32;
+                while start.elapsed() < ROUND {
                     for _ in 0..8 {
-                        work(place.clone()).await;
-                        done += 1;
+                        operation(key.clone()).await;
+                        operations += 1;
                     }
                     tokio::task::yield_now().await;
                 }
-                done
+                operations
             })
         })
         .collect();
-    let mut done = 0;
+    let mut operations = 0;
     for task in tasks {
-        done += task.await.unwrap();
+        operations += task.await.unwrap();
     }
-    f64::from(done) / began.elapsed().as_secs_f64()
+    f64::from(operations) / start.elapsed().as_secs_f64()
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {
@@ -79,23 +79,23 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// How many syncs of one page the disk makes in a second.
+/// How many page writes with fsync the disk completes per second.
 fn syncs_per_second(folder: &TempFolder) -> f64 {
     let mut file = File::create(folder.path("sync")).unwrap();
-    let began = Instant::now();
-    let mut done = 0;
-    while began.elapsed() < ROUND {
+    let start = Instant::now();
+    let mut syncs = 0;
+    while start.elapsed() < ROUND {
         file.write_all(&[1; 4096]).unwrap();
         file.sync_data().unwrap();
-        done += 1;
+        syncs += 1;
     }
-    f64::from(done) / began.elapsed().as_secs_f64()
+    f64::from(syncs) / start.elapsed().as_secs_f64()
 }
 
-pub(crate) async fn measure_all(folder: &TempFolder, neighbour: Option<&str>) {
+pub(crate) async fn measure_all(folder: &TempFolder, peer_file: Option<&str>) {
     let value = vec![b'x'; 1024];
     let threads: Vec<String> = (0..TASKS).map(|n| format!("thread-{n:04}")).collect();
-    // Whoever asks knows the names already: bare SQLite is given texts, and ours what a hub holds.
+    // Keys are prepared in advance for both: strings for bare SQLite, partitions for the store, as in a hub.
     let partitions: Vec<Partition> = threads.iter().map(|thread| partition(thread)).collect();
     let store = Arc::new(Sqlite::open(folder.path("ours.db"), Options::default()).unwrap());
     for partition in &partitions {
@@ -105,48 +105,50 @@ pub(crate) async fn measure_all(folder: &TempFolder, neighbour: Option<&str>) {
     let bare = |name: &str, full| Arc::new(BaselineStore::open(&folder.path(name), &threads, &value, full));
     let (normal, full) = (bare("normal.db", false), bare("full.db", true));
     let (mut rates, mut disk) = (vec![(Vec::new(), Vec::new()); 3], Vec::new());
-    // The first round warms up.
+    // The first round is a warm-up.
     for round in 0..=ROUNDS {
         let mut measured = Vec::new();
-        for (ours, bare) in [(Durability::PowerSafe, &full), (Durability::KillSafe, &normal)] {
+        for (durability, bare) in [(Durability::PowerSafe, &full), (Durability::KillSafe, &normal)] {
             let (store, bare) = (store.clone(), bare.clone());
-            let theirs = ops_per_second(&threads, move |thread| {
+            let bare_rate = ops_per_second(&threads, move |thread| {
                 let bare = bare.clone();
                 async move { bare.update(&thread).await }
-            });
-            let theirs = theirs.await;
-            let ours = ops_per_second(&partitions, move |partition| {
+            })
+            .await;
+            let store_rate = ops_per_second(&partitions, move |partition| {
                 let store = store.clone();
-                async move { update(&store, partition, ours).await }
-            });
-            measured.push((ours.await, theirs));
+                async move { update(&store, partition, durability).await }
+            })
+            .await;
+            measured.push((store_rate, bare_rate));
         }
         let (reading, bare) = (store.clone(), normal.clone());
-        let theirs = ops_per_second(&threads, move |thread| {
+        let bare_rate = ops_per_second(&threads, move |thread| {
             let bare = bare.clone();
             async move { drop(std::hint::black_box(bare.load(&thread))) }
-        });
-        let theirs = theirs.await;
-        let ours = ops_per_second(&partitions, move |partition| {
+        })
+        .await;
+        let store_rate = ops_per_second(&partitions, move |partition| {
             let store = reading.clone();
             async move { drop(std::hint::black_box(store.load(&[key(partition)], NOW).await.unwrap())) }
-        });
-        measured.push((ours.await, theirs));
+        })
+        .await;
+        measured.push((store_rate, bare_rate));
         disk.push(syncs_per_second(folder));
-        for (rates, (ours, theirs)) in rates.iter_mut().zip(measured).filter(|_| round > 0) {
-            rates.0.push(ours);
-            rates.1.push(theirs);
+        for (rates, (store_rate, bare_rate)) in rates.iter_mut().zip(measured).filter(|_| round > 0) {
+            rates.0.push(store_rate);
+            rates.1.push(bare_rate);
         }
     }
-    println!("\n{:<44} {:>10} {:>10} {:>7}  target", "a second, 64 tasks, 1 KiB", "ours", "bare", "ratio");
+    println!("\n{:<44} {:>10} {:>10} {:>7}  target", "per second, 64 tasks, 1 KiB", "store", "bare", "ratio");
     let names = ["updates, power-safe", "updates, kill-safe", "loads"];
     let mut power_safe = 0.0;
-    for ((name, least), (ours, theirs)) in names.into_iter().zip([0.9, 0.8, 0.7]).zip(rates) {
-        let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
-        let (ours, theirs, ratio) = (median(ours), median(theirs), median(ratios));
-        println!("{name:<44} {ours:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ {least}  {}", verdict(ratio >= least));
+    for ((name, min), (store_rates, bare_rates)) in names.into_iter().zip([0.9, 0.8, 0.7]).zip(rates) {
+        let ratios = store_rates.iter().zip(&bare_rates).map(|(store, bare)| store / bare).collect();
+        let (store_rate, bare_rate, ratio) = (median(store_rates), median(bare_rates), median(ratios));
+        println!("{name:<44} {store_rate:>10.0} {bare_rate:>10.0} {ratio:>7.2}  ≥ {min}  {}", verdict(ratio >= min));
         if name.ends_with("power-safe") {
-            power_safe = ours;
+            power_safe = store_rate;
         }
     }
     let disk = median(disk);
@@ -156,9 +158,9 @@ pub(crate) async fn measure_all(folder: &TempFolder, neighbour: Option<&str>) {
         "power-safe over syncs of the disk",
         verdict(ratio >= 20.0)
     );
-    let Some(file) = neighbour else { return };
+    let Some(file) = peer_file else { return };
     let line: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let (name, theirs) = (line["name"].as_str().unwrap(), line["per_second"].as_f64().unwrap());
-    let (name, ratio) = (format!("power-safe over {name}, one task"), power_safe / theirs);
-    println!("{name:<44} {power_safe:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ 20  {}", verdict(ratio >= 20.0));
+    let (name, peer_rate) = (line["name"].as_str().unwrap(), line["per_second"].as_f64().unwrap());
+    let (name, ratio) = (format!("power-safe over {name}, one task"), power_safe / peer_rate);
+    println!("{name:<44} {power_safe:>10.0} {peer_rate:>10.0} {ratio:>7.2}  ≥ 20  {}", verdict(ratio >= 20.0));
 }

@@ -1,6 +1,6 @@
-//! What a program finds in its environment: nothing but what it is given.
+//! Builds the environment of a program: nothing is inherited unless it is configured or in [`DEFAULT_PASS_ENV`].
 //!
-//! In: what the owner said, and the hub's own environment. Out: all variables of the program.
+//! In: the command, and the hub's own environment. Out: all variables of the program, and which of their values are secrets.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +9,14 @@ use std::{
 
 use super::Command;
 
-/// A value of fewer letters is hardly a secret, and may stand in any text.
+/// Shorter values are unlikely to be secrets, and redacting them would garble ordinary text.
 const MIN_SECRET_LEN: usize = 8;
 
-/// The variables of the hub that a program gets without being asked for: where programs are, where it may keep files, and the
-/// language it speaks. Python and Node need no others.
+/// The variables of the hub that every program inherits: search path, home and temporary directory, and locale. Python and Node need
+/// no others.
 pub const DEFAULT_PASS_ENV: [&str; 5] = ["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL"];
 
-/// Where programs are looked for if nobody says it.
+/// `PATH` of a program if the hub itself has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub(super) fn variables(command: &Command) -> BTreeMap<OsString, OsString> {
@@ -28,8 +28,8 @@ pub(super) fn variables(command: &Command) -> BTreeMap<OsString, OsString> {
     all
 }
 
-/// What must not be repeated when the program lets it slip: the values it was given by name, and each line of those that have
-/// several, because what a program says is read by lines. The longest first: one may hold another.
+/// The values to redact from the program's output: those of the configured variables, and each line of multi-line values, because
+/// the output is read line by line. Longest first, since one secret may contain another.
 pub(super) fn secrets(command: &Command, variables: &BTreeMap<OsString, OsString>) -> Vec<String> {
     let names = command.env.keys().chain(&command.pass_env).filter(|name| !DEFAULT_PASS_ENV.contains(&name.as_str()));
     let values = names.filter_map(|name| variables.get(OsStr::new(name))?.to_str());

@@ -1,5 +1,5 @@
-//! Why a program cannot be started. Each line says what is wrong and what to do; none holds an argument or the value of a variable,
-//! for they may be secrets.
+//! Why a program cannot be started. Each message says what is wrong and what to do; none contains an argument or the value of a
+//! variable, which may be secrets.
 
 use std::{io, path::PathBuf};
 
@@ -10,68 +10,66 @@ pub enum CommandError {
     /// No program was named.
     #[error("`command` is empty; name a program")]
     NoProgram,
-    /// An argument or a value cannot be handed to a program.
-    #[error("`{setting}` holds a NUL byte, which no program can be given; remove it")]
+    /// An argument or a value contains a NUL byte.
+    #[error("`{setting}` contains a NUL byte, which cannot be passed to a program; remove it")]
     Nul {
         /// The setting.
         setting: &'static str,
     },
     /// A variable cannot have this name.
-    #[error("`{name}` cannot be the name of a variable; use letters, digits and `_`")]
+    #[error("`{name}` is not a valid variable name; use letters, digits and `_`")]
     Variable {
         /// The name.
         name: String,
     },
-    /// A limit allows nothing.
-    #[error("`{setting}` is 0, so the program could not answer; use at least 1")]
+    /// A limit is zero.
+    #[error("`{setting}` is 0, so the program could not respond; use at least 1")]
     Zero {
         /// The setting.
         setting: &'static str,
     },
     /// The name is in no folder of `PATH`.
-    #[error(
-        "the program `{program}` is in none of the folders of PATH ({path}); install it, or write its whole path into `command`"
-    )]
+    #[error("program `{program}` not found in PATH ({path}); install it, or use its absolute path as `command`")]
     NotInPath {
         /// The name.
         program: String,
-        /// Where it was looked for.
+        /// The search path.
         path: String,
     },
-    /// The path leads nowhere.
-    #[error("there is no file `{0}`; correct `command`")]
+    /// The file does not exist.
+    #[error("file `{0}` does not exist; correct `command`")]
     NoFile(PathBuf),
-    /// The path leads to a folder.
-    #[error("`{0}` is no file; correct `command`")]
+    /// The path is not a regular file.
+    #[error("`{0}` is not a file; correct `command`")]
     NotAFile(PathBuf),
-    /// The file may not be executed.
+    /// The file is not executable.
     #[error(
-        "`{0}` may not be executed; allow it with `chmod +x`, or make its interpreter the `command` and the file its first argument"
+        "`{0}` is not executable; run `chmod +x` on it, or make its interpreter the `command` and the file its first argument"
     )]
     NotExecutable(PathBuf),
-    /// The folder to run in is not there.
-    #[error("the folder `{0}` does not exist; make it, or correct `cwd`")]
+    /// The working directory does not exist.
+    #[error("directory `{0}` does not exist; create it, or correct `cwd`")]
     NoFolder(PathBuf),
-    /// What should be the folder to run in is none.
-    #[error("`{0}` is no folder; correct `cwd`")]
+    /// The working directory is not a directory.
+    #[error("`{0}` is not a directory; correct `cwd`")]
     NotAFolder(PathBuf),
-    /// The guard's program is not there.
-    #[error("the guard `{0}` is not there, and without it nothing is started; put it back, or restart the hub")]
+    /// The guard's program does not exist.
+    #[error("guard program `{0}` does not exist, so the program was not started; restore it, or restart the hub")]
     NoGuard(PathBuf),
-    /// The system has no room for another process at the moment.
+    /// The system is out of processes, memory or file descriptors.
     #[error(
-        "the system has no room for another process: {0}; raise its limits, or lower `max_concurrency` of the tool"
+        "out of system resources for another process: {0}; raise the system limits, or lower `max_concurrency` of the tool"
     )]
     Full(io::Error),
     /// The system refused to start the program.
     #[error(
-        "`{program}` could not be started: {source}; a script begins with `#!` and an interpreter that is installed, and a binary \
-         must be made for this system"
+        "`{program}` could not be started: {source}; a script needs a `#!` line with an installed interpreter, a binary must be built \
+         for this system"
     )]
     Refused {
         /// The program.
         program: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,7 +1,7 @@
-//! Turns what went wrong with a program into the error of a call, in one place.
+//! Maps every failure of a program to the `ToolError` of its call.
 //!
-//! In: how it ended, or what it wrote. Out: a kind, whether anything can have happened, a text for operators with the end of the
-//! program's error output. A model reads only what the program itself wrote as its error: the rest may hold paths and secrets.
+//! In: the exit status, or the invalid output. Out: an error kind, the effect, and a text for operators with the tail of stderr.
+//! The model sees only an error that the program itself reported: the rest may contain paths and secrets.
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -25,7 +25,7 @@ impl ProcessExit {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Whether the guard says that it could not start the program.
+    /// Whether the guard could not start the program.
     fn is_start_failure(&self) -> bool {
         self.guarded && self.status.is_some_and(|status| status.signal() == Some(guard::START_FAILED_SIGNAL.as_raw()))
     }
@@ -33,20 +33,20 @@ impl ProcessExit {
 
 impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(status) = self.status else { return f.write_str("ended, nobody knows how,") };
+        let Some(status) = self.status else { return f.write_str("exited with an unknown status") };
         match (status.code(), status.signal()) {
-            // A guard ends by itself and tells the signal in the way a shell does.
+            // The guard reports the signal that killed the program as 128 + signal, like a shell.
             (Some(code @ 129..=192), _) if self.guarded => {
-                write!(f, "was ended by signal {} (code {code})", signal_name(code - 128))
+                write!(f, "was killed by signal {} (code {code})", signal_name(code - 128))
             }
-            (Some(code), _) => write!(f, "ended with code {code}"),
-            (None, Some(signal)) => write!(f, "was ended by signal {}", signal_name(signal)),
-            (None, None) => f.write_str("ended"),
+            (Some(code), _) => write!(f, "exited with code {code}"),
+            (None, Some(signal)) => write!(f, "was killed by signal {}", signal_name(signal)),
+            (None, None) => f.write_str("exited"),
         }
     }
 }
 
-/// A signal with the name people know.
+/// The number of a signal, with its name if it is a common one.
 fn signal_name(signal: i32) -> String {
     let names = [
         (2, "INT"),
@@ -65,69 +65,68 @@ fn signal_name(signal: i32) -> String {
     }
 }
 
-/// What went wrong with a program that was started.
+/// Why a program that was started gave no usable response.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It ended without an answer: what it had written of one, if anything, and whether it may have read what it was asked.
+    /// It exited without a complete response: the partial output, and whether it may have read the request.
     Exited { exit: ProcessExit, output: Vec<u8>, request_read: bool },
-    /// It ended with a code that says it failed, and said why.
+    /// It exited with a nonzero code and reported an error.
     Reported(ProgramError),
-    /// It wrote too much, and was killed.
+    /// It exceeded an output limit and was killed.
     LimitExceeded(LimitExceeded),
-    /// It wrote something else than an answer.
+    /// Its output violates the protocol.
     Protocol(ProtocolError),
 }
 
 impl Failure {
-    /// The error of the call, with what the program said last.
+    /// The error of the call, with the tail of stderr.
     pub(super) fn into_tool_error(self, stderr: &str) -> ToolError {
         let (kind, text) = match self {
-            Self::Reported(raised) => return raised.into(),
-            Self::Exited { exit: end, .. } if end.is_start_failure() => {
+            Self::Reported(error) => return error.into(),
+            Self::Exited { exit, .. } if exit.is_start_failure() => {
                 let text = format!("the program could not be started: {}", stderr_note(stderr));
                 return ToolError::new(text).hide_from_model().effect(Effect::None);
             }
-            Self::Exited { exit: end, request_read: false, .. } => {
-                let text = format!("the program {end} before it read what it was asked; {}", stderr_note(stderr));
+            Self::Exited { exit, request_read: false, .. } => {
+                let text = format!("the program {exit} before it read the request; {}", stderr_note(stderr));
                 return ToolError::with_kind(ErrorKind::Crashed, text).hide_from_model().effect(Effect::None);
             }
-            Self::Exited { exit: end, output: written, .. } => (ErrorKind::Crashed, exit_message(end, &written)),
-            Self::LimitExceeded(LimitExceeded::Output(most)) => {
+            Self::Exited { exit, output, .. } => (ErrorKind::Crashed, exit_message(exit, &output)),
+            Self::LimitExceeded(LimitExceeded::Output(limit)) => {
                 let text = format!(
-                    "the program wrote more than {most} bytes to its output and was killed; let it write less, or raise \
-                     `max_output`"
+                    "the program wrote more than {limit} bytes to stdout and was killed; make it write less, or raise `max_output`"
                 );
                 (ErrorKind::ToolError, text)
             }
-            Self::LimitExceeded(LimitExceeded::Line(most)) => {
+            Self::LimitExceeded(LimitExceeded::Line(limit)) => {
                 let text = format!(
-                    "the program wrote a line of more than {most} bytes and was killed; let it write less, or raise `max_line`"
+                    "the program wrote a line of more than {limit} bytes and was killed; make it write less, or raise `max_line`"
                 );
                 (ErrorKind::ToolError, text)
             }
-            Self::Protocol(bad) => (ErrorKind::ToolError, format!("the program's answer cannot be read: {bad}")),
+            Self::Protocol(error) => (ErrorKind::ToolError, format!("the program violated the protocol: {error}")),
         };
         ToolError::with_kind(kind, format!("{text}; {}", stderr_note(stderr))).hide_from_model()
     }
 }
 
-fn exit_message(end: ProcessExit, written: &[u8]) -> String {
-    match written.trim_ascii() {
-        [] => format!("the program {end} and had not answered; mend what its error output tells"),
-        written => format!("the program {end} in the middle of its answer, which begins with `{}`", excerpt(written)),
+fn exit_message(exit: ProcessExit, output: &[u8]) -> String {
+    match output.trim_ascii() {
+        [] => format!("the program {exit} without a response; its stderr may tell why"),
+        output => format!("the program {exit} in the middle of its response, which begins with `{}`", excerpt(output)),
     }
 }
 
 fn stderr_note(stderr: &str) -> String {
     match stderr {
-        "" => "its error output is empty".into(),
-        text => format!("its error output ends with:\n{text}"),
+        "" => "its stderr is empty".into(),
+        text => format!("its stderr ends with:\n{text}"),
     }
 }
 
-/// The error of a call whose program could not be started: nothing has happened.
+/// The error of a call whose program could not be started, so it had no effect.
 pub(super) fn start_error(error: &CommandError) -> ToolError {
-    // A full system may have room in a moment; a wrong setting stays wrong.
+    // Resource exhaustion is transient; an invalid setting is not.
     let kind = if matches!(error, CommandError::Full(_)) { ErrorKind::Overloaded } else { ErrorKind::ToolError };
     ToolError::with_kind(kind, error.to_string()).hide_from_model().effect(Effect::None)
 }

@@ -1,17 +1,18 @@
-//! The guard: a small process above a program, so that nothing the program starts outlives the hub.
+//! The guard: a small supervisor process between hub and program, so that no descendant of the program outlives the hub.
 //!
-//! In: a program to run, and the number of the hub's process. Out: the program's own end. On Linux the guard adopts everything below
-//! it whose parent has gone, so nothing gets away by forking twice or by leaving its group; and it ends all of it when the program
-//! ends, when it is told to, and when the hub is gone, however that died. Elsewhere there is no guard, and programs run in groups.
+//! In: a program to run, and the PID of the hub. Out: the program's exit code. On Linux the guard is a child subreaper: it adopts
+//! every orphaned descendant, so double forks and new process groups do not escape it. It kills all descendants when the program
+//! exits, when the hub signals it, and when the hub dies for whatever reason. Other systems have no guard; there a program only has
+//! its own process group.
 //!
-//! The guard is a program that calls [`run`], such as `toolhub guard`; a program of your own does it first thing in `main`:
+//! The guard is a program that calls [`run`], such as `toolhub guard`; your own program calls this first in `main`:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
 //! use toolhub_connect::command::guard;
 //!
 //! fn main() -> ExitCode {
-//!     if let Some(end) = guard::if_asked(std::env::args_os()) {
+//!     if let Some(end) = guard::run_if_requested(std::env::args_os()) {
 //!         return end;
 //!     }
 //!     // … the program itself, with `Command::guard(Guard::this_program())`.
@@ -33,34 +34,34 @@ use std::{
 
 use rustix::process::{Pid, Signal, getpid};
 
-/// The first word a guard is started with.
+/// The first argument of a guard process.
 pub const SUBCOMMAND: &str = "guard";
 
-/// Told to a guard: end everything at once.
+/// Makes the guard kill everything below it immediately.
 pub(crate) const KILL_ALL_SIGNAL: Signal = Signal::INT;
 
-/// The signal a guard ends itself with if the program could not be started. A program's own signals come as codes above 128, so
-/// this one says for certain that nothing has happened.
+/// The signal with which the guard kills itself if the program could not be started. Signals of the program are reported as exit
+/// codes above 128, so this signal proves that the program never ran.
 pub(crate) const START_FAILED_SIGNAL: Signal = Signal::USR1;
 
 #[cfg(target_os = "linux")]
-/// After the hub is gone nobody waits for an orderly end any longer than this.
+/// Upper bound of the grace period once the hub has died.
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
-/// Which program is the guard.
+/// The program to run as the guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard(PathBuf);
 
 impl Guard {
-    /// A program that is a guard when its first argument is `guard`: the binary `toolhub`, or one that calls [`if_asked`].
+    /// A program that acts as a guard when its first argument is `guard`: the binary `toolhub`, or one that calls [`run_if_requested`].
     pub fn program(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// This very program. It must call [`if_asked`] first thing. Also found if its file was replaced since it was started.
+    /// The running program itself, even if its file was replaced since it started. It must call [`run_if_requested`] first in `main`.
     ///
     /// # Errors
-    /// When the system does not tell where it is; never on Linux.
+    /// When the system does not report the path of the executable; never on Linux.
     pub fn this_program() -> std::io::Result<Self> {
         if cfg!(target_os = "linux") { Ok(Self("/proc/self/exe".into())) } else { std::env::current_exe().map(Self) }
     }
@@ -69,15 +70,15 @@ impl Guard {
         &self.0
     }
 
-    /// What it is started with, before the program and its arguments.
+    /// The guard's own arguments, which precede the program and its arguments.
     pub(crate) fn args(&self, grace: Duration) -> [OsString; 4] {
         let (hub, grace) = (getpid().as_raw_pid(), grace.as_millis());
         [SUBCOMMAND.into(), hub.to_string().into(), grace.to_string().into(), "--".into()]
     }
 }
 
-/// What a guard is to do.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no guard"))]
+/// The parsed command line of a guard.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the guard exists only on Linux"))]
 struct GuardArgs {
     hub_pid: Pid,
     grace: Duration,
@@ -85,38 +86,36 @@ struct GuardArgs {
     args: Vec<OsString>,
 }
 
-/// Is the guard, if these arguments of a program say so: `guard`, the number of the hub's process, the milliseconds a program has to
-/// end in, `--`, the program, its arguments. Comes back when the program and everything below it has ended.
-#[must_use = "a guard ends with what this says"]
+/// Runs as the guard if these process arguments ask for it: `guard`, the PID of the hub, the grace period in milliseconds, `--`, the
+/// program, its arguments. Returns when the program and all its descendants have ended.
+#[must_use = "a guard process must exit with this code"]
 pub fn run_if_requested(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    let mut words = arguments.into_iter().skip(1);
-    (words.next()? == SUBCOMMAND).then(|| run(words))
+    let mut args = arguments.into_iter().skip(1);
+    (args.next()? == SUBCOMMAND).then(|| run(args))
 }
 
-/// The same, with the arguments after the word `guard`.
-pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match parse_args(words.into_iter()) {
+/// Runs as the guard, with the arguments after `guard`.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match parse_args(args.into_iter()) {
         #[cfg(target_os = "linux")]
-        Some(orders) => supervisor::run(orders),
+        Some(args) => supervisor::run(args),
         #[cfg(not(target_os = "linux"))]
-        Some(_) => fail("there is no guard on this system"),
-        None => fail(
-            "this is started by toolhub itself, beside every program that is a tool; there is nothing to type here",
-        ),
+        Some(_) => fail("the guard is supported only on Linux"),
+        None => fail("internal command; toolhub runs it above every command tool, do not run it by hand"),
     }
 }
 
-fn parse_args(mut words: impl Iterator<Item = OsString>) -> Option<GuardArgs> {
-    let mut number = || words.next()?.to_str()?.parse::<u64>().ok();
-    let (hub, grace) = (number()?, number()?);
-    let hub = Pid::from_raw(hub.try_into().ok()?)?;
-    if words.next()? != "--" {
+fn parse_args(mut args: impl Iterator<Item = OsString>) -> Option<GuardArgs> {
+    let mut number = || args.next()?.to_str()?.parse::<u64>().ok();
+    let (hub_pid, grace) = (number()?, number()?);
+    let hub_pid = Pid::from_raw(hub_pid.try_into().ok()?)?;
+    if args.next()? != "--" {
         return None;
     }
-    Some(GuardArgs { hub_pid: hub, grace: Duration::from_millis(grace), program: words.next()?, args: words.collect() })
+    Some(GuardArgs { hub_pid, grace: Duration::from_millis(grace), program: args.next()?, args: args.collect() })
 }
 
-fn fail(why: &str) -> ExitCode {
-    eprintln!("toolhub guard: {why}");
+fn fail(reason: &str) -> ExitCode {
+    eprintln!("toolhub guard: {reason}");
     ExitCode::from(2)
 }

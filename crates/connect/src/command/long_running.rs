@@ -1,7 +1,7 @@
-//! Tools whose program lives in a thread and is asked once for each call.
+//! Stateful command tools: one long-running process per thread, one request per call.
 //!
-//! In: a command. Out: a tool with one process for each thread, which serves one call at a time. What it remembers goes to it with each
-//! request and comes back with its answers, so a process that has ended, or was ended, is simply started again.
+//! In: a command. Out: a tool with one process per thread, which serves one call at a time. Each request carries the state and each
+//! response may replace it, so a process that has exited or was killed is simply restarted.
 
 use std::{pin::pin, sync::Arc};
 
@@ -19,7 +19,7 @@ use super::{
 };
 
 pub(super) fn tool(name: &str, mut command: Command) -> ToolBuilder {
-    // Python keeps what is printed to itself until there is a lot of it, unless it is told not to; and an answer is short.
+    // Python buffers stdout by default, and a short response would stay in the buffer.
     command.env.entry("PYTHONUNBUFFERED".into()).or_insert_with(|| "1".into());
     let command = Arc::new(command);
     let open = move |cx: CallContext| {
@@ -32,15 +32,15 @@ pub(super) fn tool(name: &str, mut command: Command) -> ToolBuilder {
 
 struct LongRunning {
     command: Arc<Command>,
-    /// Nothing while a call uses it, and after one has spoiled it.
+    /// `None` while a call uses the process, and after a call has made it unusable.
     running: Option<ActiveProcess>,
 }
 
 struct ActiveProcess {
     process: Process,
-    /// How many requests it was sent.
+    /// Number of requests sent; the last one is the id of the current request.
     requests_sent: u64,
-    /// Whether it has named the id of a request.
+    /// Whether a response has echoed the id of its request.
     echoes_ids: bool,
 }
 
@@ -54,25 +54,25 @@ impl ActiveProcess {
 impl Instance for LongRunning {
     type Arguments = Value;
     type Output = Value;
-    /// A program that is cut off has its grace to end in; a second one beside it would be two.
+    /// A cancelled program runs on during its grace period; a retry must not start a second one beside it.
     const STOPS_WHEN_DROPPED: bool = false;
 
     async fn call(&mut self, arguments: Value, cx: &CallContext) -> Result<Value, ToolError> {
         let state = JsonState::from_context(cx).await?;
         let name = state.parameter().unwrap_or("state");
         request::check_state_name(name)?;
-        let handed = state.parameter().map(|name| (name, state.value()));
+        let injected = state.parameter().map(|name| (name, state.value()));
         let running = self.take_or_start(cx).await?;
-        let mut answer = match self.call_process(running, &arguments, handed, cx).await {
-            // It ended before it was asked, while nobody could know it yet; the next one is asked instead.
+        let mut response = match self.call_process(running, &arguments, injected, cx).await {
+            // A reused process exited before it read the request, so sending the request to a new process is safe.
             Err(RequestFailure { request_read: false, first_request: false, .. }) => {
                 let running = ActiveProcess::start(&self.command, cx)?;
-                self.call_process(running, &arguments, handed, cx).await.map_err(|unanswered| unanswered.error)?
+                self.call_process(running, &arguments, injected, cx).await.map_err(|failure| failure.error)?
             }
-            answer => answer.map_err(|unanswered| unanswered.error)?,
+            response => response.map_err(|failure| failure.error)?,
         };
-        let result = answer.result?;
-        if let Some(next) = answer.members.remove(name) {
+        let result = response.result?;
+        if let Some(next) = response.members.remove(name) {
             state.set(next).map_err(|error| error.effect(Effect::Done))?;
         }
         Ok(result)
@@ -85,17 +85,17 @@ impl Instance for LongRunning {
     }
 }
 
-/// Why there is no answer.
+/// Why a request got no response.
 struct RequestFailure {
     error: ToolError,
     /// Whether the program may have read the request.
     request_read: bool,
-    /// Whether it was its first.
+    /// Whether it was the first request to this process.
     first_request: bool,
 }
 
 impl LongRunning {
-    /// Asks a process once. It goes back to its place if it can be asked again.
+    /// Sends one request to the process. Stores the process for the next call if it is still usable.
     async fn call_process(
         &mut self,
         running: ActiveProcess,
@@ -103,37 +103,33 @@ impl LongRunning {
         state: Option<(&str, &Value)>,
         cx: &CallContext,
     ) -> Result<Response, RequestFailure> {
-        let ActiveProcess { process, requests_sent: mut asked, echoes_ids: names_ids } = running;
-        asked += 1;
-        let request = request::encode_numbered(asked, arguments.clone(), state, cx);
+        let ActiveProcess { process, mut requests_sent, echoes_ids } = running;
+        requests_sent += 1;
+        let request = request::encode_numbered(requests_sent, arguments.clone(), state, cx);
         let limits = self.command.limits;
-        let mut lent = Borrowed::new(process, limits.grace, cx);
-        let answer = exchange(lent.process(), &request, limits, cx).await;
-        let checked = answer.and_then(|answer| match answer.check_id(asked, names_ids) {
-            Ok(()) => Ok(answer),
-            Err(bad) => Err(Failure::Protocol(bad)),
+        let mut borrowed = Borrowed::new(process, limits.grace, cx);
+        let response = exchange(borrowed.process(), &request, limits, cx).await;
+        let checked = response.and_then(|response| match response.check_id(requests_sent, echoes_ids) {
+            Ok(()) => Ok(response),
+            Err(error) => Err(Failure::Protocol(error)),
         });
         match checked {
-            Ok(answer) => {
-                let names_ids = names_ids || answer.id.is_some();
-                self.running =
-                    Some(ActiveProcess { process: lent.release(), requests_sent: asked, echoes_ids: names_ids });
-                Ok(answer)
+            Ok(response) => {
+                let echoes_ids = echoes_ids || response.id.is_some();
+                self.running = Some(ActiveProcess { process: borrowed.release(), requests_sent, echoes_ids });
+                Ok(response)
             }
             Err(failure) => {
-                let (read, fresh) = (!matches!(failure, Failure::Exited { request_read: false, .. }), asked == 1);
-                // Whatever it says from now on, nobody could tell what it is about.
-                lent.process().kill().await;
-                Err(RequestFailure {
-                    error: lent.process().tool_error(failure).await,
-                    request_read: read,
-                    first_request: fresh,
-                })
+                let request_read = !matches!(failure, Failure::Exited { request_read: false, .. });
+                // Later output could not be matched to a request.
+                borrowed.process().kill().await;
+                let error = borrowed.process().tool_error(failure).await;
+                Err(RequestFailure { error, request_read, first_request: requests_sent == 1 })
             }
         }
     }
 
-    /// The process of this thread, or a new one where that has ended or cannot be used.
+    /// Takes the process of this thread, or starts a new one if it has exited or is unusable.
     async fn take_or_start(&mut self, cx: &CallContext) -> Result<ActiveProcess, ToolError> {
         if let Some(mut running) = self.running.take() {
             let process = &mut running.process;
@@ -142,14 +138,14 @@ impl LongRunning {
                     process.stderr.begin_call();
                     return Ok(running);
                 }
-                tracing::warn!(tool = %cx.tool(), "the program wrote to its output without being asked; it is started again");
+                tracing::warn!(tool = %cx.tool(), "program wrote to stdout without a request; restarting it");
             }
         }
         ActiveProcess::start(&self.command, cx)
     }
 }
 
-/// Sends one request and waits for the answer. Both at once: a program may say how far it is before it has read everything.
+/// Sends one request and waits for the response, concurrently: a program may report progress before it has read the whole request.
 async fn exchange(
     process: &mut Process,
     request: &[u8],
@@ -158,48 +154,49 @@ async fn exchange(
 ) -> Result<Response, Failure> {
     let mut stdin = process.stdin.take();
     let mut sent = 0;
-    let answer = {
+    let response = {
         let mut sending = pin!(async {
             let Some(pipe) = &mut stdin else { return };
-            // If it does not go through, the program has ended or closed its input, and will be heard of.
-            while let Ok(more @ 1..) = pipe.write(&request[sent..]).await {
-                sent += more;
+            // A write error means that the program has exited or closed stdin, which `read_response` reports.
+            while let Ok(count @ 1..) = pipe.write(&request[sent..]).await {
+                sent += count;
             }
         });
         tokio::select! {
-            answer = read_response(process, limits, cx) => answer,
-            answer = async {
+            response = read_response(process, limits, cx) => response,
+            response = async {
                 sending.as_mut().await;
                 std::future::pending().await
-            } => answer,
+            } => response,
         }
     };
-    match answer {
-        // What was sent lies in the pipe as it was sent: nobody has read it.
-        Err(Failure::Exited { exit: end, output: written, .. }) => {
+    match response {
+        // If all bytes sent are still in the pipe, the program has read nothing.
+        Err(Failure::Exited { exit, output, .. }) => {
             let unread = stdin.as_ref().and_then(|pipe| ioctl_fionread(pipe).ok());
-            Err(Failure::Exited { exit: end, output: written, request_read: unread != Some(sent as u64) })
+            Err(Failure::Exited { exit, output, request_read: unread != Some(sent as u64) })
         }
-        answer => {
-            // One that answers before it has read the question has the rest of it still before it. It is not asked again.
+        response => {
+            // A program that responded before it read the whole request would read the rest as the next one, so it is not reused:
+            // `take_or_start` replaces a process without stdin.
             process.stdin = stdin.filter(|_| sent == request.len());
-            answer
+            response
         }
     }
 }
 
-/// Waits for the answer, and passes on how far the program is.
+/// Waits for the response, and passes progress on to the call.
 async fn read_response(process: &mut Process, limits: Limits, cx: &CallContext) -> Result<Response, Failure> {
     loop {
         let line = process.next_line(limits).await.map_err(Failure::LimitExceeded)?;
-        let bytes = line.map_err(|end| {
-            let written = process.stderr.redact(process.output.unread());
-            Failure::Exited { exit: end, output: written, request_read: true }
+        let bytes = line.map_err(|exit| {
+            let output = process.stderr.redact(process.output.unread());
+            Failure::Exited { exit, output, request_read: true }
         })?;
-        // What is wrong is told with the beginning of it, and is looked at once more without the program's secrets.
-        let again = |bad| response::parse_line(&process.stderr.redact(&bytes)).err().unwrap_or(bad);
-        match response::parse_line(&bytes).map_err(|bad| Failure::Protocol(again(bad)))? {
-            ResponseLine::Response(answer) => return Ok(answer),
+        // The error quotes the line, so it is built again from the redacted line.
+        let redacted = |error| response::parse_line(&process.stderr.redact(&bytes)).err().unwrap_or(error);
+        match response::parse_line(&bytes).map_err(|error| Failure::Protocol(redacted(error)))? {
+            ResponseLine::Response(response) => return Ok(response),
             ResponseLine::Progress { message, fraction: Some(fraction) } => cx.progress_at(fraction, message),
             ResponseLine::Progress { message, fraction: None } => cx.progress(message),
         }

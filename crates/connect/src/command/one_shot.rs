@@ -1,7 +1,7 @@
-//! Tools whose program is started anew for each call.
+//! Stateless command tools: one process per call.
 //!
-//! In: a job. Out: the JSON the program wrote, if it ended well. The request goes to its input, whose end tells that there is no more;
-//! what it writes is read at the same time, so that neither waits for the other.
+//! In: a job. Out: the JSON that the program wrote, if it exited with code 0. The executor writes the request to stdin and closes it;
+//! it reads stdout concurrently, so that neither side blocks on a full pipe.
 
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
@@ -21,15 +21,15 @@ impl Executor for OneShot {
         Box::pin(async move {
             let request = request::encode_one_shot(job.arguments, job.context);
             let process = Process::start(&self.0, job.tool.name.as_str()).map_err(|error| start_error(&error))?;
-            let mut lent = Borrowed::new(process, self.0.limits.grace, job.context);
-            match run(lent.process(), &request, self.0.limits.max_output).await {
+            let mut borrowed = Borrowed::new(process, self.0.limits.grace, job.context);
+            match run(borrowed.process(), &request, self.0.limits.max_output).await {
                 Ok(output) => Ok(output.into()),
-                Err(failure) => Err(lent.process().tool_error(failure).await),
+                Err(failure) => Err(borrowed.process().tool_error(failure).await),
             }
         })
     }
 
-    /// A program that is cut off has its grace to end in; a second one beside it would be two.
+    /// A cancelled program runs on during its grace period; a retry must not start a second one beside it.
     fn stops_when_dropped(&self) -> bool {
         self.0.limits.grace.is_zero()
     }
@@ -39,29 +39,29 @@ impl Executor for OneShot {
     }
 }
 
-async fn run(process: &mut Process, request: &[u8], most: usize) -> Result<Value, Failure> {
+async fn run(process: &mut Process, request: &[u8], max_output: usize) -> Result<Value, Failure> {
     let mut stdin = process.stdin.take();
     let feeding = async {
         if let Some(pipe) = &mut stdin {
-            // A program need not read what it is given.
+            // A program may exit or close stdin without reading the request.
             let _ = pipe.write_all(request).await;
         }
         drop(stdin);
         std::future::pending().await
     };
-    let end = tokio::select! {
-        end = process.drain_until_exit(most) => end,
-        end = feeding => end,
+    let exit = tokio::select! {
+        exit = process.drain_until_exit(max_output) => exit,
+        exit = feeding => exit,
     };
-    let end = end.map_err(Failure::LimitExceeded)?;
+    let exit = exit.map_err(Failure::LimitExceeded)?;
     let output = process.output.unread();
-    if end.is_success() {
-        // What is wrong is told with the beginning of it, and is looked at once more without the program's secrets.
-        let again = |bad| response::parse_output(&process.stderr.redact(output)).err().unwrap_or(bad);
-        return response::parse_output(output).map_err(|bad| Failure::Protocol(again(bad)));
+    if exit.is_success() {
+        // The error quotes the output, so it is built again from the redacted output.
+        let redacted = |error| response::parse_output(&process.stderr.redact(output)).err().unwrap_or(error);
+        return response::parse_output(output).map_err(|error| Failure::Protocol(redacted(error)));
     }
     match response::parse_error(output) {
-        Some(raised) => Err(Failure::Reported(raised)),
-        None => Err(Failure::Exited { exit: end, output: process.stderr.redact(output), request_read: true }),
+        Some(error) => Err(Failure::Reported(error)),
+        None => Err(Failure::Exited { exit, output: process.stderr.redact(output), request_read: true }),
     }
 }

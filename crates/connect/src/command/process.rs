@@ -1,13 +1,14 @@
-//! One running program: its pipes, how it ends, and that it does.
+//! A child process: its pipes, its exit, and its termination.
 //!
-//! In: a command. Out: a process to write to and to read from. Dropped, it is killed with everything in its group or below its
-//! guard; lent to a call with [`Lent`], it is first asked to end when the call is cut off, and killed a little later.
+//! In: a command. Out: a process with pipes to write to and to read from. Dropping it kills it with its whole process group, or with
+//! everything below its guard. A call uses it through [`Borrowed`], which sends SIGTERM when the call is cancelled, and SIGKILL after
+//! the grace period.
 
 use std::{io, process::Stdio, time::Duration};
 
 use rustix::{io::Errno, process::Pid};
 use tokio::{
-    process::{Child, ChildStdin, Command as Start},
+    process::{Child, ChildStdin, Command as TokioCommand},
     runtime::Handle,
 };
 use toolhub_core::{CallContext, HeldSlot};
@@ -21,17 +22,17 @@ use super::{
     stderr::{LogSource, Stderr},
 };
 
-/// After a program was killed: how long its end is waited for. It takes longer only while the kernel does something for it.
+/// How long to wait for the exit after SIGKILL. It takes longer only for a process that is blocked in the kernel.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After a program has ended: how long what it wrote may take to arrive. It is there at once, unless a process it left behind
-/// holds the pipe.
+/// How long to drain stdout after the exit. The data is already in the pipe, unless a process that the program left behind holds the
+/// pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Process {
     child: Child,
     signal_target: SignalTarget,
-    /// Whether it has ended and was waited for.
+    /// Whether it has exited and was reaped.
     exited: bool,
     pub(super) stdin: Option<ChildStdin>,
     pub(super) output: Output,
@@ -39,27 +40,26 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the program.
+    /// Spawns the program.
     pub(super) fn start(command: &Command, tool: &str) -> Result<Self, CommandError> {
         command.validate()?;
-        let found = program::resolve(command)?;
-        let mut start = build_command(command, &found);
-        let mut child = start.spawn().map_err(|error| spawn_error(&found, error))?;
-        let lost = || spawn_error(&found, io::Error::other("it has no number or no pipes"));
-        let number = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).ok_or_else(lost)?;
-        let reach = if is_guarded(command) { SignalTarget::Guard(number) } else { SignalTarget::Group(number) };
+        let spec = program::resolve(command)?;
+        let mut child = build_command(command, &spec).spawn().map_err(|error| spawn_error(&spec, error))?;
+        let incomplete = || spawn_error(&spec, io::Error::other("the process has no PID or no pipes"));
+        let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).ok_or_else(incomplete)?;
+        let signal_target = if is_guarded(command) { SignalTarget::Guard(pid) } else { SignalTarget::Group(pid) };
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            reach.kill();
-            return Err(lost());
+            signal_target.kill();
+            return Err(incomplete());
         };
-        let secrets = environment::secrets(command, &found.variables);
+        let secrets = environment::secrets(command, &spec.variables);
         let stderr = Stderr::spawn(stderr, LogSource { tool: tool.to_owned(), secrets });
         let output = Output::new(stdout);
-        Ok(Self { child, signal_target: reach, exited: false, stdin: Some(stdin), output, stderr })
+        Ok(Self { child, signal_target, exited: false, stdin: Some(stdin), output, stderr })
     }
 
-    /// Waits until it has ended. What it left behind in its group ends with it. May be cut off and asked again.
+    /// Waits for the exit, and kills what remains of its process group. Cancel-safe.
     pub(super) async fn wait(&mut self) -> ProcessExit {
         let status = self.child.wait().await;
         if !self.exited {
@@ -69,25 +69,25 @@ impl Process {
         ProcessExit { status: status.ok(), guarded: matches!(self.signal_target, SignalTarget::Guard(_)) }
     }
 
-    /// Reads all it writes until it has ended. One that writes too much is killed.
-    pub(super) async fn drain_until_exit(&mut self, most: usize) -> Result<ProcessExit, LimitExceeded> {
+    /// Reads stdout until the process exits. Kills a process that exceeds `max_output`.
+    pub(super) async fn drain_until_exit(&mut self, max_output: usize) -> Result<ProcessExit, LimitExceeded> {
         let Self { child, output, .. } = self;
-        let mut all = tokio::select! {
-            all = output.read_to_end(most) => Some(all),
+        let mut drained = tokio::select! {
+            drained = output.read_to_end(max_output) => Some(drained),
             _ = child.wait() => None,
         };
-        if let Some(Err(too_much)) = all {
+        if let Some(Err(exceeded)) = drained {
             self.kill().await;
-            return Err(too_much);
+            return Err(exceeded);
         }
-        let end = self.wait().await;
-        if all.is_none() {
-            all = tokio::time::timeout(DRAIN_TIMEOUT, self.output.read_to_end(most)).await.ok();
+        let exit = self.wait().await;
+        if drained.is_none() {
+            drained = tokio::time::timeout(DRAIN_TIMEOUT, self.output.read_to_end(max_output)).await.ok();
         }
-        all.unwrap_or(Ok(())).map(|()| end)
+        drained.unwrap_or(Ok(())).map(|()| exit)
     }
 
-    /// The next line it writes, or how it ended instead.
+    /// The next line of stdout, or the exit if there is none.
     pub(super) async fn next_line(&mut self, limits: Limits) -> Result<Result<Vec<u8>, ProcessExit>, LimitExceeded> {
         let Self { child, output, .. } = self;
         let line = tokio::select! {
@@ -101,14 +101,14 @@ impl Process {
         if let Some(line) = line {
             return Ok(Ok(line));
         }
-        // With its output closed it could not answer, even if it went on.
+        // Stdout is closed, so the process cannot respond any more even if it goes on running.
         match tokio::time::timeout(DRAIN_TIMEOUT, self.wait()).await {
-            Ok(end) => Ok(Err(end)),
+            Ok(exit) => Ok(Err(exit)),
             Err(_) => Ok(Err(self.kill().await.unwrap_or(ProcessExit { status: None, guarded: false }))),
         }
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has exited. Does not wait.
     pub(super) fn has_exited(&mut self) -> bool {
         if !self.exited && !matches!(self.child.try_wait(), Ok(None)) {
             self.exited = true;
@@ -117,7 +117,7 @@ impl Process {
         self.exited
     }
 
-    /// An orderly goodbye: the end of its input tells a program that nobody will ask it any more.
+    /// Shuts the process down: closes stdin, so that the program sees the end of its requests, and terminates it after the grace period.
     pub(super) async fn close(mut self, grace: Duration) {
         self.stdin = None;
         if tokio::time::timeout(grace, self.wait()).await.is_err() {
@@ -125,7 +125,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end, and kills it after the grace.
+    /// Sends SIGTERM, and SIGKILL after the grace period.
     pub(super) async fn terminate(mut self, grace: Duration) {
         self.stdin = None;
         self.signal_target.terminate();
@@ -134,13 +134,13 @@ impl Process {
         }
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills it and waits for the exit.
     pub(super) async fn kill(&mut self) -> Option<ProcessExit> {
         self.signal_target.kill();
         tokio::time::timeout(KILL_TIMEOUT, self.wait()).await.ok()
     }
 
-    /// What it said last, after it has ended, beside what went wrong.
+    /// The error of the call, with the tail of stderr. To be called after the exit.
     pub(super) async fn tool_error(&mut self, failure: Failure) -> toolhub_core::ToolError {
         failure.into_tool_error(&self.stderr.tail().await)
     }
@@ -158,39 +158,39 @@ fn is_guarded(command: &Command) -> bool {
     cfg!(target_os = "linux") && command.guard.is_some()
 }
 
-fn build_command(command: &Command, found: &LaunchSpec) -> Start {
-    let mut start = match &command.guard {
+fn build_command(command: &Command, spec: &LaunchSpec) -> TokioCommand {
+    let mut spawn = match &command.guard {
         Some(guard) if is_guarded(command) => {
-            let mut start = Start::new(guard.path());
-            start.args(guard.args(command.limits.grace)).arg(&found.program);
-            start
+            let mut spawn = TokioCommand::new(guard.path());
+            spawn.args(guard.args(command.limits.grace)).arg(&spec.program);
+            spawn
         }
-        _ => Start::new(&found.program),
+        _ => TokioCommand::new(&spec.program),
     };
-    start.args(&command.args).env_clear().envs(&found.variables);
+    spawn.args(&command.args).env_clear().envs(&spec.variables);
     if let Some(folder) = &command.cwd {
-        start.current_dir(folder);
+        spawn.current_dir(folder);
     }
-    start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A guard that is killed leaves orphans; it ends by itself when it is told to.
-    start.process_group(0).kill_on_drop(!is_guarded(command));
-    start
+    spawn.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Killing a guard would leave orphans; it exits by itself when it is signalled.
+    spawn.process_group(0).kill_on_drop(!is_guarded(command));
+    spawn
 }
 
-fn spawn_error(found: &LaunchSpec, error: io::Error) -> CommandError {
-    let full = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TXTBSY];
-    if full.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
+fn spawn_error(spec: &LaunchSpec, error: io::Error) -> CommandError {
+    let transient = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TXTBSY];
+    if transient.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
         return CommandError::Full(error);
     }
-    CommandError::Refused { program: found.program.clone(), source: error }
+    CommandError::Refused { program: spec.program.clone(), source: error }
 }
 
-/// A process while a call uses it. If the call is cut off, so is the process: what it was doing for that call, it would go on with,
-/// and its answer would come when another is waited for.
+/// A process in use by a call. Dropping this terminates the process: after a cancelled call it would go on with the old request, and
+/// its late response would be taken for the response to the next one.
 pub(super) struct Borrowed {
     process: Option<Process>,
     grace: Duration,
-    /// The place of the call among those that run at once: the process has it until it is gone.
+    /// The concurrency slot of the call, which is held until the process has exited.
     slot: Option<HeldSlot>,
     runtime: Handle,
 }
@@ -201,20 +201,20 @@ impl Borrowed {
     }
 
     pub(super) fn process(&mut self) -> &mut Process {
-        self.process.as_mut().expect("it is taken out only by `back`, which takes this along")
+        self.process.as_mut().expect("only `release`, which consumes self, takes the process out")
     }
 
-    /// The call is over, and the process is not.
+    /// Ends the use of the process by a call that has completed; the process goes on running.
     pub(super) fn release(mut self) -> Process {
-        self.process.take().expect("it is taken out only here")
+        self.process.take().expect("nothing else takes the process out")
     }
 }
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Some(process) = self.process.take_if(|process| !process.has_exited()) {
-            // Ends by itself, after the grace and the time a killed program may take. If the runtime goes first, it drops the
-            // process, which kills it.
+            // The task is bounded by the grace period plus `KILL_TIMEOUT`. If the runtime shuts down first, it drops the process,
+            // which kills it.
             let (grace, slot) = (self.grace, self.slot.take());
             self.runtime.spawn(async move {
                 process.terminate(grace).await;

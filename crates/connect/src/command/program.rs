@@ -1,6 +1,6 @@
-//! Finds what is to be started, so that what is missing can be said in words before anything happens.
+//! Resolves program, working directory and guard before the spawn, so that a missing one gets a precise error.
 //!
-//! In: a command. Out: the whole path of its program, its environment and its folder, or what is wrong with them.
+//! In: a command. Out: the absolute path of its program and its environment, or a `CommandError`.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 
 use super::{Command, CommandError, environment};
 
-/// Everything a process is started with.
+/// The resolved program and environment of a process.
 pub(super) struct LaunchSpec {
     pub(super) program: PathBuf,
     pub(super) variables: BTreeMap<OsString, OsString>,
@@ -40,20 +40,20 @@ pub(super) fn resolve(command: &Command) -> Result<LaunchSpec, CommandError> {
 
 fn locate(program: &Path, path: &OsStr) -> Result<PathBuf, CommandError> {
     if program.components().count() > 1 || program.is_absolute() {
-        let whole = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
-        return check_executable(&whole).map(|()| whole);
+        let absolute = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
+        return check_executable(&absolute).map(|()| absolute);
     }
-    // As a shell does: the first file of this name that may be executed. One that may not is told only if there is no other.
-    let mut found = None;
+    // Like a shell: the first executable file of this name. One that is not executable is reported only if there is no other.
+    let mut not_executable = None;
     for folder in std::env::split_paths(path) {
-        let here = folder.join(program);
-        match check_executable(&here) {
-            Ok(()) => return Ok(std::path::absolute(&here).unwrap_or(here)),
-            Err(wrong @ CommandError::NotExecutable(_)) => found = found.or(Some(wrong)),
+        let candidate = folder.join(program);
+        match check_executable(&candidate) {
+            Ok(()) => return Ok(std::path::absolute(&candidate).unwrap_or(candidate)),
+            Err(error @ CommandError::NotExecutable(_)) => not_executable = not_executable.or(Some(error)),
             Err(_) => {}
         }
     }
-    Err(found.unwrap_or_else(|| CommandError::NotInPath {
+    Err(not_executable.unwrap_or_else(|| CommandError::NotInPath {
         program: program.to_string_lossy().into_owned(),
         path: path.to_string_lossy().into_owned(),
     }))

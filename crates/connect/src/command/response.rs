@@ -1,33 +1,33 @@
-//! What programs may say, and how it is read. Pure: bytes in, an answer or what is wrong with them out.
+//! Parses what programs write to stdout. Pure: bytes in, a response or a protocol error out.
 //!
-//! A program that runs once writes one JSON value, which is its output; if it ends with a code other than 0, an object with `error`.
-//! One that lives writes a line for each request: `{"id": …, "result": …, "state": …}` or `{"id": …, "error": …}`, and before it as
-//! many `{"progress": …}` as it likes.
+//! A one-shot program writes one JSON value, which is its output; if its exit code is not 0, an object with `error`.
+//! A long-running program writes one line per request: `{"id": …, "result": …, "state": …}` or `{"id": …, "error": …}`, preceded by
+//! any number of `{"progress": …}` lines.
 
 use serde_json::{Map, Value};
 use toolhub_core::{Effect, ErrorKind, ToolError};
 
 use super::stderr::printable;
 
-/// One line of a program that lives.
+/// One line of a long-running program.
 #[derive(Debug, PartialEq)]
 pub(super) enum ResponseLine {
-    /// How far it is.
+    /// A progress report.
     Progress { message: String, fraction: Option<f64> },
-    /// Its answer.
+    /// The response that completes the request.
     Response(Response),
 }
 
-/// The answer to one request.
+/// The response to one request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Response {
     pub(super) id: Option<Value>,
     pub(super) result: Result<Value, ProgramError>,
-    /// Everything else it holds; the state is in there under the name the tool uses.
+    /// All other members; the state is among them, under the name that the tool uses.
     pub(super) members: Map<String, Value>,
 }
 
-/// An error in the program's own words.
+/// An error that the program reported itself.
 #[derive(Debug, PartialEq)]
 pub(super) struct ProgramError {
     kind: ErrorKind,
@@ -35,44 +35,43 @@ pub(super) struct ProgramError {
     effect: Option<Effect>,
 }
 
-/// What is wrong with what a program wrote.
+/// How the output of a program violates the protocol.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProtocolError {
-    #[error("it wrote nothing to its output; it must write its result there, as JSON")]
+    #[error("it wrote nothing to stdout; it must write its result there as JSON")]
     Empty,
     #[error(
-        "its output is not JSON ({why}) and begins with `{begins}`; only JSON belongs there, everything else to the error output"
+        "its stdout is not JSON ({reason}) and begins with `{prefix}`; write only JSON to stdout, and everything else to stderr"
     )]
-    NotJson { begins: String, why: String },
+    NotJson { prefix: String, reason: String },
     #[error(
-        "its output begins with `{begins}`, and only the last line of it is JSON; only JSON belongs there, everything else to the \
-         error output"
+        "its stdout begins with `{prefix}` and only the last line is JSON; write only JSON to stdout, and everything else to stderr"
     )]
-    LeadingText { begins: String },
-    #[error("its output ends in the middle of the JSON it began")]
+    LeadingText { prefix: String },
+    #[error("its JSON output is truncated")]
     Truncated,
-    #[error("it wrote more than one answer; it must write one JSON value and end")]
+    #[error("it wrote more than one JSON value; it must write exactly one and exit")]
     MultipleValues,
     #[error(
-        "after its answer it wrote `{begins}`; only one JSON value belongs into its output, everything else to the error output"
+        "it wrote `{prefix}` after its JSON value; write exactly one JSON value to stdout, and everything else to stderr"
     )]
-    TrailingText { begins: String },
-    #[error("its answer is no JSON object; answer each line with an object that has `result`, or `error`")]
+    TrailingText { prefix: String },
+    #[error("its response is not a JSON object; respond to each line with an object that has `result` or `error`")]
     NotAnObject,
-    #[error("its answer has neither `result` nor `error`; it needs one of them")]
+    #[error("its response has neither `result` nor `error`; it needs one of them")]
     NoResult,
     #[error(
-        "its answer is to request {told}, and {asked} was asked; it must answer each request once, with the request's `id`"
+        "its response has id {received}, but the request has id {expected}; respond to each request once, with the request's `id`"
     )]
-    WrongId { told: String, asked: u64 },
-    #[error("its answer has no `id`, and those before had; it must answer each request once, with the request's `id`")]
+    WrongId { received: String, expected: u64 },
+    #[error("its response has no `id`, but earlier ones had; respond to each request once, with the request's `id`")]
     NoId,
 }
 
-/// How much of what a program wrote is shown.
+/// How much of the program's output an error message quotes.
 const MAX_EXCERPT_CHARS: usize = 80;
 
-/// Reads the whole output of a program that has ended well.
+/// Parses the complete output of a program that exited with code 0.
 pub(super) fn parse_output(bytes: &[u8]) -> Result<Value, ProtocolError> {
     if bytes.trim_ascii().is_empty() {
         return Err(ProtocolError::Empty);
@@ -87,21 +86,21 @@ pub(super) fn parse_output(bytes: &[u8]) -> Result<Value, ProtocolError> {
             match (rest, values.next()) {
                 ([], _) => Ok(value),
                 (_, Some(Ok(_))) => Err(ProtocolError::MultipleValues),
-                // A word or a number was only the beginning of a line of text, such as `1 file read`.
+                // The scalar was only the beginning of a line of text, such as `1 file read`.
                 _ if !value.is_object() && !value.is_array() => Err(leading_text(bytes)),
-                (rest, _) => Err(ProtocolError::TrailingText { begins: excerpt(rest) }),
+                (rest, _) => Err(ProtocolError::TrailingText { prefix: excerpt(rest) }),
             }
         }
     }
 }
 
-/// The error a program wrote before it ended with a code that says so.
+/// Parses the error that a program wrote before it exited with a nonzero code.
 pub(super) fn parse_error(bytes: &[u8]) -> Option<ProgramError> {
     let Ok(Value::Object(mut members)) = serde_json::from_slice(bytes) else { return None };
     members.remove("error").and_then(ProgramError::parse)
 }
 
-/// Reads one line of a program that lives.
+/// Parses one line of a long-running program.
 pub(super) fn parse_line(bytes: &[u8]) -> Result<ResponseLine, ProtocolError> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() {
         true if !bytes.trim_ascii().is_empty() => ProtocolError::Truncated,
@@ -110,7 +109,7 @@ pub(super) fn parse_line(bytes: &[u8]) -> Result<ResponseLine, ProtocolError> {
     let Value::Object(mut members) = value else { return Err(ProtocolError::NotAnObject) };
     let error = members.remove("error").and_then(ProgramError::parse);
     let result = match (error, members.remove("result")) {
-        (Some(raised), _) => Err(raised),
+        (Some(error), _) => Err(error),
         (None, Some(result)) => Ok(result),
         (None, None) => return members.remove("progress").map(parse_progress).ok_or(ProtocolError::NoResult),
     };
@@ -118,8 +117,8 @@ pub(super) fn parse_line(bytes: &[u8]) -> Result<ResponseLine, ProtocolError> {
     Ok(ResponseLine::Response(Response { id, result, members }))
 }
 
-fn parse_progress(said: Value) -> ResponseLine {
-    match said {
+fn parse_progress(value: Value) -> ResponseLine {
+    match value {
         Value::Object(members) => {
             let message = members.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
             ResponseLine::Progress { message, fraction: members.get("fraction").and_then(Value::as_f64) }
@@ -131,19 +130,19 @@ fn parse_progress(said: Value) -> ResponseLine {
 }
 
 impl Response {
-    /// Whether it is an answer to this request, as far as it says. A program that has named ids before is held to them.
-    pub(super) fn check_id(&self, asked: u64, named_before: bool) -> Result<(), ProtocolError> {
+    /// Checks that the response belongs to this request. The id is optional until the program has echoed one (`echoes_ids`).
+    pub(super) fn check_id(&self, expected: u64, echoes_ids: bool) -> Result<(), ProtocolError> {
         match &self.id {
-            Some(id) if *id == asked => Ok(()),
-            Some(id) => Err(ProtocolError::WrongId { told: excerpt(id.to_string().as_bytes()), asked }),
-            None if named_before => Err(ProtocolError::NoId),
+            Some(id) if *id == expected => Ok(()),
+            Some(id) => Err(ProtocolError::WrongId { received: excerpt(id.to_string().as_bytes()), expected }),
+            None if echoes_ids => Err(ProtocolError::NoId),
             None => Ok(()),
         }
     }
 }
 
 impl ProgramError {
-    /// `"text"`, or `{"message": "text", "kind": "…", "effect": "…"}`. `null` is no error.
+    /// Parses `"text"`, or `{"message": "text", "kind": "…", "effect": "…"}`. `null` means no error.
     fn parse(error: Value) -> Option<Self> {
         let members = match error {
             Value::Null => return None,
@@ -163,7 +162,7 @@ impl ProgramError {
             Some("none") => Some(Effect::None),
             Some("done") => Some(Effect::Done),
             Some(_) => Some(Effect::Unknown),
-            // Whoever refuses has done nothing.
+            // A refusal has no effect.
             None => (kind == ErrorKind::ToolRefused).then_some(Effect::None),
         };
         let message = text("message").map_or_else(|| "the program gave no message".into(), String::from);
@@ -187,14 +186,14 @@ fn not_json(bytes: &[u8], error: &serde_json::Error) -> ProtocolError {
     if lines.count() > 1 && serde_json::from_slice::<Value>(last).is_ok() {
         return leading_text(bytes);
     }
-    ProtocolError::NotJson { begins: excerpt(bytes), why: error.to_string() }
+    ProtocolError::NotJson { prefix: excerpt(bytes), reason: error.to_string() }
 }
 
 fn leading_text(bytes: &[u8]) -> ProtocolError {
-    ProtocolError::LeadingText { begins: excerpt(bytes) }
+    ProtocolError::LeadingText { prefix: excerpt(bytes) }
 }
 
-/// The beginning of what a program wrote, on one line.
+/// The beginning of the program's output, on one line.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     let bytes = bytes.trim_ascii();
     let text = printable(&bytes[..bytes.len().min(4 * MAX_EXCERPT_CHARS)]).replace(['\n', '\t'], " ");
@@ -221,17 +220,17 @@ mod tests {
 
     #[test]
     fn each_way_to_spoil_an_output_has_its_own_words() {
-        let begins = |text: &str| text.to_owned();
-        for (text, bad) in [
+        let prefix = |text: &str| text.to_owned();
+        for (text, error) in [
             ("", ProtocolError::Empty),
             (" \n", ProtocolError::Empty),
             ("{\"a\": [1, ", ProtocolError::Truncated),
             ("{\"a\": 1}\n{\"b\": 2}", ProtocolError::MultipleValues),
-            ("{\"a\": 1}\nbye", ProtocolError::TrailingText { begins: begins("bye") }),
-            ("loading\n{\"a\": 1}", ProtocolError::LeadingText { begins: begins("loading {\"a\": 1}") }),
-            ("3 files\n{\"a\": 1}", ProtocolError::LeadingText { begins: begins("3 files {\"a\": 1}") }),
+            ("{\"a\": 1}\nbye", ProtocolError::TrailingText { prefix: prefix("bye") }),
+            ("loading\n{\"a\": 1}", ProtocolError::LeadingText { prefix: prefix("loading {\"a\": 1}") }),
+            ("3 files\n{\"a\": 1}", ProtocolError::LeadingText { prefix: prefix("3 files {\"a\": 1}") }),
         ] {
-            assert_eq!(parse_output(text.as_bytes()), Err(bad), "{text}");
+            assert_eq!(parse_output(text.as_bytes()), Err(error), "{text}");
         }
         for text in ["hello", "{'a': 1}", "\u{1b}[31mred", "NaN"] {
             assert!(matches!(parse_output(text.as_bytes()), Err(ProtocolError::NotJson { .. })), "{text}");
@@ -249,21 +248,21 @@ mod tests {
             Ok(progress("half", Some(0.5)))
         );
         assert_eq!(parse_line(br#"{"progress": 0.5}"#), Ok(progress("", Some(0.5))));
-        let Ok(ResponseLine::Response(answer)) =
+        let Ok(ResponseLine::Response(response)) =
             parse_line(br#"{"id": 3, "result": null, "error": null, "state": {"n": 1}}"#)
         else {
-            panic!("not an answer");
+            panic!("not a response");
         };
-        assert_eq!((&answer.id, &answer.result), (&Some(json!(3)), &Ok(json!(null))));
-        assert_eq!(answer.members["state"], json!({"n": 1}));
-        assert_eq!(answer.check_id(3, true), Ok(()));
-        assert_eq!(answer.check_id(4, false), Err(ProtocolError::WrongId { told: "3".into(), asked: 4 }));
-        for (text, bad) in [
+        assert_eq!((&response.id, &response.result), (&Some(json!(3)), &Ok(json!(null))));
+        assert_eq!(response.members["state"], json!({"n": 1}));
+        assert_eq!(response.check_id(3, true), Ok(()));
+        assert_eq!(response.check_id(4, false), Err(ProtocolError::WrongId { received: "3".into(), expected: 4 }));
+        for (text, error) in [
             ("[1]", ProtocolError::NotAnObject),
             ("{}", ProtocolError::NoResult),
             ("{\"id\": 1, \"res", ProtocolError::Truncated),
         ] {
-            assert_eq!(parse_line(text.as_bytes()), Err(bad), "{text}");
+            assert_eq!(parse_line(text.as_bytes()), Err(error), "{text}");
         }
         assert!(matches!(parse_line(b"oops"), Err(ProtocolError::NotJson { .. })));
         assert!(matches!(parse_line(b""), Err(ProtocolError::NotJson { .. })));
@@ -271,19 +270,19 @@ mod tests {
 
     #[test]
     fn an_error_is_a_text_or_says_more() {
-        let read = |error| ProgramError::parse(error).unwrap();
-        let plain = |kind, message: &str, effect| ProgramError { kind, message: message.into(), effect };
-        assert_eq!(read(json!("no")), plain(ErrorKind::ToolError, "no", None));
+        let parse = |error| ProgramError::parse(error).unwrap();
+        let error = |kind, message: &str, effect| ProgramError { kind, message: message.into(), effect };
+        assert_eq!(parse(json!("no")), error(ErrorKind::ToolError, "no", None));
         let refused = json!({"kind": "refused", "message": "no such city"});
-        assert_eq!(read(refused), plain(ErrorKind::ToolRefused, "no such city", Some(Effect::None)));
-        let far = json!({"kind": "upstream_unreachable", "message": "down", "effect": "none"});
-        assert_eq!(read(far), plain(ErrorKind::UpstreamUnreachable, "down", Some(Effect::None)));
+        assert_eq!(parse(refused), error(ErrorKind::ToolRefused, "no such city", Some(Effect::None)));
+        let unreachable = json!({"kind": "upstream_unreachable", "message": "down", "effect": "none"});
+        assert_eq!(parse(unreachable), error(ErrorKind::UpstreamUnreachable, "down", Some(Effect::None)));
         let unknown = json!({"kind": "whatever", "message": "m", "effect": "perhaps"});
-        assert_eq!(read(unknown), plain(ErrorKind::ToolError, "m", Some(Effect::Unknown)));
-        assert_eq!(read(json!({})).message, "the program gave no message");
+        assert_eq!(parse(unknown), error(ErrorKind::ToolError, "m", Some(Effect::Unknown)));
+        assert_eq!(parse(json!({})).message, "the program gave no message");
         assert_eq!(ProgramError::parse(json!(null)), None);
-        // Only the hub can know that something is forbidden.
-        let pretended = ToolError::from(read(json!({"kind": "forbidden", "message": "m"})));
-        assert_eq!(pretended.kind(), ErrorKind::ToolError);
+        // `forbidden` is a decision of the hub; a program cannot report it.
+        let forbidden = ToolError::from(parse(json!({"kind": "forbidden", "message": "m"})));
+        assert_eq!(forbidden.kind(), ErrorKind::ToolError);
     }
 }

@@ -1,29 +1,29 @@
-//! How a program, and what it has started, is told to end.
+//! Signals a program and its descendants.
 //!
-//! In: the process the hub started. Out: signals to its group, or to the guard above it, which knows what is below.
+//! In: the process that the hub spawned. Out: signals to its process group, or to its guard, which signals all descendants.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Who is told.
+/// Where signals go.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SignalTarget {
-    /// The program leads a group of its own. Whoever leaves the group is out of reach.
+    /// The program leads its own process group. A descendant that leaves the group is out of reach.
     Group(Pid),
-    /// A guard stands above the program. It must never be killed itself: nobody else knows what is below it.
+    /// The program runs under a guard. The guard itself must never be killed: only it can find all descendants.
     Guard(Pid),
 }
 
 impl SignalTarget {
-    /// Asks for an orderly end.
+    /// Requests termination (SIGTERM).
     pub(super) fn terminate(self) {
-        // It may have ended by itself meanwhile; then there is nobody to tell.
+        // Fails only if the process has exited meanwhile.
         let _ = match self {
             Self::Group(group) => kill_process_group(group, Signal::TERM),
             Self::Guard(guard) => kill_process(guard, Signal::TERM),
         };
     }
 
-    /// Ends it at once.
+    /// Kills it immediately.
     pub(super) fn kill(self) {
         let _ = match self {
             Self::Group(group) => kill_process_group(group, Signal::KILL),
@@ -31,8 +31,8 @@ impl SignalTarget {
         };
     }
 
-    /// The program has ended and was waited for: what is left of its group goes too. Its number is free from now on, so this
-    /// happens right after the waiting, and once. A guard has done it already.
+    /// Kills what remains of the process group after the program was reaped. Its PID may be reused from then on, so this must be
+    /// called right after the reaping, and only once. A guard has already killed its descendants.
     pub(super) fn kill_remaining(self) {
         if let Self::Group(group) = self {
             let _ = kill_process_group(group, Signal::KILL);

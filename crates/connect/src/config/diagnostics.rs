@@ -1,18 +1,18 @@
-//! Where a config is read: what its references lead to, and what is wrong with it.
+//! Collects the problems of a config while it is resolved, and resolves its references.
 //!
-//! In: a [`Ground`], which knows variables and folders, and whoever knows which keys are written. Out: problems, each with its key
-//! and what to do. Whoever reads adds what is wrong and goes on, so that everything is told at once.
+//! In: a [`ConfigEnv`] with variables and paths, and a function that knows which keys are set. Out: problems, each with its key and
+//! what to do. Readers report a problem and go on, so that one pass finds them all.
 
 use std::{fmt, path::PathBuf};
 
 use super::KeyPath;
 
-/// What a config stands on: the variables it may name, and the folder its paths begin in.
+/// The environment of a config: the variables it may refer to, and the base directory of its paths.
 pub trait ConfigEnv: Send + Sync {
-    /// What a variable holds; nothing where it is not set.
+    /// The value of a variable; `None` if it is not set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The whole path of a file or a folder that is named at a key.
+    /// Resolves the path of a file or directory that is configured at a key.
     fn resolve_path(&self, key: &KeyPath, path: &str) -> PathBuf;
 
     /// What to do about a variable that is not set.
@@ -21,7 +21,7 @@ pub trait ConfigEnv: Send + Sync {
     }
 }
 
-/// The environment and the working folder of this process.
+/// The environment variables and the working directory of this process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessEnv;
 
@@ -35,10 +35,10 @@ impl ConfigEnv for ProcessEnv {
     }
 }
 
-/// One thing that is wrong with a config.
+/// One problem of a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The key, with the way to it; empty where no key is to blame.
+    /// The full path of the key; empty if the problem has no single key.
     pub key: KeyPath,
     /// What is wrong. Never the value of a secret.
     pub message: String,
@@ -55,7 +55,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What the parts of a config share while they are read.
+/// The problems found so far, and the environment to resolve references in.
 pub struct Diagnostics<'a> {
     env: &'a dyn ConfigEnv,
     is_set: &'a dyn Fn(&KeyPath) -> bool,
@@ -63,35 +63,35 @@ pub struct Diagnostics<'a> {
 }
 
 impl<'a> Diagnostics<'a> {
-    /// A desk on this ground. `said` tells whether something is written at a key.
-    pub fn new(ground: &'a dyn ConfigEnv, said: &'a dyn Fn(&KeyPath) -> bool) -> Self {
-        Self { env: ground, is_set: said, problems: Vec::new() }
+    /// Empty diagnostics. `is_set` returns whether the config has a value at a key.
+    pub fn new(env: &'a dyn ConfigEnv, is_set: &'a dyn Fn(&KeyPath) -> bool) -> Self {
+        Self { env, is_set, problems: Vec::new() }
     }
 
-    /// Says that something is wrong with the value at a key, or where it would stand; and what to do.
+    /// Adds a problem with the value at a key, or with its absence, and what to do.
     pub fn report(&mut self, key: &KeyPath, message: impl Into<String>, help: impl Into<String>) {
         self.problems.push(Problem { key: key.clone(), message: message.into(), help: help.into() });
     }
 
-    /// Whether somebody said something at this key.
+    /// Whether the config has a value at this key.
     #[must_use]
     pub fn is_set(&self, key: &KeyPath) -> bool {
         (self.is_set)(key)
     }
 
-    /// The whole path of a file or a folder that is named at a key.
+    /// Resolves the path of a file or directory that is configured at a key.
     #[must_use]
     pub fn resolve_path(&self, key: &KeyPath, path: &str) -> PathBuf {
         self.env.resolve_path(key, path)
     }
 
-    /// What is wrong so far.
+    /// The problems found so far.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Everything that is wrong.
+    /// All problems.
     #[must_use]
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
@@ -104,6 +104,6 @@ impl<'a> Diagnostics<'a> {
 
 impl fmt::Debug for Diagnostics<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").field("problems", &self.problems).finish_non_exhaustive()
+        f.debug_struct("Diagnostics").field("problems", &self.problems).finish_non_exhaustive()
     }
 }

@@ -1,24 +1,24 @@
-//! Why no tool can be made of a config.
+//! The error of a config that no tool can be built from.
 
 use std::fmt;
 
 use super::Problem;
 
-/// Everything that is wrong with the config of a tool; at least one thing.
+/// All problems of the config of a tool; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolConfigError {
-    /// What the tool was to be called.
+    /// The name of the tool.
     pub tool: String,
-    /// What is wrong, each with its key and what to do.
+    /// The problems, each with its key and what to do.
     pub problems: Vec<Problem>,
 }
 
 impl fmt::Display for ToolConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no tool `{}` can be made of its config: ", self.tool)?;
-        for (place, problem) in self.problems.iter().enumerate() {
-            let between = if place == 0 { "" } else { "; " };
-            write!(f, "{between}{problem}")?;
+        write!(f, "invalid config of tool `{}`: ", self.tool)?;
+        for (index, problem) in self.problems.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{problem}")?;
         }
         Ok(())
     }

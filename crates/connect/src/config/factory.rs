@@ -1,7 +1,7 @@
-//! Makes tools of what is written about them.
+//! Builds tools from their configs.
 //!
-//! In: configs, at run time; and what a program brings: functions, a guard, variables and folders. Out: tools in the making, or
-//! everything that is wrong at once.
+//! In: configs, and what the application provides: functions, a guard, environment variables and a base directory. Out: a
+//! `ToolBuilder`, or all problems of the config.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::command::Guard;
 
-/// Makes a tool of what is written about it: a request or a program. For functions of your own, see [`ToolFactory`].
+/// Builds a tool from its config: an HTTP request or a program. For your own functions, see [`ToolFactory`].
 ///
 /// ```
 /// use serde_json::json;
@@ -24,7 +24,7 @@ use crate::command::Guard;
 /// let config: ToolConfig = serde_json::from_value(json!({
 ///     "name": "weather", "url": "https://api.example.com/v1/{city}", "timeout": "5s", "description": "The weather in a city.",
 /// }))?;
-/// let weather = create_tool(&config)?; // `hub.register(weather)` adds it to a hub that runs
+/// let weather = create_tool(&config)?; // `hub.register(weather)` adds it to a running hub
 /// # drop(weather);
 ///
 /// let config: ToolConfig = serde_json::from_value(json!({"name": "weather", "urll": "https://api.example.com/v1"}))?;
@@ -33,12 +33,12 @@ use crate::command::Guard;
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with it, each with its key and what to do.
+/// All problems of the config, each with its key and what to do.
 pub fn create_tool(config: &ToolConfig) -> Result<ToolBuilder, ToolConfigError> {
     ToolFactory::new().create_tool(config)
 }
 
-/// Makes tools of what is written about them, with what a program brings.
+/// Builds tools from configs, with the functions, guard and environment of an application.
 ///
 /// ```
 /// use toolhub_connect::config::{ToolConfig, ToolFactory};
@@ -50,12 +50,12 @@ pub fn create_tool(config: &ToolConfig) -> Result<ToolBuilder, ToolConfigError> 
 ///
 /// let factory = ToolFactory::new().function("greet", |name| tool(name, greet).read_only());
 /// let config = ToolConfig { name: "hello".into(), builtin: Some("greet".into()), ..ToolConfig::default() };
-/// let hello = factory.create_tool(&config)?; // `hub.register(hello)` adds it to a hub that runs
+/// let hello = factory.create_tool(&config)?; // `hub.register(hello)` adds it to a running hub
 /// # drop(hello);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "a factory does nothing until a tool is asked of it"]
+#[must_use = "a factory does nothing until it creates a tool"]
 pub struct ToolFactory {
     functions: BTreeMap<String, BuildFn>,
     guard: Option<Guard>,
@@ -64,7 +64,7 @@ pub struct ToolFactory {
 
 type BuildFn = Arc<dyn Fn(&str) -> ToolBuilder + Send + Sync>;
 
-/// What a function says about itself.
+/// The properties of a registered function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FunctionInfo {
     pub(super) name: String,
@@ -73,70 +73,76 @@ pub(super) struct FunctionInfo {
 }
 
 impl ToolFactory {
-    /// One that knows no functions and no guard, with the environment and the working folder of this process.
+    /// A factory without functions and guard, with the environment and the working directory of this process.
     pub fn new() -> Self {
         Self { functions: BTreeMap::new(), guard: None, config_env: Arc::new(ProcessEnv) }
     }
 
-    /// A function that configs may name: `builtin = "calculator"`. It makes a tool of the name it is given, anew each time.
+    /// Registers a function for `builtin = "calculator"`. `build` creates a tool of the given name, once per config.
     pub fn function(
         mut self,
         name: impl Into<String>,
-        make: impl Fn(&str) -> ToolBuilder + Send + Sync + 'static,
+        build: impl Fn(&str) -> ToolBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.functions.insert(name.into(), Arc::new(make));
+        self.functions.insert(name.into(), Arc::new(build));
         self
     }
 
-    /// Programs run below this guard. Without one they have process groups of their own.
+    /// Runs programs under this guard. Without one, each has only its own process group.
     pub fn guard(mut self, guard: Guard) -> Self {
         self.guard = Some(guard);
         self
     }
 
-    /// Where variables and paths come from, in the place of this process.
-    pub fn config_env(mut self, ground: impl ConfigEnv + 'static) -> Self {
-        self.config_env = Arc::new(ground);
+    /// Resolves variables and paths with this environment instead of that of the process.
+    pub fn config_env(mut self, env: impl ConfigEnv + 'static) -> Self {
+        self.config_env = Arc::new(env);
         self
     }
 
-    /// Makes a tool.
+    /// Builds a tool.
     ///
     /// # Errors
-    /// Everything that is wrong with the config, each with its key and what to do.
+    /// All problems of the config, each with its key and what to do.
     pub fn create_tool(&self, config: &ToolConfig) -> Result<ToolBuilder, ToolConfigError> {
-        let written = serde_json::to_value(config).unwrap_or_default();
-        let said = |key: &KeyPath| value_at(&written, key).is_some();
-        let mut desk = Diagnostics::new(&*self.config_env, &said);
+        let json = serde_json::to_value(config).unwrap_or_default();
+        let is_set = |key: &KeyPath| value_at(&json, key).is_some();
+        let mut diagnostics = Diagnostics::new(&*self.config_env, &is_set);
         if let Err(error) = ToolName::new(config.name.as_str()) {
-            report_name_error(&error, &mut desk);
+            report_name_error(&error, &mut diagnostics);
         }
-        schema_check::check(config, &written, &mut desk);
-        let plan = self.plan(&config.name, config, &KeyPath::default(), &mut desk);
-        let problems = desk.into_problems();
-        let made = plan.filter(|_| problems.is_empty()).and_then(|plan| self.build(&config.name, &plan));
-        made.ok_or_else(|| ToolConfigError { tool: config.name.clone(), problems })
+        schema_check::check(config, &json, &mut diagnostics);
+        let plan = self.plan(&config.name, config, &KeyPath::default(), &mut diagnostics);
+        let problems = diagnostics.into_problems();
+        let tool = plan.filter(|_| problems.is_empty()).and_then(|plan| self.build(&config.name, &plan));
+        tool.ok_or_else(|| ToolConfigError { tool: config.name.clone(), problems })
     }
 
-    /// Works out what holds for a tool of this name. What is wrong is told the desk, at keys below `at`, and no tool is to be made of
-    /// the plan then; `None` when nobody can tell what the tool does. For whoever has a config of many tools, compares plans, or knows
-    /// where each key was written.
-    pub fn plan(&self, name: &str, config: &ToolConfig, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Option<ToolPlan> {
-        plan::plan(name, config, at, self, desk)
+    /// Resolves the config of a tool of this name. Problems are reported at keys below `at`; if there are any, the plan must not be
+    /// built. `None` if the source of the tool cannot be determined. For applications that have a config of many tools, compare
+    /// plans, or know where each key was written.
+    pub fn plan(
+        &self,
+        name: &str,
+        config: &ToolConfig,
+        at: &KeyPath,
+        diagnostics: &mut Diagnostics<'_>,
+    ) -> Option<ToolPlan> {
+        plan::plan(name, config, at, self, diagnostics)
     }
 
-    /// Makes the tool of a plan. `None` where its function is none of these, which no plan of the same factory says.
+    /// Builds the tool of a plan. `None` if the plan names an unknown function, which a plan of the same factory never does.
     #[must_use]
     pub fn build(&self, name: &str, plan: &ToolPlan) -> Option<ToolBuilder> {
         plan.tool(name, self)
     }
 
-    /// The names of the functions, in order.
+    /// The names of the functions, sorted.
     pub fn function_names(&self) -> impl Iterator<Item = &str> {
         self.functions.keys().map(String::as_str)
     }
 
-    /// What a function says about itself. A tool is made for it, and let go.
+    /// The properties of a function, read from a temporary tool.
     pub(super) fn describe_function(&self, name: &str) -> Option<FunctionInfo> {
         let tool = self.build_function(name, name)?;
         let (stateful, mut read_only) = (*tool.kind() == Kind::Stateful, false);
@@ -145,7 +151,7 @@ impl ToolFactory {
     }
 
     pub(super) fn build_function(&self, function: &str, name: &str) -> Option<ToolBuilder> {
-        self.functions.get(function).map(|make| make(name))
+        self.functions.get(function).map(|build| build(name))
     }
 
     pub(super) fn command_guard(&self) -> Option<&Guard> {
@@ -153,15 +159,15 @@ impl ToolFactory {
     }
 }
 
-fn report_name_error(error: &NameError, desk: &mut Diagnostics<'_>) {
-    desk.report(&KeyPath::of(["name"]), error.to_string(), "choose a name, such as \"my_tool\"");
+fn report_name_error(error: &NameError, diagnostics: &mut Diagnostics<'_>) {
+    diagnostics.report(&KeyPath::of(["name"]), error.to_string(), "choose a name, such as \"my_tool\"");
 }
 
-/// What stands at a key.
-fn value_at<'a>(written: &'a Value, key: &KeyPath) -> Option<&'a Value> {
-    key.0.iter().try_fold(written, |value, step| match step {
+/// The value at a key.
+fn value_at<'a>(config: &'a Value, key: &KeyPath) -> Option<&'a Value> {
+    key.0.iter().try_fold(config, |value, segment| match segment {
         KeySegment::Key(key) => value.get(key),
-        KeySegment::Index(place) => value.get(place),
+        KeySegment::Index(index) => value.get(index),
     })
 }
 

@@ -1,7 +1,7 @@
-//! What holds for one tool, and making the tool of it.
+//! Resolves and checks the config of one tool, and builds the tool from the result.
 //!
-//! In: what is written. Out: a plan that can be compared with another, or what is wrong, each at its key; and of a plan a tool. What
-//! does the work is found in `source`, one file below for each sort. Whether the tools it waits for are there is not asked here.
+//! In: a `ToolConfig`. Out: a plan that can be compared with another one, or problems, each at its key; and from a plan, a tool.
+//! `source` determines what executes the tool; each source has its own file below. Whether the dependencies exist is not checked here.
 
 pub(super) mod auth;
 mod calls;
@@ -17,10 +17,10 @@ use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder, schema::Schem
 use self::source::Source;
 use super::{
     Diagnostics, KeyPath, ToolFactory,
-    raw::{Annotations, Cleanup, DependsOn, Keeper, ToolConfig, ToolState},
+    raw::{self, Annotations, Cleanup, DependsOn, ToolConfig, ToolState},
 };
 
-/// What holds for one tool: what is written, with its secrets fetched. Two that are equal make the same tool.
+/// The resolved config of one tool, with its secrets fetched. Equal plans build equal tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolPlan {
     source: Source,
@@ -36,7 +36,7 @@ pub struct ToolPlan {
     policy: Policy,
 }
 
-/// Tools that must have succeeded before.
+/// Tools that must have succeeded before this one may be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DependencyGroup {
     mode: DependencyMode,
@@ -44,7 +44,7 @@ struct DependencyGroup {
     within: Option<Duration>,
 }
 
-/// How the tools of a group are counted together.
+/// Which tools of a group must have succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DependencyMode {
     All,
@@ -52,91 +52,95 @@ enum DependencyMode {
     Sequence,
 }
 
-/// Works out what holds; `None` when nobody can tell what the tool does. `at` is where it is written, `name` what the tool is called.
+/// Resolves the config at `at` of the tool `name`. `None` if the source of the tool cannot be determined.
 pub(super) fn plan(
     name: &str,
-    said: &ToolConfig,
+    config: &ToolConfig,
     at: &KeyPath,
     factory: &ToolFactory,
-    desk: &mut Diagnostics<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<ToolPlan> {
-    let source = source::find(name, said, at, factory, desk);
-    if source.as_ref().is_some_and(|source| !source.is_stateful()) && desk.is_set(&at.key("state")) {
-        let message = "the tool remembers nothing, so there is nothing to say about its state";
-        desk.report(&at.key("state"), message, "remove `state`");
+    let source = source::find(name, config, at, factory, diagnostics);
+    if source.as_ref().is_some_and(|source| !source.is_stateful()) && diagnostics.is_set(&at.key("state")) {
+        let message = "the tool is stateless, so `state` does not apply";
+        diagnostics.report(&at.key("state"), message, "remove `state`");
     }
     let is_command = matches!(source, Some(Source::Command(_)));
     for key in ["inject", "parameter_name"] {
         let path = at.key("state").key(key);
-        if source.is_some() && !is_command && desk.is_set(&path) {
-            desk.report(&path, format!("`{path}` is for a `command`"), format!("remove `{key}`"));
+        if source.is_some() && !is_command && diagnostics.is_set(&path) {
+            diagnostics.report(&path, format!("`{path}` applies only to a `command`"), format!("remove `{key}`"));
         }
     }
-    let by_itself = source.as_ref().is_some_and(Source::is_read_only);
-    if said.calls.cache.is_some() && source.is_some() && !said.annotations.read_only.unwrap_or(by_itself) {
-        let help = "remove `cache`: an answer given again is an effect that did not happen";
-        desk.report(&at.key("cache"), "only the answers of read-only tools can be kept", help);
+    let default_read_only = source.as_ref().is_some_and(Source::is_read_only);
+    if config.calls.cache.is_some() && source.is_some() && !config.annotations.read_only.unwrap_or(default_read_only) {
+        let help = "remove `cache`: a cached result would skip the effect of the call";
+        diagnostics.report(&at.key("cache"), "only results of read-only tools can be cached", help);
     }
-    let parameters = said.parameters.clone().map(|schema| Value::Object(schema.into_iter().collect::<Map<_, _>>()));
-    // Those of a function are laid over its own, and only then are they whole.
+    let parameters = config.parameters.clone().map(|schema| Value::Object(schema.into_iter().collect::<Map<_, _>>()));
+    // The parameters of a builtin are merged with its own schema and can be checked only after that.
     if let (Some(Source::Rest(_) | Source::Command(_)), Some(schema)) = (&source, &parameters)
         && let Err(error) = Schema::compile(schema.clone())
     {
-        let help = "write a JSON Schema of an object, with a property for each argument";
-        desk.report(&at.key("parameters"), format!("`parameters` cannot be used: {error}"), help);
+        let help = "write a JSON Schema of type object, with a property for each argument";
+        diagnostics.report(&at.key("parameters"), format!("`parameters` is invalid: {error}"), help);
     }
-    let depends_on = dependency_groups(said.depends_on.as_ref(), at, desk);
-    let policy = said.calls.policy(at, desk);
+    let depends_on = dependency_groups(config.depends_on.as_ref(), at, diagnostics);
+    let policy = config.calls.policy(at, diagnostics);
     Some(ToolPlan {
         source: source?,
-        description: said.description.clone(),
+        description: config.description.clone(),
         parameters,
         depends_on,
-        annotations: said.annotations.clone(),
-        category: said.category.clone(),
-        tags: said.tags.clone(),
-        version: said.version.clone(),
-        metadata: said.metadata.clone(),
-        state: said.state.clone(),
+        annotations: config.annotations.clone(),
+        category: config.category.clone(),
+        tags: config.tags.clone(),
+        version: config.version.clone(),
+        metadata: config.metadata.clone(),
+        state: config.state.clone(),
         policy,
     })
 }
 
-fn dependency_groups(said: Option<&DependsOn>, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Vec<DependencyGroup> {
-    match said {
+fn dependency_groups(
+    depends_on: Option<&DependsOn>,
+    at: &KeyPath,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<DependencyGroup> {
+    match depends_on {
         None => Vec::new(),
         Some(DependsOn::Names(tools)) => {
             vec![DependencyGroup { mode: DependencyMode::All, tools: tools.clone(), within: None }]
         }
         Some(DependsOn::Groups(groups)) => {
-            let all = [
+            let modes = [
                 (DependencyMode::All, &groups.all),
                 (DependencyMode::Any, &groups.any),
                 (DependencyMode::Sequence, &groups.sequence),
             ];
             let within = groups.within.map(|time| time.0);
-            let named = all
+            let resolved: Vec<DependencyGroup> = modes
                 .into_iter()
-                .filter_map(|(how, tools)| Some(DependencyGroup { mode: how, tools: tools.clone()?, within }));
-            let found: Vec<DependencyGroup> = named.collect();
-            if found.is_empty() {
+                .filter_map(|(mode, tools)| Some(DependencyGroup { mode, tools: tools.clone()?, within }))
+                .collect();
+            if resolved.is_empty() {
                 let help = "name tools: depends_on = { any = [\"a\", \"b\"] }, or all, or sequence";
-                desk.report(&at.key("depends_on"), "`depends_on` names no tools", help);
+                diagnostics.report(&at.key("depends_on"), "`depends_on` names no tools", help);
             }
-            found
+            resolved
         }
     }
 }
 
 impl ToolPlan {
-    /// Hosts that a request may reach though they are not of the open internet.
+    /// Exempts hosts from the address guard, which refuses private and local addresses.
     pub fn allow_hosts(&mut self, hosts: &[String]) {
         if let Source::Rest(rest) = &mut self.source {
             rest.allow_hosts(hosts);
         }
     }
 
-    /// A tool in the making. `None` where its function is none of the factory's, which no plan of the same factory says.
+    /// Builds the tool. `None` if its function is unknown to the factory, which a plan of the same factory rules out.
     pub(super) fn tool(&self, name: &str, factory: &ToolFactory) -> Option<ToolBuilder> {
         let mut tool = match &self.source {
             Source::Function(function) => factory.build_function(&function.name, name)?,
@@ -146,15 +150,14 @@ impl ToolPlan {
                 rest.request().tool_with(name, parameters)
             }
         };
-        let said = &self.annotations;
         tool = tool.annotations(|own| {
-            let Annotations { title, read_only, destructive, idempotent, open_world } = said;
+            let Annotations { title, read_only, destructive, idempotent, open_world } = &self.annotations;
             own.title = title.clone().or(own.title.take());
             own.read_only = read_only.unwrap_or(own.read_only);
-            // What changes nothing destroys nothing and may be repeated, unless somebody says so.
-            let harmless = *read_only == Some(true);
-            own.destructive = destructive.unwrap_or(own.destructive && !harmless);
-            own.idempotent = idempotent.unwrap_or(own.idempotent || harmless);
+            // `read_only = true` implies not destructive and idempotent, unless the config says otherwise.
+            let set_read_only = *read_only == Some(true);
+            own.destructive = destructive.unwrap_or(own.destructive && !set_read_only);
+            own.idempotent = idempotent.unwrap_or(own.idempotent || set_read_only);
             own.open_world = open_world.unwrap_or(own.open_world);
         });
         tool = tool.policy(|own| *own = merge_policy(own, &self.policy));
@@ -164,9 +167,9 @@ impl ToolPlan {
         if let Some(schema) = self.parameters.as_ref().filter(|_| !matches!(self.source, Source::Rest(_))) {
             tool = tool.parameters(schema.clone());
         }
-        for DependencyGroup { mode: how, tools, within } in &self.depends_on {
+        for DependencyGroup { mode, tools, within } in &self.depends_on {
             let names = tools.iter().map(String::as_str);
-            tool = match how {
+            tool = match mode {
                 DependencyMode::All => tool.after_all(names),
                 DependencyMode::Any => tool.after_any(names),
                 DependencyMode::Sequence => tool.after_sequence(names),
@@ -187,50 +190,50 @@ impl ToolPlan {
     }
 
     fn with_state(&self, mut tool: ToolBuilder) -> ToolBuilder {
-        let said = &self.state;
-        if let Some(keeper) = said.manager_type {
-            tool = tool.manager_type(match keeper {
-                Keeper::Memory => ManagerType::Memory,
-                Keeper::Persistent => ManagerType::Persistent,
+        let state = &self.state;
+        if let Some(manager_type) = state.manager_type {
+            tool = tool.manager_type(match manager_type {
+                raw::ManagerType::Memory => ManagerType::Memory,
+                raw::ManagerType::Persistent => ManagerType::Persistent,
             });
         }
-        if let Some(cleanup) = said.cleanup {
+        if let Some(cleanup) = state.cleanup {
             tool = tool.state_cleanup(match cleanup {
                 Cleanup::Never => StateCleanup::Never,
                 Cleanup::AfterCall => StateCleanup::AfterCall,
                 Cleanup::ThreadEnd => StateCleanup::ThreadEnd,
             });
         }
-        if let Some(conflict) = said.conflict_resolution {
+        if let Some(conflict) = state.conflict_resolution {
             tool = tool.on_conflict(conflict.into());
         }
-        if let Some(inject) = said.inject {
+        if let Some(inject) = state.inject {
             tool = tool.state_injection(inject);
         }
-        if let Some(name) = &said.parameter_name {
+        if let Some(name) = &state.parameter_name {
             tool = tool.state_parameter_name(name.as_str());
         }
-        if said.rerunnable == Some(true) { tool.rerunnable() } else { tool }
+        if state.rerunnable == Some(true) { tool.rerunnable() } else { tool }
     }
 }
 
-/// What the owner says weighs more than what the function says.
-fn merge_policy(own: &Policy, said: &Policy) -> Policy {
-    let said = said.clone();
+/// The configured policy overrides the tool's own, field by field.
+fn merge_policy(own: &Policy, configured: &Policy) -> Policy {
+    let configured = configured.clone();
     Policy {
-        timeout: said.timeout.or(own.timeout),
-        attempt_timeout: said.attempt_timeout.or(own.attempt_timeout),
-        idle_timeout: said.idle_timeout.or(own.idle_timeout),
-        text_limit: said.text_limit.or(own.text_limit),
-        output_limit: said.output_limit.or(own.output_limit),
-        retry: said.retry.or_else(|| own.retry.clone()),
-        rate_limits: said.rate_limits.or_else(|| own.rate_limits.clone()),
-        max_concurrency: said.max_concurrency.or(own.max_concurrency),
-        queue_timeout: said.queue_timeout.or(own.queue_timeout),
-        cache: said.cache.or(own.cache),
-        parallel_safe: said.parallel_safe.or(own.parallel_safe),
-        confirm: said.confirm.or(own.confirm),
-        approval_timeout: said.approval_timeout.or(own.approval_timeout),
+        timeout: configured.timeout.or(own.timeout),
+        attempt_timeout: configured.attempt_timeout.or(own.attempt_timeout),
+        idle_timeout: configured.idle_timeout.or(own.idle_timeout),
+        text_limit: configured.text_limit.or(own.text_limit),
+        output_limit: configured.output_limit.or(own.output_limit),
+        retry: configured.retry.or_else(|| own.retry.clone()),
+        rate_limits: configured.rate_limits.or_else(|| own.rate_limits.clone()),
+        max_concurrency: configured.max_concurrency.or(own.max_concurrency),
+        queue_timeout: configured.queue_timeout.or(own.queue_timeout),
+        cache: configured.cache.or(own.cache),
+        parallel_safe: configured.parallel_safe.or(own.parallel_safe),
+        confirm: configured.confirm.or(own.confirm),
+        approval_timeout: configured.approval_timeout.or(own.approval_timeout),
     }
 }
 

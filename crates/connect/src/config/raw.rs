@@ -1,14 +1,16 @@
-//! The words of a tool's config: one struct for each part, one field for each key.
+//! The config of a tool as written: one struct per section, one field per key.
 //!
-//! In: nothing; these are shapes, read and written with serde. The schema is made of them, their defaults and their comments, and so is
-//! the documentation of `toolhub.toml`. What a value means is worked out in `plan.rs`.
+//! In: nothing; these types are only deserialized and serialized. The JSON Schema and the documentation of `toolhub.toml` are
+//! generated from them, their defaults and their doc comments. `plan.rs` resolves and checks the values.
 
 mod calls;
 mod command;
 mod rest;
 mod tool;
 
-pub use calls::{Backoff, Cache, Calls, RateLimit, RateLimits, RateScope, Retry};
+pub use calls::{Backoff, Cache, CallSettings, RateLimit, RateLimits, RateScope, Retry};
 pub use command::Command;
-pub use rest::{AnswerForm, AuthWay, Connection, KeyPlace, Method, Rest, RestAuth, RestResult};
-pub use tool::{Annotations, Cleanup, Conflict, DependsOn, Groups, Keeper, Kind, ToolConfig, ToolState, UnknownKeys};
+pub use rest::{AuthType, Connection, KeyLocation, Method, Rest, RestAuth, RestResult, ResultFormat};
+pub use tool::{
+    Annotations, Cleanup, Conflict, DependencyGroups, DependsOn, Kind, ManagerType, ToolConfig, ToolState, UnknownKeys,
+};

@@ -1,6 +1,6 @@
-//! Holds what is written to its schema: keys that nobody knows, numbers out of bounds, lists that are empty.
+//! Validates a config against its JSON Schema: unknown keys, numbers out of range, empty lists.
 //!
-//! In: a config, and the same as JSON. Out: problems at the desk. What values mean together is left to `plan.rs`.
+//! In: a config, and the same as JSON. Out: problems. Constraints between several values are left to `plan.rs`.
 
 use std::sync::LazyLock;
 
@@ -13,37 +13,37 @@ use toolhub_core::{
 use super::{Diagnostics, KeyPath, KeySegment, ToolConfig, unit::ellipsize};
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-    Schema::compile(schema::infer::<ToolConfig>()).expect("a struct of ours has a schema, which tests look at")
+    Schema::compile(schema::infer::<ToolConfig>()).expect("the schema of `ToolConfig` compiles, which tests check")
 });
 
-/// Looks for what does not fit.
-pub(super) fn check(config: &ToolConfig, written: &Value, desk: &mut Diagnostics<'_>) {
+/// Reports unknown keys and values that violate the schema.
+pub(super) fn check(config: &ToolConfig, json: &Value, diagnostics: &mut Diagnostics<'_>) {
     let properties = SCHEMA.value()["properties"].as_object();
     let mut known: Vec<&str> = properties.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     known.push("name");
     for key in &config.unknown.0 {
         let help = match suggest::closest(key, known.iter().copied(), 1).first() {
             Some(close) => format!("did you mean `{close}`?"),
-            // A word of `toolhub.toml`, which has tools that are not there.
-            None if key == "enabled" => "remove it; do not make the tool where it is not to be there".into(),
-            None => "remove it; docs/config.md has all keys of a tool".into(),
+            // A key of `toolhub.toml`, where tools can be disabled.
+            None if key == "enabled" => "remove it; to disable the tool, do not create it".into(),
+            None => "remove it; docs/config.md lists all keys of a tool".into(),
         };
-        desk.report(&KeyPath::of([key.as_str()]), format!("there is no key `{}`", ellipsize(key)), help);
+        diagnostics.report(&KeyPath::of([key.as_str()]), format!("unknown key `{}`", ellipsize(key)), help);
     }
-    for problem in SCHEMA.check(written).err().into_iter().flatten() {
-        let help = problem.suggestion.unwrap_or_else(|| "docs/config.md says what it may be".into());
-        desk.report(&key_path(&problem.pointer, written), problem.detail, help);
+    for problem in SCHEMA.check(json).err().into_iter().flatten() {
+        let help = problem.suggestion.unwrap_or_else(|| "see docs/config.md for valid values".into());
+        diagnostics.report(&key_path(&problem.pointer, json), problem.detail, help);
     }
 }
 
-/// The way that a JSON pointer goes.
-fn key_path(pointer: &str, whole: &Value) -> KeyPath {
-    let (mut path, mut value) = (KeyPath::default(), Some(whole));
+/// Converts a JSON pointer into `json` to a key path.
+fn key_path(pointer: &str, json: &Value) -> KeyPath {
+    let (mut path, mut value) = (KeyPath::default(), Some(json));
     for segment in pointer.split('/').skip(1) {
         let key = segment.replace("~1", "/").replace("~0", "~");
-        let place = value.filter(|value| value.is_array()).and_then(|_| key.parse().ok());
-        value = value.and_then(|value| place.map_or_else(|| value.get(&key), |place: usize| value.get(place)));
-        path = path.join([place.map_or(KeySegment::Key(key), KeySegment::Index)]);
+        let index = value.filter(|value| value.is_array()).and_then(|_| key.parse().ok());
+        value = value.and_then(|value| index.map_or_else(|| value.get(&key), |index: usize| value.get(index)));
+        path = path.join([index.map_or(KeySegment::Key(key), KeySegment::Index)]);
     }
     path
 }

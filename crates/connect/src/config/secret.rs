@@ -1,6 +1,6 @@
-//! Values that are never shown: given by reference, or in the file where there is no better place.
+//! Secrets of a config: references to a variable or a file, or literal texts.
 //!
-//! In: `"text"`, `{ env = "NAME" }` or `{ file = "path" }`. Out: a value that prints as dots, also in debug output.
+//! In: `"text"`, `{ env = "NAME" }` or `{ file = "path" }`. Out: a value that prints masked, also in debug output.
 
 use std::{borrow::Cow, fmt, fs, marker::PhantomData};
 
@@ -12,69 +12,66 @@ use serde::{
 
 use super::{Diagnostics, KeyPath};
 
-/// Where a secret comes from, as it is written.
+/// Where a secret comes from.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum SecretSource {
-    /// Out of the environment.
+    /// From an environment variable.
     Env {
         /// The variable.
         env: String,
     },
-    /// Out of a file; what stands around it is no part of it.
+    /// From a file; surrounding whitespace is trimmed.
     File {
         /// The file.
         file: String,
     },
-    /// As it is.
+    /// A literal.
     Text(SecretString),
 }
 
-/// A text that is never shown.
+/// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretString(String);
 
-/// What stands in the place of a secret.
+/// Printed in place of a secret.
 const MASK: &str = "••••";
-/// So few characters of a secret may be shown.
+/// How many trailing characters of a long secret are visible.
 const VISIBLE_CHARS: usize = 4;
-/// A shorter secret shows nothing: four characters would be a good part of it.
+/// Shorter secrets are masked completely: four characters would be a large part of them.
 const MIN_LEN_TO_SHOW_TAIL: usize = 20;
 
 impl SecretSource {
-    /// The secret itself, at the key it stands at. What it is, is told nobody; `None` when it is not there, which the desk is told.
-    pub fn fetch(&self, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Option<SecretString> {
+    /// Fetches the secret configured at the key `at`. On failure, reports a problem, which never contains the secret, and returns `None`.
+    pub fn fetch(&self, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<SecretString> {
         match self {
             Self::Text(text) => match text.reveal() {
                 "" => {
-                    desk.report(at, format!("`{at}` is empty"), "write something, or leave the key out");
+                    diagnostics.report(at, format!("`{at}` is empty"), "set a value, or omit the key");
                     None
                 }
-                // What `masked` wrote is the secret of nobody.
-                dots if dots.starts_with(MASK) => {
-                    let message =
-                        format!("`{at}` has dots in the place of a secret, as whoever shows a config writes them");
-                    desk.report(at, message, "write the secret itself, or where it is found: { env = \"NAME\" }");
+                // The output of `masked` was copied back into a config.
+                masked if masked.starts_with(MASK) => {
+                    let message = format!("`{at}` is a masked secret, not the secret itself");
+                    diagnostics.report(at, message, "write the secret itself, or a reference: { env = \"NAME\" }");
                     None
                 }
                 _ => Some(text.clone()),
             },
             Self::Env { env } => {
-                let found = desk.env().variable(env);
-                if found.is_none() {
-                    let (message, help) = (
-                        format!("the variable {env} is not set, which `{at}` is read from"),
-                        desk.env().unset_hint(env),
-                    );
-                    desk.report(&at.key("env"), message, help);
+                let value = diagnostics.env().variable(env);
+                if value.is_none() {
+                    let message = format!("environment variable {env} is not set (used by `{at}`)");
+                    let help = diagnostics.env().unset_hint(env);
+                    diagnostics.report(&at.key("env"), message, help);
                 }
-                found.map(SecretString)
+                value.map(SecretString)
             }
-            Self::File { file } => match fs::read_to_string(desk.resolve_path(&at.key("file"), file)) {
+            Self::File { file } => match fs::read_to_string(diagnostics.resolve_path(&at.key("file"), file)) {
                 Ok(text) => Some(SecretString::new(text.trim())),
                 Err(error) => {
-                    let message = format!("{file} cannot be read, which `{at}` is read from: {error}");
-                    desk.report(&at.key("file"), message, "check the path, and who may read it");
+                    let message = format!("cannot read {file} (used by `{at}`): {error}");
+                    diagnostics.report(&at.key("file"), message, "check the path and its permissions");
                     None
                 }
             },
@@ -83,23 +80,23 @@ impl SecretSource {
 }
 
 impl SecretString {
-    /// Hides a text.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for whoever sends or compares it.
+    /// The text itself, to send or compare it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What people may see of it.
+    /// The mask, followed by the last characters if the secret is long.
     #[must_use]
     pub fn masked(&self) -> String {
-        let all: Vec<char> = self.0.chars().collect();
-        let tail: String = if all.len() >= MIN_LEN_TO_SHOW_TAIL {
-            all[all.len() - VISIBLE_CHARS..].iter().collect()
+        let chars: Vec<char> = self.0.chars().collect();
+        let tail: String = if chars.len() >= MIN_LEN_TO_SHOW_TAIL {
+            chars[chars.len() - VISIBLE_CHARS..].iter().collect()
         } else {
             String::new()
         };
@@ -123,12 +120,11 @@ impl fmt::Debug for SecretSource {
     }
 }
 
-/// Reads a table that may hold secrets. Whoever wrote a text in its place may have written the secret itself, so an error does not
-/// repeat it.
-pub(super) fn table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    struct Table<T>(PhantomData<T>);
+/// Deserializes a table that may contain secrets. A text in its place may be the secret itself, so the error does not quote it.
+pub(super) fn deserialize_table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    struct TableVisitor<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for TableVisitor<T> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,21 +140,23 @@ pub(super) fn table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> 
         }
     }
 
-    // Not `deserialize_map`: what reads then words the error itself.
-    from.deserialize_any(Table(PhantomData))
+    // Not `deserialize_map`: formats then build the error themselves, and quote the value.
+    from.deserialize_any(TableVisitor(PhantomData))
 }
 
-/// The same of a table that need not be there.
-pub(super) fn some_table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+/// [`deserialize_table`] for an optional table.
+pub(super) fn deserialize_optional_table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     struct Inner<T>(T);
 
     impl<'de, T: Deserialize<'de>> Deserialize<'de> for Inner<T> {
         fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-            table(from).map(Self)
+            deserialize_table(from).map(Self)
         }
     }
 
-    Option::<Inner<T>>::deserialize(from).map(|found| found.map(|Inner(inner)| inner))
+    Option::<Inner<T>>::deserialize(from).map(|table| table.map(|Inner(inner)| inner))
 }
 
 impl<'de> Deserialize<'de> for SecretString {
@@ -168,7 +166,7 @@ impl<'de> Deserialize<'de> for SecretString {
 }
 
 impl Serialize for SecretSource {
-    /// A reference as it is, a text masked.
+    /// Writes a reference as it is, and a literal masked.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Env { env } => to.collect_map([("env", env)]),

@@ -1,6 +1,6 @@
-//! Types of a config that are read from times and sizes as people write them, written as such, and described in its schema.
+//! Config types for durations and sizes with units, such as `"30s"` and `"8MiB"`, with serde support and JSON Schema.
 //!
-//! In: text. Out: a value. What the texts are, and what to write instead of a wrong one, is told by `toolhub_core::units`.
+//! In: text. Out: a value. `toolhub_core::units` defines the syntax and the errors.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 pub use toolhub_core::units::{Unit, UnitError, ellipsize, parse_cli_duration};
 use toolhub_core::units::{format_duration, format_size, parse_duration, parse_positive_duration, parse_size};
 
-/// A time that is longer than nothing.
+/// A duration greater than zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Time(pub Duration);
 
-/// A time that may be nothing.
+/// A duration, possibly zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Delay(pub Duration);
 
-/// A time, or for ever.
+/// A duration greater than zero, or `"never"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DurationOrNever(pub Option<Duration>);
@@ -29,20 +29,20 @@ pub struct DurationOrNever(pub Option<Duration>);
 #[serde(try_from = "String", into = "String")]
 pub struct Size(pub u64);
 
-/// Says of a type of ours how it is read, written and described.
-macro_rules! written {
-    ($type:ident, $unit:expr, $read:expr, $write:expr) => {
+/// Implements parsing, formatting and the JSON Schema of a type that serde reads from text.
+macro_rules! impl_text_format {
+    ($type:ident, $unit:expr, $parse:expr, $format:expr) => {
         impl TryFrom<String> for $type {
             type Error = String;
             fn try_from(text: String) -> Result<Self, String> {
-                let read: fn(&str) -> Result<Self, UnitError> = $read;
-                read(&text).map_err(|wrong| format!("{}; {}", wrong.message, wrong.help))
+                let parse: fn(&str) -> Result<Self, UnitError> = $parse;
+                parse(&text).map_err(|error| format!("{}; {}", error.message, error.help))
             }
         }
         impl From<$type> for String {
             fn from(value: $type) -> String {
-                let write: fn($type) -> String = $write;
-                write(value)
+                let format: fn($type) -> String = $format;
+                format(value)
             }
         }
         impl JsonSchema for $type {
@@ -63,10 +63,10 @@ fn format_millis(time: Duration) -> String {
     format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-written!(Time, Unit::Time, |text| parse_positive_duration(text).map(Self), |value| format_millis(value.0));
-written!(Delay, Unit::Delay, |text| parse_duration(text).map(Self), |value| format_millis(value.0));
-written!(Size, Unit::Size, |text| parse_size(text).map(Self), |value| format_size(value.0));
-written!(
+impl_text_format!(Time, Unit::Time, |text| parse_positive_duration(text).map(Self), |value| format_millis(value.0));
+impl_text_format!(Delay, Unit::Delay, |text| parse_duration(text).map(Self), |value| format_millis(value.0));
+impl_text_format!(Size, Unit::Size, |text| parse_size(text).map(Self), |value| format_size(value.0));
+impl_text_format!(
     DurationOrNever,
     Unit::DurationOrNever,
     |text| if text == "never" { Ok(Self(None)) } else { parse_positive_duration(text).map(|time| Self(Some(time))) },

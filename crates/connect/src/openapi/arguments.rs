@@ -1,7 +1,7 @@
-//! What a caller gives a tool: parameters and body of an operation, as the arguments of one object.
+//! Builds the arguments of a tool from the parameters and body of an operation.
 //!
-//! In: the parameters of an operation in order of weight, and its body. Out: one schema, and for each argument where it goes. Names
-//! never collide. Where the schema is too large for a tool, the same is made with less in it, until it fits.
+//! In: the effective parameters of an operation, and its body. Out: one JSON Schema, and the location of each argument in the request.
+//! Argument names are unique. If the schema is too large for a tool, it is built again with less detail until it fits.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub(super) struct ToolArguments {
     pub(super) schema: Value,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<RequestBody>,
-    /// What was left out, in words.
+    /// What was omitted, as texts of warnings.
     pub(super) omissions: Vec<String>,
 }
 
@@ -30,33 +30,33 @@ pub(super) struct ToolArguments {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestBody {
-    /// What is sent as its `Content-Type`.
+    /// Its `Content-Type`.
     pub media_type: String,
-    /// How it is written.
+    /// How it is serialized.
     pub format: Format,
-    /// The argument that is the body; or, where it has members, a name that no argument has.
+    /// The argument that is the body; if its members are separate arguments, a name that no argument has.
     pub argument: String,
-    /// The members of the body that are arguments of their own: the argument, and its name in the body. Empty where one argument
-    /// is the whole body.
+    /// The members of the body that are separate arguments: the argument, and its name in the body. Empty if one argument is the
+    /// object body.
     pub members: Vec<(String, String)>,
-    /// How fields of a form are written where that is not as usual.
+    /// Form fields with a style that is not the default.
     pub fields: Vec<FormField>,
-    /// Whether a request always has it.
+    /// Whether every request must have it.
     pub required: bool,
 }
 
-/// An argument in the making.
+/// An argument whose schema is not converted yet.
 struct ArgumentDraft<'d> {
     argument: String,
     schema: Option<&'d Value>,
     description: Option<&'d str>,
     required: bool,
     deprecated: bool,
-    /// What it is where the document does not say.
+    /// Its type if the document has no schema for it.
     default_type: &'static str,
 }
 
-/// The arguments for a path and the parameters that hold for it, each already the one that weighs most.
+/// Builds the arguments for a path and its effective parameters.
 pub(super) fn build<'d>(
     document: Document<'d>,
     patterns: &Patterns,
@@ -65,85 +65,85 @@ pub(super) fn build<'d>(
     body: Option<&'d Value>,
 ) -> Result<ToolArguments, String> {
     let mut names = ArgumentNames::default();
-    let mut left_out = Vec::new();
-    let mut slots = Vec::new();
-    let mut sent = Vec::new();
+    let mut omissions = Vec::new();
+    let mut drafts = Vec::new();
+    let mut request_parameters = Vec::new();
     let mut variables = path_variables(path)?;
-    // Paths first: where two have one name, the one in the path keeps it.
-    let mut all = Vec::new();
+    let mut specs = Vec::new();
     for parameter in parameters {
         match parameter::parse(parameter)? {
-            ParsedParameter::Argument(parameter) => all.push(parameter),
-            ParsedParameter::Omitted(why) => left_out.extend(why),
+            ParsedParameter::Argument(parameter) => specs.push(parameter),
+            ParsedParameter::Omitted(reason) => omissions.extend(reason),
         }
     }
-    all.sort_by_key(|found| found.parameter.location != ParameterLocation::Path);
-    for parameter::ParameterSpec { parameter, schema, definition: written } in all {
+    // Path parameters first: if two parameters have the same name, the one in the path keeps it.
+    specs.sort_by_key(|spec| spec.parameter.location != ParameterLocation::Path);
+    for parameter::ParameterSpec { parameter, schema, definition } in specs {
         let in_path = parameter.location == ParameterLocation::Path;
         if in_path && !variables.remove(parameter.name.as_str()) {
-            left_out.push(format!("the parameter `{}` has no place in the path and is left out", parameter.name));
+            omissions.push(format!("the parameter `{}` does not occur in the path and is ignored", parameter.name));
             continue;
         }
         let argument = names.assign(&parameter.name, parameter::location_name(parameter.location));
-        slots.push(ArgumentDraft {
+        drafts.push(ArgumentDraft {
             argument: argument.clone(),
             schema,
-            description: member_text(written, "description"),
-            required: in_path || is_true(written, "required"),
-            deprecated: is_true(written, "deprecated"),
+            description: member_text(definition, "description"),
+            required: in_path || is_true(definition, "required"),
+            deprecated: is_true(definition, "deprecated"),
             default_type: "string",
         });
-        sent.push(parameter.argument(argument));
+        request_parameters.push(parameter.argument(argument));
     }
     if let Some(name) = variables.first() {
         return Err(format!("`{{{name}}}` in its path has no parameter"));
     }
-    let chosen = body.map(|body| body::select_media_type(document, body)).transpose()?.flatten();
-    let body = chosen.and_then(|chosen| body_arguments(document, chosen, &mut names, &mut slots));
+    let selected = body.map(|body| body::select_media_type(document, body)).transpose()?.flatten();
+    let body = selected.and_then(|selected| body_arguments(document, selected, &mut names, &mut drafts));
 
-    let mut last = String::new();
+    let mut last_error = String::new();
     for detail in DETAIL_LEVELS {
-        match build_schema(document, patterns, &slots, detail) {
-            Ok((schema, cut)) => {
-                left_out.extend(cut);
-                return Ok(ToolArguments { schema, parameters: sent, body, omissions: left_out });
+        match build_schema(document, patterns, &drafts, detail) {
+            Ok((schema, truncations)) => {
+                omissions.extend(truncations);
+                return Ok(ToolArguments { schema, parameters: request_parameters, body, omissions });
             }
-            Err(error) => last = error,
+            Err(error) => last_error = error,
         }
     }
-    Err(last)
+    Err(last_error)
 }
 
 /// The names in braces in a path.
 fn path_variables(path: &str) -> Result<BTreeSet<&str>, String> {
-    let mut found = BTreeSet::new();
+    let mut names = BTreeSet::new();
     let mut rest = path;
-    while let Some((before, behind)) = rest.split_once('{') {
-        let (name, after) = behind.split_once('}').unwrap_or_default();
+    while let Some((before, tail)) = rest.split_once('{') {
+        let (name, after) = tail.split_once('}').unwrap_or_default();
         if name.is_empty() || name.contains('{') || before.contains('}') {
-            return Err("its path has a brace without another".into());
+            return Err("its path has an unmatched brace".into());
         }
-        found.insert(name);
+        names.insert(name);
         rest = after;
     }
-    Ok(found)
+    Ok(names)
 }
 
-/// The arguments a body needs: its members, where none of them is called like another argument; else one for the whole.
+/// Adds the arguments of a body: one per member if no name collides with another argument, else one for the object body.
 fn body_arguments<'d>(
     document: Document<'d>,
-    chosen: SelectedBody<'d>,
+    selected: SelectedBody<'d>,
     names: &mut ArgumentNames,
-    slots: &mut Vec<ArgumentDraft<'d>>,
+    drafts: &mut Vec<ArgumentDraft<'d>>,
 ) -> Option<RequestBody> {
-    let SelectedBody { media_type, format, schema, fields, required, description } = chosen;
+    let SelectedBody { media_type, format, schema, fields, required, description } = selected;
     let resolved = schema.and_then(|schema| document.resolve(schema).ok());
     if resolved.is_some_and(|schema| schema["properties"] == json!({}) && schema["additionalProperties"] == false) {
         return None;
     }
     let members = schema.filter(|_| format != Format::Text).and_then(|schema| body::members(document, schema));
-    let apart = members.filter(|members| {
-        // A body that may be left out, and asks for members where it is there, can only be said as one.
+    let separate = members.filter(|members| {
+        // An optional body with required members can only be one argument.
         let mut seen = ArgumentNames::default();
         (required || members.required.is_empty())
             && members
@@ -151,12 +151,12 @@ fn body_arguments<'d>(
                 .keys()
                 .all(|name| names.is_free(name) && seen.is_free(name) && !seen.assign(name, "").is_empty())
     });
-    let mut listed = Vec::new();
-    if let Some(members) = apart {
+    let mut member_arguments = Vec::new();
+    if let Some(members) = separate {
         for (name, schema) in &members.schemas {
             let argument = names.assign(name, "body");
-            listed.push((argument.clone(), (*name).to_owned()));
-            slots.push(ArgumentDraft {
+            member_arguments.push((argument.clone(), (*name).to_owned()));
+            drafts.push(ArgumentDraft {
                 argument,
                 schema: Some(schema),
                 description: None,
@@ -167,57 +167,57 @@ fn body_arguments<'d>(
         }
     }
     let argument = names.assign("body", "request");
-    if listed.is_empty() {
-        let otherwise = if format == Format::Text { "string" } else { "object" };
-        slots.push(ArgumentDraft {
+    if member_arguments.is_empty() {
+        let default_type = if format == Format::Text { "string" } else { "object" };
+        drafts.push(ArgumentDraft {
             argument: argument.clone(),
             schema,
             description,
             required,
             deprecated: false,
-            default_type: otherwise,
+            default_type,
         });
     }
-    Some(RequestBody { media_type, format, argument, members: listed, fields, required })
+    Some(RequestBody { media_type, format, argument, members: member_arguments, fields, required })
 }
 
-/// The schema of all arguments, if a tool can have it, and what is not in it.
+/// The schema of all arguments, and what was omitted from it. Fails if it exceeds the limits of a tool.
 fn build_schema<'d>(
     document: Document<'d>,
     patterns: &Patterns,
-    slots: &[ArgumentDraft<'d>],
+    drafts: &[ArgumentDraft<'d>],
     detail: Detail,
 ) -> Result<(Value, Vec<String>), String> {
     let mut converter = Converter::new(document, patterns, detail);
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for slot in slots {
-        let mut schema = match slot.schema {
+    for draft in drafts {
+        let mut schema = match draft.schema {
             Some(schema) => converter.convert(schema)?,
-            None => json!({"type": slot.default_type}),
+            None => json!({"type": draft.default_type}),
         };
         if let Some(members) = schema.as_object_mut() {
-            if let Some(words) = slot.description {
-                let words = super::schema::truncate(words, detail.description.max(100));
-                members.insert("description".into(), words.into());
+            if let Some(description) = draft.description {
+                let description = super::schema::truncate(description, detail.description.max(100));
+                members.insert("description".into(), description.into());
             }
-            if slot.deprecated {
+            if draft.deprecated {
                 members.insert("deprecated".into(), true.into());
             }
         }
-        if slot.required {
-            required.push(slot.argument.as_str());
+        if draft.required {
+            required.push(draft.argument.as_str());
         }
-        properties.insert(slot.argument.clone(), schema);
+        properties.insert(draft.argument.clone(), schema);
     }
-    let mut whole = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    let mut object = json!({"type": "object", "properties": properties, "additionalProperties": false});
     if !required.is_empty() {
-        whole["required"] = json!(required);
+        object["required"] = json!(required);
     }
     let definitions = converter.definitions()?;
     if !definitions.is_empty() {
-        whole["$defs"] = definitions.into();
+        object["$defs"] = definitions.into();
     }
-    Schema::compile(whole.clone()).map_err(|error| error.to_string())?;
-    Ok((whole, converter.omissions.into_iter().collect()))
+    Schema::compile(object.clone()).map_err(|error| error.to_string())?;
+    Ok((object, converter.omissions.into_iter().collect()))
 }

@@ -1,6 +1,6 @@
-//! The body of an operation: in which format it is sent, and whether its members can be arguments of their own.
+//! Selects the media type of a request body, and determines whether its members can be separate arguments.
 //!
-//! In: a `requestBody`. Out: one of its media types that can be written here, with its schema; or that there is none.
+//! In: a `requestBody`. Out: one supported media type with its schema, or an error if there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::rest::{FormField, Style};
 
-/// Schemas of `allOf` inside each other that are laid together.
+/// Maximum nesting of `allOf` whose members are merged.
 const MAX_ALL_OF_DEPTH: usize = 6;
-/// Such schemas in all.
+/// Maximum number of schemas visited for that.
 const MAX_VISITS: usize = 100;
-/// More arguments than this would drown the others.
+/// With more members, the body stays one argument, so that the other arguments remain visible.
 const MAX_MEMBERS: usize = 150;
 
-/// How a body is written.
+/// How a body is serialized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
@@ -31,7 +31,7 @@ pub enum Format {
     Text,
 }
 
-/// The one media type of a body that is used.
+/// The selected media type of a body.
 pub(super) struct SelectedBody<'d> {
     pub(super) media_type: String,
     pub(super) format: Format,
@@ -41,7 +41,7 @@ pub(super) struct SelectedBody<'d> {
     pub(super) description: Option<&'d str>,
 }
 
-/// The members of a body, as far as each can stand for itself.
+/// The members of a body that can be separate arguments.
 #[derive(Default)]
 pub(super) struct Members<'d> {
     pub(super) schemas: BTreeMap<&'d str, &'d Value>,
@@ -49,7 +49,7 @@ pub(super) struct Members<'d> {
     visits: usize,
 }
 
-/// Chooses how a body is sent: JSON before a form before text.
+/// Selects the media type: JSON before a form before text.
 pub(super) fn select_media_type<'d>(
     document: Document<'d>,
     body: &'d Value,
@@ -66,10 +66,10 @@ pub(super) fn select_media_type<'d>(
         }
     }
     let Some((_, media_type, format, content)) = best else {
-        let all = content.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        return Err(format!("its body is {all}; JSON, forms and text can be sent"));
+        let offered = content.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        return Err(format!("its body is {offered}; only JSON, forms and text are supported"));
     };
-    // Where anything goes, JSON is what services mean.
+    // For a wildcard, services expect JSON.
     let media_type = if media_type.contains('*') { "application/json" } else { media_type };
     Ok(Some(SelectedBody {
         media_type: media_type.to_owned(),
@@ -82,8 +82,8 @@ pub(super) fn select_media_type<'d>(
 }
 
 fn media_format(media_type: &str) -> Option<(u8, Format)> {
-    let plain = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match plain.as_str() {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
         "application/json" => Some((0, Format::Json)),
         "application/merge-patch+json" => Some((1, Format::Json)),
         "*/*" | "application/*" => Some((3, Format::Json)),
@@ -95,76 +95,76 @@ fn media_format(media_type: &str) -> Option<(u8, Format)> {
     }
 }
 
-/// How fields of a form are written where the document says so.
+/// The form fields whose style the document sets.
 fn form_fields(content: &Value) -> Vec<FormField> {
     let encoding = content.get("encoding").and_then(Value::as_object);
-    let field = |(name, said): (&String, &Value)| {
-        let style = match member_text(said, "style") {
+    let field = |(name, encoding): (&String, &Value)| {
+        let style = match member_text(encoding, "style") {
             Some("spaceDelimited") => Style::SpaceDelimited,
             Some("pipeDelimited") => Style::PipeDelimited,
             Some("deepObject") => Style::DeepObject,
             Some(_) => Style::Form,
-            None if said.get("explode").is_some() => Style::Form,
-            None if member_text(said, "contentType").is_some_and(|kind| kind.contains("json")) => Style::Json,
+            None if encoding.get("explode").is_some() => Style::Form,
+            None if member_text(encoding, "contentType").is_some_and(|kind| kind.contains("json")) => Style::Json,
             None => return None,
         };
-        let usual = matches!(style, Style::Form | Style::DeepObject);
-        let explode = said.get("explode").and_then(Value::as_bool).unwrap_or(usual);
+        let default = matches!(style, Style::Form | Style::DeepObject);
+        let explode = encoding.get("explode").and_then(Value::as_bool).unwrap_or(default);
         Some(FormField { name: name.clone(), style, explode })
     };
     encoding.into_iter().flatten().filter_map(field).collect()
 }
 
-/// The members of a body whose schema is an object and nothing else, also in several layers.
+/// The members of a body whose schema is a plain object, possibly composed with `allOf`.
 pub(super) fn members<'d>(document: Document<'d>, schema: &'d Value) -> Option<Members<'d>> {
     let mut members = Members::default();
     collect(document, schema, MAX_ALL_OF_DEPTH, &mut members)?;
-    let known = |name: &&str| members.schemas.contains_key(name);
-    // What is required and described nowhere could not be given.
-    let whole = members.required.iter().all(known);
+    let is_described = |name: &&str| members.schemas.contains_key(name);
+    // A required member without a schema could not be passed as an argument.
+    let all_described = members.required.iter().all(is_described);
     members.schemas.retain(|_, schema| !is_read_only(document, schema));
     members.required.retain(|name| members.schemas.contains_key(name));
-    (whole && !members.schemas.is_empty() && members.schemas.len() <= MAX_MEMBERS).then_some(members)
+    (all_described && !members.schemas.is_empty() && members.schemas.len() <= MAX_MEMBERS).then_some(members)
 }
 
-fn collect<'d>(document: Document<'d>, schema: &'d Value, layers: usize, into: &mut Members<'d>) -> Option<()> {
-    let layers = layers.checked_sub(1)?;
-    into.visits += 1;
-    if into.visits > MAX_VISITS {
+fn collect<'d>(document: Document<'d>, schema: &'d Value, depth: usize, members: &mut Members<'d>) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    members.visits += 1;
+    if members.visits > MAX_VISITS {
         return None;
     }
     if !document.is_v3_0
         && schema.get("$ref").is_some()
-        && schema.as_object()?.keys().any(|word| is_assertion_keyword(word))
+        && schema.as_object()?.keys().any(|keyword| is_assertion_keyword(keyword))
     {
         return None;
     }
     let schema = document.resolve(schema).ok()?.as_object()?;
-    for (word, value) in schema {
-        match word.as_str() {
+    for (keyword, value) in schema {
+        match keyword.as_str() {
             "type" if value == "object" => {}
             "additionalProperties" if *value == Value::Bool(false) => {}
             "properties" => {
-                for (name, one) in value.as_object()? {
-                    // Described twice: both would have to hold.
-                    if into.schemas.insert(name, one).is_some() {
+                for (name, schema) in value.as_object()? {
+                    // Two schemas for one member would both have to hold.
+                    if members.schemas.insert(name, schema).is_some() {
                         return None;
                     }
                 }
             }
-            "required" => into.required.extend(value.as_array()?.iter().filter_map(Value::as_str)),
-            "allOf" => value.as_array()?.iter().try_for_each(|layer| collect(document, layer, layers, into))?,
+            "required" => members.required.extend(value.as_array()?.iter().filter_map(Value::as_str)),
+            "allOf" => value.as_array()?.iter().try_for_each(|part| collect(document, part, depth, members))?,
             "nullable" if *value == Value::Bool(false) => {}
-            word if !is_assertion_keyword(word) => {}
+            keyword if !is_assertion_keyword(keyword) => {}
             _ => return None,
         }
     }
     Some(())
 }
 
-/// Whether a word says something about values; others only speak to people.
-fn is_assertion_keyword(word: &str) -> bool {
-    let for_people =
+/// Whether a keyword constrains values; others are annotations.
+fn is_assertion_keyword(keyword: &str) -> bool {
+    let annotations =
         ["$ref", "title", "description", "example", "examples", "deprecated", "externalDocs", "xml", "default"];
-    !for_people.contains(&word) && !word.starts_with("x-")
+    !annotations.contains(&keyword) && !keyword.starts_with("x-")
 }

@@ -1,7 +1,7 @@
-//! Puts the members of a body together again before a request is made.
+//! Executor that assembles a request body from separate arguments.
 //!
-//! In: a call whose arguments are parameters and members of a body side by side. Out: the same call, its body one argument, handed
-//! on. A member that is `null` stays in the body as `null`: for many services that means something else than its absence.
+//! In: a call whose arguments are parameters and members of a body side by side. Out: the same call with the body as one argument,
+//! passed to the inner executor. A member that is `null` is sent as `null`: to many services, that differs from its absence.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, Too
 
 use super::arguments::RequestBody;
 
-/// An executor that gathers a body and asks another one to send it.
+/// Assembles the body, and lets another executor send the request.
 pub(super) struct BodyAssembler {
     inner: Arc<dyn Executor>,
     body: RequestBody,

@@ -1,73 +1,73 @@
-//! Why a document is not imported, and what was left out of one that is.
+//! Errors of an import, and warnings about what was omitted.
 
 use std::{fmt, path::PathBuf};
 
-/// Why nothing of a document is imported.
+/// Why a document cannot be imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
     /// The file cannot be read.
-    #[error("{} cannot be read: {why}", file.display())]
+    #[error("{} cannot be read: {reason}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What the system says.
-        why: String,
+        /// The error of the system.
+        reason: String,
     },
     /// The document cannot be fetched.
-    #[error("the document cannot be fetched: {why}")]
+    #[error("the document cannot be fetched: {reason}")]
     Fetch {
-        /// What happened.
-        why: String,
+        /// The cause.
+        reason: String,
     },
-    /// The text is too long.
-    #[error("the document has {bytes} bytes, at most {most} are read")]
+    /// The document is too large.
+    #[error("the document has {bytes} bytes, which exceeds the limit of {limit}")]
     TooLarge {
-        /// Its length.
+        /// Its size.
         bytes: usize,
-        /// The longest that is read.
-        most: usize,
+        /// The maximum size.
+        limit: usize,
     },
     /// The text is neither JSON nor YAML.
-    #[error("the document is no {format}: {why}")]
+    #[error("the document is not valid {format}: {reason}")]
     Syntax {
-        /// What it was read as.
+        /// The format it was parsed as.
         format: &'static str,
-        /// Where that ended.
-        why: String,
+        /// The error of the parser, with its position.
+        reason: String,
     },
-    /// It is a document of the version before.
+    /// It is a Swagger 2.0 document.
     #[error(
-        "the document is Swagger {0}, and OpenAPI 3.0 or 3.1 is needed; convert it first, for example with `npx swagger2openapi old.json -o new.json`"
+        "the document is Swagger {0}, but OpenAPI 3.0 or 3.1 is required; convert it first, for example with `npx swagger2openapi old.json -o new.json`"
     )]
     Swagger(String),
-    /// It is a version nobody here has read about.
-    #[error("the document says `openapi: {0}`; this importer reads 3.0 and 3.1")]
+    /// It is an unsupported version.
+    #[error("the document is OpenAPI {0}; supported versions are 3.0 and 3.1")]
     Version(String),
     /// It is something else.
-    #[error("this is no OpenAPI document: {0}")]
+    #[error("not an OpenAPI document: {0}")]
     NotOpenApi(&'static str),
-    /// No operation knows where to send its requests.
-    #[error("the document does not say where its server is ({0}); say it with `base_url`")]
+    /// No operation has a usable server URL.
+    #[error("the document has no usable server URL ({0}); set `base_url`")]
     NoServer(String),
-    /// A setting cannot be used.
-    #[error("`{setting}` cannot be used: {why}")]
+    /// An option is invalid.
+    #[error("`{setting}` is invalid: {reason}")]
     Setting {
-        /// The setting.
+        /// The option.
         setting: &'static str,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
 }
 
-/// Something that was left out or changed, and where.
+/// Something that was omitted or changed, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// The operation, as `GET /pets/{id}`; `None` where the whole document is meant.
+    /// The operation, as `GET /pets/{id}`; `None` if the warning is about the whole document.
     pub operation: Option<String>,
     /// What happened.
     pub text: String,
-    /// Whether the operation became no tool.
+    /// Whether the operation was skipped.
     pub skipped: bool,
 }
 

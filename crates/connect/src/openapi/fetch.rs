@@ -1,7 +1,7 @@
-//! Fetches a document from where it lives.
+//! Fetches a document over HTTP.
 //!
-//! In: a request. Out: the text it brought. It is made like any other request of a tool, through a hub of its own: the same guard looks at
-//! each address on the way, and the same bounds hold.
+//! In: a request. Out: the text of the response. The request is sent as a REST tool of a temporary hub, so the same address guard and
+//! limits apply.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use toolhub_core::ToolHub;
 use super::{ImportError, ImportedDocument, Options, import, loader};
 use crate::rest::{ResponseFormat, Rest};
 
-/// Imports a document from an address. Relative addresses in it are joined to that one, unless [`Options::document_url`] says otherwise.
+/// Imports a document from a URL. Relative URLs in it are resolved against that, unless [`Options::document_url`] is set.
 ///
 /// # Errors
-/// As [`import`], and when the document cannot be fetched; a host that is not of the open internet is refused. [`fetch`] takes a
-/// request that may say more.
+/// As [`import`], and when the document cannot be fetched; hosts with a private or local address are refused. Use [`fetch`] with your
+/// own request to allow them.
 pub async fn import_url(url: &str, options: &Options) -> Result<ImportedDocument, ImportError> {
     let text = fetch(Rest::get(url)).await?;
     let mut options = options.clone();
@@ -23,12 +23,12 @@ pub async fn import_url(url: &str, options: &Options) -> Result<ImportedDocument
     import(&text, &options)
 }
 
-/// Fetches the text of a document with a request of your own: one that says who is asking, or that a host may be reached.
+/// Fetches the text of a document with your own request, for example with credentials or an allowed host.
 ///
 /// # Errors
-/// When the request cannot be made, is refused, or brings no text.
+/// When the request is invalid, fails, or its response is not text.
 pub async fn fetch(request: Rest) -> Result<String, ImportError> {
-    let failed = |why: String| ImportError::Fetch { why };
+    let failed = |reason: String| ImportError::Fetch { reason };
     let request = request
         .response_format(ResponseFormat::Text)
         .max_response(loader::MAX_DOCUMENT_BYTES)
@@ -39,7 +39,7 @@ pub async fn fetch(request: Rest) -> Result<String, ImportError> {
     hub.shutdown(Duration::ZERO).await;
     match outcome.into_result() {
         Ok(Value::String(text)) => Ok(text),
-        Ok(_) => Err(failed("it is no text".into())),
+        Ok(_) => Err(failed("the response is not text".into())),
         Err(error) => Err(failed(error.to_string())),
     }
 }

@@ -1,11 +1,11 @@
-//! The words a schema is made of: which hold schemas, which hold values, and what such a value must look like.
+//! JSON Schema keywords: which ones contain schemas, which ones contain values, and which values are valid.
 //!
-//! In: keywords and their values as a document has them. Out: how to read each, and repairs that need more than one of them. A value
-//! that the standard does not allow is left out rather than refused: one slip should not cost a whole operation.
+//! In: keywords and their values as a document has them. Out: how to convert each, and repairs that involve several of them. An invalid
+//! value is dropped rather than refused, so that one mistake does not make a whole operation unusable.
 
 use serde_json::{Map, Number, Value, json};
 
-/// How the value of a keyword is read.
+/// How the value of a keyword is converted.
 pub(super) enum Keyword {
     /// One schema.
     Schema,
@@ -15,18 +15,18 @@ pub(super) enum Keyword {
     SchemaMap,
     /// A regular expression.
     Pattern,
-    /// Words for people.
+    /// Human-readable text.
     Text,
-    /// A value that is kept as it is where it fits.
+    /// A value that is kept as it is if it is valid.
     Literal(fn(&Value) -> bool),
-    /// A value to show.
+    /// An example value.
     Example,
-    /// Nothing that a validator or a model needs.
+    /// Dropped: neither a validator nor a model needs it.
     Ignored,
 }
 
-pub(super) fn classify(word: &str) -> Keyword {
-    match word {
+pub(super) fn classify(keyword: &str) -> Keyword {
+    match keyword {
         "items"
         | "additionalProperties"
         | "not"
@@ -61,7 +61,7 @@ pub(super) fn classify(word: &str) -> Keyword {
     }
 }
 
-/// Small enough to be shown, and to keep the nesting of the whole in bounds.
+/// Whether a value is small enough to be included, in length and nesting.
 pub(super) fn is_small(value: &Value) -> bool {
     fn depth(value: &Value) -> usize {
         match value {
@@ -73,7 +73,7 @@ pub(super) fn is_small(value: &Value) -> bool {
     depth(value) <= 3 && value.to_string().len() <= 400
 }
 
-/// About how long a value is as text.
+/// The approximate length of a value as JSON.
 pub(super) fn approx_len(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 4,
@@ -83,35 +83,37 @@ pub(super) fn approx_len(value: &Value) -> usize {
     }
 }
 
-/// Whether a schema holds no other, so that it may stand wherever it is referred to.
+/// Whether a schema contains no other schema, so that it can be inlined wherever it is referred to.
 pub(super) fn has_no_subschemas(schema: &Value) -> bool {
-    let holds = |word: &String| matches!(classify(word), Keyword::Schema | Keyword::SchemaList | Keyword::SchemaMap);
-    let few = schema.get("enum").and_then(Value::as_array).is_none_or(|values| values.len() <= 20);
-    few && schema.as_object().is_some_and(|members| !members.contains_key("$ref") && !members.keys().any(holds))
+    let has_schema =
+        |keyword: &String| matches!(classify(keyword), Keyword::Schema | Keyword::SchemaList | Keyword::SchemaMap);
+    let is_short = schema.get("enum").and_then(Value::as_array).is_none_or(|values| values.len() <= 20);
+    is_short
+        && schema.as_object().is_some_and(|members| !members.contains_key("$ref") && !members.keys().any(has_schema))
 }
 
-/// What depends on more than one keyword: types that exist, required properties that are there.
+/// Repairs a converted schema: drops unknown types, and required properties that are hidden or not allowed.
 pub(super) fn normalize(schema: &mut Map<String, Value>, hidden: &[&str]) {
     if let Some(kind) = schema.remove("type") {
-        let known = |kind: &Value| {
+        let is_known = |kind: &Value| {
             ["array", "boolean", "integer", "null", "number", "object", "string"].iter().any(|known| kind == known)
         };
         match kind {
             Value::Array(kinds) => {
-                let mut kept: Vec<Value> = Vec::new();
-                for kind in kinds.into_iter().filter(known) {
-                    if !kept.contains(&kind) {
-                        kept.push(kind);
+                let mut valid: Vec<Value> = Vec::new();
+                for kind in kinds.into_iter().filter(is_known) {
+                    if !valid.contains(&kind) {
+                        valid.push(kind);
                     }
                 }
-                if !kept.is_empty() {
-                    schema.insert("type".into(), kept.into());
+                if !valid.is_empty() {
+                    schema.insert("type".into(), valid.into());
                 }
             }
-            kind if known(&kind) => {
+            kind if is_known(&kind) => {
                 schema.insert("type".into(), kind);
             }
-            // What uploads were in the version before.
+            // The type of uploads in Swagger 2.0.
             kind if kind == "file" => {
                 schema.insert("type".into(), json!("string"));
             }
@@ -119,30 +121,32 @@ pub(super) fn normalize(schema: &mut Map<String, Value>, hidden: &[&str]) {
         }
     }
     if let Some(Value::Array(required)) = schema.remove("required") {
-        let mut kept: Vec<Value> = Vec::new();
+        let mut valid: Vec<Value> = Vec::new();
         for name in required {
-            if !kept.contains(&name) && !hidden.iter().any(|hidden| name == *hidden) && allows_property(schema, &name) {
-                kept.push(name);
+            if !valid.contains(&name) && !hidden.iter().any(|hidden| name == *hidden) && allows_property(schema, &name)
+            {
+                valid.push(name);
             }
         }
-        if !kept.is_empty() {
-            schema.insert("required".into(), kept.into());
+        if !valid.is_empty() {
+            schema.insert("required".into(), valid.into());
         }
     }
 }
 
-/// Whether a schema lets a property be there at all. Some documents require what they forbid, by a slip in its name.
+/// Whether a schema allows a property at all. Some documents require a property that they forbid, because its name is misspelled.
 fn allows_property(schema: &Map<String, Value>, name: &Value) -> bool {
-    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    let listed = |word: &str| schema.get(word).and_then(Value::as_object);
-    let described = name.as_str().is_some_and(|name| listed("properties").is_some_and(|all| all.contains_key(name)));
-    !closed || described || listed("patternProperties").is_some()
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let members = |keyword: &str| schema.get(keyword).and_then(Value::as_object);
+    let is_described =
+        name.as_str().is_some_and(|name| members("properties").is_some_and(|properties| properties.contains_key(name)));
+    !is_closed || is_described || members("patternProperties").is_some()
 }
 
-/// Version 3.0 says `exclusiveMinimum: true` beside the `minimum` it is about.
-pub(super) fn convert_exclusive_bounds(schema: &mut Map<String, Value>, written: &Map<String, Value>) {
+/// Converts `exclusiveMinimum: true` beside `minimum`, as in version 3.0, to a number.
+pub(super) fn convert_exclusive_bounds(schema: &mut Map<String, Value>, source: &Map<String, Value>) {
     for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
-        if written.get(exclusive) == Some(&Value::Bool(true))
+        if source.get(exclusive) == Some(&Value::Bool(true))
             && let Some(number) = schema.remove(bound)
         {
             schema.insert(exclusive.into(), number);
@@ -150,7 +154,7 @@ pub(super) fn convert_exclusive_bounds(schema: &mut Map<String, Value>, written:
     }
 }
 
-/// Version 3.0 says `nullable: true`.
+/// Converts `nullable: true`, as in version 3.0.
 pub(super) fn make_nullable(mut schema: Map<String, Value>) -> Value {
     if let Some(kind) = schema.get_mut("type") {
         let mut kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind.clone()]);
@@ -165,10 +169,10 @@ pub(super) fn make_nullable(mut schema: Map<String, Value>) -> Value {
         }
         return schema.into();
     }
-    if ["allOf", "anyOf", "oneOf", "$ref", "enum", "not"].iter().any(|word| schema.contains_key(*word)) {
+    if ["allOf", "anyOf", "oneOf", "$ref", "enum", "not"].iter().any(|keyword| schema.contains_key(*keyword)) {
         let description = schema.remove("description");
         let mut either = Map::from_iter([("anyOf".to_owned(), json!([schema, {"type": "null"}]))]);
-        either.extend(description.map(|words| ("description".to_owned(), words)));
+        either.extend(description.map(|text| ("description".to_owned(), text)));
         return either.into();
     }
     schema.into()
@@ -179,7 +183,7 @@ fn is_string_array(value: &Value) -> bool {
 }
 
 fn is_non_negative_integer(value: &Value) -> bool {
-    let whole =
+    let is_integer =
         |number: &Number| number.as_u64().is_some() || number.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
-    value.as_number().is_some_and(whole)
+    value.as_number().is_some_and(is_integer)
 }

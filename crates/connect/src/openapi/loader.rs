@@ -1,7 +1,7 @@
-//! Reads the text of a document.
+//! Parses the text of a document.
 //!
-//! In: JSON or YAML, from a text or a file. Out: one JSON value, or where the text cannot be read. Bounded: the size of the text,
-//! how deep it goes, and what the aliases of YAML may multiply to. Knows nothing about what the document says.
+//! In: JSON or YAML, from a text or a file. Out: one JSON value, or a syntax error with its position. Bounded in size, nesting, and
+//! expansion of YAML aliases. Does not interpret the document.
 
 use std::path::Path;
 
@@ -9,36 +9,37 @@ use serde_json::Value;
 
 use super::{ImportError, yaml};
 
-/// The largest public documents have half of that.
+/// Twice the size of the largest public documents.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 96 * 1024 * 1024;
-/// The value a text stands for: JSON where it begins with `{`, else YAML.
+
+/// Parses a text: JSON if it begins with `{`, else YAML.
 ///
 /// # Errors
 /// When it is neither, or too large.
 pub fn parse(text: &str) -> Result<Value, ImportError> {
     if text.len() > MAX_DOCUMENT_BYTES {
-        return Err(ImportError::TooLarge { bytes: text.len(), most: MAX_DOCUMENT_BYTES });
+        return Err(ImportError::TooLarge { bytes: text.len(), limit: MAX_DOCUMENT_BYTES });
     }
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text)
-            .map_err(|error| ImportError::Syntax { format: "JSON", why: error.to_string() });
+            .map_err(|error| ImportError::Syntax { format: "JSON", reason: error.to_string() });
     }
-    yaml::parse(text).map_err(|why| ImportError::Syntax { format: "YAML", why })
+    yaml::parse(text).map_err(|reason| ImportError::Syntax { format: "YAML", reason })
 }
 
-/// The value in a file.
+/// Loads and parses a file.
 ///
 /// # Errors
 /// When the file cannot be read, or as [`parse`].
 pub fn load(file: &Path) -> Result<Value, ImportError> {
-    let lost = |why: String| ImportError::File { file: file.to_owned(), why };
-    let size = std::fs::metadata(file).map_err(|error| lost(error.to_string()))?.len();
+    let failed = |reason: String| ImportError::File { file: file.to_owned(), reason };
+    let size = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     if size > MAX_DOCUMENT_BYTES {
-        return Err(ImportError::TooLarge { bytes: size, most: MAX_DOCUMENT_BYTES });
+        return Err(ImportError::TooLarge { bytes: size, limit: MAX_DOCUMENT_BYTES });
     }
-    let bytes = std::fs::read(file).map_err(|error| lost(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| lost("it is not UTF-8".into()))?;
+    let bytes = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".into()))?;
     parse(&text)
 }

@@ -1,37 +1,37 @@
-//! Names: of tools, and of the arguments of one tool.
+//! Assigns the names of tools and arguments.
 //!
-//! In: what a document calls things. Out: names that every model provider takes, the same ones each time. Two tools never get one
-//! name, nor do two arguments of a tool; what each is called in the document stays known beside it.
+//! In: names of a document. Out: names that every model provider accepts, the same at each import. Names of tools are unique, and so are
+//! the names of the arguments of a tool; the original names are kept.
 
 use std::collections::BTreeSet;
 
 use toolhub_core::ToolName;
 
-/// The longest name of an argument that every provider takes.
+/// The longest argument name that every provider accepts.
 const MAX_ARGUMENT_NAME_LEN: usize = 64;
 
-/// What an operation is called: its `operationId`, or else its method and path in words.
+/// The name of an operation: its `operationId`, or else one derived from method and path.
 pub(super) fn operation_name(operation_id: Option<&str>, method: &str, path: &str) -> String {
     operation_id.map_or_else(|| name_from_path(method, path), str::to_owned)
 }
 
 /// `get` and `/pets/{petId}/toys` is `get_pets_petId_toys`.
 fn name_from_path(method: &str, path: &str) -> String {
-    let mut words = method.to_ascii_lowercase();
+    let mut name = method.to_ascii_lowercase();
     for part in path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
-        words.push('_');
-        words.push_str(part);
+        name.push('_');
+        name.push_str(part);
     }
-    words
+    name
 }
 
-/// The names of tools given out so far.
+/// The names of tools assigned so far.
 #[derive(Debug, Default)]
 pub(super) struct ToolNames(BTreeSet<ToolName>);
 
 impl ToolNames {
-    /// A name for an operation, and the name it is known by in its document. Who comes second to a name gets one that also tells
-    /// its method and path, so that it does not depend on how many others there are.
+    /// Assigns a name to an operation; returns it with the original name. If the name is taken, method and path are appended, so that
+    /// the result does not depend on the number of other operations.
     pub(super) fn assign(&mut self, prefix: &str, original: &str, operation: &str) -> Option<(ToolName, String)> {
         let name = ToolName::imported(prefix, original);
         if self.0.insert(name.clone()) {
@@ -43,29 +43,29 @@ impl ToolNames {
     }
 }
 
-/// The names of arguments given out so far, for one tool.
+/// The names of the arguments of one tool assigned so far.
 #[derive(Debug, Default)]
 pub(super) struct ArgumentNames(BTreeSet<String>);
 
 impl ArgumentNames {
-    /// Whether a name of the document could still become an argument without being told from another one.
+    /// Whether a name of the document can become an argument unchanged.
     pub(super) fn is_free(&self, name: &str) -> bool {
         !self.0.contains(&sanitize(name))
     }
 
-    /// A name for what the document calls `name`; where that is taken, also the place it goes to.
-    pub(super) fn assign(&mut self, name: &str, place: &str) -> String {
+    /// Assigns an argument name; if it is taken, the location is appended, and then a number.
+    pub(super) fn assign(&mut self, name: &str, location: &str) -> String {
         let plain = sanitize(name);
-        let with_place = || sanitize(&format!("{plain}_{place}"));
+        let with_location = || sanitize(&format!("{plain}_{location}"));
         let numbered = (2..).map(|number| sanitize(&format!("{plain}_{number}")));
-        let mut all = std::iter::once(plain.clone()).chain(std::iter::once_with(with_place)).chain(numbered);
-        let free = all.find(|name| !self.0.contains(name)).unwrap_or(plain.clone());
+        let mut candidates = std::iter::once(plain.clone()).chain(std::iter::once_with(with_location)).chain(numbered);
+        let free = candidates.find(|name| !self.0.contains(name)).unwrap_or(plain.clone());
         self.0.insert(free.clone());
         free
     }
 }
 
-/// Letters, digits and `_`, not beginning with a digit: what every provider takes.
+/// Restricts a name to what every provider accepts: letters, digits and `_`, not beginning with a digit.
 fn sanitize(name: &str) -> String {
     let mut legal = String::new();
     for part in name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|part| !part.is_empty()) {
@@ -78,7 +78,7 @@ fn sanitize(name: &str) -> String {
         legal.insert(0, '_');
     }
     if legal.len() > MAX_ARGUMENT_NAME_LEN {
-        // The end tells long names apart more often than the beginning.
+        // Long names differ at the end more often than at the beginning.
         legal = format!("_{}", &legal[legal.len() - (MAX_ARGUMENT_NAME_LEN - 1)..]);
     }
     legal
@@ -98,12 +98,12 @@ mod tests {
     #[test]
     fn tools_get_legal_names_and_no_two_get_the_same() {
         let mut names = ToolNames::default();
-        let mut take = |original: &str, operation: &str| names.assign("pet", original, operation).unwrap();
-        assert_eq!(take("list", "GET /pets").0.as_str(), "pet__list");
-        let (again, known_as) = take("list", "GET /dogs");
-        assert!(again.starts_with("pet__list_GET__dogs_"), "{again}");
-        assert_eq!(known_as, "list GET /dogs");
-        assert!(take("pets/list", "GET /a").0.starts_with("pet__pets_list_"));
+        let mut assign = |original: &str, operation: &str| names.assign("pet", original, operation).unwrap();
+        assert_eq!(assign("list", "GET /pets").0.as_str(), "pet__list");
+        let (second, original) = assign("list", "GET /dogs");
+        assert!(second.starts_with("pet__list_GET__dogs_"), "{second}");
+        assert_eq!(original, "list GET /dogs");
+        assert!(assign("pets/list", "GET /a").0.starts_with("pet__pets_list_"));
         assert_eq!(ToolNames::default().assign("", "list", "GET /").unwrap().0.as_str(), "list");
     }
 

@@ -1,7 +1,7 @@
-//! Goes through the operations of a document and makes a plan of each.
+//! Walks the operations of a document and builds a plan for each.
 //!
-//! In: a document and what its owner says. Out: everything that was found. What goes wrong with one operation becomes a warning that
-//! names it, and the next one is looked at.
+//! In: a document and import options. Out: the imported document. A problem with one operation becomes a warning that names it, and the
+//! import continues with the next one.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use super::{
     server,
 };
 
-/// The longest description of a tool that every provider takes.
+/// The longest tool description that every provider accepts.
 const MAX_DESCRIPTION_LEN: usize = 1_000;
-/// More would not fit into the schema of a tool.
+/// More parameters would exceed the schema limits of a tool.
 const MAX_PARAMETERS: usize = 1_000;
-/// The longest text of a warning; a document may have names of any length.
+/// The maximum length of a warning; names in a document may have any length.
 const MAX_WARNING_LEN: usize = 400;
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "trace"];
 
@@ -41,7 +41,7 @@ struct Importer<'d> {
     options: &'d Options,
     include: NameFilter,
     exclude: NameFilter,
-    /// Where requests go whatever the document says.
+    /// The base URL that overrides the servers of the document.
     base_url: Option<String>,
     document_url: Option<Url>,
     source: String,
@@ -51,11 +51,11 @@ struct Importer<'d> {
     plans: Vec<Plan>,
     warnings: Vec<Warning>,
     filtered: usize,
-    /// Why operations have no server, if they have none.
+    /// Why an operation has no server URL, if one was skipped for that.
     missing_server: Option<String>,
 }
 
-/// One operation, and what holds for all of its path.
+/// One operation, with its path item.
 struct Operation<'d> {
     method: &'static str,
     path: &'d str,
@@ -66,10 +66,11 @@ struct Operation<'d> {
 impl<'d> Importer<'d> {
     fn new(document: Document<'d>, options: &'d Options) -> Result<Self, ImportError> {
         let base_url = options.base_url.as_deref().map(server::parse_base_url).transpose();
-        let base_url = base_url.map_err(|why| ImportError::Setting { setting: "base_url", why })?;
+        let base_url = base_url.map_err(|reason| ImportError::Setting { setting: "base_url", reason })?;
         let document_url = options.document_url.as_deref().map(Url::parse).transpose();
-        let wrong = |error: url::ParseError| ImportError::Setting { setting: "document_url", why: error.to_string() };
-        let document_url = document_url.map_err(wrong)?;
+        let invalid =
+            |error: url::ParseError| ImportError::Setting { setting: "document_url", reason: error.to_string() };
+        let document_url = document_url.map_err(invalid)?;
         let security = Security::new(document, &options.credentials, document_url.as_ref());
         security.check()?;
         let title = document.root.get("info").and_then(|info| member_text(info, "title")).unwrap_or("openapi");
@@ -95,67 +96,67 @@ impl<'d> Importer<'d> {
     fn import_path(&mut self, path: &'d str, item: &'d Value) {
         let item = match self.document.resolve(item) {
             Ok(item) => item,
-            Err(why) => return self.warn(path, &why, true),
+            Err(reason) => return self.warn(path, &reason, true),
         };
         for method in METHODS {
-            let Some(itself) = item.get(method) else { continue };
-            let operation = Operation { method, path, item, definition: itself };
-            let words = operation.label();
+            let Some(definition) = item.get(method) else { continue };
+            let operation = Operation { method, path, item, definition };
+            let label = operation.label();
             match self.plan_operation(&operation) {
-                Ok(Some((plan, left_out))) => {
-                    left_out.iter().for_each(|text| self.warn(&words, text, false));
+                Ok(Some((plan, omissions))) => {
+                    omissions.iter().for_each(|text| self.warn(&label, text, false));
                     self.plans.push(plan);
                 }
                 Ok(None) => self.filtered += 1,
-                Err(why) => self.warn(&words, &why, true),
+                Err(reason) => self.warn(&label, &reason, true),
             }
         }
     }
 
-    /// The plan of an operation and what is not in it; nothing where the owner does not want it.
+    /// The plan of an operation, and what was omitted from it; `None` if the operation is filtered out.
     fn plan_operation(&mut self, operation: &Operation<'d>) -> Result<Option<(Plan, Vec<String>)>, String> {
-        let Operation { method, path, item, definition: itself } = *operation;
-        if !itself.is_object() {
-            return Err("it is no object".into());
+        let Operation { method, path, item, definition } = *operation;
+        if !definition.is_object() {
+            return Err("it is not an object".into());
         }
-        let original = naming::operation_name(member_text(itself, "operationId"), method, path);
-        if !self.is_selected(&original) {
+        let original_name = naming::operation_name(member_text(definition, "operationId"), method, path);
+        if !self.is_selected(&original_name) {
             return Ok(None);
         }
         if method == "trace" {
-            return Err("requests with TRACE are not sent".into());
+            return Err("TRACE requests are not supported".into());
         }
         let server = match &self.base_url {
-            Some(given) => given.clone(),
-            None => server::base_url(self.document, [itself, item], self.document_url.as_ref())
-                .inspect_err(|why| self.missing_server = Some(why.clone()))?,
+            Some(base_url) => base_url.clone(),
+            None => server::base_url(self.document, [definition, item], self.document_url.as_ref())
+                .inspect_err(|reason| self.missing_server = Some(reason.clone()))?,
         };
-        let (path_alone, query) = split_query(path)?;
+        let (path_only, query) = split_query(path)?;
         let parameters = operation.parameters(self.document)?;
-        let mut left_out = Vec::new();
-        let body = itself.get("requestBody").filter(|_| {
-            let none = matches!(method, "get" | "head");
-            if none && itself.pointer("/requestBody/required") == Some(&Value::Bool(true)) {
-                left_out.push("it has a body, which such requests do not; it is left out".to_owned());
+        let mut omissions = Vec::new();
+        let body = definition.get("requestBody").filter(|_| {
+            let without_body = matches!(method, "get" | "head");
+            if without_body && definition.pointer("/requestBody/required") == Some(&Value::Bool(true)) {
+                omissions.push("GET and HEAD requests have no body; its body is ignored".to_owned());
             }
-            !none
+            !without_body
         });
-        let arguments = arguments::build(self.document, &self.patterns, path_alone, &parameters, body)?;
-        left_out.extend(arguments.omissions);
-        let signed = self.security.signing_plan(itself)?;
+        let arguments = arguments::build(self.document, &self.patterns, path_only, &parameters, body)?;
+        omissions.extend(arguments.omissions);
+        let signing = self.security.signing_plan(definition)?;
         let prefix = self.options.prefix.as_deref().unwrap_or_default();
-        let name = self.names.assign(prefix, &original, &operation.label());
-        let (name, original) = name.ok_or("another operation has the same name, method and path")?;
+        let name = self.names.assign(prefix, &original_name, &operation.label());
+        let (name, original_name) = name.ok_or("another operation has the same name, method and path")?;
         let mut plan = Plan {
             name,
-            original_name: original,
+            original_name,
             source: self.source.clone(),
             method: method.to_ascii_uppercase(),
             path: path.to_owned(),
             server,
-            description: description(itself, operation),
-            annotations: annotations(method, member_text(itself, "summary")),
-            tags: tags(itself),
+            description: description(definition, operation),
+            annotations: annotations(method, member_text(definition, "summary")),
+            tags: tags(definition),
             schema: arguments.schema,
             parameters: arguments.parameters,
             body: arguments.body,
@@ -165,14 +166,14 @@ impl<'d> Importer<'d> {
             auth: None,
             header_keys: Vec::new(),
         };
-        left_out.extend(plan.apply_signing(signed, self.options.auth.as_ref())?);
+        omissions.extend(plan.apply_signing(signing, self.options.auth.as_ref())?);
         if let Some(problem) = plan.unsigned_request().problems().into_iter().next() {
             return Err(problem.to_string());
         }
-        Ok(Some((plan, left_out)))
+        Ok(Some((plan, omissions)))
     }
 
-    /// Whether the owner wants an operation, by what it is called with and without repairs.
+    /// Whether `include` and `exclude` select an operation, by its original and its sanitized name.
     fn is_selected(&mut self, original: &str) -> bool {
         let name = ToolName::imported("", original);
         let names = [original, name.as_str()];
@@ -187,16 +188,16 @@ impl<'d> Importer<'d> {
     }
 
     fn finish(mut self) -> Result<ImportedDocument, ImportError> {
-        if let (true, Some(why)) = (self.plans.is_empty(), self.missing_server.take()) {
-            return Err(ImportError::NoServer(why));
+        if let (true, Some(reason)) = (self.plans.is_empty(), self.missing_server.take()) {
+            return Err(ImportError::NoServer(reason));
         }
         if self.plans.is_empty() && self.warnings.is_empty() && self.filtered == 0 {
             let text = "the document has no operations".into();
             self.warnings.push(Warning { operation: None, text, skipped: false });
         }
-        for patterns in [&self.include, &self.exclude] {
-            for (glob, _) in patterns.globs.iter().filter(|(_, used)| !used) {
-                let text = format!("`{glob}` in `{}` fits no operation", patterns.setting);
+        for filter in [&self.include, &self.exclude] {
+            for (glob, _) in filter.globs.iter().filter(|(_, used)| !used) {
+                let text = format!("`{glob}` in `{}` matches no operation", filter.setting);
                 self.warnings.push(Warning { operation: None, text, skipped: false });
             }
         }
@@ -215,7 +216,7 @@ impl<'d> Importer<'d> {
     }
 }
 
-/// Patterns over names, and whether each has fitted one.
+/// Globs over names, and whether each has matched one.
 struct NameFilter {
     setting: &'static str,
     globs: Vec<(Glob, bool)>,
@@ -223,18 +224,18 @@ struct NameFilter {
 
 impl NameFilter {
     fn new(setting: &'static str, patterns: &[String]) -> Result<Self, ImportError> {
-        let wrong = |why| ImportError::Setting { setting, why };
-        let glob = |pattern: &String| Ok((Glob::new(pattern.as_str()).map_err(wrong)?, false));
+        let invalid = |reason| ImportError::Setting { setting, reason };
+        let glob = |pattern: &String| Ok((Glob::new(pattern.as_str()).map_err(invalid)?, false));
         Ok(Self { setting, globs: patterns.iter().map(glob).collect::<Result<_, _>>()? })
     }
 
-    /// Whether one of them fits one of the names. All are asked, so that each that fits is known.
+    /// Whether a glob matches one of the names. Tries all globs, to record which ones match.
     fn matches_any(&mut self, names: [&str; 2]) -> bool {
         let mut any = false;
         for (glob, used) in &mut self.globs {
-            let fits = names.iter().any(|name| glob.matches(name));
-            *used |= fits;
-            any |= fits;
+            let matches = names.iter().any(|name| glob.matches(name));
+            *used |= matches;
+            any |= matches;
         }
         any
     }
@@ -245,9 +246,9 @@ impl<'d> Operation<'d> {
         format!("{} {}", self.method.to_ascii_uppercase(), self.path)
     }
 
-    /// Its parameters: those of the path, and its own in their place where name and place are the same.
+    /// The effective parameters: those of the path item, overridden by its own with the same name and location.
     fn parameters(&self, document: Document<'d>) -> Result<Vec<&'d Value>, String> {
-        let mut found: Vec<&'d Value> = Vec::new();
+        let mut effective: Vec<&'d Value> = Vec::new();
         for level in [self.item, self.definition] {
             let parameters = level.get("parameters").and_then(Value::as_array);
             if parameters.is_some_and(|parameters| parameters.len() > MAX_PARAMETERS) {
@@ -256,32 +257,32 @@ impl<'d> Operation<'d> {
             for parameter in parameters.into_iter().flatten() {
                 let parameter = document.resolve(parameter)?;
                 let same = |other: &&Value| other["name"] == parameter["name"] && other["in"] == parameter["in"];
-                match found.iter().position(same) {
-                    Some(place) => found[place] = parameter,
-                    None => found.push(parameter),
+                match effective.iter().position(same) {
+                    Some(index) => effective[index] = parameter,
+                    None => effective.push(parameter),
                 }
             }
         }
-        Ok(found)
+        Ok(effective)
     }
 }
 
-/// Names and values of a query.
+/// Names and values of query parameters.
 type QueryPairs = Vec<(String, String)>;
 
-/// A path without the query that some documents write behind it, and that query.
+/// Splits a path from the query that some documents append to it.
 fn split_query(path: &str) -> Result<(&str, QueryPairs), String> {
     if !path.starts_with('/') || path.chars().any(char::is_control) {
-        return Err("its path does not begin with `/`, or has a sign that no path has".into());
+        return Err("its path does not begin with `/`, or contains a control character".into());
     }
     if path.contains('#') {
-        return Err("its path has a `#`, which is never sent: it would be the same request as another one".into());
+        return Err("its path has a fragment (`#`), which is never sent, so its requests would equal those of another operation".into());
     }
     let Some((path, query)) = path.split_once('?') else {
         return Ok((path, Vec::new()));
     };
     if query.contains('{') {
-        return Err("its path has parameters behind a `?`".into());
+        return Err("its path has placeholders in the query".into());
     }
     Ok((path, url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()))
 }
@@ -297,21 +298,21 @@ fn annotations(method: &str, title: Option<&str>) -> Annotations {
     }
 }
 
-fn description(itself: &Value, operation: &Operation<'_>) -> String {
-    let (summary, long) = (member_text(itself, "summary"), member_text(itself, "description"));
-    let mut words = match (summary, long) {
+fn description(definition: &Value, operation: &Operation<'_>) -> String {
+    let (summary, long) = (member_text(definition, "summary"), member_text(definition, "description"));
+    let mut text = match (summary, long) {
         (Some(summary), Some(long)) if long.starts_with(summary) => long.to_owned(),
         (Some(summary), Some(long)) => format!("{summary}\n\n{long}"),
         (Some(only), None) | (None, Some(only)) => only.to_owned(),
         (None, None) => operation.label(),
     };
-    if is_true(itself, "deprecated") {
-        words.insert_str(0, "Deprecated. ");
+    if is_true(definition, "deprecated") {
+        text.insert_str(0, "Deprecated. ");
     }
-    truncate(&words, MAX_DESCRIPTION_LEN)
+    truncate(&text, MAX_DESCRIPTION_LEN)
 }
 
-fn tags(itself: &Value) -> Vec<String> {
-    let tags = itself.get("tags").and_then(Value::as_array);
+fn tags(definition: &Value) -> Vec<String> {
+    let tags = definition.get("tags").and_then(Value::as_array);
     tags.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -1,30 +1,30 @@
-//! A parameter of an operation: where it goes, and how it is written there.
+//! Parses a parameter of an operation: its location and style.
 //!
-//! In: a parameter as the document has it. Out: the same for a request, or that it is none of the caller's business.
+//! In: a parameter of the document. Out: the parameter of a request, or that it is omitted because the caller cannot set it.
 
 use serde_json::Value;
 
 use super::document::{is_true, member_text};
 use crate::rest::{Parameter, ParameterLocation, Style};
 
-/// What becomes of a parameter.
+/// A parsed parameter.
 pub(super) enum ParsedParameter<'d> {
-    /// It is an argument.
+    /// It becomes an argument.
     Argument(ParameterSpec<'d>),
-    /// It is not, for a reason that may be worth a word.
+    /// It is omitted, with a warning if that matters.
     Omitted(Option<String>),
 }
 
-/// A parameter of a request and what the document says about it.
+/// A parameter of a request, with its schema and its definition in the document.
 pub(super) struct ParameterSpec<'d> {
     pub(super) parameter: Parameter,
     pub(super) schema: Option<&'d Value>,
     pub(super) definition: &'d Value,
 }
 
-/// The word of the document for a place.
-pub(super) fn location_name(place: ParameterLocation) -> &'static str {
-    match place {
+/// The name of a location in documents.
+pub(super) fn location_name(location: ParameterLocation) -> &'static str {
+    match location {
         ParameterLocation::Path => "path",
         ParameterLocation::Query => "query",
         ParameterLocation::Header => "header",
@@ -32,35 +32,37 @@ pub(super) fn location_name(place: ParameterLocation) -> &'static str {
     }
 }
 
-/// Reads a parameter that was resolved already.
-pub(super) fn parse<'d>(written: &'d Value) -> Result<ParsedParameter<'d>, String> {
-    let Some(name) = member_text(written, "name") else {
+/// Parses a parameter whose reference is resolved.
+pub(super) fn parse<'d>(definition: &'d Value) -> Result<ParsedParameter<'d>, String> {
+    let Some(name) = member_text(definition, "name") else {
         return Err("a parameter has no name".into());
     };
-    let place = match member_text(written, "in") {
+    let location = match member_text(definition, "in") {
         Some("path") => ParameterLocation::Path,
         Some("query") => ParameterLocation::Query,
         Some("header") => ParameterLocation::Header,
         Some("cookie") => ParameterLocation::Cookie,
-        other => return Err(format!("its parameter `{name}` is in `{}`", other.unwrap_or_default())),
+        other => {
+            return Err(format!("its parameter `{name}` has the unknown location `{}`", other.unwrap_or_default()));
+        }
     };
-    if place == ParameterLocation::Header {
+    if location == ParameterLocation::Header {
         match name.to_ascii_lowercase().as_str() {
-            // The standard says that these are said elsewhere: by media types and by security schemes.
+            // OpenAPI ignores these as parameters: media types and security schemes define them.
             "accept" | "content-type" | "authorization" => return Ok(ParsedParameter::Omitted(None)),
             _ if is_sendable_header(name) => {}
-            _ if is_true(written, "required") => {
+            _ if is_true(definition, "required") => {
                 return Err(format!("it needs the header `{name}`, which cannot be sent"));
             }
             _ => {
                 return Ok(ParsedParameter::Omitted(Some(format!(
-                    "the header `{name}` cannot be sent and is left out"
+                    "the header `{name}` cannot be sent and is ignored"
                 ))));
             }
         }
     }
-    let mut parameter = Parameter::new(place, name);
-    let content = written.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
+    let mut parameter = Parameter::new(location, name);
+    let content = definition.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
     let schema = match content {
         Some((media_type, content)) => {
             if media_type.contains("json") {
@@ -69,21 +71,21 @@ pub(super) fn parse<'d>(written: &'d Value) -> Result<ParsedParameter<'d>, Strin
             content.get("schema")
         }
         None => {
-            if let Some(style) = member_text(written, "style").and_then(|style| parse_style(style, place)) {
+            if let Some(style) = member_text(definition, "style").and_then(|style| parse_style(style, location)) {
                 parameter = parameter.style(style);
             }
-            if let Some(explode) = written.get("explode").and_then(Value::as_bool) {
+            if let Some(explode) = definition.get("explode").and_then(Value::as_bool) {
                 parameter = parameter.explode(explode);
             }
-            written.get("schema")
+            definition.get("schema")
         }
     };
-    Ok(ParsedParameter::Argument(ParameterSpec { parameter, schema, definition: written }))
+    Ok(ParsedParameter::Argument(ParameterSpec { parameter, schema, definition }))
 }
 
-/// A style that the place can have; another one says nothing.
-fn parse_style(style: &str, place: ParameterLocation) -> Option<Style> {
-    match (style, place) {
+/// Parses a style; `None` if it is not valid for the location.
+fn parse_style(style: &str, location: ParameterLocation) -> Option<Style> {
+    match (style, location) {
         ("simple", ParameterLocation::Path | ParameterLocation::Header) => Some(Style::Simple),
         ("label", ParameterLocation::Path) => Some(Style::Label),
         ("matrix", ParameterLocation::Path) => Some(Style::Matrix),
@@ -95,10 +97,10 @@ fn parse_style(style: &str, place: ParameterLocation) -> Option<Style> {
     }
 }
 
-/// Whether a caller may decide about a header: it is a name at all, and none that the connection itself is about.
+/// Whether a caller may set a header: its name is valid, and the HTTP client does not set it itself.
 fn is_sendable_header(name: &str) -> bool {
-    let sort = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    let ours = [
+    let is_token_char = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let reserved = [
         "accept-encoding",
         "connection",
         "content-length",
@@ -113,5 +115,5 @@ fn is_sendable_header(name: &str) -> bool {
         "transfer-encoding",
         "upgrade",
     ];
-    name.chars().all(sort) && !ours.contains(&name.to_ascii_lowercase().as_str())
+    name.chars().all(is_token_char) && !reserved.contains(&name.to_ascii_lowercase().as_str())
 }

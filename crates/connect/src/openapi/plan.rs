@@ -1,7 +1,7 @@
-//! An operation that can become a tool: everything that was read about it, as plain values.
+//! The plan of one operation, as plain values.
 //!
-//! In: what the other rooms found. Out: for people a name, a method, a path and what is needed; for the hub a tool, whose requests the
-//! `rest` room makes. Nothing is registered here.
+//! In: what the other modules parsed. Out: a description for people, and a tool for the hub, whose requests `rest` sends. Nothing is
+//! registered here.
 
 use std::sync::Arc;
 
@@ -17,47 +17,46 @@ use crate::rest::{Auth, Body, KeyLocation, Parameter, ParameterLocation, Rest, S
 pub struct Plan {
     /// The name of the tool.
     pub name: ToolName,
-    /// What the operation is called in its document: its `operationId`, or else its method and path in words.
+    /// The name of the operation in its document: its `operationId`, or else one derived from method and path.
     pub original_name: String,
-    /// The document it comes from, as its tools' origin says it.
+    /// The document it comes from, as named in the origin of the tool.
     pub source: String,
-    /// The method, in capitals.
+    /// The method, in upper case.
     pub method: String,
-    /// The path as the document has it.
+    /// The path, as documented.
     pub path: String,
-    /// The address the path is below.
+    /// The base URL of the path.
     pub server: String,
     /// What the tool does, for the model.
     pub description: String,
-    /// What the operation does to the world, told by its method.
+    /// The effects of the operation, derived from its method.
     pub annotations: Annotations,
-    /// The words the document groups operations by.
+    /// The tags of the operation.
     pub tags: Vec<String>,
     /// JSON Schema 2020-12 of the arguments.
     pub schema: Value,
-    /// Where arguments go, those of the body aside.
+    /// The locations of the arguments, except those of the body.
     pub parameters: Vec<Parameter>,
-    /// The body, where it has one.
+    /// The body, if it has one.
     pub body: Option<RequestBody>,
-    /// The security schemes that are needed: one of these lists, all in it together. Empty: none.
+    /// The required security schemes: one of these lists, all schemes in it together. Empty: none.
     pub security: Vec<Vec<String>>,
-    /// Whether nobody is asked before a call although the tool was imported.
+    /// Whether calls need no approval although the tool is imported.
     pub trusted: bool,
-    /// What always stands in the query.
+    /// Fixed query parameters.
     pub(super) query: Vec<(String, String)>,
     pub(super) auth: Option<Auth>,
     pub(super) header_keys: Vec<(String, Secret)>,
 }
 
 impl Plan {
-    /// Method and path, as people say it: `GET /pets/{id}`.
+    /// Method and path: `GET /pets/{id}`.
     #[must_use]
     pub fn operation(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 
-    /// The request, for whoever wants to say more about it: timeouts, hosts that may be reached, a session. Give it to
-    /// [`Plan::tool_by`] afterwards.
+    /// The request, to be changed and passed to [`Plan::tool_with_request`]: timeouts, allowed hosts, a session.
     #[must_use]
     pub fn request(&self) -> Rest {
         let mut request = self.unsigned_request();
@@ -70,7 +69,7 @@ impl Plan {
         request
     }
 
-    /// The request without what shows who it is from: whether a secret is there is not a question of the document.
+    /// The request without credentials, whose availability does not depend on the document.
     pub(super) fn unsigned_request(&self) -> Rest {
         let path = self.path.split('?').next().unwrap_or_default();
         let mut request = Rest::at(&self.method, &self.server, path);
@@ -87,90 +86,90 @@ impl Plan {
                 Format::Form => Body::FormFromArgument { argument: body.argument.clone(), fields: body.fields.clone() },
                 Format::Text => Body::Text(argument),
             });
-            // These three the request says by itself.
-            let usual = ["application/json", "application/x-www-form-urlencoded", "text/plain"];
-            if !usual.contains(&body.media_type.as_str()) {
+            // `rest` sets these three by itself.
+            let default = ["application/json", "application/x-www-form-urlencoded", "text/plain"];
+            if !default.contains(&body.media_type.as_str()) {
                 request = request.header("Content-Type", escape_template(&body.media_type));
             }
         }
         request
     }
 
-    /// The tool.
+    /// Builds the tool.
     pub fn tool(&self) -> ToolBuilder {
         self.tool_with_request(self.request())
     }
 
-    /// The tool, with a request that began as [`Plan::request`].
+    /// Builds the tool with a request that is based on [`Plan::request`].
     pub fn tool_with_request(&self, request: Rest) -> ToolBuilder {
-        let gather = self.body.as_ref().filter(|body| !body.members.is_empty());
-        let gather = gather.map(|body| Arc::new(BodyAssembler::new(request.executor(), body)));
+        let split_body = self.body.as_ref().filter(|body| !body.members.is_empty());
+        let assembler = split_body.map(|body| Arc::new(BodyAssembler::new(request.executor(), body)));
         let annotations = self.annotations.clone();
         let mut tool = request
             .tool_with(&self.name, self.schema.clone())
             .description(&self.description)
-            .annotations(|said| *said = annotations)
+            .annotations(|own| *own = annotations)
             .origin(&self.source, &self.original_name);
         for tag in &self.tags {
             tool = tool.tag(tag);
         }
-        if let Some(gather) = gather {
-            tool = tool.executor(gather);
+        if let Some(assembler) = assembler {
+            tool = tool.executor(assembler);
         }
         if self.trusted { tool.trusted() } else { tool }
     }
 
-    /// Takes over how requests are signed; several signatures only where the others are keys in headers. Answers what was left out for
-    /// it, in words.
+    /// Sets the credentials of the requests. Several are possible only if all but one are keys in headers. Returns what was omitted for
+    /// them.
     pub(super) fn apply_signing(
         &mut self,
-        signed: SigningPlan,
-        otherwise: Option<&Auth>,
+        signing: SigningPlan,
+        default: Option<&Auth>,
     ) -> Result<Vec<String>, String> {
-        self.security = signed.alternatives;
-        if signed.signatures.is_empty() {
-            self.auth = otherwise.filter(|_| !signed.is_public).cloned();
+        self.security = signing.alternatives;
+        if signing.signatures.is_empty() {
+            self.auth = default.filter(|_| !signing.is_public).cloned();
             return Ok(self.drop_key_parameters());
         }
-        for signature in signed.signatures {
+        for signature in signing.signatures {
             match signature.key {
                 Some(key) => self.header_keys.push(key),
                 None if self.auth.is_none() => self.auth = Some(signature.auth),
-                None => return Err("it wants several credentials at once that cannot be sent together".into()),
+                None => return Err("it needs several credentials that cannot be sent together".into()),
             }
         }
-        let left_out = self.drop_key_parameters();
-        // Names and addresses are the document's, and one that cannot be used must not cost the other operations. Whether a
-        // secret is there is asked later.
-        let any = || Secret::literal("any");
+        let omissions = self.drop_key_parameters();
+        // Key names and token URLs come from the document, and an invalid one must affect only this operation. The check uses dummy
+        // secrets, because the availability of the real ones is checked later.
+        let dummy = || Secret::literal("any");
         let mut request = self.unsigned_request();
         if let Some(auth) = &self.auth {
-            request = request.auth(auth.clone().with_secret(any()));
+            request = request.auth(auth.clone().with_secret(dummy()));
         }
         for (name, _) in &self.header_keys {
-            request = request.secret_header(name, any());
+            request = request.secret_header(name, dummy());
         }
-        request.problems().into_iter().next().map_or(Ok(left_out), |problem| Err(problem.to_string()))
+        request.problems().into_iter().next().map_or(Ok(omissions), |problem| Err(problem.to_string()))
     }
 
-    /// Leaves out parameters that are called like a key: documents describe keys in both ways, and one that is given is no argument
-    /// any more.
+    /// Drops parameters with the name of an API key: some documents describe a key both as a security scheme and as a parameter, and a
+    /// configured key is no argument.
     fn drop_key_parameters(&mut self) -> Vec<String> {
         let in_headers = self.header_keys.iter().map(|(name, _)| (KeyLocation::Header, name.as_str()));
         let keys: Vec<_> = self.auth.as_ref().and_then(Auth::key_parameter).into_iter().chain(in_headers).collect();
-        let is_key = |said: &Parameter| {
-            keys.iter().any(|(place, key)| match (place, said.location) {
-                (KeyLocation::Header, ParameterLocation::Header) => said.name.eq_ignore_ascii_case(key),
+        let is_key = |parameter: &Parameter| {
+            keys.iter().any(|(location, key)| match (location, parameter.location) {
+                (KeyLocation::Header, ParameterLocation::Header) => parameter.name.eq_ignore_ascii_case(key),
                 (KeyLocation::Query, ParameterLocation::Query) | (KeyLocation::Cookie, ParameterLocation::Cookie) => {
-                    said.name == *key
+                    parameter.name == *key
                 }
                 _ => false,
             })
         };
-        let (gone, kept) = std::mem::take(&mut self.parameters).into_iter().partition(is_key);
-        self.parameters = kept;
-        let gone: Vec<Parameter> = gone;
-        for Parameter { argument, .. } in &gone {
+        let (dropped, remaining): (Vec<Parameter>, _) =
+            std::mem::take(&mut self.parameters).into_iter().partition(is_key);
+        self.parameters = remaining;
+        for Parameter { argument, .. } in &dropped {
             if let Some(properties) = self.schema.get_mut("properties").and_then(Value::as_object_mut) {
                 properties.remove(argument);
             }
@@ -178,13 +177,14 @@ impl Plan {
                 required.retain(|name| name != argument);
             }
         }
-        gone.iter()
-            .map(|said| format!("its parameter `{}` is the key, which requests have already", said.name))
+        dropped
+            .iter()
+            .map(|parameter| format!("its parameter `{}` is the API key, which requests already carry", parameter.name))
             .collect()
     }
 }
 
-/// A text of the document as a template that stands for itself.
+/// Escapes a literal text for a template.
 fn escape_template(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }

@@ -1,8 +1,8 @@
-//! Turns schemas of a document into JSON Schema 2020-12 that stands alone.
+//! Converts schemas of a document to self-contained JSON Schema 2020-12.
 //!
-//! In: schemas of OpenAPI 3.0 or 3.1, and how much of them is wanted. Out: schemas whose references lead into one `$defs`, and those
-//! definitions; circles stay circles. What only OpenAPI knows is translated or left out, and so is what no validator would take.
-//! Whether the whole is small enough is asked elsewhere; `arguments.rs` asks again for less.
+//! In: schemas of OpenAPI 3.0 or 3.1, and a level of detail. Out: schemas whose references point into one `$defs`, and those definitions;
+//! recursive schemas stay recursive. Keywords of OpenAPI are translated or dropped, and so are invalid ones. `arguments.rs` checks the
+//! final size, and retries with less detail.
 
 use std::{
     cell::RefCell,
@@ -17,31 +17,31 @@ use super::{
     keyword::{self, Keyword},
 };
 
-/// Schemas inside each other, without a reference between them. A deeper one would pass the nesting that schemas may have.
+/// Maximum nesting of schemas between two references, so that the result stays within the nesting limit of schemas.
 const MAX_DEPTH: usize = 12;
-/// What a tool's schema may have, in bytes. Here they are counted a little too low, and only so that what is too large in any case ends
-/// early: the largest documents have schemas of megabytes behind each of thousands of operations.
+/// The size limit of a tool's schema. Counted here approximately, a little too low, only to give up early: the largest documents have
+/// megabytes of schemas behind each of thousands of operations.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
-/// Different schemas that are referred to; a tool's schema may have no more.
+/// Maximum number of definitions, which is the limit of a tool's schema.
 const MAX_REFERENCES: usize = 256;
-/// Schemas that are looked at to find one word.
+/// Maximum number of schemas searched for `readOnly`.
 const MAX_LOOKUPS: usize = 20;
 
-/// How much of a schema is kept.
+/// The level of detail of a conversion.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Detail {
-    /// The longest description, in characters.
+    /// Maximum length of a description, in characters.
     pub(super) description: usize,
     pub(super) examples: bool,
-    /// References followed in a row; what lies behind the last one may be anything.
+    /// Maximum depth of nested references; beyond that, any value is accepted.
     pub(super) references: usize,
-    /// Schemas inside each other, at most.
+    /// Maximum nesting of schemas.
     pub(super) depth: usize,
     pub(super) patterns: bool,
 }
 
-/// From everything to next to nothing.
+/// From full detail to almost none.
 #[rustfmt::skip]
 pub(super) const DETAIL_LEVELS: [Detail; 9] = [
     Detail { description: 4_000, examples: true, references: 64, depth: MAX_DEPTH, patterns: true },
@@ -55,7 +55,7 @@ pub(super) const DETAIL_LEVELS: [Detail; 9] = [
     Detail { description: 0, examples: false, references: 0, depth: 2, patterns: false },
 ];
 
-/// What all operations of one document share: which patterns can be used.
+/// Cache of which patterns are supported, shared by all operations of a document.
 pub(super) struct Patterns(RefCell<HashMap<String, bool>>);
 
 impl Patterns {
@@ -63,53 +63,53 @@ impl Patterns {
         Self(RefCell::default())
     }
 
-    /// Whether the engine that checks arguments takes this pattern. Many documents have one that it does not: look-around, mostly.
+    /// Whether the regex engine of the validator supports a pattern. Many documents use look-around, which it does not.
     fn is_usable(&self, pattern: &str) -> bool {
-        let mut known = self.0.borrow_mut();
-        if let Some(usable) = known.get(pattern) {
+        let mut cache = self.0.borrow_mut();
+        if let Some(usable) = cache.get(pattern) {
             return *usable;
         }
-        let alone = json!({"type": "object", "properties": {"x": {"pattern": pattern}}});
-        let usable = Schema::compile(alone).is_ok();
-        known.insert(pattern.to_owned(), usable);
+        let probe = json!({"type": "object", "properties": {"x": {"pattern": pattern}}});
+        let usable = Schema::compile(probe).is_ok();
+        cache.insert(pattern.to_owned(), usable);
         usable
     }
 }
 
-/// Translates the schemas of one tool; they share their definitions.
+/// Converts the schemas of one tool, which share their definitions.
 pub(super) struct Converter<'d, 'p> {
     document: Document<'d>,
     patterns: &'p Patterns,
     detail: Detail,
-    /// The name each reference got, and those whose targets are still to be translated.
+    /// The definition name of each reference, and the references whose targets are not converted yet.
     names: BTreeMap<&'d str, String>,
     pending: VecDeque<(&'d str, usize)>,
     bytes: usize,
-    /// What was left out, in words.
+    /// What was omitted, as texts of warnings.
     pub(super) omissions: BTreeSet<String>,
 }
 
-/// Where a schema stands.
+/// The position of a schema.
 #[derive(Clone, Copy)]
 struct Nesting {
-    /// References on the way here.
+    /// Number of references from the root.
     references: usize,
-    /// Schemas around it since the last of them.
+    /// Nesting since the last reference.
     depth: usize,
 }
 
 impl<'d, 'p> Converter<'d, 'p> {
     pub(super) fn new(document: Document<'d>, patterns: &'p Patterns, detail: Detail) -> Self {
-        let (names, open, left_out) = Default::default();
-        Self { document, patterns, detail, names, pending: open, bytes: 0, omissions: left_out }
+        let (names, pending, omissions) = Default::default();
+        Self { document, patterns, detail, names, pending, bytes: 0, omissions }
     }
 
-    /// The schema of one argument.
+    /// Converts the schema of one argument.
     pub(super) fn convert(&mut self, schema: &'d Value) -> Result<Value, String> {
         self.convert_schema(schema, Nesting { references: 0, depth: 1 })
     }
 
-    /// Everything the schemas so far refer to.
+    /// Converts all definitions that the schemas so far refer to.
     pub(super) fn definitions(&mut self) -> Result<Map<String, Value>, String> {
         let mut definitions = Map::new();
         while let Some((reference, references)) = self.pending.pop_front() {
@@ -134,23 +134,23 @@ impl<'d, 'p> Converter<'d, 'p> {
         let Some(reference) = members.get("$ref").and_then(Value::as_str) else {
             return self.convert_members(members, at);
         };
-        let referred = self.convert_reference(reference, at)?;
+        let target = self.convert_reference(reference, at)?;
         if !self.document.is_v3_0 && members.len() > 1 {
-            let mut beside = self.convert_members(members, at)?;
-            match (beside.as_object_mut(), referred) {
-                (Some(beside), Value::Object(referred)) if referred.contains_key("$ref") => beside.extend(referred),
-                (Some(beside), referred) => {
-                    let all = beside.entry("allOf").or_insert_with(|| json!([]));
-                    all.as_array_mut().into_iter().for_each(|all| all.push(referred.clone()));
+            let mut siblings = self.convert_members(members, at)?;
+            match (siblings.as_object_mut(), target) {
+                (Some(siblings), Value::Object(target)) if target.contains_key("$ref") => siblings.extend(target),
+                (Some(siblings), target) => {
+                    let all_of = siblings.entry("allOf").or_insert_with(|| json!([]));
+                    all_of.as_array_mut().into_iter().for_each(|all_of| all_of.push(target.clone()));
                 }
                 (None, _) => {}
             }
-            return Ok(beside);
+            return Ok(siblings);
         }
-        Ok(self.with_description(referred, schema))
+        Ok(self.with_description(target, schema))
     }
 
-    /// A reference into `$defs`, or what stands there where that is short.
+    /// A reference into `$defs`, or the inlined target if it is short.
     fn convert_reference(&mut self, reference: &'d str, at: Nesting) -> Result<Value, String> {
         let target = self.document.target(reference)?;
         if let Some(name) = self.names.get(reference) {
@@ -164,16 +164,16 @@ impl<'d, 'p> Converter<'d, 'p> {
             return Ok(self.any_schema(target));
         }
         if self.names.len() >= MAX_REFERENCES {
-            return Err("its schema refers to too many others".into());
+            return Err("its schema has too many references".into());
         }
         let name = self.definition_name(reference);
-        let referred = json!({"$ref": format!("#/$defs/{name}")});
+        let converted = json!({"$ref": format!("#/$defs/{name}")});
         self.names.insert(reference, name);
         self.pending.push_back((reference, at.references + 1));
-        Ok(referred)
+        Ok(converted)
     }
 
-    /// The last part of the reference, so that a model can read it; once more with a number where another has it.
+    /// The last part of the reference, which is readable for a model; with a number if it is taken.
     fn definition_name(&self, reference: &str) -> String {
         let last = reference.rsplit('/').next().unwrap_or_default();
         let clean = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
@@ -192,52 +192,52 @@ impl<'d, 'p> Converter<'d, 'p> {
         let inside = Nesting { depth: at.depth + 1, ..at };
         let mut out = Map::new();
         let mut hidden = Vec::new();
-        // Whether properties are described by a pattern that cannot be checked: then others may be there too.
-        let mut loose = false;
-        for (word, value) in members {
-            match (keyword::classify(word), value) {
+        // Whether an unsupported property pattern was dropped: then additional properties must be allowed.
+        let mut dropped_pattern = false;
+        for (keyword, value) in members {
+            match (keyword::classify(keyword), value) {
                 (Keyword::Schema, Value::Object(_) | Value::Bool(_)) => {
-                    out.insert(word.clone(), self.convert_schema(value, inside)?);
+                    out.insert(keyword.clone(), self.convert_schema(value, inside)?);
                 }
-                (Keyword::Schema, Value::Array(list)) if word == "items" => {
+                (Keyword::Schema, Value::Array(list)) if keyword == "items" => {
                     out.insert("prefixItems".into(), self.convert_list(list, inside)?);
                 }
                 (Keyword::SchemaList, Value::Array(list)) if !list.is_empty() => {
-                    out.insert(word.clone(), self.convert_list(list, inside)?);
+                    out.insert(keyword.clone(), self.convert_list(list, inside)?);
                 }
-                (Keyword::SchemaMap, Value::Object(named)) => {
-                    let mut kept = Map::new();
-                    for (name, one) in named {
-                        if word == "properties" && is_read_only(self.document, one) {
+                (Keyword::SchemaMap, Value::Object(schemas)) => {
+                    let mut converted = Map::new();
+                    for (name, schema) in schemas {
+                        if keyword == "properties" && is_read_only(self.document, schema) {
                             hidden.push(name.as_str());
                             continue;
                         }
-                        if word == "patternProperties" && !self.keeps_pattern(name) {
-                            loose = true;
+                        if keyword == "patternProperties" && !self.keeps_pattern(name) {
+                            dropped_pattern = true;
                             continue;
                         }
                         self.count_bytes(name.len() + 4)?;
-                        kept.insert(name.clone(), self.convert_schema(one, inside)?);
+                        converted.insert(name.clone(), self.convert_schema(schema, inside)?);
                     }
-                    out.insert(word.clone(), kept.into());
+                    out.insert(keyword.clone(), converted.into());
                 }
                 (Keyword::Pattern, Value::String(pattern)) if self.keeps_pattern(pattern) => {
                     self.count_bytes(pattern.len() + 12)?;
-                    out.insert(word.clone(), value.clone());
+                    out.insert(keyword.clone(), value.clone());
                 }
                 (Keyword::Text, Value::String(long)) => {
                     let short = truncate(long, self.detail.description);
                     if !short.is_empty() {
                         self.count_bytes(short.len() + 16)?;
-                        out.insert(word.clone(), short.into());
+                        out.insert(keyword.clone(), short.into());
                     }
                 }
-                (Keyword::Literal(fits), _) if fits(value) => {
-                    self.count_bytes(word.len() + keyword::approx_len(value))?;
-                    out.insert(word.clone(), value.clone());
+                (Keyword::Literal(is_valid), _) if is_valid(value) => {
+                    self.count_bytes(keyword.len() + keyword::approx_len(value))?;
+                    out.insert(keyword.clone(), value.clone());
                 }
                 (Keyword::Example, _) if self.detail.examples && keyword::is_small(value) => {
-                    let list = if word == "example" { json!([value]) } else { value.clone() };
+                    let list = if keyword == "example" { json!([value]) } else { value.clone() };
                     if list.is_array() {
                         out.insert("examples".into(), list);
                     }
@@ -245,7 +245,7 @@ impl<'d, 'p> Converter<'d, 'p> {
                 _ => {}
             }
         }
-        if loose {
+        if dropped_pattern {
             out.remove("additionalProperties");
         }
         keyword::normalize(&mut out, &hidden);
@@ -255,12 +255,12 @@ impl<'d, 'p> Converter<'d, 'p> {
         Ok(if nullable { keyword::make_nullable(out) } else { Value::Object(out) })
     }
 
-    /// Whether a pattern is kept.
+    /// Whether a pattern is kept; records an omission if it is not supported.
     fn keeps_pattern(&mut self, pattern: &str) -> bool {
         let usable = self.detail.patterns && self.patterns.is_usable(pattern);
         if self.detail.patterns && !usable {
-            let cut: String = pattern.chars().take(80).collect();
-            self.omissions.insert(format!("the pattern `{cut}` is not checked before the request"));
+            let short: String = pattern.chars().take(80).collect();
+            self.omissions.insert(format!("the pattern `{short}` is not checked before the request"));
         }
         usable
     }
@@ -271,37 +271,38 @@ impl<'d, 'p> Converter<'d, 'p> {
     }
 
     fn convert_list(&mut self, list: &'d [Value], at: Nesting) -> Result<Value, String> {
-        list.iter().map(|one| self.convert_schema(one, at)).collect::<Result<Vec<_>, _>>().map(Value::Array)
+        list.iter().map(|schema| self.convert_schema(schema, at)).collect::<Result<Vec<_>, _>>().map(Value::Array)
     }
 
-    /// Where a document says which word stands for which form, each form asks for its word.
+    /// Applies a `discriminator` with a `mapping`: each variant requires its values of the property.
     fn discriminate(&self, out: &mut Map<String, Value>, members: &'d Map<String, Value>) {
         let Some(discriminator) = members.get("discriminator") else { return };
         let Some(property) = member_text(discriminator, "propertyName") else { return };
         let Some(mapping) = discriminator.get("mapping").and_then(Value::as_object) else { return };
         for keyword in ["oneOf", "anyOf"] {
-            let Some(Value::Array(forms)) = members.get(keyword) else { continue };
-            let Some(Value::Array(translated)) = out.get_mut(keyword) else { continue };
-            for (form, translated) in forms.iter().zip(translated) {
-                let Some(reference) = form.get("$ref").and_then(Value::as_str) else { continue };
+            let Some(Value::Array(variants)) = members.get(keyword) else { continue };
+            let Some(Value::Array(converted)) = out.get_mut(keyword) else { continue };
+            for (variant, converted) in variants.iter().zip(converted) {
+                let Some(reference) = variant.get("$ref").and_then(Value::as_str) else { continue };
                 let last = reference.rsplit('/').next().unwrap_or_default();
-                let meant = |target: &Value| target == reference || target == last;
-                let words: Vec<_> = mapping.iter().filter(|(_, target)| meant(target)).map(|(word, _)| word).collect();
-                if let (Some(translated), false) = (translated.as_object_mut(), words.is_empty()) {
-                    translated.insert("properties".into(), json!({property: {"enum": words}}));
-                    translated.insert("required".into(), json!([property]));
+                let is_target = |target: &Value| target == reference || target == last;
+                let values: Vec<_> =
+                    mapping.iter().filter(|(_, target)| is_target(target)).map(|(value, _)| value).collect();
+                if let (Some(converted), false) = (converted.as_object_mut(), values.is_empty()) {
+                    converted.insert("properties".into(), json!({property: {"enum": values}}));
+                    converted.insert("required".into(), json!([property]));
                 }
             }
         }
     }
 
-    /// Lets anything through, with the words of the schema that was cut.
+    /// A schema that accepts any value, with the description of the schema it replaces.
     fn any_schema(&self, schema: &Value) -> Value {
         self.with_description(json!({}), schema)
     }
 
-    fn with_description(&self, mut schema: Value, words: &Value) -> Value {
-        let short = member_text(words, "description").map(|long| truncate(long, self.detail.description));
+    fn with_description(&self, mut schema: Value, source: &Value) -> Value {
+        let short = member_text(source, "description").map(|long| truncate(long, self.detail.description));
         if let (Some(members), Some(short)) = (schema.as_object_mut(), short.filter(|short| !short.is_empty())) {
             members.insert("description".into(), short.into());
         }
@@ -309,35 +310,36 @@ impl<'d, 'p> Converter<'d, 'p> {
     }
 
     fn note_truncation(&mut self) {
-        self.omissions.insert("its schema is large; what lies deep inside is not described and not checked".into());
+        self.omissions.insert("its schema is large; deeply nested parts are neither described nor checked".into());
     }
 }
 
-/// Only answers hold it, so no request has it. The word may stand behind a reference, or in a layer; a few of them are looked at.
+/// Whether a property is read-only, so that requests must not contain it. `readOnly` may be behind references and `allOf`; a limited
+/// number of schemas is searched.
 pub(super) fn is_read_only(document: Document<'_>, schema: &Value) -> bool {
-    let mut open = vec![schema];
+    let mut pending = vec![schema];
     for _ in 0..MAX_LOOKUPS {
-        let Some(schema) = open.pop() else { break };
+        let Some(schema) = pending.pop() else { break };
         if is_true(schema, "readOnly") {
             return true;
         }
-        let behind = schema.get("$ref").and_then(Value::as_str).and_then(|reference| document.target(reference).ok());
-        let layers = schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(MAX_LOOKUPS);
-        open.extend(layers.chain(behind));
+        let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| document.target(reference).ok());
+        let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(MAX_LOOKUPS);
+        pending.extend(parts.chain(target));
     }
     false
 }
 
-/// At most so many characters, ended where a word ends.
-pub(super) fn truncate(text: &str, most: usize) -> String {
+/// Truncates a text to a number of characters, at the end of a word.
+pub(super) fn truncate(text: &str, max_chars: usize) -> String {
     let text = text.trim();
-    let Some((end, _)) = text.char_indices().nth(most) else {
+    let Some((end, _)) = text.char_indices().nth(max_chars) else {
         return text.to_owned();
     };
-    if most == 0 {
+    if max_chars == 0 {
         return String::new();
     }
-    let cut = &text[..end];
-    let cut = cut.rfind(char::is_whitespace).map_or(cut, |space| &cut[..space]);
-    format!("{}…", cut.trim_end())
+    let prefix = &text[..end];
+    let prefix = prefix.rfind(char::is_whitespace).map_or(prefix, |space| &prefix[..space]);
+    format!("{}…", prefix.trim_end())
 }

@@ -1,7 +1,7 @@
-//! Who requests claim to come from: what a document asks for, and what an owner gave.
+//! Matches the security schemes of a document with the configured credentials.
 //!
-//! In: the security schemes of a document, the requirements of an operation, and credentials by scheme. Out: what is needed, in words
-//! and names, and for one operation how its requests are to be signed. Secrets are passed on unread.
+//! In: the security schemes of a document, the requirements of an operation, and credentials by scheme name. Out: descriptions of the
+//! required credentials, and how the requests of an operation authenticate. Secrets are passed on unread.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,24 @@ use super::{
 };
 use crate::rest::{Auth, KeyLocation, Secret};
 
-/// What an owner gives for one security scheme of a document.
+/// The credential for one security scheme of a document.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Credential {
-    /// A key or a token: for schemes of the types `apiKey`, `http` bearer, and `oauth2` where the token was fetched elsewhere.
+    /// A key or a token: for schemes of the types `apiKey`, `http` bearer, and `oauth2` with a token that was obtained elsewhere.
     Token(Secret),
-    /// A name and a password: for the scheme `http` basic.
+    /// A user name and a password: for the scheme `http` basic.
     Password {
-        /// Who.
+        /// The user name.
         user: String,
         /// The password.
         password: Secret,
     },
-    /// A client of an OAuth 2 server that gives out tokens for client credentials.
+    /// An OAuth 2 client, for the client credentials flow.
     Client {
-        /// Who asks.
+        /// The client ID.
         id: String,
-        /// Its secret.
+        /// The client secret.
         secret: Secret,
     },
 }
@@ -40,17 +40,17 @@ pub enum Credential {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scheme {
-    /// Its name in the document, which is the key for its credential.
+    /// Its name in the document, which is also the key of its credential.
     pub name: String,
-    /// What kind it is, and where the document says it goes.
+    /// Its kind, and where the credential is sent.
     pub kind: SchemeKind,
-    /// Whether a credential for it was given.
+    /// Whether there is a credential for it.
     pub has_credential: bool,
-    /// Names for the environment variables its secret values could come from, such as `PET_API_KEY`.
+    /// Suggested names of environment variables for its secret values, such as `PET_API_KEY`.
     pub variables: Vec<String>,
 }
 
-/// What kind of credential a scheme wants.
+/// The kind of credential that a scheme needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemeKind {
@@ -66,17 +66,17 @@ pub enum SchemeKind {
     CookieKey(String),
     /// OAuth 2; tokens can be fetched with client credentials.
     ClientCredentials {
-        /// Where.
+        /// The token endpoint.
         token_url: String,
     },
-    /// OAuth 2 or OpenID Connect in a way that needs a person; a token fetched elsewhere can be given.
+    /// OAuth 2 or OpenID Connect with an interactive flow; a token that was obtained elsewhere can be used.
     OtherToken,
-    /// Something that is not understood.
+    /// An unsupported scheme.
     Unknown(String),
 }
 
 impl SchemeKind {
-    /// What is needed, in words.
+    /// A description of the credential.
     #[must_use]
     pub fn description(&self) -> String {
         match self {
@@ -88,15 +88,15 @@ impl SchemeKind {
             Self::ClientCredentials { token_url } => {
                 format!("a client id and secret for OAuth 2 at {token_url}, or a token")
             }
-            Self::OtherToken => "an access token that was fetched elsewhere, sent as `Authorization: Bearer`".into(),
-            Self::Unknown(what) => format!("`{what}`, which is not understood here"),
+            Self::OtherToken => "an access token that was obtained elsewhere, sent as `Authorization: Bearer`".into(),
+            Self::Unknown(kind) => format!("`{kind}`, which is not supported"),
         }
     }
 
     fn variables(&self, prefix: &str, scheme: &str) -> Vec<String> {
-        let name = |end: &str| {
+        let name = |suffix: &str| {
             let joined =
-                [prefix, scheme, end].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
+                [prefix, scheme, suffix].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
             joined.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
         };
         match self {
@@ -108,11 +108,11 @@ impl SchemeKind {
     }
 }
 
-/// One scheme a request is signed by, and how.
+/// The authentication for one scheme.
 #[derive(Debug, Clone)]
 pub(super) struct Signature {
     pub(super) auth: Auth,
-    /// A key in a header, which may stand beside another.
+    /// A key in a header, which can be combined with other credentials.
     pub(super) key: Option<(String, Secret)>,
 }
 
@@ -123,14 +123,15 @@ pub(super) struct Security<'d> {
     credentials: &'d BTreeMap<String, Credential>,
 }
 
-/// How an operation's requests are to be signed.
+/// How the requests of an operation authenticate.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SigningPlan {
-    /// The ways the document names; each is a list of schemes that are needed together. None: it says nothing, or nobody is asked.
+    /// The alternatives of the document; each is a list of schemes that are required together. Empty: the document defines none, or the
+    /// operation is public.
     pub(super) alternatives: Vec<Vec<String>>,
-    /// The signatures of the first way for which everything was given.
+    /// The credentials of the first alternative that is completely configured.
     pub(super) signatures: Vec<Signature>,
-    /// Whether the document says that this operation asks nobody who they are.
+    /// Whether the document marks this operation as public.
     pub(super) is_public: bool,
 }
 
@@ -138,70 +139,72 @@ impl<'d> Security<'d> {
     pub(super) fn new(
         document: Document<'d>,
         credentials: &'d BTreeMap<String, Credential>,
-        from: Option<&Url>,
+        document_url: Option<&Url>,
     ) -> Self {
-        let listed = document.root.pointer("/components/securitySchemes").and_then(Value::as_object);
-        let schemes = listed.into_iter().flatten();
-        let schemes = schemes
-            .map(|(name, scheme)| (name.as_str(), scheme_kind(document.resolve(scheme).unwrap_or(scheme), from)));
+        let definitions = document.root.pointer("/components/securitySchemes").and_then(Value::as_object);
+        let schemes = definitions.into_iter().flatten().map(|(name, scheme)| {
+            (name.as_str(), scheme_kind(document.resolve(scheme).unwrap_or(scheme), document_url))
+        });
         Self { document, schemes: schemes.collect(), credentials }
     }
 
-    /// Whether each credential that was given has a scheme it fits.
+    /// Checks that each credential has a scheme of the right kind.
     pub(super) fn check(&self) -> Result<(), ImportError> {
-        let wrong = |why| Err(ImportError::Setting { setting: "credentials", why });
-        for (name, given) in self.credentials {
+        let invalid = |reason| Err(ImportError::Setting { setting: "credentials", reason });
+        for (name, credential) in self.credentials {
             let Some(kind) = self.schemes.get(name.as_str()) else {
                 let known: Vec<_> = self.schemes.keys().map(|name| format!("`{name}`")).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                return wrong(format!("the document has no security scheme `{name}`; it has {known}"));
+                return invalid(format!("the document has no security scheme `{name}`; it has {known}"));
             };
-            if let Err(why) = signature(name, kind, given, Vec::new()) {
-                return wrong(why);
+            if let Err(reason) = signature(name, kind, credential, Vec::new()) {
+                return invalid(reason);
             }
         }
         Ok(())
     }
 
-    /// What is needed for a scheme.
+    /// Describes a scheme.
     pub(super) fn scheme(&self, name: &str, prefix: &str) -> Scheme {
         let kind = self.schemes.get(name).cloned().unwrap_or_else(|| SchemeKind::Unknown(name.to_owned()));
         let variables = kind.variables(prefix, name);
         Scheme { name: name.to_owned(), variables, has_credential: self.credentials.contains_key(name), kind }
     }
 
-    /// How an operation is signed.
+    /// How an operation authenticates.
     pub(super) fn signing_plan(&self, operation: &'d Value) -> Result<SigningPlan, String> {
-        let said = operation.get("security").or_else(|| self.document.root.get("security"));
-        let Some(said) = said.and_then(Value::as_array) else {
+        let security = operation.get("security").or_else(|| self.document.root.get("security"));
+        let Some(requirements) = security.and_then(Value::as_array) else {
             return Ok(SigningPlan::default());
         };
-        let names = |way: &Value| way.as_object().map(|way| way.keys().cloned().collect()).unwrap_or_default();
-        let ways: Vec<Vec<String>> = said.iter().map(names).collect();
-        let scopes = |way: usize, scheme: &str| {
-            let listed = said.get(way).and_then(|way| way.get(scheme)).and_then(Value::as_array);
-            listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+        let names = |requirement: &Value| {
+            requirement.as_object().map(|schemes| schemes.keys().cloned().collect()).unwrap_or_default()
         };
-        let given = |way: &Vec<String>| !way.is_empty() && way.iter().all(|name| self.credentials.contains_key(name));
+        let alternatives: Vec<Vec<String>> = requirements.iter().map(names).collect();
+        let scopes = |index: usize, scheme: &str| {
+            let scopes =
+                requirements.get(index).and_then(|requirement| requirement.get(scheme)).and_then(Value::as_array);
+            scopes.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let is_configured = |schemes: &Vec<String>| {
+            !schemes.is_empty() && schemes.iter().all(|name| self.credentials.contains_key(name))
+        };
         let mut signatures = Vec::new();
-        if let Some(way) = ways.iter().position(given) {
-            for name in &ways[way] {
+        if let Some(index) = alternatives.iter().position(is_configured) {
+            for name in &alternatives[index] {
                 let kind =
                     self.schemes.get(name.as_str()).ok_or_else(|| format!("there is no security scheme `{name}`"))?;
-                signatures.push(signature(name, kind, &self.credentials[name], scopes(way, name))?);
+                signatures.push(signature(name, kind, &self.credentials[name], scopes(index, name))?);
             }
         }
-        let open = ways.iter().all(Vec::is_empty);
-        Ok(SigningPlan {
-            alternatives: ways.into_iter().filter(|way| !way.is_empty()).collect(),
-            signatures,
-            is_public: open,
-        })
+        let is_public = alternatives.iter().all(Vec::is_empty);
+        let alternatives = alternatives.into_iter().filter(|schemes| !schemes.is_empty()).collect();
+        Ok(SigningPlan { alternatives, signatures, is_public })
     }
 }
 
-/// What a scheme wants. The address for tokens may be relative to where the document was found.
-fn scheme_kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
+/// The kind of a scheme. Its token URL may be relative to the URL of the document.
+fn scheme_kind(scheme: &Value, document_url: Option<&Url>) -> SchemeKind {
     let unknown = || SchemeKind::Unknown(member_text(scheme, "type").unwrap_or("no type").to_owned());
     match (member_text(scheme, "type"), member_text(scheme, "name")) {
         (Some("http"), _) => match member_text(scheme, "scheme").unwrap_or_default().to_ascii_lowercase().as_str() {
@@ -218,9 +221,9 @@ fn scheme_kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
         (Some("oauth2"), _) => {
             let flow = scheme.pointer("/flows/clientCredentials");
             match flow.and_then(|flow| member_text(flow, "tokenUrl")) {
-                Some(written) => {
-                    let joined = from.and_then(|from| from.join(written).ok());
-                    SchemeKind::ClientCredentials { token_url: joined.map_or(written.to_owned(), String::from) }
+                Some(token_url) => {
+                    let absolute = document_url.and_then(|document_url| document_url.join(token_url).ok());
+                    SchemeKind::ClientCredentials { token_url: absolute.map_or(token_url.to_owned(), String::from) }
                 }
                 None => SchemeKind::OtherToken,
             }
@@ -230,13 +233,13 @@ fn scheme_kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
     }
 }
 
-fn signature(name: &str, kind: &SchemeKind, given: &Credential, scopes: Vec<String>) -> Result<Signature, String> {
-    let key = |place: KeyLocation, name: &String, key: &Secret| Auth::ApiKey {
-        location: place,
+fn signature(name: &str, kind: &SchemeKind, credential: &Credential, scopes: Vec<String>) -> Result<Signature, String> {
+    let key = |location: KeyLocation, name: &String, key: &Secret| Auth::ApiKey {
+        location,
         name: name.clone(),
         key: key.clone(),
     };
-    let auth = match (kind, given) {
+    let auth = match (kind, credential) {
         (SchemeKind::HeaderKey(header), Credential::Token(secret)) => {
             let auth = key(KeyLocation::Header, header, secret);
             return Ok(Signature { auth, key: Some((header.clone(), secret.clone())) });
@@ -256,7 +259,10 @@ fn signature(name: &str, kind: &SchemeKind, given: &Credential, scopes: Vec<Stri
             extra_fields: Vec::new(),
         },
         (kind, _) => {
-            return Err(format!("the credential given for `{name}` does not fit: it wants {}", kind.description()));
+            return Err(format!(
+                "the credential for `{name}` has the wrong type; the scheme needs {}",
+                kind.description()
+            ));
         }
     };
     Ok(Signature { auth, key: None })

@@ -1,67 +1,71 @@
-//! Where requests go: the address an operation is below.
+//! Determines the base URL of an operation.
 //!
-//! In: the `servers` of an operation, its path and the document, and what the owner says. Out: an absolute address without a `/` at
-//! its end, or why there is none.
+//! In: the `servers` of an operation, its path item and the document, and the URL of the document. Out: an absolute URL without a
+//! trailing slash, or why there is none.
 
 use serde_json::Value;
 use url::Url;
 
 use super::document::{Document, member_text};
 
-/// The address for an operation: the one its own `servers` name, else its path's, else the document's. The first of a list.
-pub(super) fn base_url(document: Document<'_>, levels: [&Value; 2], from: Option<&Url>) -> Result<String, String> {
+/// The base URL of an operation: the first of its own `servers`, else of its path item, else of the document.
+pub(super) fn base_url(
+    document: Document<'_>,
+    levels: [&Value; 2],
+    document_url: Option<&Url>,
+) -> Result<String, String> {
     let lists = levels.into_iter().chain([document.root]);
     let mut firsts = lists.filter_map(|level| level.get("servers")?.as_array()?.first());
     let Some(server) = firsts.next() else {
-        // What the standard says for a document that names none.
-        return to_absolute("/", from);
+        // The default of the standard.
+        return to_absolute("/", document_url);
     };
-    let written = member_text(server, "url").unwrap_or("/");
-    to_absolute(&expand_variables(written, server)?, from)
+    let url = member_text(server, "url").unwrap_or("/");
+    to_absolute(&expand_variables(url, server)?, document_url)
 }
 
-/// An address the owner gave.
-pub(super) fn parse_base_url(address: &str) -> Result<String, String> {
-    to_absolute(address, None)
+/// Parses the base URL of the import options.
+pub(super) fn parse_base_url(text: &str) -> Result<String, String> {
+    to_absolute(text, None)
 }
 
-fn to_absolute(written: &str, from: Option<&Url>) -> Result<String, String> {
-    let joined = match (Url::parse(written), from) {
+fn to_absolute(text: &str, document_url: Option<&Url>) -> Result<String, String> {
+    let url = match (Url::parse(text), document_url) {
         (Ok(url), _) => url,
-        (Err(url::ParseError::RelativeUrlWithoutBase), Some(from)) => {
-            from.join(written).map_err(|error| format!("`{written}` is no address: {error}"))?
+        (Err(url::ParseError::RelativeUrlWithoutBase), Some(document_url)) => {
+            document_url.join(text).map_err(|error| format!("`{text}` is not a valid URL: {error}"))?
         }
         (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
-            return Err(format!("`{written}` is only the end of an address"));
+            return Err(format!("`{text}` is not an absolute URL"));
         }
-        (Err(error), _) => return Err(format!("`{written}` is no address: {error}")),
+        (Err(error), _) => return Err(format!("`{text}` is not a valid URL: {error}")),
     };
-    if !matches!(joined.scheme(), "http" | "https") {
-        return Err(format!("`{written}` is neither http nor https"));
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("`{text}` is neither http nor https"));
     }
-    if joined.query().is_some() || joined.fragment().is_some() {
-        return Err(format!("`{written}` has a `?` or `#` in it"));
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(format!("`{text}` has a query or a fragment"));
     }
-    if !joined.username().is_empty() || joined.password().is_some() {
-        return Err("the address holds a user or a password".into());
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the URL contains a user or a password".into());
     }
-    Ok(joined.as_str().trim_end_matches('/').to_owned())
+    Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// The address with the default of each `{variable}`.
-fn expand_variables(written: &str, server: &Value) -> Result<String, String> {
+/// Replaces each `{variable}` of a server URL by its default.
+fn expand_variables(url: &str, server: &Value) -> Result<String, String> {
     let mut out = String::new();
-    let mut rest = written;
+    let mut rest = url;
     while let Some((before, after)) = rest.split_once('{') {
-        let Some((name, behind)) = after.split_once('}') else { break };
+        let Some((name, tail)) = after.split_once('}') else { break };
         let variable = server.get("variables").and_then(|variables| variables.get(name));
         let default = variable.and_then(|variable| variable.get("default"));
         let Some(default) = default.map(super::document::to_text) else {
-            return Err(format!("`{{{name}}}` in `{written}` has no default"));
+            return Err(format!("`{{{name}}}` in `{url}` has no default"));
         };
         out.push_str(before);
         out.push_str(&default);
-        rest = behind;
+        rest = tail;
     }
     out.push_str(rest);
     Ok(out)
@@ -74,12 +78,12 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
-    fn check(document: Value, operation: Value, from: &str, expected: Result<&str, &str>) {
+    fn check(document: Value, operation: Value, document_url: &str, expected: Result<&str, &str>) {
         let mut document = document;
         document["openapi"] = "3.1.0".into();
         let document = Document::new(&document).unwrap();
-        let from = Url::parse(from).ok();
-        let got = base_url(document, [&operation, &json!({})], from.as_ref());
+        let document_url = Url::parse(document_url).ok();
+        let got = base_url(document, [&operation, &json!({})], document_url.as_ref());
         match (&got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(got, expected),
             (Err(got), Err(expected)) => assert!(got.contains(expected), "{got}"),
@@ -104,7 +108,7 @@ mod tests {
         check(relative("v2"), json!({}), "https://a.example/docs/openapi.json", Ok("https://a.example/docs/v2"));
         check(relative("//b.example"), json!({}), "https://a.example/openapi.json", Ok("https://b.example"));
         check(json!({}), json!({}), "https://a.example/docs/openapi.json", Ok("https://a.example"));
-        check(relative("/v2"), json!({}), "", Err("only the end"));
+        check(relative("/v2"), json!({}), "", Err("not an absolute URL"));
         check(relative("ftp://a.example"), json!({}), "", Err("neither http nor https"));
         check(relative("https://u:p@a.example"), json!({}), "", Err("a password"));
     }

@@ -1,26 +1,26 @@
-//! Makes a JSON value of a YAML text.
+//! Parses YAML to a JSON value.
 //!
-//! In: a text of one document. Out: the value, or where it cannot be read. Scalars mean what the core schema of YAML 1.2 says, so
-//! `yes` is a text; keys are texts; of two equal keys the last counts, as in JSON; `<<` merges. Bounded: how many nodes, how
-//! deep, and what aliases may repeat.
+//! In: the text of one YAML document. Out: the value, or an error with its position. Scalars follow the core schema of YAML 1.2, so `yes`
+//! is a string; keys are strings; of duplicate keys the last one wins, as in JSON; `<<` merges. Bounded in number of nodes, nesting and
+//! alias expansion.
 
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Number, Value};
 
-/// Scalars, lists and maps of one document. The largest public ones have about two million.
+/// Maximum number of scalars, lists and maps. The largest public documents have about two million.
 const MAX_NODES: usize = 8_000_000;
 const MAX_DEPTH: usize = 100;
-/// What aliases may repeat, and what anchors may hold, all together.
+/// Maximum total number of nodes in anchors and expanded aliases.
 const MAX_ALIASED_NODES: usize = 200_000;
-/// What tags of the core schema begin with.
+/// Prefix of the tags of the core schema.
 const CORE_TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
-/// The value of a text.
+/// Parses a text.
 ///
 /// # Errors
-/// When it is no YAML, has more than one document, or is beyond a bound; in words.
+/// When it is not valid YAML, has more than one document, or exceeds a limit.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let options =
         granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH };
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     Ok(builder.root.unwrap_or_default())
 }
 
-/// What is wrong, and where.
+/// The error with its position.
 fn describe_scan_error(error: &ScanError) -> String {
     let mark = error.marker();
     format!("{} at line {}, column {}", error.info(), mark.line(), mark.col() + 1)
@@ -42,22 +42,22 @@ fn describe_scan_error(error: &ScanError) -> String {
 struct Builder {
     stack: Vec<OpenNode>,
     root: Option<Value>,
-    /// What anchors stand for, with the number of nodes.
+    /// The values of anchors, with their numbers of nodes.
     anchors: HashMap<usize, (Value, usize)>,
     nodes: usize,
     aliased_nodes: usize,
     documents: usize,
 }
 
-/// A list or map whose end has not come yet.
+/// A list or map that is not complete yet.
 struct OpenNode {
     value: Value,
     /// The key whose value comes next.
     key: Option<String>,
     anchor: usize,
-    /// How many nodes there were when it began.
+    /// Number of nodes before it began.
     nodes_before: usize,
-    /// What `<<` brings in where the map has no member of its own.
+    /// Maps merged by `<<`, whose members do not override those of the map itself.
     merged: Vec<Map<String, Value>>,
 }
 
@@ -72,7 +72,7 @@ impl Builder {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.count_nodes(1)?;
-                // A key is the text it is written with: `200` and `true` are names.
+                // A key is its literal text: `200` and `true` are strings.
                 let is_key = self.stack.last().is_some_and(|open| open.value.is_object() && open.key.is_none());
                 let plain = style == ScalarStyle::Plain && !is_key;
                 let value = parse_scalar(&text, plain, tag.as_deref());
@@ -82,8 +82,8 @@ impl Builder {
             Event::MappingStart(_, anchor, _) => self.begin(Value::Object(Map::new()), anchor)?,
             Event::SequenceEnd | Event::MappingEnd => self.end()?,
             Event::Alias(anchor) => {
-                // The anchor of a list or map that has not ended stands for something that would hold itself.
-                let (value, nodes) = self.anchors.get(&anchor).ok_or("an alias stands inside of what it repeats")?;
+                // The anchor of an incomplete list or map is not stored yet, so a recursive alias is not found.
+                let (value, nodes) = self.anchors.get(&anchor).ok_or("an alias refers to a node that contains it")?;
                 let (value, nodes) = (value.clone(), *nodes);
                 self.count_aliased(nodes)?;
                 self.add(value, 0, nodes)?;
@@ -116,7 +116,7 @@ impl Builder {
         self.add(open.value, open.anchor, nodes)
     }
 
-    /// Puts a finished value where it belongs.
+    /// Adds a complete value to the innermost open list or map.
     fn add(&mut self, value: Value, anchor: usize, nodes: usize) -> Result<(), String> {
         if anchor != 0 {
             self.count_aliased(nodes)?;
@@ -130,7 +130,7 @@ impl Builder {
             (Value::Array(items), _) => items.push(value),
             (Value::Object(_), None) => match value {
                 Value::String(key) => open.key = Some(key),
-                _ => return Err("a key is a list or a map; only texts can be keys".into()),
+                _ => return Err("a key is a list or a map; only strings can be keys".into()),
             },
             (Value::Object(_), Some(key)) if key == "<<" => open.merge(value)?,
             (Value::Object(members), Some(key)) => drop(members.insert(key, value)),
@@ -148,7 +148,7 @@ impl Builder {
         self.aliased_nodes += nodes;
         self.count_nodes(nodes)?;
         if self.aliased_nodes > MAX_ALIASED_NODES {
-            return Err(format!("its anchors and aliases repeat more than {MAX_ALIASED_NODES} nodes"));
+            return Err(format!("its anchors and aliases expand to more than {MAX_ALIASED_NODES} nodes"));
         }
         Ok(())
     }
@@ -159,13 +159,13 @@ impl OpenNode {
         match value {
             Value::Object(members) => self.merged.push(members),
             Value::Array(items) => items.into_iter().try_for_each(|item| self.merge(item))?,
-            _ => return Err("`<<` merges a map or a list of maps".into()),
+            _ => return Err("the value of `<<` must be a map or a list of maps".into()),
         }
         Ok(())
     }
 }
 
-/// What a scalar means.
+/// Converts a scalar, by its tag and style.
 fn parse_scalar(text: &str, plain: bool, tag: Option<&Tag>) -> Value {
     let core = tag.map(ToString::to_string).and_then(|tag| tag.strip_prefix(CORE_TAG_PREFIX).map(str::to_owned));
     match core.as_deref() {
@@ -176,7 +176,7 @@ fn parse_scalar(text: &str, plain: bool, tag: Option<&Tag>) -> Value {
     }
 }
 
-/// What a plain scalar means by the core schema.
+/// Converts a plain scalar by the core schema.
 fn resolve_plain_scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -203,8 +203,8 @@ fn parse_number(text: &str) -> Option<Number> {
         return None;
     }
     let text = text.strip_prefix('+').unwrap_or(text);
-    let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
-    whole.ok().or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
+    let integer = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+    integer.ok().or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
 }
 
 #[cfg(test)]
@@ -219,9 +219,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_refused(yaml: &str, why: &str) {
+    fn check_refused(yaml: &str, fragment: &str) {
         let error = parse(yaml).unwrap_err();
-        assert!(error.contains(why), "{error}");
+        assert!(error.contains(fragment), "{error}");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
     fn keys_are_texts_and_the_last_of_two_counts() {
         check("{200: a, true: b, null: c, 1.0: d}", &json!({"200": "a", "true": "b", "null": "c", "1.0": "d"}));
         check("a: 1\na: 2\n", &json!({"a": 2}));
-        check_refused("? [a]\n: b\n", "only texts can be keys");
+        check_refused("? [a]\n: b\n", "only strings can be keys");
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
             "- &x {p: 1}\n- &y {p: 2, q: 2}\n- {<<: [*x, *y]}\n",
             &json!([{"p": 1}, {"p": 2, "q": 2}, {"p": 1, "q": 2}]),
         );
-        check_refused("a: &x [*x]\n", "inside of what it repeats");
+        check_refused("a: &x [*x]\n", "refers to a node that contains it");
         check_refused("a: *nobody\n", "anchor");
     }
 
@@ -271,7 +271,7 @@ mod tests {
         for level in 1..9 {
             bomb += &format!("a{level}: &a{level} [{}]\n", format!("*a{}, ", level - 1).repeat(10));
         }
-        check_refused(&bomb, "repeat more than");
+        check_refused(&bomb, "expand to more than");
         check_refused("a: 1\n---\nb: 2\n", "more than one document");
     }
 }

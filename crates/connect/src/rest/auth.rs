@@ -1,10 +1,10 @@
-//! Who a request claims to come from.
+//! Authentication settings of a request.
 //!
-//! In: what an owner says. Out: plain values; `credentials.rs` turns them into headers or a pair of the query.
+//! In: the owner's settings. Out: plain values; `credentials.rs` turns them into headers, cookies or query parameters.
 
 use super::{RestError, Secret};
 
-/// How requests show who they are from. What the caller of a tool has shown us is never passed on.
+/// How requests authenticate. Credentials of the caller of a tool are never passed on.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Auth {
@@ -12,64 +12,64 @@ pub enum Auth {
     Bearer(Secret),
     /// `Authorization: Basic …`.
     Basic {
-        /// Who.
+        /// The user name.
         user: String,
         /// The password.
         password: Secret,
     },
-    /// A key under a name of the service's own.
+    /// An API key in a header, query parameter or cookie.
     ApiKey {
-        /// Where it goes.
+        /// Where it is sent.
         location: KeyLocation,
-        /// Its name there.
+        /// The name of the header, query parameter or cookie.
         name: String,
         /// The key.
         key: Secret,
     },
-    /// OAuth 2 with client credentials: a token is fetched, kept until it expires, and fetched again once when it is refused.
+    /// OAuth 2 client credentials: the token is fetched, cached until it expires, and fetched again once if the service refuses it.
     ClientCredentials {
-        /// Where tokens are given out.
+        /// The token endpoint.
         token_url: String,
-        /// Who asks.
+        /// The client ID.
         client_id: String,
-        /// Its secret.
+        /// The client secret.
         client_secret: Secret,
-        /// What it asks for; nothing where empty.
+        /// The requested scopes; may be empty.
         scopes: Vec<String>,
-        /// What else the service wants to be told, such as `audience`.
+        /// Additional fields of the token request, such as `audience`.
         extra_fields: Vec<(String, String)>,
     },
 }
 
-/// Where an API key goes.
+/// Where an API key is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyLocation {
     /// A header.
     Header,
-    /// A pair of the query. It is left out of everything that is told about the request.
+    /// A query parameter. It is omitted wherever the request is described.
     Query,
     /// A cookie.
     Cookie,
 }
 
 impl Auth {
-    /// A token.
+    /// A bearer token.
     #[must_use]
     pub fn bearer(token: Secret) -> Self {
         Self::Bearer(token)
     }
 
-    /// A name and a password.
+    /// A user name and a password.
     pub fn basic(user: impl Into<String>, password: Secret) -> Self {
         Self::Basic { user: user.into(), password }
     }
 
-    /// A key in a header.
+    /// An API key in a header.
     pub fn header_key(name: impl Into<String>, key: Secret) -> Self {
         Self::ApiKey { location: KeyLocation::Header, name: name.into(), key }
     }
 
-    /// A key in the query.
+    /// An API key in the query.
     pub fn query_key(name: impl Into<String>, key: Secret) -> Self {
         Self::ApiKey { location: KeyLocation::Query, name: name.into(), key }
     }
@@ -84,15 +84,15 @@ impl Auth {
         Self::ClientCredentials { token_url, client_id, client_secret, scopes: Vec::new(), extra_fields: Vec::new() }
     }
 
-    /// Where a key goes and the name it takes there.
+    /// Location and name of an API key.
     pub(crate) fn key_parameter(&self) -> Option<(KeyLocation, &str)> {
         match self {
-            Self::ApiKey { location: place, name, .. } => Some((*place, name)),
+            Self::ApiKey { location, name, .. } => Some((*location, name)),
             _ => None,
         }
     }
 
-    /// The secret it is made of.
+    /// Its secret.
     pub(crate) fn secret(&self) -> &Secret {
         match self {
             Self::Bearer(secret)
@@ -102,7 +102,7 @@ impl Auth {
         }
     }
 
-    /// The same with another secret.
+    /// Replaces its secret.
     pub(crate) fn with_secret(mut self, other: Secret) -> Self {
         match &mut self {
             Self::Bearer(secret)
@@ -113,30 +113,30 @@ impl Auth {
         self
     }
 
-    /// What is wrong with it.
+    /// The problems of these settings.
     pub(crate) fn problems(&self) -> Vec<RestError> {
         let mut problems = Vec::new();
-        let mut wrong = |problem: String| problems.push(RestError::new("auth", problem));
+        let mut report = |problem: String| problems.push(RestError::new("auth", problem));
         match self {
-            Self::ApiKey { name, .. } if name.is_empty() => wrong("the key has no `name`; say where it goes".into()),
+            Self::ApiKey { name, .. } if name.is_empty() => report("the API key has no `name`; set it".into()),
             Self::ApiKey { location: KeyLocation::Header, name, .. } if super::parse_header_name(name).is_err() => {
-                wrong(format!("`{name}` is no name of a header"));
+                report(format!("`{name}` is not a valid header name"));
             }
             Self::Basic { user, .. } if user.contains(':') || user.chars().any(char::is_control) => {
-                wrong("the name of a user may not contain `:` or control characters".into());
+                report("the user name may not contain `:` or control characters".into());
             }
             Self::ClientCredentials { token_url, client_id, .. } => {
                 if let Err(problem) = super::fixed_url::parse(token_url) {
-                    wrong(format!("`token_url` {problem}"));
+                    report(format!("`token_url` {problem}"));
                 }
                 if client_id.is_empty() {
-                    wrong("`client_id` is empty".into());
+                    report("`client_id` is empty".into());
                 }
             }
             _ => {}
         }
         if let Err(error) = self.secret().read() {
-            wrong(error.to_string());
+            report(error.to_string());
         }
         problems
     }

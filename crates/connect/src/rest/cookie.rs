@@ -1,7 +1,7 @@
-//! The cookies of one host.
+//! Cookie jar of one host.
 //!
-//! In: what a service sets, as it sets it. Out: what is sent back to the same host, and the JSON it is kept as. Bounded: a host may have so many
-//! cookies of such a size, and the one that was set longest ago goes first. Cookies of other hosts are not taken.
+//! In: `Set-Cookie` headers. Out: the `Cookie` header for the same host, and the jar as JSON. Bounded in number and size of cookies;
+//! when the jar is full, the cookie that was set first is evicted. Cookies for other domains are rejected.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use toolhub_core::clock::Timestamp;
 use toolhub_net::parse_http_date;
 
-/// How many cookies a host may have.
+/// Maximum number of cookies per host.
 const MAX_COOKIES: usize = 50;
-/// How long a cookie may be, its name included.
+/// Maximum length of a cookie, including its name.
 const MAX_COOKIE_BYTES: usize = 4096;
 
 /// The cookies of one host, by name and path.
@@ -26,14 +26,14 @@ struct Cookie {
     path: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     secure: bool,
-    /// When it ends; with the session where nothing is said.
+    /// Expiry; `None` for a session cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
     set: Timestamp,
 }
 
 impl CookieJar {
-    /// Takes in what a service sets in answer to a request for `path`. Whether anything changed.
+    /// Applies a `Set-Cookie` header of the response to a request for `path`. Returns whether the jar changed.
     pub(crate) fn apply_set_cookie(&mut self, header: &str, host: &str, path: &str, now: Timestamp) -> bool {
         let Some(cookie) = Cookie::parse(header, host, path, now) else { return false };
         let key = format!("{};{}", cookie.name, cookie.path);
@@ -48,20 +48,20 @@ impl CookieJar {
         true
     }
 
-    /// What is sent with a request for `path`.
+    /// The `Cookie` header of a request for `path`.
     pub(crate) fn header(&self, path: &str, https: bool, now: Timestamp) -> String {
-        let fits = |cookie: &&Cookie| {
+        let matches = |cookie: &&Cookie| {
             (https || !cookie.secure)
                 && cookie.until.is_none_or(|until| now < until)
                 && path_matches(&cookie.path, path)
         };
-        let mut sent: Vec<&Cookie> = self.0.values().filter(fits).collect();
-        // The longest path first, as the standard says.
+        let mut sent: Vec<&Cookie> = self.0.values().filter(matches).collect();
+        // Longest path first (RFC 6265).
         sent.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         sent.iter().map(|cookie| format!("{}={}", cookie.name, cookie.value)).collect::<Vec<_>>().join("; ")
     }
 
-    /// How long the last of them lasts, of those that say so.
+    /// The longest remaining lifetime of a cookie with an expiry.
     pub(crate) fn max_lifetime(&self, now: Timestamp) -> Duration {
         self.0.values().filter_map(|cookie| cookie.until).map(|until| until.since(now)).max().unwrap_or_default()
     }
@@ -70,7 +70,7 @@ impl CookieJar {
         self.0.is_empty()
     }
 
-    /// The values, which must not be told.
+    /// The values, which must be redacted.
     pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
         self.0.values().map(|cookie| cookie.value.as_str())
     }
@@ -88,22 +88,22 @@ impl Cookie {
         let folder = path.rfind('/').filter(|at| *at > 0).map_or("/", |at| &path[..at]);
         let mut cookie =
             Self { name: name.into(), value: value.into(), path: folder.into(), secure: false, until: None, set: now };
-        let mut lasts = None;
+        let mut max_age = None;
         for part in parts {
-            let (word, said) = part.split_once('=').unwrap_or((part, ""));
-            let said = said.trim();
-            match word.trim().to_ascii_lowercase().as_str() {
-                "path" if said.starts_with('/') && said.len() <= MAX_COOKIE_BYTES && sendable(said) => {
-                    cookie.path = said.into();
+            let (attribute, value) = part.split_once('=').unwrap_or((part, ""));
+            let value = value.trim();
+            match attribute.trim().to_ascii_lowercase().as_str() {
+                "path" if value.starts_with('/') && value.len() <= MAX_COOKIE_BYTES && sendable(value) => {
+                    cookie.path = value.into();
                 }
                 "secure" => cookie.secure = true,
-                "domain" if !domain_matches(host, said) => return None,
-                "max-age" => lasts = said.parse::<i64>().ok().or(lasts),
-                "expires" => cookie.until = parse_date(said).or(cookie.until),
+                "domain" if !domain_matches(host, value) => return None,
+                "max-age" => max_age = value.parse::<i64>().ok().or(max_age),
+                "expires" => cookie.until = parse_date(value).or(cookie.until),
                 _ => {}
             }
         }
-        if let Some(seconds) = lasts {
+        if let Some(seconds) = max_age {
             let millis = now.millis().saturating_add(seconds.max(0).saturating_mul(1000));
             cookie.until = Some(Timestamp::from_millis(millis));
         }
@@ -111,7 +111,7 @@ impl Cookie {
     }
 }
 
-/// Whether a host is this domain or below it.
+/// Whether a host is this domain or a subdomain of it.
 fn domain_matches(host: &str, domain: &str) -> bool {
     let domain = domain.trim_start_matches('.').to_ascii_lowercase();
     let host = host.to_ascii_lowercase();
@@ -123,10 +123,10 @@ fn path_matches(cookie: &str, path: &str) -> bool {
     path.strip_prefix(cookie).is_some_and(|rest| rest.is_empty() || cookie.ends_with('/') || rest.starts_with('/'))
 }
 
-/// A date as HTTP writes it, also with dashes.
+/// Parses an HTTP date, also with dashes.
 fn parse_date(text: &str) -> Option<Timestamp> {
-    let since = parse_http_date(text)?.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?;
-    Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?))
+    let since_epoch = parse_http_date(text)?.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?;
+    Some(Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).ok()?))
 }
 
 #[cfg(test)]
@@ -141,8 +141,8 @@ mod tests {
         for header in set {
             jar.apply_set_cookie(header, "shop.example", "/a/login", NOW);
         }
-        let written = serde_json::to_string(&jar).unwrap();
-        let jar: CookieJar = serde_json::from_str(&written).unwrap();
+        let json = serde_json::to_string(&jar).unwrap();
+        let jar: CookieJar = serde_json::from_str(&json).unwrap();
         assert_eq!(jar.header(path, https, NOW), expected, "{set:?}");
     }
 
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn what_no_cookie_can_be_is_not_taken_and_there_are_only_so_many() {
         let huge = format!("a={}", "x".repeat(MAX_COOKIE_BYTES));
-        for wrong in ["", "=1", "a", "a=\u{7}", "a=ü", &huge] {
-            check(&[wrong], "/a/x", false, "");
+        for invalid in ["", "=1", "a", "a=\u{7}", "a=ü", &huge] {
+            check(&[invalid], "/a/x", false, "");
         }
         let mut jar = CookieJar::default();
         for at in 0..200 {

@@ -1,7 +1,7 @@
-//! Puts into a request what shows who it is from.
+//! Adds credentials to requests, and caches OAuth 2 tokens.
 //!
-//! In: what the owner said ([`Auth`]), and a request. Out: the request with a header or a pair more. A token that has to be
-//! fetched is fetched once for all who need it, kept until it expires, and fetched again when the service refuses it.
+//! In: the authentication settings ([`Auth`]), and a request. Out: the request with a header, cookie or query parameter added. Tools
+//! with the same credentials share one token, which is cached until it expires and fetched again if the service refuses it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,14 +26,14 @@ use super::{
     send::{self, ReadLimit, SendOptions},
 };
 
-/// What shows who requests are from.
+/// Credentials of the requests of a tool.
 #[derive(Debug)]
 pub(crate) enum Credentials {
     Static(Auth),
     OAuth2(Arc<TokenCache>, TokenKey),
 }
 
-/// What a token is fetched with. Whoever fetches with the same words shares the token.
+/// The parameters of a token request. Equal keys share a token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TokenKey {
     url: String,
@@ -42,14 +42,14 @@ pub(crate) struct TokenKey {
     fields: Vec<(String, String)>,
 }
 
-/// The token that holds now. The lock is the turn to fetch it: whoever comes meanwhile waits for the same answer.
+/// The current token. The lock is held while it is fetched, so that concurrent callers wait for the same response (single flight).
 #[derive(Debug, Default)]
 pub(crate) struct TokenCache(Mutex<CachedToken>);
 
 #[derive(Debug, Default)]
 struct CachedToken {
     token: Option<Token>,
-    /// Whether the service wants to be told who asks in the body, and not in a header.
+    /// Whether the service expects the client credentials in the body instead of a header.
     client_in_body: bool,
 }
 
@@ -65,27 +65,27 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// A token of which nobody says how long it holds is kept for so long.
+/// Lifetime of a token without `expires_in`.
 const DEFAULT_TOKEN_LIFETIME: Duration = Duration::from_secs(5 * 60);
-/// How much of a token's answer is read.
+/// Maximum size of a token response.
 const TOKEN_READ_LIMIT: ReadLimit = ReadLimit { bytes: 256 * 1024, decompressed: 256 * 1024, truncate: false };
 
 impl Credentials {
     pub(crate) fn new(auth: &Auth, upstreams: &Upstreams) -> Self {
-        let Auth::ClientCredentials { token_url, client_id, client_secret, scopes, extra_fields: more } = auth else {
+        let Auth::ClientCredentials { token_url, client_id, client_secret, scopes, extra_fields } = auth else {
             return Self::Static(auth.clone());
         };
         let mut fields = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
         if !scopes.is_empty() {
             fields.push(("scope".into(), scopes.join(" ")));
         }
-        fields.extend(more.iter().cloned());
+        fields.extend(extra_fields.iter().cloned());
         let (url, client_id, secret) = (token_url.clone(), client_id.clone(), client_secret.clone());
         let key = TokenKey { url, client_id, secret, fields };
         Self::OAuth2(upstreams.tokens(&key), key)
     }
 
-    /// Adds them to a request; answers what was put there, which must not be told.
+    /// Adds them to a request; returns the secret that was added, which must be redacted.
     pub(crate) async fn apply(&self, outgoing: &mut OutgoingRequest, plan: &Plan) -> Result<Arc<str>, RequestError> {
         let read = |secret: &Secret| secret.read().map_err(|error| RequestError::Credentials(error.to_string()));
         match self {
@@ -119,7 +119,7 @@ impl Credentials {
         }
     }
 
-    /// What is in a request only as a part of something else, and must not be told either.
+    /// A secret that a request carries only in encoded form, and that must be redacted too.
     pub(crate) fn password(&self) -> Option<Arc<str>> {
         match self {
             Self::Static(Auth::Basic { password, .. }) => password.read().ok(),
@@ -127,14 +127,14 @@ impl Credentials {
         }
     }
 
-    /// The service has refused them. Whether others can be had.
+    /// Drops a token that the service refused. Returns whether new credentials can be fetched.
     pub(crate) async fn invalidate(&self, secret: &str) -> bool {
         match self {
             Self::Static(_) => false,
             Self::OAuth2(tokens, _) => {
-                let mut held = tokens.0.lock().await;
-                // Somebody else may have fetched another one meanwhile.
-                held.token.take_if(|token| &*token.text == secret);
+                let mut cached = tokens.0.lock().await;
+                // Another call may have fetched a new token meanwhile.
+                cached.token.take_if(|token| &*token.text == secret);
                 true
             }
         }
@@ -145,7 +145,7 @@ fn encode_basic(user: &str, password: &str) -> String {
     BASE64_STANDARD.encode(format!("{user}:{password}"))
 }
 
-/// A header that is not shown by whoever prints headers, and that no redirect takes elsewhere.
+/// Inserts a header marked as sensitive: debug output hides it, and cross-origin redirects drop it.
 pub(crate) fn insert_sensitive(headers: &mut HeaderMap, name: HeaderName, text: &str) -> Result<(), RequestError> {
     let mut value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| unsendable())?;
     value.set_sensitive(true);
@@ -154,32 +154,32 @@ pub(crate) fn insert_sensitive(headers: &mut HeaderMap, name: HeaderName, text: 
 }
 
 fn unsendable() -> RequestError {
-    RequestError::Credentials("what shows who the request is from cannot stand in a header".into())
+    RequestError::Credentials("the credentials contain characters that are not allowed in a header".into())
 }
 
 impl TokenCache {
     async fn current(&self, key: &TokenKey, plan: &Plan) -> Result<Arc<str>, RequestError> {
-        let mut held = self.0.lock().await;
-        if let Some(token) = held.token.as_ref().filter(|token| Instant::now() < token.expires_at) {
+        let mut cached = self.0.lock().await;
+        if let Some(token) = cached.token.as_ref().filter(|token| Instant::now() < token.expires_at) {
             return Ok(token.text.clone());
         }
-        let token = key.fetch(plan, &mut held.client_in_body).await?;
-        held.token = Some(token.clone());
+        let token = key.fetch(plan, &mut cached.client_in_body).await?;
+        cached.token = Some(token.clone());
         Ok(token.text)
     }
 }
 
-/// What a service answers that gives out tokens.
+/// The response of a token endpoint.
 #[derive(Deserialize)]
 struct TokenResponse {
     access_token: String,
-    /// A number of seconds; some services write it as a text.
+    /// Lifetime in seconds; some services write it as a string.
     #[serde(default)]
     expires_in: Value,
 }
 
 impl TokenResponse {
-    /// How long the token holds, if that is said in a way that can be understood.
+    /// The lifetime of the token, if it is given and valid.
     fn lifetime(&self) -> Option<Duration> {
         let seconds = self.expires_in.as_f64().or_else(|| self.expires_in.as_str()?.trim().parse().ok())?;
         Duration::try_from_secs_f64(seconds).ok()
@@ -188,34 +188,34 @@ impl TokenResponse {
 
 impl TokenKey {
     async fn fetch(&self, plan: &Plan, in_body: &mut bool) -> Result<Token, RequestError> {
-        let wrong =
-            |why: String| RequestError::Credentials(format!("no token from {}: {why}", without_query(&self.url)));
-        let (origin, url) = fixed_url::parse(&self.url).map_err(&wrong)?;
-        let secret = self.secret.read().map_err(|error| wrong(error.to_string()))?;
+        let failed =
+            |reason: String| RequestError::Credentials(format!("no token from {}: {reason}", without_query(&self.url)));
+        let (origin, url) = fixed_url::parse(&self.url).map_err(&failed)?;
+        let secret = self.secret.read().map_err(|error| failed(error.to_string()))?;
         let first = self.token_request(request_target(&url), &secret, *in_body)?;
         let (mut status, mut body) = send_auxiliary(plan, &origin, &first, TOKEN_READ_LIMIT).await?;
-        // Services are free to want it in one place or the other, and refuse it in either of two ways.
+        // Services may expect the client credentials in a header or in the body (RFC 6749), and refuse with 400 or 401.
         if matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
             let second = self.token_request(request_target(&url), &secret, !*in_body)?;
-            let (again, answer) = send_auxiliary(plan, &origin, &second, TOKEN_READ_LIMIT).await?;
-            if again.is_success() {
-                (status, body, *in_body) = (again, answer, !*in_body);
+            let (second_status, second_body) = send_auxiliary(plan, &origin, &second, TOKEN_READ_LIMIT).await?;
+            if second_status.is_success() {
+                (status, body, *in_body) = (second_status, second_body, !*in_body);
             }
         }
         if !status.is_success() {
-            return Err(wrong(format!("it answers {status}")));
+            return Err(failed(format!("the token endpoint responded {status}")));
         }
-        let given: TokenResponse =
-            serde_json::from_slice(&body).map_err(|_| wrong("what it answers is no token".into()))?;
-        let lasts = given.lifetime().unwrap_or(DEFAULT_TOKEN_LIFETIME);
-        // Fetched anew a little before its end, so that none expires on its way.
-        let spare = (lasts / 10).min(Duration::from_secs(30));
-        let until =
-            Instant::now().checked_add(lasts - spare).unwrap_or_else(|| Instant::now() + DEFAULT_TOKEN_LIFETIME);
-        Ok(Token { text: Arc::from(given.access_token), expires_at: until })
+        let response: TokenResponse =
+            serde_json::from_slice(&body).map_err(|_| failed("the response contains no token".into()))?;
+        let lifetime = response.lifetime().unwrap_or(DEFAULT_TOKEN_LIFETIME);
+        // Refreshed a little early, so that no token expires in transit.
+        let margin = (lifetime / 10).min(Duration::from_secs(30));
+        let expires_at =
+            Instant::now().checked_add(lifetime - margin).unwrap_or_else(|| Instant::now() + DEFAULT_TOKEN_LIFETIME);
+        Ok(Token { text: Arc::from(response.access_token), expires_at })
     }
 
-    /// The request for a token. Who asks is told in a header, as the standard would have it, or in the body.
+    /// The token request, with the client credentials in a header, as the standard prefers, or in the body.
     fn token_request(&self, target: String, secret: &str, in_body: bool) -> Result<OutgoingRequest, RequestError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -226,7 +226,7 @@ impl TokenKey {
         if in_body {
             fields.extend([("client_id", self.client_id.as_str()), ("client_secret", secret)].map(field));
         } else {
-            // The standard wants both parts encoded as in a form before they are put together.
+            // Both parts must be form-encoded before they are joined (RFC 6749).
             let pair = encode_basic(&percent_encode(&self.client_id), &percent_encode(secret));
             insert_sensitive(&mut headers, AUTHORIZATION, &format!("Basic {pair}"))?;
         }
@@ -234,12 +234,12 @@ impl TokenKey {
     }
 }
 
-/// An address without its query, which may hold secrets.
+/// A URL without its query, which may contain secrets.
 fn without_query(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
-/// A request that is not the tool's own: for a token, or for a sign of health.
+/// Sends a request that is not the tool's own: for a token, or a health check.
 pub(crate) async fn send_auxiliary(
     plan: &Plan,
     origin: &Origin,
@@ -247,9 +247,9 @@ pub(crate) async fn send_auxiliary(
     limit: ReadLimit,
 ) -> Result<(StatusCode, Vec<u8>), RequestError> {
     let pool = plan.upstreams.pool(origin, &plan.pool_options);
-    let left = std::sync::atomic::AtomicBool::new(false);
-    let options = SendOptions { pool: &pool, read_timeout: plan.connection.read_timeout, sent: &left, call: None };
-    let opened = send::send_request(&options, outgoing, None).await?;
-    let status = opened.status;
-    Ok((status, opened.read(limit).await?))
+    let sent = std::sync::atomic::AtomicBool::new(false);
+    let options = SendOptions { pool: &pool, read_timeout: plan.connection.read_timeout, sent: &sent, call: None };
+    let response = send::send_request(&options, outgoing, None).await?;
+    let status = response.status;
+    Ok((status, response.read(limit).await?))
 }

@@ -1,7 +1,7 @@
-//! Unpacks answers while they are read.
+//! Streaming decompression of response bodies.
 //!
-//! In: the pieces of a body. Out: what they hold, or the word that it is too much: a small body that unpacks into a huge one is
-//! stopped as soon as it is larger than it may be.
+//! In: the chunks of a body. Out: the decompressed bytes, or `TooLarge`: a decompression bomb is stopped as soon as its output exceeds
+//! the limit.
 
 use std::io::{self, Write};
 
@@ -13,10 +13,10 @@ use hyper::{
 
 use super::{request_error::RequestError, send::ReadLimit};
 
-/// What we say that we can unpack.
+/// The value of `Accept-Encoding`.
 pub(crate) const ACCEPTED_ENCODINGS: HeaderValue = HeaderValue::from_static("gzip, deflate");
 
-/// A body in the making.
+/// Collects a body, decompressed.
 pub(crate) struct Decompressor {
     coding: Coding,
     limit: ReadLimit,
@@ -27,11 +27,11 @@ enum Coding {
     Gzip(Box<MultiGzDecoder<LimitedBuffer>>),
     Zlib(Box<ZlibDecoder<LimitedBuffer>>),
     Deflate(Box<DeflateDecoder<LimitedBuffer>>),
-    /// Deflate is sent in two forms; the first byte tells.
+    /// `deflate` may be zlib or raw deflate; the first byte decides.
     UnknownDeflate(LimitedBuffer),
 }
 
-/// Bytes, up to a number of them.
+/// A buffer with a maximum size.
 struct LimitedBuffer {
     bytes: Vec<u8>,
     limit: usize,
@@ -40,9 +40,9 @@ struct LimitedBuffer {
 
 impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.limit - self.bytes.len();
-        if bytes.len() > room {
-            self.bytes.extend_from_slice(&bytes[..room]);
+        let capacity = self.limit - self.bytes.len();
+        if bytes.len() > capacity {
+            self.bytes.extend_from_slice(&bytes[..capacity]);
             self.exceeded = true;
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -56,42 +56,42 @@ impl Write for LimitedBuffer {
 }
 
 impl Decompressor {
-    pub(crate) fn new(headers: &HeaderMap, most: ReadLimit) -> Result<Self, RequestError> {
-        let bounded = LimitedBuffer { bytes: Vec::new(), limit: most.decompressed, exceeded: false };
+    pub(crate) fn new(headers: &HeaderMap, limit: ReadLimit) -> Result<Self, RequestError> {
+        let buffer = LimitedBuffer { bytes: Vec::new(), limit: limit.decompressed, exceeded: false };
         let coding = headers.get(CONTENT_ENCODING).map_or("identity", |value| value.to_str().unwrap_or("?").trim());
         let coding = match coding.to_ascii_lowercase().as_str() {
-            "" | "identity" => Coding::Identity(LimitedBuffer { limit: most.bytes, ..bounded }),
-            "gzip" | "x-gzip" => Coding::Gzip(Box::new(MultiGzDecoder::new(bounded))),
-            "deflate" => Coding::UnknownDeflate(bounded),
+            "" | "identity" => Coding::Identity(LimitedBuffer { limit: limit.bytes, ..buffer }),
+            "gzip" | "x-gzip" => Coding::Gzip(Box::new(MultiGzDecoder::new(buffer))),
+            "deflate" => Coding::UnknownDeflate(buffer),
             other => {
                 return Err(RequestError::Broken(format!(
-                    "the answer is packed as `{other}`, which was not asked for"
+                    "the response has the content encoding `{other}`, which was not requested"
                 )));
             }
         };
-        Ok(Self { coding, limit: most })
+        Ok(Self { coding, limit })
     }
 
-    /// Takes the next piece. `false`: that is enough.
+    /// Adds the next chunk. Returns `false` if no more is needed, because the limit truncates the body.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<bool, RequestError> {
         if let (Coding::UnknownDeflate(_), Some(first)) = (&self.coding, bytes.first()) {
-            // A zlib stream begins with its method, 8, in the lower half of the first byte; raw deflate hardly ever does.
+            // The lower half of the first byte of a zlib stream is its method, 8; raw deflate hardly ever begins like that.
             let zlib = first & 0x0f == 8;
-            let Coding::UnknownDeflate(bounded) =
+            let Coding::UnknownDeflate(buffer) =
                 std::mem::replace(&mut self.coding, Coding::Identity(LimitedBuffer::empty()))
             else {
                 return Ok(true);
             };
             self.coding = match zlib {
-                true => Coding::Zlib(Box::new(ZlibDecoder::new(bounded))),
-                false => Coding::Deflate(Box::new(DeflateDecoder::new(bounded))),
+                true => Coding::Zlib(Box::new(ZlibDecoder::new(buffer))),
+                false => Coding::Deflate(Box::new(DeflateDecoder::new(buffer))),
             };
         }
         let written = match &mut self.coding {
-            Coding::Identity(to) | Coding::UnknownDeflate(to) => to.write_all(bytes),
-            Coding::Gzip(to) => to.write_all(bytes),
-            Coding::Zlib(to) => to.write_all(bytes),
-            Coding::Deflate(to) => to.write_all(bytes),
+            Coding::Identity(buffer) | Coding::UnknownDeflate(buffer) => buffer.write_all(bytes),
+            Coding::Gzip(decoder) => decoder.write_all(bytes),
+            Coding::Zlib(decoder) => decoder.write_all(bytes),
+            Coding::Deflate(decoder) => decoder.write_all(bytes),
         };
         match written {
             Ok(()) => Ok(true),
@@ -104,14 +104,14 @@ impl Decompressor {
         }
     }
 
-    /// All of it.
+    /// The complete body.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, RequestError> {
         let finished = match &mut self.coding {
             Coding::Identity(_) | Coding::UnknownDeflate(_) => Ok(()),
             _ if self.limit.truncate => Ok(()),
-            Coding::Gzip(from) => from.try_finish(),
-            Coding::Zlib(from) => from.try_finish(),
-            Coding::Deflate(from) => from.try_finish(),
+            Coding::Gzip(decoder) => decoder.try_finish(),
+            Coding::Zlib(decoder) => decoder.try_finish(),
+            Coding::Deflate(decoder) => decoder.try_finish(),
         };
         if self.buffer().exceeded && !self.limit.truncate {
             return Err(RequestError::TooLarge { limit: self.limit.decompressed, decompressed: true });
@@ -122,19 +122,19 @@ impl Decompressor {
 
     fn buffer(&self) -> &LimitedBuffer {
         match &self.coding {
-            Coding::Identity(bounded) | Coding::UnknownDeflate(bounded) => bounded,
-            Coding::Gzip(from) => from.get_ref(),
-            Coding::Zlib(from) => from.get_ref(),
-            Coding::Deflate(from) => from.get_ref(),
+            Coding::Identity(buffer) | Coding::UnknownDeflate(buffer) => buffer,
+            Coding::Gzip(decoder) => decoder.get_ref(),
+            Coding::Zlib(decoder) => decoder.get_ref(),
+            Coding::Deflate(decoder) => decoder.get_ref(),
         }
     }
 
     fn buffer_mut(&mut self) -> &mut LimitedBuffer {
         match &mut self.coding {
-            Coding::Identity(bounded) | Coding::UnknownDeflate(bounded) => bounded,
-            Coding::Gzip(from) => from.get_mut(),
-            Coding::Zlib(from) => from.get_mut(),
-            Coding::Deflate(from) => from.get_mut(),
+            Coding::Identity(buffer) | Coding::UnknownDeflate(buffer) => buffer,
+            Coding::Gzip(decoder) => decoder.get_mut(),
+            Coding::Zlib(decoder) => decoder.get_mut(),
+            Coding::Deflate(decoder) => decoder.get_mut(),
         }
     }
 }
@@ -146,5 +146,5 @@ impl LimitedBuffer {
 }
 
 fn corrupt_body(error: &io::Error) -> RequestError {
-    RequestError::Broken(format!("the answer cannot be unpacked: {error}"))
+    RequestError::Broken(format!("the response cannot be decompressed: {error}"))
 }

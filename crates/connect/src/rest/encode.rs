@@ -1,13 +1,13 @@
-//! Writes values so that they stay what they are, wherever they stand.
+//! Encodes argument values for paths, queries, forms and headers, so that they cannot change the structure of a request.
 //!
-//! In: any text. Out: the same, encoded for its place, or why it cannot stand there. Everything that could mean something to
-//! anybody on the way is encoded: only letters, digits and `-._~` stay.
+//! In: any text. Out: the same, encoded for its location, or why it is not allowed there. Everything except letters, digits and
+//! `-._~` is percent-encoded, since servers and proxies disagree about the rest.
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// What is encoded in a value.
+/// The characters to encode in a value.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// What is encoded in the owner's own text.
+/// The characters to encode in a literal text of a setting.
 const INVALID_IN_URL: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -22,32 +22,32 @@ const INVALID_IN_URL: &AsciiSet = &CONTROLS
     .add(b'#')
     .add(b'?');
 
-/// A text that goes into a path, a query or a form.
+/// Encodes a value for a path, a query or a form.
 pub(crate) fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// The owner's own text of a path or query: what is encoded already stays so, and what cannot be sent is encoded.
+/// Encodes the literal text of a path or query: percent-encoded parts stay, and characters that are invalid in a URL are encoded.
 pub(crate) fn encode_literal(text: &str) -> String {
     utf8_percent_encode(text, INVALID_IN_URL).to_string()
 }
 
-/// The owner's own text of a name or value in the query, read as it was meant.
+/// Decodes the literal text of a query name or value.
 pub(crate) fn decode(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
-/// What a path segment made of arguments may not be: it would vanish, or lead elsewhere.
+/// Checks a path segment built from arguments: an empty or dot segment would change the structure of the path.
 ///
 /// # Errors
-/// Why.
+/// Why the segment is not allowed.
 pub(crate) fn check_segment(segment: &str, values: &[&str]) -> Result<(), String> {
     if segment.is_empty() {
         return Err("may not be empty in a path".into());
     }
-    // Some servers and proxies read %2F as a slash; then no part of the value may lead elsewhere either.
-    let dots = |part: &str| matches!(part, "." | "..");
-    if dots(segment) || values.iter().any(|value| value.split(['/', '\\']).any(dots)) {
+    // Some servers and proxies decode %2F to a slash, so no part of the value may be a dot segment either.
+    let is_dots = |part: &str| matches!(part, "." | "..");
+    if is_dots(segment) || values.iter().any(|value| value.split(['/', '\\']).any(is_dots)) {
         return Err("may not be or contain the path segments `.` or `..`".into());
     }
     if values.iter().any(|value| value.contains('\0')) {
@@ -56,10 +56,10 @@ pub(crate) fn check_segment(segment: &str, values: &[&str]) -> Result<(), String
     Ok(())
 }
 
-/// Whether a text can stand in a header as it is.
+/// Checks that a text is allowed in a header.
 ///
 /// # Errors
-/// Why not.
+/// Why it is not.
 pub(crate) fn check_header(text: &str) -> Result<(), String> {
     match text.chars().find(|c| c.is_control() && *c != '\t') {
         Some(c) => Err(format!("may not contain the control character U+{:04X} in a header", u32::from(c))),

@@ -1,4 +1,4 @@
-//! What is wrong with what an owner said about a request.
+//! Invalid settings of a REST tool.
 
 /// A setting of a REST tool that cannot work, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +7,7 @@
 pub struct RestError {
     /// The setting, by the name it has in a config: `url`, `headers.X-Trace`, `auth`, `connection.pool_size`.
     pub setting: String,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what to do.
     pub problem: String,
 }
 

@@ -1,6 +1,6 @@
-//! Runs a call of a REST tool: makes the request, sends it, follows it, reads the answer.
+//! Executes a call of a REST tool: builds the request, authenticates, sends, follows redirects, reads the response.
 //!
-//! In: a job and a plan. Out: a reply or a failure. The order of the steps is here; each is done elsewhere.
+//! In: a job and a plan. Out: a reply or an error. This module defines the order of the steps; other modules implement them.
 
 use std::sync::{
     Arc,
@@ -68,48 +68,48 @@ fn join_problems(problems: &[RestError]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a service says that it is well.
+/// Runs the health check of a service.
 async fn is_healthy(plan: &Plan, origin: &Origin, target: &str) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, toolhub_net::USER_AGENT);
     let body = hyper::body::Bytes::new();
     let mut outgoing = OutgoingRequest { method: hyper::Method::GET, target: target.to_owned(), headers, body };
-    let asking = async {
-        // Who we are is shown only to the service the tool is for.
+    let check = async {
+        // Credentials are sent only to the origin of the tool.
         if *origin == plan.origin {
             add_secret_headers(plan, &mut outgoing).ok()?;
-            if let Some(shown) = &plan.credentials {
-                shown.apply(&mut outgoing, plan).await.ok()?;
+            if let Some(credentials) = &plan.credentials {
+                credentials.apply(&mut outgoing, plan).await.ok()?;
             }
         }
         let (status, _) = credentials::send_auxiliary(plan, origin, &outgoing, send::DISCARD_LIMIT).await.ok()?;
         Some(status.is_success())
     };
-    tokio::time::timeout(plan.connection.timeout, asking).await.ok().flatten().unwrap_or(false)
+    tokio::time::timeout(plan.connection.timeout, check).await.ok().flatten().unwrap_or(false)
 }
 
 async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
     let call = job.context;
-    let none = serde_json::Map::new();
-    let arguments = job.arguments.as_object().unwrap_or(&none);
-    let mut outgoing = plan.shape.fill(arguments).map_err(|bad| ToolError::refused(bad.0))?;
+    let empty = serde_json::Map::new();
+    let arguments = job.arguments.as_object().unwrap_or(&empty);
+    let mut outgoing = plan.template.fill(arguments).map_err(|error| ToolError::refused(error.0))?;
     add_call_headers(&mut outgoing, call);
     let session = match &plan.session {
         Some(name) => Some(Session::open(call, name, &plan.origin).await?),
         None => None,
     };
-    let left = AtomicBool::new(false);
-    let mut trip =
-        CallExchange { plan, call, session, sent: &left, secrets: Vec::new(), effect_on_refusal: Effect::None };
-    let result = trip.run_with_timeout(outgoing).await;
-    let result = result.map_err(|trouble| trouble.into_tool_error(left.load(Ordering::Relaxed)));
-    if let Some(session) = trip.session {
+    let sent = AtomicBool::new(false);
+    let mut exchange =
+        CallExchange { plan, call, session, sent: &sent, secrets: Vec::new(), effect_on_refusal: Effect::None };
+    let result = exchange.run_with_timeout(outgoing).await;
+    let result = result.map_err(|error| error.into_tool_error(sent.load(Ordering::Relaxed)));
+    if let Some(session) = exchange.session {
         session.close(&plan.origin, result.as_ref().err()).await;
     }
     result
 }
 
-/// Adds the headers whose values are secrets; answers those, which must not be told.
+/// Adds the secret headers; returns their values, which must be redacted.
 fn add_secret_headers(plan: &Plan, outgoing: &mut OutgoingRequest) -> Result<Vec<Arc<str>>, RequestError> {
     let mut secrets = Vec::new();
     for (name, secret) in &plan.secret_headers {
@@ -120,7 +120,7 @@ fn add_secret_headers(plan: &Plan, outgoing: &mut OutgoingRequest) -> Result<Vec
     Ok(secrets)
 }
 
-/// What every request carries, and what is passed on of the call: its key and its place in a trace, never who made it.
+/// Adds the default headers, and the idempotency key and trace context of the call. The caller's identity is never passed on.
 fn add_call_headers(outgoing: &mut OutgoingRequest, call: &CallContext) {
     let headers = &mut outgoing.headers;
     headers.entry(USER_AGENT).or_insert(toolhub_net::USER_AGENT);
@@ -144,54 +144,59 @@ fn tool_error(error: ToolError) -> RequestError {
     RequestError::Tool(Box::new(error))
 }
 
-/// A request that shows who it is from.
+/// A request that carries credentials.
 struct SignedRequest<'a> {
-    shown: &'a Credentials,
-    /// What was shown.
+    credentials: &'a Credentials,
+    /// The secret that was added.
     secret: Arc<str>,
-    /// The same request without it.
+    /// The same request without credentials.
     unsigned: OutgoingRequest,
 }
 
-/// One call on its way, over all its requests.
+/// All requests of one call.
 struct CallExchange<'a> {
     plan: &'a Plan,
     call: &'a CallContext,
     session: Option<Session<'a>>,
-    /// Whether anything of it has left.
+    /// Whether any byte was sent.
     sent: &'a AtomicBool,
-    /// What must not be told.
+    /// Secrets to redact.
     secrets: Vec<Arc<str>>,
-    /// What has happened where the service refuses: nothing, unless an earlier request did something.
+    /// The effect to report if the service refuses: none, unless an earlier request may have had an effect.
     effect_on_refusal: Effect,
 }
 
 impl CallExchange<'_> {
-    /// The time of a request runs while something is done for it, and stands still while it waits for a permit.
+    /// Runs the exchange within the request timeout, which does not include the wait for a permit of the pool.
     async fn run_with_timeout(&mut self, mut outgoing: OutgoingRequest) -> Result<Reply, RequestError> {
         let (plan, call) = (self.plan, self.call);
-        let (mut time, mut signed) = (plan.connection.timeout, None);
-        let late = || RequestError::Timeout(plan.connection.timeout);
+        let (mut remaining, mut signed) = (plan.connection.timeout, None);
+        let timed_out = || RequestError::Timeout(plan.connection.timeout);
         self.secrets = add_secret_headers(plan, &mut outgoing)?;
-        if let Some(shown) = &plan.credentials {
-            // Before the permit: whoever gives out tokens may be slow, and others need none.
-            let (began, unsigned) = (Instant::now(), outgoing.clone());
-            let signing = tokio::time::timeout(time, self.sign(shown, &mut outgoing));
-            let secret = call.wait_before_start(signing).await.map_err(tool_error)?.unwrap_or_else(|_| Err(late()))?;
-            time = time.saturating_sub(began.elapsed());
-            signed = Some(SignedRequest { shown, secret, unsigned });
+        if let Some(credentials) = &plan.credentials {
+            // Before the permit: a slow token endpoint must not block calls of tools that need no token.
+            let (start, unsigned) = (Instant::now(), outgoing.clone());
+            let signing = tokio::time::timeout(remaining, self.sign(credentials, &mut outgoing));
+            let secret =
+                call.wait_before_start(signing).await.map_err(tool_error)?.unwrap_or_else(|_| Err(timed_out()))?;
+            remaining = remaining.saturating_sub(start.elapsed());
+            signed = Some(SignedRequest { credentials, secret, unsigned });
         }
         let permit = call.wait_before_start(plan.pool.permit()).await.map_err(tool_error)?;
         let permit = permit.map_err(|busy| RequestError::Busy(busy.0))?;
-        let done = tokio::time::timeout(time, self.send_and_read(outgoing, signed, permit)).await;
-        done.unwrap_or_else(|_| Err(late()))
+        let reply = tokio::time::timeout(remaining, self.send_and_read(outgoing, signed, permit)).await;
+        reply.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Adds what shows who the request is from; answers it, which must not be told.
-    async fn sign(&mut self, shown: &Credentials, outgoing: &mut OutgoingRequest) -> Result<Arc<str>, RequestError> {
-        let secret = shown.apply(outgoing, self.plan).await?;
+    /// Adds the credentials; returns the secret that was added.
+    async fn sign(
+        &mut self,
+        credentials: &Credentials,
+        outgoing: &mut OutgoingRequest,
+    ) -> Result<Arc<str>, RequestError> {
+        let secret = credentials.apply(outgoing, self.plan).await?;
         self.secrets.push(secret.clone());
-        self.secrets.extend(shown.password());
+        self.secrets.extend(credentials.password());
         Ok(secret)
     }
 
@@ -202,24 +207,25 @@ impl CallExchange<'_> {
         permit: Permit,
     ) -> Result<Reply, RequestError> {
         let method = outgoing.method.clone();
-        let mut opened = self.follow_redirects(outgoing, Some(permit)).await?;
-        // A token may be taken back before its time. One that is new and refused is refused for another reason.
-        if let Some(SignedRequest { shown, secret, mut unsigned }) = signed
-            && opened.status == StatusCode::UNAUTHORIZED
-            && shown.invalidate(&secret).await
+        let mut response = self.follow_redirects(outgoing, Some(permit)).await?;
+        // A token may be revoked before it expires, so a 401 is retried once with a new token. If that is refused too, the cause is
+        // another one.
+        if let Some(SignedRequest { credentials, secret, mut unsigned }) = signed
+            && response.status == StatusCode::UNAUTHORIZED
+            && credentials.invalidate(&secret).await
         {
-            // Others have the permit while another token is fetched.
-            drop(opened.discard().await);
+            // Release the permit while the new token is fetched.
+            drop(response.discard().await);
             if self.effect_on_refusal == Effect::None {
                 self.sent.store(false, Ordering::Relaxed);
             }
-            self.sign(shown, &mut unsigned).await?;
-            opened = self.follow_redirects(unsigned, None).await?;
+            self.sign(credentials, &mut unsigned).await?;
+            response = self.follow_redirects(unsigned, None).await?;
         }
-        self.read_response(opened, &method).await
+        self.read_response(response, &method).await
     }
 
-    /// Sends a request, and follows it where the service points and it may go.
+    /// Sends a request, and follows the redirects that are allowed.
     async fn follow_redirects(
         &mut self,
         outgoing: OutgoingRequest,
@@ -228,35 +234,37 @@ impl CallExchange<'_> {
         let plan = self.plan;
         let mut hop = Hop { origin: plan.origin.clone(), outgoing, redirect_count: 0, after_side_effect: false };
         loop {
-            let (own, home) = (hop.outgoing.headers.get(COOKIE).cloned(), hop.origin == plan.origin);
-            if let Some(session) = self.session.as_ref().filter(|_| home) {
+            let (own_cookies, same_origin) = (hop.outgoing.headers.get(COOKIE).cloned(), hop.origin == plan.origin);
+            if let Some(session) = self.session.as_ref().filter(|_| same_origin) {
                 let cookies = session.header(&hop.origin, &hop.outgoing.target);
                 hop.outgoing.add_cookies(&cookies);
             }
-            let elsewhere;
-            let pool = if home {
+            let other_pool;
+            let pool = if same_origin {
                 &plan.pool
             } else {
-                elsewhere = plan.upstreams.pool(&hop.origin, &plan.pool_options);
-                &elsewhere
+                other_pool = plan.upstreams.pool(&hop.origin, &plan.pool_options);
+                &other_pool
             };
             let read_timeout = plan.connection.read_timeout;
             let options = SendOptions { pool, read_timeout, sent: self.sent, call: Some(self.call) };
             if permit.is_none() {
                 permit = Some(pool.permit().await.map_err(|busy| RequestError::Busy(busy.0))?);
             }
-            let opened = send::send_request(&options, &hop.outgoing, permit.take()).await?;
-            if let Some(session) = self.session.as_mut().filter(|_| home) {
-                session.store_cookies(&opened.headers, &hop.origin, &hop.outgoing.target);
+            let response = send::send_request(&options, &hop.outgoing, permit.take()).await?;
+            if let Some(session) = self.session.as_mut().filter(|_| same_origin) {
+                session.store_cookies(&response.headers, &hop.origin, &hop.outgoing.target);
             }
-            match own {
-                Some(own) => hop.outgoing.headers.insert(COOKIE, own),
+            match own_cookies {
+                Some(cookies) => hop.outgoing.headers.insert(COOKIE, cookies),
                 None => hop.outgoing.headers.remove(COOKIE),
             };
-            let Some(next) = redirect::next_hop(plan, &hop, opened.status, &opened.headers)? else { return Ok(opened) };
-            let back = opened.discard().await;
-            // A permit is for one service.
-            permit = back.filter(|_| next.origin == hop.origin);
+            let Some(next) = redirect::next_hop(plan, &hop, response.status, &response.headers)? else {
+                return Ok(response);
+            };
+            let released = response.discard().await;
+            // A permit belongs to the pool of one origin.
+            permit = released.filter(|_| next.origin == hop.origin);
             hop = next;
             if hop.after_side_effect {
                 self.effect_on_refusal = Effect::Unknown;
@@ -264,9 +272,9 @@ impl CallExchange<'_> {
         }
     }
 
-    async fn read_response(&self, opened: OpenResponse, method: &hyper::Method) -> Result<Reply, RequestError> {
+    async fn read_response(&self, response: OpenResponse, method: &hyper::Method) -> Result<Reply, RequestError> {
         let session = self.session.iter().flat_map(Session::secrets);
         let secrets: Vec<&str> = self.secrets.iter().map(|secret| &**secret).chain(session).collect();
-        response::read(self.plan, self.call, opened, method, &secrets, self.effect_on_refusal).await
+        response::read(self.plan, self.call, response, method, &secrets, self.effect_on_refusal).await
     }
 }

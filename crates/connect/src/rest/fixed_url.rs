@@ -1,38 +1,38 @@
-//! Fixed addresses, as owners write them.
+//! Parses URLs of settings that contain no arguments.
 //!
-//! In: texts of settings. Out: a URL and its origin, or why the text is none; and an address as it may be shown. Where a URL leads is
-//! the business of `toolhub-net`.
+//! In: the text of a setting. Out: a URL and its origin, or why it is invalid; and a redacted form for messages. `toolhub-net` decides
+//! whether the address may be reached.
 
 use toolhub_net::{Origin, Url};
 
-/// Reads a fixed address.
+/// Parses a fixed URL.
 ///
 /// # Errors
-/// Why it is none, in words that follow the name of a setting.
+/// Why it is invalid, as a text that follows the name of a setting.
 pub(crate) fn parse(text: &str) -> Result<(Origin, Url), String> {
     let url =
-        Url::parse(text).map_err(|error| format!("is no address ({error}); write it like https://api.example/v1"))?;
+        Url::parse(text).map_err(|error| format!("is not a valid URL ({error}); write e.g. https://api.example/v1"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("begins with `{}:`; only http and https are spoken here", url.scheme()));
+        return Err(format!("has the scheme `{}`; only http and https are supported", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("holds a user or a password; say them with `auth`".into());
+        return Err("contains a user or a password; use `auth` instead".into());
     }
     if url.fragment().is_some() {
-        return Err("has a part behind `#`, which is never sent; leave it out, or write %23".into());
+        return Err("has a fragment (`#`), which is never sent; remove it, or write %23".into());
     }
-    let origin = Origin::from_url(&url).ok_or("names no host")?;
+    let origin = Origin::from_url(&url).ok_or("has no host")?;
     Ok((origin, url))
 }
 
-/// An address as it may be shown: without a user, whose password may stand there, and without its query.
+/// A URL for messages: without userinfo, which may contain a password, and without its query.
 pub(crate) fn redact_url(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let begin = text.find("://").map_or(0, |at| at + 3);
-    let (scheme, behind) = text.split_at(begin);
-    let end = behind.find('/').unwrap_or(behind.len());
-    match behind[..end].rfind('@') {
-        Some(at) => format!("{scheme}…{}", &behind[at..]),
+    let (scheme, rest) = text.split_at(begin);
+    let end = rest.find('/').unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}…{}", &rest[at..]),
         None => text.to_owned(),
     }
 }
@@ -44,8 +44,8 @@ mod tests {
     #[test]
     fn an_address_is_http_and_names_a_host_and_nothing_secret() {
         assert!(parse("https://api.example/v1").is_ok());
-        for wrong in ["ftp://a", "file:///etc/passwd", "http://u:p@a", "//a", "http://", "http://a/#x", "a/b"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+        for invalid in ["ftp://a", "file:///etc/passwd", "http://u:p@a", "//a", "http://", "http://a/#x", "a/b"] {
+            assert!(parse(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! JSON whose texts are templates.
+//! JSON templates: JSON whose strings may contain placeholders.
 //!
-//! In: a JSON value, and later the arguments. Out: the same value with its holes filled. A text that is nothing but one hole becomes
-//! the argument itself, whatever its type; what stands for an absent argument is left out.
+//! In: a JSON value, and later the arguments. Out: the same value with its placeholders filled. A string that is exactly one
+//! placeholder becomes the argument itself, whatever its type; a value whose argument is absent is omitted.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::template::{Arguments, Piece, Template, present_argument};
 
-/// A JSON template, read.
+/// A parsed JSON template.
 #[derive(Debug)]
 pub(crate) enum JsonTemplate {
     Fixed(Value),
@@ -19,14 +19,14 @@ pub(crate) enum JsonTemplate {
 }
 
 impl JsonTemplate {
-    /// Reads a JSON template.
+    /// Parses a JSON template.
     ///
     /// # Errors
-    /// What is wrong with which text.
+    /// Why a string is not a valid template.
     pub(crate) fn parse(value: &Value) -> Result<Self, String> {
         Ok(match value {
             Value::String(text) => {
-                let template = Template::parse(text).map_err(|why| format!("a text {why}"))?;
+                let template = Template::parse(text).map_err(|reason| format!("a string {reason}"))?;
                 match &template.0[..] {
                     [] => Self::Fixed(Value::String(String::new())),
                     [Piece::Text(text)] => Self::Fixed(Value::String(text.clone())),
@@ -42,7 +42,7 @@ impl JsonTemplate {
         })
     }
 
-    /// The names in it.
+    /// Adds the names of the arguments it uses.
     pub(crate) fn collect_argument_names(&self, names: &mut HashSet<String>) {
         match self {
             Self::Fixed(_) => {}
@@ -52,7 +52,7 @@ impl JsonTemplate {
         }
     }
 
-    /// The value; `None` where its argument is absent.
+    /// The filled value; `None` if its argument is absent.
     pub(crate) fn fill(&self, arguments: &Arguments) -> Option<Value> {
         match self {
             Self::Fixed(value) => Some(value.clone()),
@@ -62,7 +62,7 @@ impl JsonTemplate {
             },
             Self::List(items) => Some(items.iter().filter_map(|item| item.fill(arguments)).collect()),
             Self::Object(members) => {
-                let member = |(name, leaf): &(String, JsonTemplate)| Some((name.clone(), leaf.fill(arguments)?));
+                let member = |(name, value): &(String, JsonTemplate)| Some((name.clone(), value.fill(arguments)?));
                 Some(Value::Object(members.iter().filter_map(member).collect()))
             }
         }

@@ -1,23 +1,23 @@
-//! Where arguments go in a request, and how they are written there.
+//! Locations, serialization styles and bodies: how arguments are placed in a request.
 //!
-//! Plain values, said by an owner or made of an OpenAPI document; `plan.rs` reads them.
+//! Plain values, set by an owner or built from an OpenAPI document; `plan.rs` checks them.
 
 use serde_json::Value;
 
-/// A part of a request an argument may go to.
+/// The part of a request that carries an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ParameterLocation {
     /// A `{name}` in the path.
     Path,
-    /// A pair of the query.
+    /// A query parameter.
     Query,
     /// A header.
     Header,
-    /// A pair of the `Cookie` header.
+    /// A cookie.
     Cookie,
 }
 
-/// How a list or an object is written, in the words of OpenAPI. A plain value is written the same in most of them.
+/// How a list or an object is serialized, in the terms of OpenAPI. Most styles serialize a scalar the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Style {
     /// `a,b`; for paths and headers.
@@ -34,11 +34,11 @@ pub enum Style {
     PipeDelimited,
     /// `name[member]=a`, at any depth, and `name[0]=a` for lists; for queries.
     DeepObject,
-    /// The value as JSON text; for every place.
+    /// The value as JSON text; for every location.
     Json,
 }
 
-/// That an argument goes to a place of the request, and how it is written there.
+/// Maps an argument to a location in the request.
 ///
 /// ```
 /// use toolhub_connect::rest::{Parameter, Rest, Style};
@@ -51,57 +51,57 @@ pub enum Style {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parameter {
-    /// Where it goes.
+    /// Where it is sent.
     pub location: ParameterLocation,
-    /// Its name there.
+    /// Its name in the request.
     pub name: String,
-    /// The argument; its own name where nothing else is said.
+    /// The name of the argument. Default: `name`.
     pub argument: String,
-    /// How it is written.
+    /// How it is serialized.
     pub style: Style,
-    /// Whether each member of a list or an object is a pair of its own.
+    /// Whether each member of a list or an object becomes its own pair.
     pub explode: bool,
 }
 
 impl Parameter {
-    /// An argument that stands for `{name}` in the path, written `simple`.
+    /// A `{name}` in the path, with the style `simple`.
     pub fn path(name: impl Into<String>) -> Self {
         Self::new(ParameterLocation::Path, name)
     }
 
-    /// A pair of the query, written `form`, exploded.
+    /// A query parameter, with the style `form`, exploded.
     pub fn query(name: impl Into<String>) -> Self {
         Self::new(ParameterLocation::Query, name)
     }
 
-    /// A header, written `simple`.
+    /// A header, with the style `simple`.
     pub fn header(name: impl Into<String>) -> Self {
         Self::new(ParameterLocation::Header, name)
     }
 
-    /// A cookie, written `form`, exploded.
+    /// A cookie, with the style `form`, exploded.
     pub fn cookie(name: impl Into<String>) -> Self {
         Self::new(ParameterLocation::Cookie, name)
     }
 
-    /// A parameter at a place, written as OpenAPI says where nothing is said.
-    pub fn new(place: ParameterLocation, name: impl Into<String>) -> Self {
+    /// A parameter with the default style of OpenAPI for its location.
+    pub fn new(location: ParameterLocation, name: impl Into<String>) -> Self {
         let name = name.into();
-        let style = match place {
+        let style = match location {
             ParameterLocation::Path | ParameterLocation::Header => Style::Simple,
             ParameterLocation::Query | ParameterLocation::Cookie => Style::Form,
         };
-        Self { location: place, argument: name.clone(), name, style, explode: style == Style::Form }
+        Self { location, argument: name.clone(), name, style, explode: style == Style::Form }
     }
 
-    /// The argument that goes there, where it has another name.
+    /// Sets the argument, if its name differs.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<String>) -> Self {
         self.argument = argument.into();
         self
     }
 
-    /// How it is written. `explode` is then as OpenAPI says for the style, unless it is said afterwards.
+    /// Sets the style, and resets `explode` to the default of OpenAPI for it.
     #[must_use]
     pub fn style(mut self, style: Style) -> Self {
         self.style = style;
@@ -109,7 +109,7 @@ impl Parameter {
         self
     }
 
-    /// Whether each member of a list or an object is a pair of its own.
+    /// Sets whether each member of a list or an object becomes its own pair.
     #[must_use]
     pub fn explode(mut self, explode: bool) -> Self {
         self.explode = explode;
@@ -117,33 +117,33 @@ impl Parameter {
     }
 }
 
-/// The body of a request. What is said of templates is in [`Rest`](super::Rest).
+/// The body of a request. For templates see [`Rest`](super::Rest).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Body {
-    /// JSON whose texts are templates. One that is nothing but `{argument}` becomes the argument itself, whatever its type:
-    /// `Body::Json("{body}".into())` is one argument as the whole body.
+    /// JSON whose strings are templates. A string that is exactly `{argument}` becomes the argument itself, whatever its type:
+    /// `Body::Json("{body}".into())` sends one argument as the whole body.
     Json(Value),
-    /// A form: names, and templates of their values.
+    /// A form: field names, and templates of their values.
     Form(Vec<(String, String)>),
-    /// A form made of one argument: each member of that object is a field.
+    /// A form built from one argument: each member of that object is a field.
     FormFromArgument {
         /// The argument.
         argument: String,
-        /// How fields are written where that is not as usual: plain values and lists as `form`, exploded; objects as JSON.
+        /// Fields that differ from the default: scalars and lists as `form`, exploded; objects as JSON.
         fields: Vec<FormField>,
     },
     /// Text: one template.
     Text(String),
 }
 
-/// How one field of a form is written.
+/// How one field of a form is serialized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormField {
-    /// The field.
+    /// The name of the field.
     pub name: String,
-    /// How it is written: `form`, `spaceDelimited`, `pipeDelimited`, `deepObject` or as JSON.
+    /// Its style: `form`, `spaceDelimited`, `pipeDelimited`, `deepObject` or JSON.
     pub style: Style,
-    /// Whether each member of a list or an object is a pair of its own.
+    /// Whether each member of a list or an object becomes its own pair.
     pub explode: bool,
 }

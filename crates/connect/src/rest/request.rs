@@ -1,7 +1,7 @@
-//! Makes a request of the arguments of a call.
+//! Builds a request from a template and the arguments of a call.
 //!
-//! In: a shape, made once by `plan.rs`, and arguments. Out: what goes over the wire, without what shows who we are. No value can
-//! change where the request goes, how many segments its path has, or which headers it has.
+//! In: a template, compiled once by `plan.rs`, and arguments. Out: the request, without credentials. No value can change the target
+//! host, the number of path segments, or the set of headers.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ use super::{
     template::{Arguments, Template, present_argument, to_text},
 };
 
-/// A request with holes.
+/// A request with placeholders.
 #[derive(Debug)]
 pub(crate) struct RequestTemplate {
     pub(crate) method: Method,
@@ -29,11 +29,11 @@ pub(crate) struct RequestTemplate {
     pub(crate) headers: Vec<(HeaderName, ValueSource)>,
     pub(crate) cookies: Vec<(String, ValueSource)>,
     pub(crate) body: Option<BodyTemplate>,
-    /// Arguments that have a place.
+    /// Arguments that a template or parameter uses.
     pub(crate) named_arguments: HashSet<String>,
-    /// Names in the query that no argument may take.
+    /// Query names that no argument may override.
     pub(crate) reserved_query: HashSet<String>,
-    /// Names of cookies that none may take.
+    /// Cookie names that no argument may override.
     pub(crate) reserved_cookies: HashSet<String>,
 }
 
@@ -42,12 +42,12 @@ pub(crate) type Segment = Vec<PathPiece>;
 
 #[derive(Debug)]
 pub(crate) enum PathPiece {
-    /// Encoded already.
+    /// Already encoded.
     Text(String),
     Placeholder(Placeholder),
 }
 
-/// An argument that is written in a style.
+/// An argument with its serialization style.
 #[derive(Debug, Clone)]
 pub(crate) struct Placeholder {
     pub(crate) argument: String,
@@ -57,11 +57,11 @@ pub(crate) struct Placeholder {
 }
 
 impl Placeholder {
-    /// Its pairs in a query or among cookies. Members that are spread there may not be called like what the request says itself.
-    fn pairs(&self, name: &str, value: &Value, taken: &HashSet<String>) -> Result<Vec<style::Pair>, BadArgument> {
-        let spread = self.explode && !matches!(self.style, Style::Json | Style::DeepObject);
-        let mut members = value.as_object().filter(|_| spread).into_iter().flat_map(Map::keys);
-        match members.find(|key| taken.contains(*key)) {
+    /// Its pairs in the query or the cookies. Members of an exploded object may not use the names that the request sets itself.
+    fn pairs(&self, name: &str, value: &Value, reserved: &HashSet<String>) -> Result<Vec<style::Pair>, BadArgument> {
+        let exploded = self.explode && !matches!(self.style, Style::Json | Style::DeepObject);
+        let mut members = value.as_object().filter(|_| exploded).into_iter().flat_map(Map::keys);
+        match members.find(|key| reserved.contains(*key)) {
             Some(key) => {
                 Err(bad_argument(&self.argument, format!("may not have a member `{key}`; the request sets it itself")))
             }
@@ -84,7 +84,7 @@ pub(crate) enum BodyTemplate {
     Text(Template),
 }
 
-/// What goes over the wire.
+/// A request ready to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct OutgoingRequest {
     pub(crate) method: Method,
@@ -95,32 +95,32 @@ pub(crate) struct OutgoingRequest {
 }
 
 impl OutgoingRequest {
-    /// Adds a pair to the query.
+    /// Adds a query parameter.
     pub(crate) fn add_query(&mut self, name: &str, value: &str) {
         self.target.push(if self.target.contains('?') { '&' } else { '?' });
         self.target.push_str(&format!("{}={}", percent_encode(name), percent_encode(value)));
     }
 
-    /// Adds cookies to those that are there.
-    pub(crate) fn add_cookies(&mut self, more: &str) {
-        if more.is_empty() {
+    /// Appends to the `Cookie` header.
+    pub(crate) fn add_cookies(&mut self, cookies: &str) {
+        if cookies.is_empty() {
             return;
         }
-        let before = self.headers.get(COOKIE).and_then(|value| value.to_str().ok()).map(|old| format!("{old}; "));
-        if let Ok(value) = HeaderValue::from_str(&format!("{}{more}", before.unwrap_or_default())) {
+        let existing = self.headers.get(COOKIE).and_then(|value| value.to_str().ok()).map(|old| format!("{old}; "));
+        if let Ok(value) = HeaderValue::from_str(&format!("{}{cookies}", existing.unwrap_or_default())) {
             self.headers.insert(COOKIE, value);
         }
     }
 }
 
-/// Why arguments make no request: which one, and what is wrong with it.
+/// Why no request can be built: which argument is invalid, and why. Shown to the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadArgument(pub(crate) String);
 
 const ALREADY_SET: &str = "is not one of this tool's; the request sets it itself";
 
-fn bad_argument(argument: &str, why: impl std::fmt::Display) -> BadArgument {
-    BadArgument(format!("the argument `{argument}` {why}"))
+fn bad_argument(argument: &str, reason: impl std::fmt::Display) -> BadArgument {
+    BadArgument(format!("the argument `{argument}` {reason}"))
 }
 
 impl RequestTemplate {
@@ -128,24 +128,24 @@ impl RequestTemplate {
         let mut target = self.fill_path(arguments)?;
         let mut pairs = self.fill_query(arguments)?;
         let mut headers = self.fill_headers(arguments)?;
-        let mut left: Vec<(&String, &Value)> = arguments
+        let mut unnamed: Vec<(&String, &Value)> = arguments
             .iter()
             .filter(|(name, value)| !value.is_null() && !self.named_arguments.contains(*name))
             .collect();
         if self.spills_into_query() {
-            for (name, value) in left.drain(..) {
+            for (name, value) in unnamed.drain(..) {
                 if self.reserved_query.contains(name) {
                     return Err(bad_argument(name, ALREADY_SET));
                 }
                 pairs.extend(default_pairs(name, value));
             }
         }
-        let (kind, body) = self.fill_body(arguments, left)?;
-        if let Some(kind) = kind {
-            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
+        let (content_type, body) = self.fill_body(arguments, unnamed)?;
+        if let Some(content_type) = content_type {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(content_type));
         }
-        for (at, (name, value)) in pairs.iter().enumerate() {
-            target.push(if at == 0 { '?' } else { '&' });
+        for (index, (name, value)) in pairs.iter().enumerate() {
+            target.push(if index == 0 { '?' } else { '&' });
             target.push_str(name);
             target.push('=');
             target.push_str(value);
@@ -153,7 +153,7 @@ impl RequestTemplate {
         Ok(OutgoingRequest { method: self.method.clone(), target, headers, body: body.into() })
     }
 
-    /// Whether what has no place goes into the query.
+    /// Whether arguments that no template uses go into the query instead of the body.
     fn spills_into_query(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS)
     }
@@ -166,19 +166,18 @@ impl RequestTemplate {
             for piece in segment {
                 match piece {
                     PathPiece::Text(text) => path.push_str(text),
-                    PathPiece::Placeholder(hole) => {
-                        let value = present_argument(arguments, &hole.argument).ok_or_else(|| {
-                            bad_argument(&hole.argument, "is missing; the path of the request needs it")
-                        })?;
-                        path.push_str(&style::format_path(&hole.name, value, hole.style, hole.explode));
+                    PathPiece::Placeholder(Placeholder { argument, name, style, explode }) => {
+                        let value = present_argument(arguments, argument)
+                            .ok_or_else(|| bad_argument(argument, "is missing; the path of the request needs it"))?;
+                        path.push_str(&style::format_path(name, value, *style, *explode));
                         collect_texts(value, &mut values);
-                        last = Some(&hole.argument);
+                        last = Some(argument);
                     }
                 }
             }
             if let Some(argument) = last {
                 let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
-                check_segment(&path[begin..], &values).map_err(|why| bad_argument(argument, why))?;
+                check_segment(&path[begin..], &values).map_err(|reason| bad_argument(argument, reason))?;
             }
         }
         Ok(path)
@@ -189,9 +188,9 @@ impl RequestTemplate {
         for (name, source) in &self.query {
             match source {
                 ValueSource::Template(template) => pairs.extend(template_pairs(name, template, arguments)),
-                ValueSource::Placeholder(hole) => {
-                    let Some(value) = present_argument(arguments, &hole.argument) else { continue };
-                    pairs.extend(hole.pairs(name, value, &self.reserved_query)?);
+                ValueSource::Placeholder(placeholder) => {
+                    let Some(value) = present_argument(arguments, &placeholder.argument) else { continue };
+                    pairs.extend(placeholder.pairs(name, value, &self.reserved_query)?);
                 }
             }
         }
@@ -205,15 +204,15 @@ impl RequestTemplate {
                 ValueSource::Template(template) => {
                     (template.fill(arguments), template.argument_names().last().unwrap_or_default())
                 }
-                ValueSource::Placeholder(hole) => {
-                    let value = present_argument(arguments, &hole.argument);
-                    (value.map(|value| style::format_header(value, hole.style, hole.explode)), hole.argument.as_str())
+                ValueSource::Placeholder(Placeholder { argument, style, explode, .. }) => {
+                    let value = present_argument(arguments, argument);
+                    (value.map(|value| style::format_header(value, *style, *explode)), argument.as_str())
                 }
             };
             let Some(text) = text else { continue };
-            check_header(&text).map_err(|why| bad_argument(argument, why))?;
+            check_header(&text).map_err(|reason| bad_argument(argument, reason))?;
             let value = HeaderValue::from_bytes(text.as_bytes())
-                .map_err(|_| bad_argument(argument, "cannot stand in a header"))?;
+                .map_err(|_| bad_argument(argument, "cannot be sent in a header"))?;
             headers.append(name, value);
         }
         let mut cookies = Vec::new();
@@ -222,38 +221,40 @@ impl RequestTemplate {
                 ValueSource::Template(template) => {
                     cookies.extend(template.fill(arguments).map(|text| (percent_encode(name), percent_encode(&text))));
                 }
-                ValueSource::Placeholder(hole) => {
-                    let Some(value) = present_argument(arguments, &hole.argument) else { continue };
-                    cookies.extend(hole.pairs(name, value, &self.reserved_cookies)?);
+                ValueSource::Placeholder(placeholder) => {
+                    let Some(value) = present_argument(arguments, &placeholder.argument) else { continue };
+                    cookies.extend(placeholder.pairs(name, value, &self.reserved_cookies)?);
                 }
             }
         }
         let cookies: Vec<String> = cookies.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        // Percent-encoded, they have only letters that a header may have; what a style puts between them too.
+        // Percent-encoded names and values, and the separators of all styles, are valid in a header.
         if let Some(value) = HeaderValue::from_str(&cookies.join("; ")).ok().filter(|value| !value.is_empty()) {
             headers.insert(COOKIE, value);
         }
         Ok(headers)
     }
 
-    /// The body and its type.
+    /// The content type and the body.
     fn fill_body(
         &self,
         arguments: &Arguments,
-        left: Vec<(&String, &Value)>,
+        unnamed: Vec<(&String, &Value)>,
     ) -> Result<(Option<&'static str>, Vec<u8>), BadArgument> {
         const JSON: Option<&str> = Some("application/json");
         const FORM: Option<&str> = Some("application/x-www-form-urlencoded");
-        let nowhere = |left: &[(&String, &Value)]| match left.first() {
+        let refuse_unnamed = |unnamed: &[(&String, &Value)]| match unnamed.first() {
             Some((name, _)) => Err(bad_argument(name, "is not one of this tool's: the request has no place for it")),
             None => Ok(()),
         };
         match &self.body {
-            None if left.is_empty() => Ok((None, Vec::new())),
-            None => Ok((JSON, json_text(&Value::Object(to_object(&left))))),
-            Some(BodyTemplate::Json(leaf @ JsonTemplate::Object(_))) => {
-                let Some(Value::Object(mut object)) = leaf.fill(arguments) else { return Ok((JSON, b"{}".to_vec())) };
-                for (name, value) in to_object(&left) {
+            None if unnamed.is_empty() => Ok((None, Vec::new())),
+            None => Ok((JSON, json_text(&Value::Object(to_object(&unnamed))))),
+            Some(BodyTemplate::Json(template @ JsonTemplate::Object(_))) => {
+                let Some(Value::Object(mut object)) = template.fill(arguments) else {
+                    return Ok((JSON, b"{}".to_vec()));
+                };
+                for (name, value) in to_object(&unnamed) {
                     if object.contains_key(&name) {
                         return Err(bad_argument(&name, ALREADY_SET));
                     }
@@ -261,21 +262,22 @@ impl RequestTemplate {
                 }
                 Ok((JSON, json_text(&Value::Object(object))))
             }
-            Some(BodyTemplate::Json(leaf)) => {
-                nowhere(&left)?;
-                Ok(leaf.fill(arguments).map_or((None, Vec::new()), |value| (JSON, json_text(&value))))
+            Some(BodyTemplate::Json(template)) => {
+                refuse_unnamed(&unnamed)?;
+                Ok(template.fill(arguments).map_or((None, Vec::new()), |value| (JSON, json_text(&value))))
             }
             Some(BodyTemplate::Form(fields)) => {
-                if let Some((name, _)) = left.iter().find(|(name, _)| fields.iter().any(|(field, _)| field == *name)) {
+                let is_field = |name: &String| fields.iter().any(|(field, _)| field == name);
+                if let Some((name, _)) = unnamed.iter().find(|(name, _)| is_field(name)) {
                     return Err(bad_argument(name, ALREADY_SET));
                 }
                 let mut pairs: Vec<_> =
                     fields.iter().flat_map(|(name, template)| template_pairs(name, template, arguments)).collect();
-                pairs.extend(left.into_iter().flat_map(|(name, value)| default_pairs(name, value)));
+                pairs.extend(unnamed.into_iter().flat_map(|(name, value)| default_pairs(name, value)));
                 Ok((FORM, form_text(pairs)))
             }
             Some(BodyTemplate::FormFromArgument(argument, fields)) => {
-                nowhere(&left)?;
+                refuse_unnamed(&unnamed)?;
                 let Some(value) = present_argument(arguments, argument) else { return Ok((None, Vec::new())) };
                 let members = value
                     .as_object()
@@ -290,7 +292,7 @@ impl RequestTemplate {
                 Ok((FORM, form_text(pairs.collect())))
             }
             Some(BodyTemplate::Text(template)) => {
-                nowhere(&left)?;
+                refuse_unnamed(&unnamed)?;
                 let text = template.fill(arguments);
                 Ok(text.map_or((None, Vec::new()), |text| (Some("text/plain; charset=utf-8"), text.into_bytes())))
             }
@@ -298,11 +300,11 @@ impl RequestTemplate {
     }
 }
 
-fn to_object(left: &[(&String, &Value)]) -> Map<String, Value> {
-    left.iter().map(|(name, value)| ((*name).clone(), (*value).clone())).collect()
+fn to_object(members: &[(&String, &Value)]) -> Map<String, Value> {
+    members.iter().map(|(name, value)| ((*name).clone(), (*value).clone())).collect()
 }
 
-/// The pairs of a template under a name; none where an argument is absent.
+/// The pairs of a template under a name; none if an argument is absent.
 fn template_pairs(name: &str, template: &Template, arguments: &Arguments) -> Vec<style::Pair> {
     match template.sole_argument() {
         Some(argument) => {
@@ -314,21 +316,21 @@ fn template_pairs(name: &str, template: &Template, arguments: &Arguments) -> Vec
     }
 }
 
-/// A value under a name: a list is many pairs, an object is JSON.
+/// The default serialization: a list becomes several pairs, an object JSON.
 fn default_pairs(name: &str, value: &Value) -> Vec<style::Pair> {
     let style = if value.is_object() { Style::Json } else { Style::Form };
     style::pairs(name, value, style, true)
 }
 
-/// All texts in a value.
-fn collect_texts<'a>(value: &'a Value, all: &mut Vec<std::borrow::Cow<'a, str>>) {
+/// Collects the texts of all member names and scalars in a value.
+fn collect_texts<'a>(value: &'a Value, texts: &mut Vec<std::borrow::Cow<'a, str>>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, all)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, texts)),
         Value::Object(members) => members.iter().for_each(|(name, item)| {
-            all.push(name.into());
-            collect_texts(item, all);
+            texts.push(name.into());
+            collect_texts(item, texts);
         }),
-        leaf => all.push(to_text(leaf)),
+        scalar => texts.push(to_text(scalar)),
     }
 }
 

@@ -1,78 +1,83 @@
-//! What can go wrong on the way to an answer, and which error of the one table each of it is.
+//! Failures of a request before its response was read, and their mapping to a [`ToolError`].
 //!
-//! In: what happened, and whether anything had been sent by then. Out: a [`ToolError`] with two texts: one for operators, with
-//! hosts and causes, and one a model may read. Nothing that was never sent has an effect.
+//! In: the failure, and whether any byte had been sent. Out: a [`ToolError`] with two texts: one for operators, with hosts and causes,
+//! and one for the model. A request of which nothing was sent has no effect.
 
 use std::time::Duration;
 
 use toolhub_core::{Effect, ErrorKind, ToolError};
 
-/// What went wrong.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// No turn came in time.
+    /// The pool had no free permit in time.
     Busy(Duration),
-    /// The guard refused an address.
+    /// The address guard refused the address.
     Forbidden(String),
-    /// A redirect that is not followed.
+    /// A redirect was refused.
     Redirect(String),
-    /// No connection.
+    /// The connection failed.
     Unreachable(String),
-    /// No connection in time.
+    /// The connection was not established in time.
     ConnectTimeout(Duration),
-    /// The service takes no more bytes.
+    /// The service stopped reading the request.
     WriteTimeout(Duration),
-    /// The service says no more.
+    /// The service stopped sending the response.
     ReadTimeout(Duration),
-    /// All of it took too long.
+    /// The request as a whole took too long.
     Timeout(Duration),
-    /// What the service says is no HTTP, or ends in the middle.
+    /// The response is not valid HTTP, or incomplete.
     Broken(String),
-    /// The answer is larger than it may be.
+    /// The response exceeds its size limit.
     TooLarge { limit: usize, decompressed: bool },
-    /// What shows who we are cannot be had.
+    /// The credentials are not available.
     Credentials(String),
-    /// Somebody else has said it already.
+    /// The error is already complete.
     Tool(Box<ToolError>),
 }
 
 impl RequestError {
-    /// The error of a call. `sent`: something of the request may have arrived.
+    /// The error of the call. `sent`: part of the request may have arrived.
     pub(crate) fn into_tool_error(self, sent: bool) -> ToolError {
         let effect = if sent { Effect::Unknown } else { Effect::None };
         match self {
             Self::Busy(time) => {
-                hidden_error(ErrorKind::Overloaded, format!("no connection came free within {time:?}")).effect(effect)
+                hidden_error(ErrorKind::Overloaded, format!("no connection became available within {time:?}"))
+                    .effect(effect)
             }
-            Self::Forbidden(why) => {
-                ToolError::refused("The address behind this tool may not be reached.").with_cause(why).effect(effect)
+            Self::Forbidden(reason) => {
+                ToolError::refused("The address behind this tool may not be reached.").with_cause(reason).effect(effect)
             }
-            Self::Redirect(why) => {
-                let text = "The service behind this tool points elsewhere, where requests may not go.";
-                ToolError::refused(text).with_cause(why).effect(effect)
+            Self::Redirect(reason) => {
+                let text = "The service behind this tool redirects to an address that may not be reached.";
+                ToolError::refused(text).with_cause(reason).effect(effect)
             }
-            Self::Unreachable(why) => hidden_error(ErrorKind::UpstreamUnreachable, why).effect(effect),
+            Self::Unreachable(reason) => hidden_error(ErrorKind::UpstreamUnreachable, reason).effect(effect),
             Self::ConnectTimeout(time) => {
-                timeout_error(format!("no connection within {time:?}")).connecting().effect(effect)
+                timeout_error(format!("connect timeout: no connection within {time:?}")).connecting().effect(effect)
             }
-            Self::WriteTimeout(time) => timeout_error(format!("the service took no bytes for {time:?}")).effect(effect),
-            Self::ReadTimeout(time) => timeout_error(format!("the service said nothing for {time:?}")).effect(effect),
+            Self::WriteTimeout(time) => {
+                timeout_error(format!("write timeout: the service accepted no bytes for {time:?}")).effect(effect)
+            }
+            Self::ReadTimeout(time) => {
+                timeout_error(format!("read timeout: the service sent no bytes for {time:?}")).effect(effect)
+            }
             Self::Timeout(time) if sent => {
-                timeout_error(format!("the request was not done within {time:?}")).effect(effect)
+                timeout_error(format!("request timeout: not completed within {time:?}")).effect(effect)
             }
-            // Nothing had left: whoever else connects will wait as long.
-            Self::Timeout(time) => {
-                timeout_error(format!("nothing could be sent within {time:?}")).connecting().effect(effect)
-            }
-            Self::Broken(why) => hidden_error(ErrorKind::UpstreamError, why).effect(effect),
-            Self::TooLarge { limit: most, decompressed: unpacked } => {
-                let when = if unpacked { " when it is unpacked" } else { "" };
-                // It depends on what was asked for, and says nothing against the service.
-                ToolError::new(format!("The answer is larger than {most} bytes{when}. Ask for less."))
+            // Nothing was sent: other calls will wait for a connection as long, so this counts as a failure to connect.
+            Self::Timeout(time) => timeout_error(format!("request timeout: nothing could be sent within {time:?}"))
+                .connecting()
+                .effect(effect),
+            Self::Broken(reason) => hidden_error(ErrorKind::UpstreamError, reason).effect(effect),
+            Self::TooLarge { limit, decompressed } => {
+                let when = if decompressed { " after decompression" } else { "" };
+                // It depends on the arguments, and does not count against the service.
+                ToolError::new(format!("The response is larger than {limit} bytes{when}. Ask for less."))
                     .uncounted()
                     .effect(Effect::Done)
             }
-            Self::Credentials(why) => hidden_error(ErrorKind::UpstreamError, why).effect(effect),
+            Self::Credentials(reason) => hidden_error(ErrorKind::UpstreamError, reason).effect(effect),
             Self::Tool(error) => *error,
         }
     }
@@ -82,7 +87,7 @@ fn hidden_error(kind: ErrorKind, text: String) -> ToolError {
     ToolError::with_kind(kind, text).hide_from_model()
 }
 
-/// A time of the request is up. That of the call may not be.
+/// A timeout of the request. The call itself may have time left, so it can be retried.
 fn timeout_error(text: String) -> ToolError {
     hidden_error(ErrorKind::Timeout, text).retryable(None)
 }

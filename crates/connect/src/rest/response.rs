@@ -1,7 +1,7 @@
-//! Makes a reply of an answer.
+//! Converts a response to the reply of a call.
 //!
-//! In: an answer whose body is still to be read. Out: JSON, text or an artifact, the part of it the owner wants; or the error an
-//! unwelcome status is (`refusal.rs`).
+//! In: a response whose body is still to be read. Out: JSON, text or an artifact, or the selected part of it; or the error of an
+//! unsuccessful status (`status_error.rs`).
 
 use hyper::{HeaderMap, Method, header::CONTENT_TYPE};
 use serde_json::{Value, json};
@@ -15,32 +15,32 @@ use super::{
     status_error,
 };
 
-/// Reads an answer. `refused`: what has happened where it is a refusal.
+/// Reads a response. `effect_on_refusal` is the effect to report if the service refused the request.
 pub(crate) async fn read(
     plan: &Plan,
     call: &CallContext,
-    opened: OpenResponse,
+    response: OpenResponse,
     method: &Method,
     secrets: &[&str],
-    refused: Effect,
+    effect_on_refusal: Effect,
 ) -> Result<Reply, RequestError> {
-    let (status, headers) = (opened.status, opened.headers.clone());
+    let (status, headers) = (response.status, response.headers.clone());
     if !status.is_success() {
-        return Err(tool_error(status_error::from_response(opened, secrets, call.now(), refused).await));
+        return Err(tool_error(status_error::from_response(response, secrets, call.now(), effect_on_refusal).await));
     }
-    let most = ReadLimit { bytes: plan.max_response, decompressed: plan.max_unpacked, truncate: false };
-    let body = opened.read(most).await?;
+    let limit = ReadLimit { bytes: plan.max_response, decompressed: plan.max_unpacked, truncate: false };
+    let body = response.read(limit).await?;
     if *method == Method::HEAD {
         return Ok(Reply::from(describe_head(status.as_u16(), &headers)));
     }
     let reply = match detect_kind(plan, &headers, &body) {
         BodyKind::Empty => Reply::from(Value::Null),
         BodyKind::Json => {
-            let wrong = |error: serde_json::Error| {
-                let text = format!("the answer is no JSON (line {}, column {})", error.line(), error.column());
+            let invalid = |error: serde_json::Error| {
+                let text = format!("the response is not valid JSON (line {}, column {})", error.line(), error.column());
                 tool_error(ToolError::with_kind(ErrorKind::UpstreamError, text).hide_from_model().effect(Effect::Done))
             };
-            Reply::from(serde_json::from_slice::<Value>(&body).map_err(wrong)?)
+            Reply::from(serde_json::from_slice::<Value>(&body).map_err(invalid)?)
         }
         BodyKind::Text => Reply::from(Value::String(decode_text(&headers, &body))),
         BodyKind::Binary => store_artifact(call, &headers, body).await?,
@@ -62,17 +62,17 @@ enum BodyKind {
     Binary,
 }
 
-/// What a body is.
+/// Determines the kind of a body.
 fn detect_kind(plan: &Plan, headers: &HeaderMap, body: &[u8]) -> BodyKind {
     let (kind, _) = content_type(headers);
-    match plan.answer {
+    match plan.response_format {
         _ if body.is_empty() => BodyKind::Empty,
         ResponseFormat::Json => BodyKind::Json,
         ResponseFormat::Text => BodyKind::Text,
         ResponseFormat::Binary => BodyKind::Binary,
         ResponseFormat::Auto if plan.select.is_some() || is_json(&kind) => BodyKind::Json,
         ResponseFormat::Auto if is_text(&kind) => BodyKind::Text,
-        // Nobody says what it is; it is looked at.
+        // No content type: sniff the body.
         ResponseFormat::Auto if kind.is_empty() => match std::str::from_utf8(body) {
             Ok(text) if text.trim_start().starts_with(['{', '[']) && is_valid_json(text) => BodyKind::Json,
             Ok(_) => BodyKind::Text,
@@ -88,8 +88,9 @@ fn is_valid_json(text: &str) -> bool {
 
 /// The content type, and its charset.
 fn content_type(headers: &HeaderMap) -> (String, Option<String>) {
-    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
-    let mut parts = said.split(';').map(str::trim);
+    let header =
+        headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
+    let mut parts = header.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default().to_owned();
     let charset = parts.find_map(|part| part.strip_prefix("charset=")).map(|name| name.trim_matches('"').to_owned());
     (kind, charset)
@@ -100,13 +101,14 @@ fn is_json(kind: &str) -> bool {
 }
 
 fn is_text(kind: &str) -> bool {
-    let more = ["application/xml", "application/javascript", "application/yaml", "application/x-www-form-urlencoded"];
-    // Lines of JSON are not one JSON.
-    let lines = ["application/x-ndjson", "application/jsonl", "application/json-seq"];
-    kind.starts_with("text/") || kind.ends_with("+xml") || more.contains(&kind) || lines.contains(&kind)
+    let textual =
+        ["application/xml", "application/javascript", "application/yaml", "application/x-www-form-urlencoded"];
+    // Sequences of JSON values are not one JSON value.
+    let json_sequences = ["application/x-ndjson", "application/jsonl", "application/json-seq"];
+    kind.starts_with("text/") || kind.ends_with("+xml") || textual.contains(&kind) || json_sequences.contains(&kind)
 }
 
-/// A body as text. Whatever is no letter in it becomes a question mark.
+/// Decodes a body to text. Invalid bytes become U+FFFD.
 pub(crate) fn decode_text(headers: &HeaderMap, body: &[u8]) -> String {
     match content_type(headers).1.as_deref() {
         Some("iso-8859-1" | "latin1") => body.iter().map(|byte| char::from(*byte)).collect(),
@@ -114,19 +116,19 @@ pub(crate) fn decode_text(headers: &HeaderMap, body: &[u8]) -> String {
     }
 }
 
-/// Keeps bytes as an artifact; what a model is shown is where they are.
+/// Stores bytes as an artifact; the model is shown a reference to it.
 async fn store_artifact(call: &CallContext, headers: &HeaderMap, body: Vec<u8>) -> Result<Reply, RequestError> {
     let kind = Some(content_type(headers).0).filter(|kind| kind.contains('/') && kind.len() <= 100);
     let kind = kind.unwrap_or_else(|| "application/octet-stream".into());
     let bytes = body.len();
-    let lost = || tool_error(ToolError::new("The answer could not be kept.").uncounted().effect(Effect::Done));
-    let kept = call.store_artifact(&kind, body).await.ok_or_else(lost)?;
-    let Content::Artifact { id, .. } = &kept else { return Err(lost()) };
+    let failed = || tool_error(ToolError::new("The response could not be stored.").uncounted().effect(Effect::Done));
+    let artifact = call.store_artifact(&kind, body).await.ok_or_else(failed)?;
+    let Content::Artifact { id, .. } = &artifact else { return Err(failed()) };
     let output = json!({"artifactId": id, "mimeType": kind, "bytes": bytes});
-    Ok(Reply { content: vec![Content::text(output.to_string()), kept], output })
+    Ok(Reply { content: vec![Content::text(output.to_string()), artifact], output })
 }
 
-/// What there is to say about an answer without a body.
+/// The output of a HEAD request: status and headers.
 fn describe_head(status: u16, headers: &HeaderMap) -> Value {
     const REPORTED_HEADERS: [&str; 6] =
         ["content-type", "content-length", "last-modified", "etag", "expires", "cache-control"];
@@ -135,32 +137,35 @@ fn describe_head(status: u16, headers: &HeaderMap) -> Value {
     json!({"status": status, "headers": headers})
 }
 
-/// The part the owner wants.
+/// The selected part of the output.
 fn select(mut output: Value, pointer: &str) -> Result<Value, ToolError> {
     if let Some(part) = output.pointer_mut(pointer) {
         return Ok(part.take());
     }
-    // How far the pointer leads, and what is there instead.
-    let mut at = pointer;
+    // Find the longest prefix of the pointer that exists, and describe the value there.
+    let mut prefix = pointer;
     let found = loop {
-        at = &at[..at.rfind('/').unwrap_or(0)];
-        if let Some(found) = output.pointer(at) {
+        prefix = &prefix[..prefix.rfind('/').unwrap_or(0)];
+        if let Some(found) = output.pointer(prefix) {
             break found;
         }
     };
-    let there = match found {
+    let description = match found {
         Value::Object(members) => {
             let names: Vec<&str> = members.keys().take(10).map(String::as_str).collect();
-            let more = if members.len() > 10 { ", …" } else { "" };
-            format!("an object with {}{more}", if names.is_empty() { "no members".into() } else { names.join(", ") })
+            let ellipsis = if members.len() > 10 { ", …" } else { "" };
+            format!(
+                "an object with {}{ellipsis}",
+                if names.is_empty() { "no members".into() } else { names.join(", ") }
+            )
         }
         Value::Array(items) => format!("a list of {}", items.len()),
-        _ => "a plain value".into(),
+        _ => "a scalar".into(),
     };
-    let place = if at.is_empty() { "the answer".into() } else { format!("`{at}`") };
-    let why = format!("`select` = `{pointer}` leads nowhere: {place} is {there}");
-    Err(ToolError::new("The answer does not have the part this tool gives back.")
-        .with_cause(why)
+    let place = if prefix.is_empty() { "the response".into() } else { format!("`{prefix}`") };
+    let cause = format!("`select` = `{pointer}` does not exist: {place} is {description}");
+    Err(ToolError::new("The response does not contain the part that this tool returns.")
+        .with_cause(cause)
         .uncounted()
         .effect(Effect::Done))
 }

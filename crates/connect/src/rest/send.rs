@@ -1,7 +1,7 @@
-//! Sends one request of a call and begins to read its answer.
+//! Sends one request and reads its response.
 //!
-//! In: a pool, and what goes over the wire. Out: the head of the answer, and its body to be read within bounds. Keeps account of whether anything
-//! has left, which decides what a call that fails has done. Connections and their timeouts are those of `toolhub-net`.
+//! In: a connection pool, and a request. Out: the head of the response, and its body, read within limits. Tracks whether any byte was
+//! sent, which decides the effect of a failed call. `toolhub-net` provides the connections and their timeouts.
 
 use std::sync::{
     Arc,
@@ -18,15 +18,15 @@ use super::{decompress::Decompressor, request::OutgoingRequest, request_error::R
 /// How a request is sent.
 pub(crate) struct SendOptions<'a> {
     pub(crate) pool: &'a Arc<Pool>,
-    /// How long the service may be silent.
+    /// How long the service may send nothing.
     pub(crate) read_timeout: Duration,
-    /// Whether anything has left.
+    /// Whether any byte was sent.
     pub(crate) sent: &'a AtomicBool,
-    /// The call that waits, as long as nothing has left for it.
+    /// The call, which counts as not started until the first byte is sent.
     pub(crate) call: Option<&'a CallContext>,
 }
 
-/// An answer whose body is still to be read.
+/// A response whose body is still to be read.
 pub(crate) struct OpenResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -39,17 +39,17 @@ pub(crate) struct OpenResponse {
 pub(crate) struct ReadLimit {
     pub(crate) bytes: usize,
     pub(crate) decompressed: usize,
-    /// Whether what is too long is cut and not refused.
+    /// Whether a body that exceeds the limit is truncated instead of refused.
     pub(crate) truncate: bool,
 }
 
-/// As much of a body as is read only so that its connection can be used again.
+/// How much of an unneeded body is read so that its connection can be reused.
 pub(crate) const DISCARD_LIMIT: ReadLimit = ReadLimit { bytes: 16 * 1024, decompressed: 16 * 1024, truncate: true };
 
-/// The longest path with its query; hyper takes no longer ones.
+/// Maximum length of path and query, which is the limit of hyper.
 const MAX_TARGET: usize = 65_534;
 
-/// Sends a request.
+/// Sends a request. Resends it on a new connection if that is safe.
 pub(crate) async fn send_request(
     options: &SendOptions<'_>,
     outgoing: &OutgoingRequest,
@@ -74,7 +74,7 @@ pub(crate) async fn send_request(
 }
 
 impl SendOptions<'_> {
-    /// Waits for a connection. If the time is up before anything has left, nothing has happened.
+    /// Waits for a connection. A timeout here has no effect as long as nothing was sent.
     async fn connect(&self, lease: impl Future<Output = Result<Lease, DialError>>) -> Result<Lease, RequestError> {
         let lease = match self.call.filter(|_| !self.sent.load(Ordering::Relaxed)) {
             Some(call) => call.wait_before_start(lease).await.map_err(|error| RequestError::Tool(Box::new(error)))?,
@@ -85,7 +85,7 @@ impl SendOptions<'_> {
 }
 
 fn build_request(outgoing: &OutgoingRequest) -> Result<Request<Bytes>, RequestError> {
-    // Only arguments make it so long, and they say nothing against the service.
+    // Only arguments can make it too long, so this does not count against the service.
     if outgoing.target.len() > MAX_TARGET {
         let text = format!("The arguments are too long: the address they make has more than {MAX_TARGET} bytes.");
         return Err(RequestError::Tool(Box::new(ToolError::refused(text))));
@@ -116,18 +116,18 @@ impl OpenResponse {
         Self { status: response.status, headers: std::mem::take(&mut response.headers), response, permit }
     }
 
-    /// Reads a body nobody wants, as far as that is cheaper than a new connection; returns the permit.
+    /// Discards the body, reading it as far as that is cheaper than a new connection; returns the permit.
     pub(crate) async fn discard(mut self) -> Option<Permit> {
         let permit = self.permit.take();
         let _ = self.read(DISCARD_LIMIT).await;
         permit
     }
 
-    /// Reads the body, unpacked. A connection whose answer was read to its end serves the next request.
+    /// Reads the body, decompressed. The connection is reused only if the response was read to its end.
     pub(crate) async fn read(self, limit: ReadLimit) -> Result<Vec<u8>, RequestError> {
         let Self { headers, mut response, .. } = self;
         if response.is_end() {
-            // Without a body it does not matter how one would be packed; the answer to a HEAD says that too.
+            // Without a body the content encoding does not matter; the response to a HEAD has one too.
             response.chunk().await?;
             return Ok(Vec::new());
         }
@@ -136,20 +136,20 @@ impl OpenResponse {
         if !limit.truncate && length.is_some_and(|length| length > limit.bytes) {
             return Err(too_large);
         }
-        let mut unpacker = Decompressor::new(&headers, limit)?;
+        let mut decompressor = Decompressor::new(&headers, limit)?;
         let mut read = 0_usize;
         while let Some(bytes) = response.chunk().await? {
             read = read.saturating_add(bytes.len());
             if read > limit.bytes {
                 if limit.truncate {
-                    return unpacker.finish();
+                    return decompressor.finish();
                 }
                 return Err(too_large);
             }
-            if !unpacker.push(&bytes)? {
-                return unpacker.finish();
+            if !decompressor.push(&bytes)? {
+                return decompressor.finish();
             }
         }
-        if read == 0 { Ok(Vec::new()) } else { unpacker.finish() }
+        if read == 0 { Ok(Vec::new()) } else { decompressor.finish() }
     }
 }

@@ -1,7 +1,7 @@
-//! What an owner says about a request, in any order.
+//! Builder for REST tools.
 //!
-//! In: words. Out: a [`ToolBuilder`], or every problem with what was said. Nothing is checked before [`Rest::problems`] or the
-//! registration of the tool; `plan.rs` does the checking.
+//! In: settings, in any order. Out: a [`ToolBuilder`], or all problems of the settings. Nothing is checked before [`Rest::problems`]
+//! or the registration of the tool; `plan.rs` does the checking.
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
@@ -13,19 +13,19 @@ use super::{
     plan::Plan, template::Template,
 };
 
-/// A request that is a tool.
+/// The HTTP request of a REST tool.
 ///
-/// Texts are templates: `{city}` stands for the argument `city`, and is encoded for its place, so that no value can change
-/// the host, the number of path segments or the headers. `{{` and `}}` are braces. An argument that is absent or `null` takes its pair
-/// of the query, its header or its member of the body with it; in a path it must be there. What no template names goes into the
-/// query (GET, HEAD, DELETE, OPTIONS) or into the JSON body (others).
+/// Texts are templates: `{city}` stands for the argument `city`, and is encoded for its location, so that no value can change the host,
+/// the number of path segments or the headers. `{{` and `}}` are literal braces. If an argument is absent or `null`, its query
+/// parameter, header or body member is omitted; an argument in the path is required. Arguments that no template uses go into the query
+/// (GET, HEAD, DELETE, OPTIONS) or into the JSON body (others).
 ///
 /// ```
 /// use serde_json::json;
 /// use toolhub_connect::rest::{Auth, Rest, Secret};
 ///
 /// let weather = Rest::get("https://api.weather.example/v1/{country}/current?city={city}")
-///     .auth(Auth::bearer(Secret::plain("…")))
+///     .auth(Auth::bearer(Secret::literal("…")))
 ///     .select("/current")
 ///     .tool_with("weather", json!({
 ///         "type": "object",
@@ -60,13 +60,13 @@ pub struct Rest {
     pub(super) upstreams: Upstreams,
 }
 
-/// What is made of the body of an answer.
+/// How the body of a response is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ResponseFormat {
-    /// What its content type says: JSON, text, or an artifact for everything else.
+    /// By its content type: JSON, text, or an artifact for everything else.
     #[default]
     Auto,
-    /// JSON, whatever the service calls it.
+    /// JSON, whatever its content type.
     Json,
     /// Text.
     Text,
@@ -74,24 +74,24 @@ pub enum ResponseFormat {
     Binary,
 }
 
-/// Which redirects are followed. Each address on the way is looked at like the first one; none leads from https to http, and
-/// what shows who we are stays behind as soon as scheme, host or port are others.
+/// Which redirects are followed. The address guard checks every hop; redirects from https to http are refused, and credentials are
+/// dropped as soon as scheme, host or port change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Redirects {
     /// None.
     Never,
-    /// Those that stay on the host.
+    /// Those to the same host.
     #[default]
     SameHost,
-    /// Those that stay on the host, or lead to one of these.
+    /// Those to the same host, or to one of these.
     To(Vec<String>),
 }
 
-/// How many bytes of an answer are read, and how many it may become when it is unpacked.
+/// Default maximum size of a response, before and after decompression.
 const MAX_RESPONSE: usize = 8 * 1024 * 1024;
 
 impl Rest {
-    /// A request to an address with a method such as `"GET"`.
+    /// A request with a method such as `"GET"`.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self { url: Some(url.into()), ..Self::empty(method) }
     }
@@ -121,7 +121,7 @@ impl Rest {
         Self::new("DELETE", url)
     }
 
-    /// A request to a path below a fixed address: `Rest::at("GET", "https://api.example/v1", "/users/{id}")`.
+    /// A request to a path below a base URL: `Rest::at("GET", "https://api.example/v1", "/users/{id}")`.
     pub fn at(method: impl Into<String>, base_url: impl Into<String>, path: impl Into<String>) -> Self {
         Self { base_url: Some(base_url.into()), path: Some(path.into()), ..Self::empty(method) }
     }
@@ -153,142 +153,142 @@ impl Rest {
         }
     }
 
-    /// A pair of the query; the value is a template.
+    /// Adds a query parameter; the value is a template.
     #[must_use]
     pub fn query(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.query.push((name.into(), value.into()));
         self
     }
 
-    /// A header; the value is a template.
+    /// Adds a header; the value is a template.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// A header whose value is a secret. Like all that shows who we are, it stays behind when a redirect leads elsewhere.
+    /// Adds a header whose value is a secret. Like other credentials, it is dropped on cross-origin redirects.
     #[must_use]
     pub fn secret_header(mut self, name: impl Into<String>, value: Secret) -> Self {
         self.secret_headers.push((name.into(), value));
         self
     }
 
-    /// A cookie; the value is a template.
+    /// Adds a cookie; the value is a template.
     #[must_use]
     pub fn cookie(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.cookies.push((name.into(), value.into()));
         self
     }
 
-    /// An argument that goes to a place, written in a style of OpenAPI.
+    /// Maps an argument to a location, with a serialization style of OpenAPI.
     #[must_use]
     pub fn parameter(mut self, parameter: Parameter) -> Self {
         self.parameters.push(parameter);
         self
     }
 
-    /// A JSON body whose texts are templates.
+    /// Sets a JSON body whose strings are templates.
     #[must_use]
     pub fn json(self, template: impl Into<Value>) -> Self {
         self.body(Body::Json(template.into()))
     }
 
-    /// The body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: Body) -> Self {
         self.body = Some(body);
         self
     }
 
-    /// How requests show who they are from.
+    /// Sets the authentication.
     #[must_use]
     pub fn auth(mut self, auth: Auth) -> Self {
         self.auth = Some(auth);
         self
     }
 
-    /// How many requests at once, how long each step may take, how often to try again.
+    /// Sets pool size, timeouts and retries.
     #[must_use]
     pub fn connection(mut self, config: ConnectionStateConfig) -> Self {
         self.connection = config;
         self
     }
 
-    /// The part of a JSON answer that is the result, as a JSON pointer: `/current/temperature`.
+    /// Selects the part of a JSON response that is the result, by a JSON pointer: `/current/temperature`.
     #[must_use]
     pub fn select(mut self, pointer: impl Into<String>) -> Self {
         self.select = Some(pointer.into());
         self
     }
 
-    /// What is made of the body of an answer.
+    /// Sets how the body of a response is interpreted.
     #[must_use]
-    pub fn response_format(mut self, answer: ResponseFormat) -> Self {
-        self.response_format = answer;
+    pub fn response_format(mut self, format: ResponseFormat) -> Self {
+        self.response_format = format;
         self
     }
 
-    /// A host that may be reached although its address is private, a loopback one or otherwise not of the open internet:
-    /// `localhost`, `10.0.0.7` or, for one port only, `[::1]:8080`.
+    /// Exempts a host from the address guard, which refuses private, loopback and other non-public addresses: `localhost`,
+    /// `10.0.0.7` or, for one port only, `[::1]:8080`.
     #[must_use]
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.allow_hosts.push(host.into());
         self
     }
 
-    /// Which redirects are followed.
+    /// Sets which redirects are followed.
     #[must_use]
     pub fn redirects(mut self, redirects: Redirects) -> Self {
         self.redirects = redirects;
         self
     }
 
-    /// Whether the service's cookies are kept, for each thread apart. Tools with a session in the same thread and on the same
-    /// host share them. Without this, no cookie is ever kept.
+    /// Sets whether the service's cookies are stored, separately for each thread. Tools with a session in the same thread and for the
+    /// same host share them. Without this, cookies are never stored.
     #[must_use]
-    pub fn session(mut self, keep: bool) -> Self {
-        self.session = keep;
+    pub fn session(mut self, enabled: bool) -> Self {
+        self.session = enabled;
         self
     }
 
-    /// An address that answers a GET with 2xx when the service is well. While the tool is withheld it is asked now and then, so
-    /// that the tool comes back without a call that has to be risked.
+    /// Sets a health check URL, which responds to a GET with 2xx when the service works. It is probed while the tool is withheld, so
+    /// that the tool recovers without a trial call.
     #[must_use]
     pub fn health_url(mut self, url: impl Into<String>) -> Self {
         self.health_url = Some(url.into());
         self
     }
 
-    /// How many bytes of an answer are read; 8 MiB where nothing is said.
+    /// Sets the maximum size of a response in bytes. Default: 8 MiB.
     #[must_use]
     pub fn max_response(mut self, bytes: usize) -> Self {
         self.max_response = bytes;
         self
     }
 
-    /// How many bytes an answer may become when it is unpacked; 8 MiB where nothing is said.
+    /// Sets the maximum size of a response after decompression, in bytes. Default: 8 MiB.
     #[must_use]
     pub fn max_unpacked(mut self, bytes: usize) -> Self {
         self.max_unpacked = bytes;
         self
     }
 
-    /// A file with certificates, in PEM, of those who may vouch for the service beside those the system trusts.
+    /// Sets a PEM file with CA certificates to trust in addition to those of the system.
     #[must_use]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
     }
 
-    /// The connections it shares with others; those of the whole process where nothing is said.
+    /// Sets the connection pools to use. Default: those of the whole process.
     #[must_use]
     pub fn upstreams(mut self, upstreams: &Upstreams) -> Self {
         self.upstreams = upstreams.clone();
         self
     }
 
-    /// The arguments that are named somewhere in the request, sorted. Those that nothing names are not among them.
+    /// The arguments that templates and parameters use, sorted.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         let mut names: HashSet<String> = self.parameters.iter().map(|parameter| parameter.argument.clone()).collect();
@@ -303,8 +303,8 @@ impl Rest {
         }
         match &self.body {
             Some(Body::Json(value)) => {
-                if let Ok(leaf) = JsonTemplate::parse(value) {
-                    leaf.collect_argument_names(&mut names);
+                if let Ok(template) = JsonTemplate::parse(value) {
+                    template.collect_argument_names(&mut names);
                 }
             }
             Some(Body::FormFromArgument { argument, .. }) => drop(names.insert(argument.clone())),
@@ -315,40 +315,40 @@ impl Rest {
         names
     }
 
-    /// Everything that is wrong with what was said.
+    /// All problems of the settings.
     #[must_use]
     pub fn problems(&self) -> Vec<RestError> {
         Plan::new(self).err().unwrap_or_default()
     }
 
-    /// What sends the requests, for a tool that puts their arguments together first.
+    /// The executor, for a tool that assembles the arguments first.
     pub(crate) fn executor(&self) -> Arc<dyn Executor> {
         Arc::new(RestExecutor::new(Plan::new(self)))
     }
 
-    /// The tool, with its parameters taken from a type.
+    /// Builds the tool, with its parameters inferred from a type.
     pub fn tool<A: Arguments>(self, name: &str) -> ToolBuilder {
         let parameters = schema::infer::<A>();
         self.tool_with(name, parameters)
     }
 
-    /// The tool, with its parameters as a JSON Schema. What is wrong with the request is told when the tool is registered.
+    /// Builds the tool, with its parameters as a JSON Schema. Problems of the request are reported when the tool is registered.
     ///
-    /// A GET or HEAD is taken for read-only, a PUT or DELETE for idempotent; say otherwise on the builder where that is not so.
+    /// GET, HEAD and OPTIONS are marked read-only, PUT and DELETE idempotent; override that on the builder where it is not true.
     pub fn tool_with(self, name: &str, parameters: Value) -> ToolBuilder {
         let plan = Plan::new(&self);
         let config = plan.as_ref().map_or(Value::Null, Plan::description);
-        let time = self.connection.timeout;
+        let timeout = self.connection.timeout;
         let mut tool = ToolBuilder::new(name, "rest")
             .parameters(parameters)
             .config(config)
             .executor(Arc::new(RestExecutor::new(plan)));
-        // Only what was said is said of the tool: it would weigh more than what is said about tools by name.
+        // Defaults are not set on the tool, because its own settings override the policies that match it by name.
         if self.connection.retry() != Retry::default() {
             tool = tool.retry(self.connection.retry());
         }
-        if time > Limits::default().timeout {
-            tool = tool.timeout(time);
+        if timeout > Limits::default().timeout {
+            tool = tool.timeout(timeout);
         }
         match self.method.to_ascii_uppercase().as_str() {
             "GET" | "HEAD" | "OPTIONS" => tool.read_only(),

@@ -1,8 +1,7 @@
-//! Which error an unwelcome answer is.
+//! Maps an unsuccessful HTTP status to a `ToolError`.
 //!
-//! In: an answer that is no success. Out: an error of the one table, with what the service said: cut, without control characters and
-//! without what must not be told. What a service says about a request that it refuses helps a model to make a better one; what it says
-//! about its own trouble is for operators.
+//! In: a response with an unsuccessful status. Out: a `ToolError` with an excerpt of the body: truncated, without control characters,
+//! secrets redacted. The body of a 4xx helps the model to correct its request; the body of a 5xx is for operators only.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,39 +15,49 @@ use super::{
     send::{OpenResponse, ReadLimit},
 };
 
-/// How much of a refusal is read.
+/// Maximum size of the body of an error response.
 const READ_LIMIT: ReadLimit = ReadLimit { bytes: 64 * 1024, decompressed: 64 * 1024, truncate: true };
-/// How many characters of it are told.
+/// Maximum length of the excerpt.
 const MAX_EXCERPT_CHARS: usize = 500;
-/// A secret shorter than this is not looked for: it would be found everywhere.
+/// Shorter secrets are not redacted: they would match everywhere.
 const MIN_SECRET_LEN: usize = 4;
 
-/// The error an answer is. `effect`: what has happened where the service refuses.
-pub(crate) async fn from_response(opened: OpenResponse, secrets: &[&str], now: Timestamp, effect: Effect) -> ToolError {
-    let (status, headers) = (opened.status, opened.headers.clone());
-    let body = opened.read(READ_LIMIT).await.unwrap_or_default();
-    let said = response_excerpt(&headers, &body, secrets);
+/// The error of a response. `effect` is the effect to report if the service refused the request.
+pub(crate) async fn from_response(
+    response: OpenResponse,
+    secrets: &[&str],
+    now: Timestamp,
+    effect: Effect,
+) -> ToolError {
+    let (status, headers) = (response.status, response.headers.clone());
+    let body = response.read(READ_LIMIT).await.unwrap_or_default();
+    let excerpt = response_excerpt(&headers, &body, secrets);
     let after = retry_after(&headers, now);
-    let because = |error: ToolError| if said.is_empty() { error } else { error.with_cause(format!("it said: {said}")) };
+    let with_body = |error: ToolError| match excerpt.as_str() {
+        "" => error,
+        excerpt => error.with_cause(format!("response body: {excerpt}")),
+    };
     match status.as_u16() {
         500..=599 => {
-            let error = ToolError::with_kind(ErrorKind::UpstreamError, format!("the service answers {status}"))
+            let error = ToolError::with_kind(ErrorKind::UpstreamError, format!("the service responded {status}"))
                 .hide_from_model();
-            let error = because(error).effect(Effect::Unknown);
+            let error = with_body(error).effect(Effect::Unknown);
             if after.is_some() { error.retryable(after) } else { error }
         }
         408 | 429 => {
-            let text = format!("The service asks to be asked again later ({status}).");
-            because(ToolError::new(text)).uncounted().retryable(after).effect(effect)
+            let text = format!("The service asks to retry later ({status}).");
+            with_body(ToolError::new(text)).uncounted().retryable(after).effect(effect)
         }
         401 | 403 => {
-            let text = with_excerpt(&format!("The service does not let this tool do that ({status})."), &said);
-            ToolError::refused(text).with_cause("see whether `auth` is right").effect(effect)
+            let text = with_excerpt(&format!("The service does not let this tool do that ({status})."), &excerpt);
+            ToolError::refused(text).with_cause("check `auth`").effect(effect)
         }
-        400..=499 => ToolError::refused(with_excerpt(&format!("The service refused this request ({status})."), &said))
-            .effect(effect),
+        400..=499 => {
+            let text = with_excerpt(&format!("The service refused this request ({status})."), &excerpt);
+            ToolError::refused(text).effect(effect)
+        }
         other => {
-            // These say that it is done and where to look, but not where; the others that nothing was.
+            // 301 to 303 may mean that the request was carried out; the other statuses mean that it was not.
             let effect = if matches!(other, 301..=303) { Effect::Unknown } else { effect };
             ToolError::refused(format!("The service gave an answer that this tool cannot use ({status})."))
                 .effect(effect)
@@ -56,11 +65,11 @@ pub(crate) async fn from_response(opened: OpenResponse, secrets: &[&str], now: T
     }
 }
 
-fn with_excerpt(text: &str, said: &str) -> String {
-    if said.is_empty() { text.to_owned() } else { format!("{text} It said: {said}") }
+fn with_excerpt(text: &str, excerpt: &str) -> String {
+    if excerpt.is_empty() { text.to_owned() } else { format!("{text} It said: {excerpt}") }
 }
 
-/// What a service said, fit to be told.
+/// A redacted excerpt of the body.
 fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> String {
     let text = response::decode_text(headers, body);
     let mut text = match serde_json::from_str::<Value>(&text) {
@@ -68,33 +77,33 @@ fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> Strin
             redact_members(&mut json);
             json.to_string()
         }
-        // A page for people tells a model nothing.
+        // An HTML page does not help a model.
         Err(_) if text.trim_start().starts_with('<') => String::new(),
         Err(_) => text,
     };
     for secret in secrets.iter().filter(|secret| secret.len() >= MIN_SECRET_LEN) {
         let escaped = Value::from(*secret).to_string();
         let escaped = &escaped[1..escaped.len() - 1];
-        for written in [secret, escaped, &percent_encode(secret), &percent_encode(secret).replace("%20", "+")] {
-            text = text.replace(written, "••••");
+        for form in [secret, escaped, &percent_encode(secret), &percent_encode(secret).replace("%20", "+")] {
+            text = text.replace(form, "••••");
         }
     }
-    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let clean = plain.chars().filter(|c| !c.is_control());
-    let mut told: String = clean.clone().take(MAX_EXCERPT_CHARS).collect();
-    if clean.count() > MAX_EXCERPT_CHARS {
-        told.push('…');
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let printable = one_line.chars().filter(|c| !c.is_control());
+    let mut excerpt: String = printable.clone().take(MAX_EXCERPT_CHARS).collect();
+    if printable.count() > MAX_EXCERPT_CHARS {
+        excerpt.push('…');
     }
-    told
+    excerpt
 }
 
-/// Takes the values of members out that sound secret.
+/// Redacts members whose names suggest a secret.
 fn redact_members(value: &mut Value) {
     const SECRET_NAMES: [&str; 6] = ["authorization", "apikey", "token", "secret", "password", "cookie"];
     match value {
         Value::Object(members) => members.iter_mut().for_each(|(name, value)| {
             let name: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-            if SECRET_NAMES.iter().any(|word| name.contains(word)) && !value.is_null() {
+            if SECRET_NAMES.iter().any(|secret| name.contains(secret)) && !value.is_null() {
                 *value = "[redacted]".into();
             } else {
                 redact_members(value);
@@ -105,7 +114,7 @@ fn redact_members(value: &mut Value) {
     }
 }
 
-/// When the service wants to be asked again: in so many seconds, or at a date.
+/// Parses `Retry-After`: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(now.millis()).unwrap_or(0));
     toolhub_net::parse_retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
@@ -118,26 +127,26 @@ mod tests {
     #[test]
     fn what_a_service_says_is_cut_and_has_no_secrets() {
         let headers = HeaderMap::new();
-        let told = |body: &str| response_excerpt(&headers, body.as_bytes(), &["s3cr3t", "a"]);
+        let excerpt = |body: &str| response_excerpt(&headers, body.as_bytes(), &["s3cr3t", "a"]);
         assert_eq!(
-            told(r#"{"error": "no", "access_token": "x", "list": [{"password": "y"}]}"#),
+            excerpt(r#"{"error": "no", "access_token": "x", "list": [{"password": "y"}]}"#),
             r#"{"access_token":"[redacted]","error":"no","list":[{"password":"[redacted]"}]}"#
         );
-        assert_eq!(told("the key s3cr3t\r\n is\u{1b}[31m bad"), "the key •••• is[31m bad");
-        assert_eq!(told("<html>stack</html>"), "");
-        assert_eq!(told(&"x".repeat(600)).chars().count(), MAX_EXCERPT_CHARS + 1);
+        assert_eq!(excerpt("the key s3cr3t\r\n is\u{1b}[31m bad"), "the key •••• is[31m bad");
+        assert_eq!(excerpt("<html>stack</html>"), "");
+        assert_eq!(excerpt(&"x".repeat(600)).chars().count(), MAX_EXCERPT_CHARS + 1);
     }
 
     #[test]
     fn a_service_says_when_it_wants_to_be_asked_again() {
-        let at = |text: &str| {
+        let seconds = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, text.parse().unwrap());
             retry_after(&headers, Timestamp::from_millis(784_111_777_000)).map(|time| time.as_secs())
         };
-        assert_eq!(at("7"), Some(7));
-        assert_eq!(at("Sun, 06 Nov 1994 08:49:47 GMT"), Some(10));
-        assert_eq!(at("Sun, 06 Nov 1994 08:49:27 GMT"), Some(0));
-        assert_eq!(at("soon"), None);
+        assert_eq!(seconds("7"), Some(7));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:47 GMT"), Some(10));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:27 GMT"), Some(0));
+        assert_eq!(seconds("soon"), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Writes lists and objects the way OpenAPI knows.
+//! Serializes arguments in the styles of OpenAPI.
 //!
-//! In: a value and how it is to be written. Out: pairs of a query, or one text. Every name and value is encoded with the
-//! `encode` that is handed in; only what a style puts between them is not.
+//! In: a value and its style. Out: name-value pairs, or one text. Every name and value is percent-encoded, except in headers; the
+//! separators of a style are not.
 
 use serde_json::Value;
 
 use super::{Style, encode::percent_encode, template::to_text};
 
-/// A pair that is encoded already.
+/// An encoded name-value pair.
 pub(crate) type Pair = (String, String);
 
 /// The pairs of a query, a form or a cookie.
@@ -16,9 +16,9 @@ pub(crate) fn pairs(name: &str, value: &Value, style: Style, explode: bool) -> V
     match (style, value) {
         (Style::Json, _) => one(percent_encode(&value.to_string())),
         (Style::DeepObject, Value::Object(_) | Value::Array(_)) => {
-            let mut all = Vec::new();
-            deep_object_pairs(name, value, &mut all);
-            all
+            let mut pairs = Vec::new();
+            deep_object_pairs(name, value, &mut pairs);
+            pairs
         }
         (_, Value::Array(items)) if explode => {
             items.iter().map(|item| (percent_encode(name), encode_scalar(item))).collect()
@@ -37,22 +37,23 @@ pub(crate) fn pairs(name: &str, value: &Value, style: Style, explode: bool) -> V
     }
 }
 
-/// What members and items become, at any depth: `name[a][0]=c`.
-fn deep_object_pairs(name: &str, value: &Value, all: &mut Vec<Pair>) {
+/// Pairs of nested members and items, at any depth: `name[a][0]=c`.
+fn deep_object_pairs(name: &str, value: &Value, pairs: &mut Vec<Pair>) {
     match value {
         Value::Object(members) => {
-            members.iter().for_each(|(key, value)| deep_object_pairs(&format!("{name}[{key}]"), value, all));
+            members.iter().for_each(|(key, value)| deep_object_pairs(&format!("{name}[{key}]"), value, pairs));
         }
-        // OpenAPI leaves lists open. With their numbers they can be told apart again, also where they hold objects.
+        // OpenAPI does not define lists here. Indices keep the items apart, even if they are objects.
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(at, item)| deep_object_pairs(&format!("{name}[{at}]"), item, all));
+            let indexed = items.iter().enumerate();
+            indexed.for_each(|(index, item)| deep_object_pairs(&format!("{name}[{index}]"), item, pairs));
         }
         Value::Null => {}
-        leaf => all.push((percent_encode(name), encode_scalar(leaf))),
+        scalar => pairs.push((percent_encode(name), encode_scalar(scalar))),
     }
 }
 
-/// A part of a path.
+/// The text of a path parameter.
 pub(crate) fn format_path(name: &str, value: &Value, style: Style, explode: bool) -> String {
     let name = percent_encode(name);
     let named =
@@ -71,7 +72,7 @@ pub(crate) fn format_path(name: &str, value: &Value, style: Style, explode: bool
     }
 }
 
-/// A header: the same as `simple` in a path, but nothing is encoded there.
+/// The text of a header: like `simple` in a path, but not percent-encoded.
 pub(crate) fn format_header(value: &Value, style: Style, explode: bool) -> String {
     match value {
         _ if style == Style::Json => value.to_string(),
@@ -88,12 +89,12 @@ fn encode_scalar(value: &Value) -> String {
     percent_encode(&to_text(value))
 }
 
-/// A value as a row: of an object names and values in turn.
+/// The encoded items of a list, or the alternating names and values of an object.
 fn encode_parts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(items) => items.iter().map(encode_scalar).collect(),
         Value::Object(_) => encode_members(value).into_iter().flat_map(|(name, value)| [name, value]).collect(),
-        leaf => vec![encode_scalar(leaf)],
+        scalar => vec![encode_scalar(scalar)],
     }
 }
 
@@ -108,18 +109,18 @@ mod tests {
 
     use super::*;
 
-    /// The table of the OpenAPI specification: a plain value, a list and an object, not exploded and exploded.
+    /// The table of the OpenAPI specification: a scalar, a list and an object, not exploded and exploded.
     #[track_caller]
     fn check(style: Style, explode: bool, expected: [&str; 3]) {
         let values = [json!("blue"), json!(["blue", "black"]), json!({"B": 150, "R": 100})];
-        let written = values.map(|value| match style {
+        let serialized = values.map(|value| match style {
             Style::Simple | Style::Label | Style::Matrix => format_path("color", &value, style, explode),
             _ => {
                 let pairs = pairs("color", &value, style, explode);
                 pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
             }
         });
-        assert_eq!(written, expected, "{style:?} {explode}");
+        assert_eq!(serialized, expected, "{style:?} {explode}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Texts with holes: `{city}` stands for an argument.
+//! Text templates: `{city}` stands for an argument.
 //!
-//! In: a text, and later the arguments. Out: its pieces, and a text with the holes filled. No expressions: a hole is a name and
-//! nothing else. How a value is encoded is up to whoever fills the hole.
+//! In: a text, and later the arguments. Out: its pieces, and the text with its placeholders filled. There are no expressions: a
+//! placeholder is the name of an argument. Encoding is left to the caller.
 
 use std::borrow::Cow;
 
@@ -20,36 +20,34 @@ pub(crate) enum Piece {
 }
 
 impl Template {
-    /// Reads a text. `{{` and `}}` are braces.
+    /// Parses a text. `{{` and `}}` are literal braces.
     ///
     /// # Errors
-    /// What is wrong with its braces.
+    /// Why its braces are invalid.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (mut pieces, mut plain) = (Vec::new(), String::new());
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
             plain.push_str(&rest[..at]);
-            let (brace, behind) = rest[at..].split_at(1);
-            if let Some(after) = behind.strip_prefix(brace) {
+            let (brace, tail) = rest[at..].split_at(1);
+            if let Some(after) = tail.strip_prefix(brace) {
                 plain.push_str(brace);
                 rest = after;
                 continue;
             }
             if brace == "}" {
-                return Err("has a `}` that closes nothing; a brace itself is written `}}`".into());
+                return Err("has an unmatched `}`; write `}}` for a literal brace".into());
             }
-            let end = behind.find(['{', '}']).filter(|end| behind[*end..].starts_with('}'));
-            let name = end.map(|end| &behind[..end]).filter(|name| !name.is_empty());
+            let end = tail.find(['{', '}']).filter(|end| tail[*end..].starts_with('}'));
+            let name = end.map(|end| &tail[..end]).filter(|name| !name.is_empty());
             let Some(name) = name else {
-                return Err(
-                    "has a `{` without the name of an argument and a `}`; a brace itself is written `{{`".into()
-                );
+                return Err("has a `{` without an argument name and a `}`; write `{{` for a literal brace".into());
             };
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
             pieces.push(Piece::Argument(name.to_owned()));
-            rest = &behind[name.len() + 1..];
+            rest = &tail[name.len() + 1..];
         }
         plain.push_str(rest);
         if !plain.is_empty() {
@@ -58,7 +56,7 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// The names in it.
+    /// The names of the arguments it uses.
     pub(crate) fn argument_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Argument(name) => Some(name.as_str()),
@@ -66,7 +64,7 @@ impl Template {
         })
     }
 
-    /// The argument, if it is nothing but one.
+    /// The argument, if the template is exactly one placeholder.
     pub(crate) fn sole_argument(&self) -> Option<&str> {
         match &self.0[..] {
             [Piece::Argument(name)] => Some(name),
@@ -74,7 +72,7 @@ impl Template {
         }
     }
 
-    /// The text with its holes filled; `None` where an argument is absent.
+    /// The filled text; `None` if an argument is absent.
     pub(crate) fn fill(&self, arguments: &Arguments) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {
@@ -87,12 +85,12 @@ impl Template {
     }
 }
 
-/// An argument that is there. One that is `null` is not.
+/// The value of an argument, unless it is absent or `null`.
 pub(crate) fn present_argument<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a Value> {
     arguments.get(name).filter(|value| !value.is_null())
 }
 
-/// A value as text: a list has commas, an object is JSON.
+/// A value as text: a list is comma-separated, an object is JSON.
 pub(crate) fn to_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -128,8 +126,8 @@ mod tests {
 
     #[test]
     fn braces_that_make_no_sense_are_refused() {
-        for wrong in ["{", "}", "{}", "{a", "a}", "{a{b}}", "{{a}"] {
-            assert!(Template::parse(wrong).is_err(), "{wrong}");
+        for invalid in ["{", "}", "{}", "{a", "a}", "{a{b}}", "{{a}"] {
+            assert!(Template::parse(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What all tools of a process share: connections to services, and the tokens that were fetched for them.
+//! Connection pools and OAuth 2 tokens that all tools of a process share.
 //!
-//! In: where a request goes and how its owner wants to be connected. Out: a pool of connections, or the cell of a token. Connections are made
-//! and kept by `toolhub-net`.
+//! In: the origin of a request and its connection settings. Out: a connection pool, or a token cache. `toolhub-net` opens and pools
+//! the connections.
 
 use std::{
     fmt,
@@ -14,9 +14,9 @@ use toolhub_net::{AddressPolicy, Origin, Pool, PoolOptions, Pools, Resolve, Weak
 
 use super::credentials::{TokenCache, TokenKey};
 
-/// The connections to all services, and how many requests each bears. Cheap to clone; clones are the same.
+/// The connection pools of all services. Cheap to clone; clones share the pools.
 ///
-/// The default is one for the whole process. A connection is kept for as long as a tool uses its service.
+/// The default value is shared by the whole process. A pool lives as long as a tool uses its service.
 #[derive(Clone)]
 pub struct Upstreams {
     pools: Pools,
@@ -24,23 +24,23 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// Connections apart from those of the rest of the process.
+    /// Pools separate from those of the rest of the process.
     #[must_use]
     pub fn new() -> Self {
         Self { pools: Pools::default(), tokens: Arc::default() }
     }
 
-    /// Connections apart from those of the rest of the process, to hosts that are found in another way.
+    /// Pools separate from those of the rest of the process, with a custom DNS resolver.
     pub fn with_resolver(resolver: impl Resolve) -> Self {
         Self { pools: Pools::with_resolver(resolver), tokens: Arc::default() }
     }
 
-    /// The connections to a service.
+    /// The pool of a service.
     pub(crate) fn pool(&self, origin: &Origin, options: &PoolOptions) -> Arc<Pool> {
         self.pools.pool(origin, options)
     }
 
-    /// The tokens that are fetched with the same words.
+    /// The token cache of this key.
     pub(crate) fn tokens(&self, key: &TokenKey) -> Arc<TokenCache> {
         self.tokens.get_or_insert_with(key.clone(), TokenCache::default)
     }
@@ -59,7 +59,7 @@ impl fmt::Debug for Upstreams {
     }
 }
 
-/// How connections are made for a tool.
+/// The pool options of a tool.
 pub(crate) fn pool_options(
     config: &ConnectionStateConfig,
     allow_hosts: &[String],
@@ -76,7 +76,7 @@ pub(crate) fn pool_options(
         tcp_keepalive: config.keep_alive_interval,
         address_policy: AddressPolicy::PublicOrHosts(allow_hosts.to_vec()),
         ca_file: ca_file.map(Path::to_owned),
-        // The guard could not see where a proxy connects to.
+        // The address guard cannot check where a proxy connects to.
         proxy: None,
     }
 }

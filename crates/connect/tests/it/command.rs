@@ -1,12 +1,12 @@
-//! Tools that are programs, with real programs in Python and Node.
+//! Command tools, with real programs in Python and Node.
 
 mod examples;
+mod invalid_output;
 mod long_running;
 mod misbehavior;
 mod one_shot;
 mod secrets;
 mod startup;
-mod wrong;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -15,7 +15,7 @@ use toolhub_connect::command::Command;
 use toolhub_core::{HubBuilder, Outcome, ToolBuilder, ToolHub};
 use toolhub_testkit::TempFolder;
 
-/// Long enough for anything that is going to happen; only a test that fails waits for it.
+/// Generous timeout; only a failing test waits this long.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A Python program.
@@ -23,25 +23,25 @@ fn python(code: &str) -> Command {
     require_installed(Command::new("python3").args(["-c", code]))
 }
 
-/// A program of Node.
+/// A Node program.
 fn node(code: &str) -> Command {
     require_installed(Command::new("node").args(["-e", code]))
 }
 
 #[track_caller]
 fn require_installed(command: Command) -> Command {
-    if let Err(missing) = command.check() {
-        panic!("these tests run real programs: {missing}");
+    if let Err(error) = command.check() {
+        panic!("these tests run real programs: {error}");
     }
     command
 }
 
-/// The hub of one test.
+/// A hub with these tools.
 async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
     tools.into_iter().fold(ToolHub::builder(), HubBuilder::tool).build().await.unwrap()
 }
 
-/// Calls the tool `it` of a hub that has no other.
+/// Calls the tool `it` on a hub of its own.
 async fn call(tool: ToolBuilder, arguments: Value) -> Outcome {
     hub([tool]).await.call("it", arguments).await
 }
@@ -53,24 +53,24 @@ pub(crate) fn expect_output(outcome: Outcome) -> Value {
     outcome.output
 }
 
-/// What operators read about a call that must fail.
+/// The operator text of a call that must fail.
 #[track_caller]
-fn wrong(outcome: &Outcome) -> &str {
-    &outcome.error.as_ref().unwrap_or_else(|| panic!("it succeeded: {outcome:#?}")).operator
+fn expect_error(outcome: &Outcome) -> &str {
+    &outcome.error.as_ref().unwrap_or_else(|| panic!("the call succeeded: {outcome:#?}")).operator
 }
 
-/// Waits until a file is there and holds whole lines; answers them.
+/// Waits until a file exists and ends with a newline; returns its lines.
 async fn wait_for_lines(file: &Path) -> Vec<String> {
-    wait_for(&format!("{} is written", file.display()), || {
+    wait_for(&format!("{} to be written", file.display()), || {
         let text = fs::read_to_string(file).unwrap_or_default();
         text.ends_with('\n').then(|| text.lines().map(String::from).collect())
     })
     .await
 }
 
-/// Waits until a process is gone. One that nobody has waited for yet is.
+/// Waits until a process has exited. A zombie counts as exited.
 async fn wait_for_exit(pid: &str) {
-    wait_for(&format!("process {pid} is gone"), || {
+    wait_for(&format!("process {pid} to exit"), || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().next());
         matches!(state, None | Some(Some('Z' | 'X'))).then_some(())
@@ -78,18 +78,18 @@ async fn wait_for_exit(pid: &str) {
     .await;
 }
 
-async fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let began = tokio::time::Instant::now();
+async fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let start = tokio::time::Instant::now();
     loop {
-        if let Some(found) = found() {
-            return found;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(began.elapsed() < WAIT_TIMEOUT, "still waiting: {what}");
+        assert!(start.elapsed() < WAIT_TIMEOUT, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Writes its number into a file of the folder in its first argument, for the test to see.
+/// Defines `sign`, which writes a marker file with the PID or other lines into the folder given as the first argument.
 const MARKER_PRELUDE: &str = "
 import json, os, sys, time, signal, subprocess
 def sign(name, *lines):
@@ -99,12 +99,12 @@ def sign(name, *lines):
     os.rename(path + '.new', path)
 ";
 
-/// A Python program that can give signs in a folder.
+/// A Python program that can write marker files into a folder.
 fn python_with_markers(folder: &TempFolder, code: &str) -> Command {
     python(&format!("{MARKER_PRELUDE}\n{code}")).arg(folder.text())
 }
 
-/// The echo of everything a program was asked, for both sorts of tools.
+/// Arguments and state of an echoed request.
 fn request_parts(echo: &Value) -> Value {
     json!({"arguments": echo["arguments"], "state": echo["state"]})
 }

@@ -1,4 +1,4 @@
-//! Tools made of what is written about them, at run time.
+//! Tools built from configs at run time.
 
 mod secrets;
 mod tool_creation;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use toolhub_connect::config::{ToolConfig, ToolConfigError, ToolFactory};
 use toolhub_core::{ToolError, ToolHub, tool};
 
-/// What is written, as a program gets it.
+/// Parses a config from JSON.
 #[track_caller]
 fn parse_config(json: Value) -> ToolConfig {
     serde_json::from_value(json).unwrap()
 }
 
-/// A hub that runs already, with nothing in it.
+/// A running hub without tools.
 async fn hub() -> ToolHub {
     ToolHub::builder().build().await.unwrap()
 }
@@ -31,12 +31,12 @@ async fn shout(words: Words) -> Result<String, ToolError> {
     Ok(words.text.to_uppercase())
 }
 
-/// A factory with a function.
+/// A factory with the function `shout`.
 fn factory() -> ToolFactory {
     ToolFactory::new().function("shout", |name| tool(name, shout).read_only())
 }
 
-/// What is wrong with a config: each key, and what is said of it.
+/// The problems of a config: each key, with message and help.
 #[track_caller]
 fn problems(factory: &ToolFactory, json: Value) -> Vec<(String, String)> {
     let error: ToolConfigError = factory.create_tool(&parse_config(json)).map(drop).unwrap_err();

@@ -1,5 +1,5 @@
-//! How the ways out behave, through their public doors.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+//! Behaviour of the connectors, through their public API.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first unexpected error")]
 
 mod command;
 mod config;

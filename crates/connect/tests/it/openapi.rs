@@ -1,4 +1,4 @@
-//! What an OpenAPI document becomes: names, arguments, annotations, addresses, what is needed and what is left out.
+//! OpenAPI import: names, arguments, annotations, server URLs, credentials and warnings.
 #![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 mod requests;
@@ -30,7 +30,7 @@ fn plan(document: &Value) -> Plan {
     imported.plans.into_iter().next().expect("one")
 }
 
-/// What is said about the operations that were left out or changed.
+/// The warnings of an import.
 fn warnings(imported: &ImportedDocument) -> Vec<String> {
     imported.warnings.iter().map(ToString::to_string).collect()
 }
@@ -106,16 +106,16 @@ fn an_owner_chooses_operations_by_patterns_over_their_names() {
     check(&[], &[], &["pets/list", "pets/create", "owners/list", "owners/delete"]);
     check(&["pets/*"], &[], &["pets/list", "pets/create"]);
     check(&["*list"], &["owners*"], &["pets/list"]);
-    // The name of the tool fits as well, with its sign that was replaced.
+    // Globs also match the sanitized name of the tool.
     check(&["pets_create*"], &[], &["pets/create"]);
-    // A pattern that fits nothing is most likely a slip.
+    // A glob that matches nothing is most likely a mistake.
     let imported = check(&["pets/*", "owner/*"], &["pet/*"], &["pets/list", "pets/create"]);
     assert_eq!(
         warnings(&imported),
-        ["`owner/*` in `include` fits no operation", "`pet/*` in `exclude` fits no operation"]
+        ["`owner/*` in `include` matches no operation", "`pet/*` in `exclude` matches no operation"]
     );
-    let wrong = Options { include: vec![String::new()], ..Options::default() };
-    let error = openapi::import_value(&document, &wrong).unwrap_err();
+    let invalid = Options { include: vec![String::new()], ..Options::default() };
+    let error = openapi::import_value(&document, &invalid).unwrap_err();
     assert!(matches!(error, ImportError::Setting { setting: "include", .. }), "{error}");
 }
 
@@ -125,14 +125,14 @@ fn what_an_operation_does_to_the_world_is_told_by_its_method() {
         "get": {}, "head": {}, "options": {}, "post": {}, "put": {}, "patch": {}, "delete": {},
     }});
     for plan in import(&document("3.1.0", paths), &Options::default()).plans {
-        let said = &plan.annotations;
-        let told = (said.read_only, said.destructive, said.idempotent, said.open_world);
+        let own = &plan.annotations;
+        let annotations = (own.read_only, own.destructive, own.idempotent, own.open_world);
         let expected = match plan.method.as_str() {
             "GET" | "HEAD" | "OPTIONS" => (true, false, true, true),
             "PUT" | "DELETE" => (false, true, true, true),
             _ => (false, true, false, true),
         };
-        assert_eq!(told, expected, "{}", plan.method);
+        assert_eq!(annotations, expected, "{}", plan.method);
     }
 }
 
@@ -217,12 +217,12 @@ fn members_of_a_body_are_arguments_where_nothing_collides() {
     );
     let body = flat.body.expect("a body");
     assert_eq!(body.members, [("name".into(), "name".into()), ("x_age".into(), "x-age".into())]);
-    // A member is called like a parameter.
+    // A member has the name of a parameter.
     check(plan_with_body(json(object(json!({"id": name}), json!([])), true)), &["body", "id"], json!(["id", "body"]));
-    // The body may be left out, but not half of it.
+    // An optional body with a required member.
     check(plan_with_body(json(object(json!({"name": name}), json!(["name"])), false)), &["body", "id"], json!(["id"]));
     check(plan_with_body(json(object(json!({"name": name}), json!([])), false)), &["id", "name"], json!(["id"]));
-    // More than a list of members.
+    // Not a plain object.
     check(plan_with_body(json(json!({"type": "array", "items": name}), true)), &["body", "id"], json!(["id", "body"]));
     check(plan_with_body(json(json!({"oneOf": [{"type": "object"}]}), true)), &["body", "id"], json!(["id", "body"]));
     check(
@@ -233,13 +233,13 @@ fn members_of_a_body_are_arguments_where_nothing_collides() {
         &["body", "id"],
         json!(["id", "body"]),
     );
-    // Layers are laid together, as long as they speak of different members.
-    let layers = json!({"allOf": [object(json!({"name": name}), json!(["name"])), {"properties": {"age": {"type": "integer"}}}]});
-    check(plan_with_body(json(layers, true)), &["age", "id", "name"], json!(["id", "name"]));
+    // `allOf` is merged if its parts describe different members.
+    let all_of = json!({"allOf": [object(json!({"name": name}), json!(["name"])), {"properties": {"age": {"type": "integer"}}}]});
+    check(plan_with_body(json(all_of, true)), &["age", "id", "name"], json!(["id", "name"]));
     let twice =
         json!({"allOf": [object(json!({"name": name}), json!([])), {"properties": {"name": {"minLength": 3}}}]});
     check(plan_with_body(json(twice, true)), &["body", "id"], json!(["id", "body"]));
-    // Only answers have it.
+    // Read-only members are omitted.
     let read_only =
         object(json!({"name": name, "made": {"type": "string", "readOnly": true}}), json!(["name", "made"]));
     check(plan_with_body(json(read_only, true)), &["id", "name"], json!(["id", "name"]));
@@ -276,18 +276,18 @@ fn an_operation_that_cannot_be_used_is_skipped_by_name_and_costs_no_other() {
     let imported = import(&document, &Options::default());
     assert_eq!(tool_names(&imported), ["fine"]);
     assert_eq!(imported.skipped(), 8);
-    let told = warnings(&imported).join("\n");
+    let texts = warnings(&imported).join("\n");
     for expected in [
-        "POST /upload: its body is `multipart/form-data`; JSON, forms and text can be sent; skipped",
-        "GET /lost: `#/components/parameters/none` leads nowhere; skipped",
+        "POST /upload: its body is `multipart/form-data`; only JSON, forms and text are supported; skipped",
+        "GET /lost: `#/components/parameters/none` does not exist; skipped",
         "POST /away: `other.yaml#/Pet` is in another document",
         "GET /pets/{id}: `{id}` in its path has no parameter; skipped",
-        "GET /odd: its parameter `x` is in `body`; skipped",
-        "POST /odd: it is no object; skipped",
+        "GET /odd: its parameter `x` has the unknown location `body`; skipped",
+        "POST /odd: it is not an object; skipped",
         "TRACE /odd: ",
         "GET /a#b: ",
     ] {
-        assert!(told.contains(expected), "{expected} is not in\n{told}");
+        assert!(texts.contains(expected), "{expected} is not in\n{texts}");
     }
 }
 
@@ -299,12 +299,12 @@ fn what_is_no_openapi_document_is_refused_with_what_to_do() {
     };
     check(r#"{"swagger": "2.0", "paths": {}}"#, "swagger2openapi");
     check("swagger: 2.0", "Swagger 2.0");
-    check("openapi: 4.0.0", "reads 3.0 and 3.1");
-    check("hello: world", "no `openapi: 3.…` at its top");
-    check("[1, 2]", "no object");
-    check(r#"{"openapi": "3.0.0","#, "no JSON");
-    check("a: [b", "no YAML");
-    check("openapi: 3.0.0\npaths: {/a: {get: {}}}", "say it with `base_url`");
+    check("openapi: 4.0.0", "supported versions are 3.0 and 3.1");
+    check("hello: world", "no `openapi: 3.…` at the top level");
+    check("[1, 2]", "not an object");
+    check(r#"{"openapi": "3.0.0","#, "not valid JSON");
+    check("a: [b", "not valid YAML");
+    check("openapi: 3.0.0\npaths: {/a: {get: {}}}", "set `base_url`");
 }
 
 #[test]
@@ -320,16 +320,18 @@ fn requests_go_where_the_owner_says_before_what_the_document_says() {
     let servers = |document: &Value, options: &Options| {
         import(document, options).plans.into_iter().map(|plan| plan.server).collect::<Vec<_>>()
     };
-    let from = Options { document_url: Some("https://docs.example/v2/openapi.json".into()), ..Options::default() };
-    assert_eq!(servers(&document, &from), ["https://pets.example/v1", "https://b.example", "https://docs.example/c"]);
-    let given = Options { base_url: Some("http://localhost:8080/api/".into()), ..Options::default() };
-    assert_eq!(servers(&document, &given), ["http://localhost:8080/api"; 3]);
-    // One that has no address is skipped, as any other that cannot be used.
-    let told = warnings(&import(&document, &Options::default()));
-    assert_eq!(told, ["GET /c: `../c` is only the end of an address; skipped"]);
+    let with_document_url =
+        Options { document_url: Some("https://docs.example/v2/openapi.json".into()), ..Options::default() };
+    let expected = ["https://pets.example/v1", "https://b.example", "https://docs.example/c"];
+    assert_eq!(servers(&document, &with_document_url), expected);
+    let with_base_url = Options { base_url: Some("http://localhost:8080/api/".into()), ..Options::default() };
+    assert_eq!(servers(&document, &with_base_url), ["http://localhost:8080/api"; 3]);
+    // An operation without a usable server URL is skipped.
+    let texts = warnings(&import(&document, &Options::default()));
+    assert_eq!(texts, ["GET /c: `../c` is not an absolute URL; skipped"]);
     document["servers"] = json!([{"url": "/v1"}]);
-    let wrong = Options { base_url: Some("pets.example".into()), ..Options::default() };
-    let error = openapi::import_value(&document, &wrong).unwrap_err();
+    let invalid = Options { base_url: Some("pets.example".into()), ..Options::default() };
+    let error = openapi::import_value(&document, &invalid).unwrap_err();
     assert!(matches!(error, ImportError::Setting { setting: "base_url", .. }), "{error}");
 }
 

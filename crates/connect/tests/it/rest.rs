@@ -1,4 +1,4 @@
-//! How tools that are HTTP requests behave, against real servers on this machine.
+//! REST tools, against real servers on this machine.
 
 mod address_guard;
 mod auth;

@@ -1,6 +1,6 @@
-//! Who is below this process, and how to reach them.
+//! Finds the descendants of this process in `/proc` and signals them.
 //!
-//! In: what `/proc` tells. Out: signals to every descendant, whoever its parent was, because the guard adopts those whose parent has gone.
+//! In: the process table. Out: a signal to every descendant, including orphans, which the guard adopts as their subreaper.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,7 +12,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, getpid, kill_process, kill_process_group, pidfd_open, pidfd_send_signal},
 };
 
-/// A process as it was seen.
+/// A process, as `/proc` showed it.
 #[derive(Clone, Copy)]
 struct ProcessInfo {
     pid: Pid,
@@ -20,23 +20,25 @@ struct ProcessInfo {
     group: Pid,
 }
 
-/// Sends a signal to everybody below this process. Whoever is born meanwhile is not reached: ask again until nobody is left.
+/// Signals every descendant of this process. Processes forked meanwhile are missed, so the caller repeats this until none is left.
 pub(super) fn signal_all(signal: Signal) {
     let me = getpid();
-    for seen in read_process_table().descendants_of(me) {
-        send_signal(seen, me, signal);
+    for process in read_process_table().descendants_of(me) {
+        send_signal(process, me, signal);
     }
 }
 
-/// The same by groups. The kernel reaches all of a group at one moment, also those who fork and end faster than anybody can look.
-/// Only groups that nobody else is in.
+/// Signals the process groups of all descendants. The kernel signals a group atomically, which also reaches processes that fork and
+/// exit faster than `/proc` can be read. Groups that contain other processes are left out.
 pub(super) fn signal_groups(signal: Signal) {
     let me = getpid();
-    let all = read_process_table();
-    let below = all.descendants_of(me);
-    let ours: HashSet<Pid> = below.iter().map(|seen| seen.pid).collect();
-    let foreign: HashSet<Pid> = all.0.iter().filter(|seen| !ours.contains(&seen.pid)).map(|seen| seen.group).collect();
-    let groups: HashSet<Pid> = below.iter().map(|seen| seen.group).filter(|group| !foreign.contains(group)).collect();
+    let table = read_process_table();
+    let descendants = table.descendants_of(me);
+    let own: HashSet<Pid> = descendants.iter().map(|process| process.pid).collect();
+    let foreign: HashSet<Pid> =
+        table.0.iter().filter(|process| !own.contains(&process.pid)).map(|process| process.group).collect();
+    let groups: HashSet<Pid> =
+        descendants.iter().map(|process| process.group).filter(|group| !foreign.contains(group)).collect();
     for group in groups {
         let _ = kill_process_group(group, signal);
     }
@@ -52,22 +54,22 @@ fn read_process_table() -> ProcessTable {
 }
 
 impl ProcessTable {
-    /// Those below a process; parents first.
+    /// All descendants of a process, parents first.
     fn descendants_of(&self, root: Pid) -> Vec<ProcessInfo> {
         let mut children: HashMap<Pid, Vec<ProcessInfo>> = HashMap::new();
-        for seen in &self.0 {
-            children.entry(seen.parent).or_default().push(*seen);
+        for process in &self.0 {
+            children.entry(process.parent).or_default().push(*process);
         }
-        let (mut found, mut at) = (children.remove(&root).unwrap_or_default(), 0);
-        while let Some(seen) = found.get(at).copied() {
-            found.extend(children.remove(&seen.pid).into_iter().flatten());
-            at += 1;
+        let (mut found, mut next) = (children.remove(&root).unwrap_or_default(), 0);
+        while let Some(process) = found.get(next).copied() {
+            found.extend(children.remove(&process.pid).into_iter().flatten());
+            next += 1;
         }
         found
     }
 }
 
-/// What is known of a process. The name of its program stands first and may hold anything, so its end is looked for from behind.
+/// Reads `/proc/<pid>/stat`. The program name comes first and may contain any byte, also `)`, so its end is searched from the back.
 fn read_stat(pid: Pid) -> Option<ProcessInfo> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     let after = stat.iter().rposition(|byte| *byte == b')')?;
@@ -76,19 +78,19 @@ fn read_stat(pid: Pid) -> Option<ProcessInfo> {
     Some(ProcessInfo { pid, parent: number()?, group: number()? })
 }
 
-/// Sends a signal to a process that was seen below. Its number may belong to a stranger by now, so the process is held first and
-/// looked at again: it has the parent it had, or the guard has adopted it.
-fn send_signal(seen: ProcessInfo, me: Pid, signal: Signal) {
-    match pidfd_open(seen.pid, PidfdFlags::empty()) {
-        Ok(held) => {
-            if read_stat(seen.pid).is_some_and(|now| now.parent == seen.parent || now.parent == me) {
-                // It may have ended meanwhile, or have become somebody we may not end.
-                let _ = pidfd_send_signal(held, signal);
+/// Signals a descendant. Its PID may have been reused since the table was read, so this opens a pidfd first and then checks that the
+/// process still has the same parent, or was adopted by the guard.
+fn send_signal(process: ProcessInfo, me: Pid, signal: Signal) {
+    match pidfd_open(process.pid, PidfdFlags::empty()) {
+        Ok(pidfd) => {
+            if read_stat(process.pid).is_some_and(|now| now.parent == process.parent || now.parent == me) {
+                // Fails if the process has exited meanwhile, or changed to a user whom we may not signal.
+                let _ = pidfd_send_signal(pidfd, signal);
             }
         }
-        // A kernel that cannot hold processes.
+        // The kernel has no pidfds.
         Err(Errno::NOSYS | Errno::PERM) => {
-            let _ = kill_process(seen.pid, signal);
+            let _ = kill_process(process.pid, signal);
         }
         Err(_) => {}
     }

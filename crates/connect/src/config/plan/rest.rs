@@ -1,7 +1,7 @@
-//! What holds for a tool that is an HTTP request.
+//! Resolves the config of a REST tool.
 //!
-//! In: what is said. Out: plain values that can be compared, and the request made of them. What is wrong with a request is found by
-//! whoever makes it, and told at the key it stands at.
+//! In: the raw keys. Out: plain values that can be compared, and the `rest::Rest` built from them. `rest` itself finds the problems of
+//! a request; this module maps them to config keys.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use super::auth::{AuthMethod, ResolvedAuth, to_secret};
 use crate::{
     config::{
         Diagnostics, KeyPath, SecretSource, SecretString,
-        raw::{self, AnswerForm, Method},
+        raw::{self, Method, ResultFormat},
     },
     rest::{self, Body, ResponseFormat, RestError},
 };
 
-/// A request.
+/// The resolved config of a REST tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RestPlan {
     raw: raw::Rest,
@@ -30,41 +30,45 @@ pub(super) struct RestPlan {
 /// The value of a header.
 #[derive(Debug, Clone, PartialEq)]
 enum Header {
-    /// With arguments in it, or nothing to hide from whoever reads about the tool; not printed all the same.
+    /// A template, or a value that need not be redacted; not printed either.
     Public(SecretString),
     Secret(SecretString),
 }
 
-/// A header of such a name is a secret, whatever it says.
+/// A header whose name contains one of these is a secret.
 const SECRET_NAMES: [&str; 7] = ["auth", "key", "token", "secret", "password", "cookie", "session"];
 
 fn is_secret(header: &str) -> bool {
     let lower = header.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|word| lower.contains(word))
+    SECRET_NAMES.iter().any(|name| lower.contains(name))
 }
 
-/// What stands before the host in an address: a user, often with a password.
+/// The userinfo of an address: `user`, often with `:password`.
 fn url_userinfo(address: &str) -> Option<&str> {
     let host = address.split_once("://")?.1.split(['/', '?', '#']).next()?;
     host.rsplit_once('@').map(|(user, _)| user).filter(|user| !user.is_empty())
 }
 
-/// Works out a request. What is wrong is told the desk, and nothing is made of it then.
-pub(super) fn resolve(said: &raw::Rest, at: &KeyPath, desk: &mut Diagnostics<'_>) -> RestPlan {
-    let before = desk.problems().len();
-    check_address(said, at, desk);
-    let has_address = desk.problems().len() == before;
-    if said.body.is_some() && !said.form.is_empty() {
-        desk.report(&at.key("form"), "a request has one body, and this one has two", "keep either `body` or `form`");
+/// Resolves a request. Reports problems; the plan must not be used then.
+pub(super) fn resolve(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> RestPlan {
+    let before = diagnostics.problems().len();
+    check_address(raw, at, diagnostics);
+    let has_address = diagnostics.problems().len() == before;
+    if raw.body.is_some() && !raw.form.is_empty() {
+        diagnostics.report(&at.key("form"), "`body` and `form` exclude each other", "keep either `body` or `form`");
     }
-    if said.follow_redirects == Some(false) && !said.redirect_hosts.is_empty() {
+    if raw.follow_redirects == Some(false) && !raw.redirect_hosts.is_empty() {
         let help = "remove `redirect_hosts`, or `follow_redirects = false`";
-        desk.report(&at.key("redirect_hosts"), "no redirect is followed, and here are hosts for them", help);
+        diagnostics.report(
+            &at.key("redirect_hosts"),
+            "`redirect_hosts` has no effect with `follow_redirects = false`",
+            help,
+        );
     }
     let mut headers = Vec::new();
-    for (name, value) in &said.headers {
-        let Some(text) = value.fetch(&at.key("headers").key(name), desk) else { continue };
-        // What comes from elsewhere is no template, whatever it holds.
+    for (name, value) in &raw.headers {
+        let Some(text) = value.fetch(&at.key("headers").key(name), diagnostics) else { continue };
+        // A fetched value is never a template, even if it contains braces.
         let fetched = !matches!(value, SecretSource::Text(_));
         let header = if fetched || is_secret(name) && !text.reveal().contains('{') {
             Header::Secret(text)
@@ -73,95 +77,96 @@ pub(super) fn resolve(said: &raw::Rest, at: &KeyPath, desk: &mut Diagnostics<'_>
         };
         headers.push((name.clone(), header));
     }
-    let auth = said.auth.as_ref().and_then(|auth| auth.fetch(&at.key("auth"), desk));
-    let ca_file = said.ca_file.as_deref().map(|file| desk.resolve_path(&at.key("ca_file"), file));
-    let connection = said.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
-    let found = RestPlan { raw: said.clone(), headers, auth, ca_file, connection };
-    let hidden = found.secrets_to_redact();
-    for RestError { setting, problem, .. } in found.request().problems() {
-        // That of the two addresses, or of none, is told already.
+    let auth = raw.auth.as_ref().and_then(|auth| auth.fetch(&at.key("auth"), diagnostics));
+    let ca_file = raw.ca_file.as_deref().map(|file| diagnostics.resolve_path(&at.key("ca_file"), file));
+    let connection = raw.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
+    let plan = RestPlan { raw: raw.clone(), headers, auth, ca_file, connection };
+    let secrets = plan.secrets_to_redact();
+    for RestError { setting, problem, .. } in plan.request().problems() {
+        // `check_address` has already reported a missing or a second address.
         if setting == "url" && !has_address {
             continue;
         }
-        let problem = hidden.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
-        let path = found.setting_key(at, &setting);
+        let problem = secrets.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
+        let path = plan.setting_key(at, &setting);
         let message = if problem.starts_with("is ") || problem.starts_with("has ") {
             format!("`{}` {problem}", path.last_key())
         } else {
             problem
         };
-        desk.report(&path, message, "docs/guide/rest.md has examples");
+        diagnostics.report(&path, message, "docs/guide/rest.md has examples");
     }
-    found
+    plan
 }
 
-fn check_address(said: &raw::Rest, at: &KeyPath, desk: &mut Diagnostics<'_>) {
-    match (&said.url, &said.base_url, &said.path) {
+fn check_address(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) {
+    match (&raw.url, &raw.base_url, &raw.path) {
         (Some(_), None, None) | (None, Some(_), _) => {}
         (Some(_), ..) => {
             let help = "write either `url`, or `base_url` with `path`";
-            desk.report(&at.key("url"), "the address is said twice", help);
+            diagnostics.report(&at.key("url"), "the address is given twice", help);
         }
         (None, None, _) => {
-            desk.report(at, "the tool has no address", "add `url = \"https://…\"`, or `base_url` with `path`");
+            diagnostics.report(at, "the tool has no address", "add `url = \"https://…\"`, or `base_url` with `path`");
         }
     }
 }
 
 impl RestPlan {
-    /// Whether it only reads, by its method.
+    /// Whether its method is a safe one, which only reads.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self.raw.method, None | Some(Method::Get | Method::Head | Method::Options))
     }
 
-    /// What no message may repeat, though it is written where it can be seen.
+    /// Secrets written as literals in headers and addresses, which no message may repeat.
     fn secrets_to_redact(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(name, value)| match value {
             Header::Public(text) if is_secret(name) => Some(text.reveal()),
             _ => None,
         });
-        let token = match &self.auth {
+        let token_url = match &self.auth {
             Some(ResolvedAuth(AuthMethod::ClientCredentials { token_url, .. })) => Some(token_url),
             _ => None,
         };
-        let addresses = [&self.raw.url, &self.raw.base_url, &self.raw.health_url].into_iter().flatten().chain(token);
+        let addresses =
+            [&self.raw.url, &self.raw.base_url, &self.raw.health_url].into_iter().flatten().chain(token_url);
         headers.chain(addresses.filter_map(|address| url_userinfo(address))).filter(|text| !text.is_empty()).collect()
     }
 
-    /// Where a setting of the request stands in a config.
+    /// The config key of a setting of the request.
     fn setting_key(&self, at: &KeyPath, setting: &str) -> KeyPath {
-        let said = &self.raw;
+        let raw = &self.raw;
         let (section, inside) =
             setting.split_once('.').map_or((setting, None), |(section, inside)| (section, Some(inside)));
         let section = match section {
             "select" | "max_unpacked" => return at.key("result").key(section),
             "max_response" => return at.key("result").key("max_bytes"),
             "redirects" => return at.key("redirect_hosts"),
-            "path" if said.path.is_none() => return at.key(if said.url.is_some() { "url" } else { "base_url" }),
-            "body" if said.body.is_none() => "form",
+            "path" if raw.path.is_none() => return at.key(if raw.url.is_some() { "url" } else { "base_url" }),
+            "body" if raw.body.is_none() => "form",
             other => other,
         };
         match (section, inside) {
             (_, None) => at.key(section),
-            // Names that the owner chose are whole keys, dots and all.
+            // Header and field names are single keys, even if they contain dots.
             ("headers", Some(name)) => {
-                let written = said.headers.keys().find(|written| written.eq_ignore_ascii_case(name));
-                at.key(section).key(written.map_or(name, String::as_str))
+                let key = raw.headers.keys().find(|key| key.eq_ignore_ascii_case(name));
+                at.key(section).key(key.map_or(name, String::as_str))
             }
             ("query" | "form", Some(name)) => at.key(section).key(name),
             (_, Some(inside)) => at.key(section).key(inside.split('.').next().unwrap_or(inside)),
         }
     }
 
-    /// More hosts that may be reached.
+    /// Exempts more hosts from the address guard.
     pub(super) fn allow_hosts(&mut self, hosts: &[String]) {
         self.raw.allow_hosts.extend_from_slice(hosts);
     }
 
-    /// The request.
+    /// Builds the request.
     pub(super) fn request(&self) -> rest::Rest {
-        let said = &self.raw;
-        let method = match said.method.unwrap_or(Method::Get) {
+        let raw = &self.raw;
+        let method = match raw.method.unwrap_or(Method::Get) {
             Method::Get => "GET",
             Method::Head => "HEAD",
             Method::Post => "POST",
@@ -170,34 +175,34 @@ impl RestPlan {
             Method::Delete => "DELETE",
             Method::Options => "OPTIONS",
         };
-        let mut request = match (&said.url, &said.base_url) {
-            (None, Some(base)) => rest::Rest::at(method, base, said.path.as_deref().unwrap_or_default()),
+        let mut request = match (&raw.url, &raw.base_url) {
+            (None, Some(base)) => rest::Rest::at(method, base, raw.path.as_deref().unwrap_or_default()),
             (url, _) => rest::Rest::new(method, url.as_deref().unwrap_or_default()),
         };
-        request = said.query.iter().fold(request, |request, (name, value)| request.query(name, value));
+        request = raw.query.iter().fold(request, |request, (name, value)| request.query(name, value));
         for (name, value) in &self.headers {
             request = match value {
                 Header::Public(text) => request.header(name, text.reveal()),
-                Header::Secret(hidden) => request.secret_header(name, to_secret(hidden)),
+                Header::Secret(text) => request.secret_header(name, to_secret(text)),
             };
         }
-        if let Some(body) = &said.body {
+        if let Some(body) = &raw.body {
             request = request.json(body.clone());
-        } else if !said.form.is_empty() {
-            let fields = said.form.iter().map(|(name, value)| (name.clone(), value.clone()));
+        } else if !raw.form.is_empty() {
+            let fields = raw.form.iter().map(|(name, value)| (name.clone(), value.clone()));
             request = request.body(Body::Form(fields.collect()));
         }
         if let Some(auth) = &self.auth {
             request = request.auth(auth.to_rest());
         }
-        request = request.connection(self.connection.clone()).session(said.session == Some(true));
-        request = said.allow_hosts.iter().fold(request, rest::Rest::allow_host);
-        request = request.redirects(match said.redirect_hosts.as_slice() {
-            _ if said.follow_redirects == Some(false) => rest::Redirects::Never,
+        request = request.connection(self.connection.clone()).session(raw.session == Some(true));
+        request = raw.allow_hosts.iter().fold(request, rest::Rest::allow_host);
+        request = request.redirects(match raw.redirect_hosts.as_slice() {
+            _ if raw.follow_redirects == Some(false) => rest::Redirects::Never,
             [] => rest::Redirects::SameHost,
             hosts => rest::Redirects::To(hosts.to_vec()),
         });
-        if let Some(url) = &said.health_url {
+        if let Some(url) = &raw.health_url {
             request = request.health_url(url);
         }
         if let Some(file) = &self.ca_file {
@@ -207,28 +212,28 @@ impl RestPlan {
     }
 
     fn with_result(&self, mut request: rest::Rest) -> rest::Rest {
-        let said = &self.raw.result;
-        if let Some(pointer) = &said.select {
+        let result = &self.raw.result;
+        if let Some(pointer) = &result.select {
             request = request.select(pointer);
         }
-        if let Some(form) = said.form {
-            request = request.response_format(match form {
-                AnswerForm::Json => ResponseFormat::Json,
-                AnswerForm::Text => ResponseFormat::Text,
-                AnswerForm::Binary => ResponseFormat::Binary,
+        if let Some(format) = result.format {
+            request = request.response_format(match format {
+                ResultFormat::Json => ResponseFormat::Json,
+                ResultFormat::Text => ResponseFormat::Text,
+                ResultFormat::Binary => ResponseFormat::Binary,
             });
         }
         let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        if let Some(size) = said.max_bytes {
+        if let Some(size) = result.max_bytes {
             request = request.max_response(bytes(size.0));
         }
-        if let Some(size) = said.max_unpacked {
+        if let Some(size) = result.max_unpacked {
             request = request.max_unpacked(bytes(size.0));
         }
         request
     }
 
-    /// The parameters where nobody described them: a text for each argument that a template names.
+    /// The default parameters: a string for each argument used in a template.
     pub(super) fn parameters(&self) -> Value {
         let names = self.request().arguments();
         let properties = names.iter().map(|name| (name.clone(), serde_json::json!({ "type": "string" })));

@@ -1,6 +1,6 @@
-//! What does the work of a tool: a function that the program brings, a request, or a program.
+//! Determines what executes a tool: a builtin function, an HTTP request, or a program.
 //!
-//! In: what is written. Out: one of them, or what is wrong: nothing said, several, or keys that mean nothing to it.
+//! In: a `ToolConfig`. Out: one source, or problems: no source, several, or keys that do not apply to it.
 
 use toolhub_core::suggest;
 
@@ -14,7 +14,7 @@ use crate::config::{
     raw::{Kind, ToolConfig},
 };
 
-/// What does the work of a tool.
+/// What executes a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Source {
     Function(FunctionInfo),
@@ -22,7 +22,7 @@ pub(super) enum Source {
     Command(Box<CommandPlan>),
 }
 
-/// Keys of requests and of programs.
+/// Keys that apply only to REST tools and to command tools.
 const REST_KEYS: [&str; 17] = [
     "url",
     "base_url",
@@ -44,81 +44,81 @@ const REST_KEYS: [&str; 17] = [
 ];
 const COMMAND_KEYS: [&str; 8] = ["command", "args", "env", "pass_env", "cwd", "max_output", "max_line", "grace"];
 
-/// What does the work; `None` when that cannot be told.
+/// Finds the source; `None` if it is missing or ambiguous.
 pub(super) fn find(
     name: &str,
-    said: &ToolConfig,
+    config: &ToolConfig,
     at: &KeyPath,
     factory: &ToolFactory,
-    desk: &mut Diagnostics<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Source> {
-    let (builtin, command) = (desk.is_set(&at.key("builtin")), desk.is_set(&at.key("command")));
-    let address = ["url", "base_url"].iter().any(|key| desk.is_set(&at.key(key)));
-    let rest = address || said.kind == Some(Kind::Rest) && !builtin && !command;
-    let sort = match (builtin, rest, command) {
+    let (builtin, command) = (diagnostics.is_set(&at.key("builtin")), diagnostics.is_set(&at.key("command")));
+    let address = ["url", "base_url"].iter().any(|key| diagnostics.is_set(&at.key(key)));
+    let rest = address || config.kind == Some(Kind::Rest) && !builtin && !command;
+    let source = match (builtin, rest, command) {
         (true, false, false) => "builtin",
         (false, true, false) => "REST tool",
         (false, false, true) => "command",
         (false, false, false) => {
             let name = if factory.describe_function(name).is_some() { name } else { "…" };
             let help = format!("add url = \"https://…\", or command = \"…\", or builtin = \"{name}\"");
-            desk.report(at, "nothing says what the tool does", help);
+            diagnostics.report(at, "the tool has no `url`, `command` or `builtin`", help);
             return None;
         }
         _ => {
             let help = "keep one of `url`, `command` and `builtin`";
-            desk.report(at, "a tool does one thing, and this one is told to do several", help);
+            diagnostics.report(at, "`url`, `command` and `builtin` exclude each other", help);
             return None;
         }
     };
-    let foreign =
-        REST_KEYS.iter().filter(|_| sort != "REST tool").chain(COMMAND_KEYS.iter().filter(|_| sort != "command"));
-    for key in foreign {
+    let inapplicable =
+        REST_KEYS.iter().filter(|_| source != "REST tool").chain(COMMAND_KEYS.iter().filter(|_| source != "command"));
+    for key in inapplicable {
         let path = at.key(key);
-        if desk.is_set(&path) {
-            desk.report(&path, format!("`{key}` means nothing to a {sort}"), format!("remove `{key}`"));
+        if diagnostics.is_set(&path) {
+            diagnostics.report(&path, format!("`{key}` does not apply to a {source}"), format!("remove `{key}`"));
         }
     }
-    match sort {
+    match source {
         "REST tool" => {
-            check_kind(said.kind, &[Kind::Rest], "a request", at, desk);
-            Some(Source::Rest(Box::new(rest::resolve(&said.rest, at, desk))))
+            check_kind(config.kind, &[Kind::Rest], "an HTTP request", at, diagnostics);
+            Some(Source::Rest(Box::new(rest::resolve(&config.rest, at, diagnostics))))
         }
         "command" => {
-            check_kind(said.kind, &[Kind::Stateless, Kind::Stateful], "a program", at, desk);
-            let stateful = said.kind == Some(Kind::Stateful);
-            command::check_state(&said.state, at, desk);
-            Some(Source::Command(Box::new(command::resolve(&said.command, stateful, at, desk))))
+            check_kind(config.kind, &[Kind::Stateless, Kind::Stateful], "a program", at, diagnostics);
+            let stateful = config.kind == Some(Kind::Stateful);
+            command::check_state(&config.state, at, diagnostics);
+            Some(Source::Command(Box::new(command::resolve(&config.command, stateful, at, diagnostics))))
         }
         _ => {
-            let name = said.builtin.as_deref().unwrap_or_default();
+            let name = config.builtin.as_deref().unwrap_or_default();
             let Some(function) = factory.describe_function(name) else {
-                report_unknown_function(name, at, factory, desk);
+                report_unknown_function(name, at, factory, diagnostics);
                 return None;
             };
             let kind = if function.stateful { Kind::Stateful } else { Kind::Stateless };
-            check_kind(said.kind, &[kind], &format!("the builtin `{name}`"), at, desk);
+            check_kind(config.kind, &[kind], &format!("the builtin `{name}`"), at, diagnostics);
             Some(Source::Function(function))
         }
     }
 }
 
-fn report_unknown_function(name: &str, at: &KeyPath, factory: &ToolFactory, desk: &mut Diagnostics<'_>) {
+fn report_unknown_function(name: &str, at: &KeyPath, factory: &ToolFactory, diagnostics: &mut Diagnostics<'_>) {
     let close = suggest::closest(name, factory.function_names(), 1);
     let known: Vec<&str> = factory.function_names().collect();
     let help = match (close.first(), known.as_slice()) {
         (Some(close), _) => format!("did you mean {close:?}?"),
-        (None, []) => "give the factory such a function, or write `url` or `command`".into(),
+        (None, []) => "register it with `ToolFactory::function`, or use `url` or `command`".into(),
         (None, known) => format!("use one of: {}", known.join(", ")),
     };
-    desk.report(&at.key("builtin"), format!("there is no function named `{name}`"), help);
+    diagnostics.report(&at.key("builtin"), format!("there is no function named `{name}`"), help);
 }
 
-fn check_kind(said: Option<Kind>, right: &[Kind], who: &str, at: &KeyPath, desk: &mut Diagnostics<'_>) {
-    if let Some(kind) = said.filter(|kind| !right.contains(kind)) {
-        let may_be = right.iter().map(|kind| kind_name(*kind)).collect::<Vec<_>>();
-        let message = format!("{who} is {}, not {}", may_be.join(" or "), kind_name(kind));
-        desk.report(&at.key("kind"), message, format!("write kind = \"{}\", or leave it out", may_be[0]));
+fn check_kind(kind: Option<Kind>, valid: &[Kind], source: &str, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) {
+    if let Some(kind) = kind.filter(|kind| !valid.contains(kind)) {
+        let names = valid.iter().map(|kind| kind_name(*kind)).collect::<Vec<_>>();
+        let message = format!("{source} has kind {}, not {}", names.join(" or "), kind_name(kind));
+        diagnostics.report(&at.key("kind"), message, format!("write kind = \"{}\", or omit it", names[0]));
     }
 }
 

@@ -1,149 +1,149 @@
-//! What may be said about calls: of one tool, or of many.
+//! Config keys that apply to calls, of one tool or of several.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Size, Time};
 
-/// What holds for calls. What is not said follows `[defaults]`, and after that the hub.
+/// Settings of calls. A missing key falls back to `[defaults]`, then to the default of the hub.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Calls {
-    /// How long a call may take, all attempts and the waits between them included; "30s" where nothing is said.
+pub struct CallSettings {
+    /// Timeout of a call, including all attempts and the delays between them. Default: "30s".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
-    /// How long one attempt may take. Without it a timeout is not tried again.
+    /// Timeout of one attempt. Without it, a timeout is not retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt_timeout: Option<Time>,
-    /// How long a call may stay silent; every sign of progress begins it anew.
+    /// How long a call may run without reporting progress; each progress report restarts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Time>,
-    /// How many characters of text a model is shown; the rest is kept as an artifact. 25000 where nothing is said.
+    /// Maximum number of characters of text shown to the model; the full text is stored as an artifact. Default: 25000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub text_limit: Option<u32>,
-    /// How much structured output is passed on; more is kept as an artifact. "1MiB" where nothing is said.
+    /// Maximum size of structured output that is passed on; larger output is stored as an artifact. Default: "1MiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_limit: Option<Size>,
-    /// How often a failed call is tried again; only where the tool is read-only or idempotent, or nothing had happened.
+    /// Retries of failed calls. Only if the tool is read-only or idempotent, or the failed attempt had no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// How many calls may come in how much time; of several, all hold. No limit where nothing is said.
+    /// Rate limit, or a list of limits that all apply. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimits>,
-    /// How many calls may run at once, of each tool; no limit where nothing is said.
+    /// Maximum number of concurrent calls per tool. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_concurrency: Option<u32>,
-    /// How long a call may wait for its turn; "1m" where nothing is said.
+    /// How long a call may wait in the queue. Default: "1m".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<Time>,
-    /// Keeps the answers of read-only tools, and gives them again to calls with the same arguments.
+    /// Caches results of read-only tools, for calls with the same arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
-    /// Whether a tool may run beside other calls of the same step although it is not read-only.
+    /// Whether the tool may run in parallel with other calls of the same step although it is not read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_safe: Option<bool>,
-    /// Whether a person is asked before every call that no rule speaks of.
+    /// Whether every call that no rule matches needs approval by a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirm: Option<bool>,
-    /// How long a person has to answer; then it is a no. "15m" where nothing is said.
+    /// How long an approval may take; after that the call is denied. Default: "15m".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout: Option<Time>,
 }
 
-/// How often a failed call is tried again, and after how long.
+/// Retries of failed calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
-    /// How often the tool is tried, counting the first time. 1: never again.
+    /// Maximum number of attempts, including the first. 1 means no retries.
     #[schemars(range(min = 1))]
     pub attempts: u32,
-    /// How the waits grow.
+    /// How the delay between attempts grows.
     pub backoff: Backoff,
-    /// The wait before the second attempt.
+    /// Delay before the second attempt.
     pub initial: Time,
-    /// By how much each wait is longer than the one before, where they grow.
+    /// Growth factor of the delay with exponential backoff.
     #[schemars(range(min = 1))]
     pub factor: f64,
-    /// No wait is longer, unless the service behind the tool asks for it.
+    /// Maximum delay, unless the service itself asks for a longer one.
     pub max: Time,
-    /// Whether a wait is a random part of its length, so that calls that failed together do not come back together.
+    /// Whether each delay is randomized, so that calls that failed together are not retried together.
     pub jitter: bool,
 }
 
-/// How the waits between attempts grow.
+/// How the delay between attempts grows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Backoff {
-    /// Each is `factor` times as long as the one before.
+    /// Each delay is `factor` times the one before.
     #[default]
     Exponential,
-    /// All are as long as the first.
+    /// All delays are equal to `initial`.
     Fixed,
 }
 
-/// One limit, or several that all hold.
+/// One rate limit, or several that all apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RateLimits {
-    /// One.
+    /// One limit.
     One(RateLimit),
-    /// Several.
+    /// Several limits.
     Many(Vec<RateLimit>),
 }
 
-/// So many calls in a period.
+/// A rate limit: a number of calls per period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimit {
-    /// How many calls a period allows.
+    /// Number of calls allowed per period.
     #[schemars(range(min = 1))]
     pub requests: u32,
-    /// The period; at most a year.
+    /// The period, at most a year.
     pub per: Time,
-    /// How many may come at once; as many as a period allows where nothing is said.
+    /// Maximum burst size. Default: `requests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub burst: Option<u32>,
-    /// Who shares it.
+    /// Which calls share the limit.
     pub scope: RateScope,
-    /// How long a call beyond the limit waits for its turn; it is refused at once where nothing is said.
+    /// How long a call over the limit may wait. Default: it is refused immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Time>,
 }
 
-/// Who shares a limit.
+/// Which calls share a rate limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RateScope {
-    /// Everybody who calls the tool.
+    /// All calls of the tool share it.
     #[default]
     Tool,
-    /// Each thread has its own.
+    /// Each thread has its own limit.
     Thread,
-    /// Each key has its own.
+    /// Each API key has its own limit.
     Key,
 }
 
-/// Keeps the answers of read-only tools.
+/// Caches results of read-only tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
-    /// How long an answer is kept.
+    /// How long a result stays in the cache.
     pub ttl: Time,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        let usual = toolhub_core::Retry::default();
+        let defaults = toolhub_core::Retry::default();
         Self {
-            attempts: usual.attempts,
+            attempts: defaults.attempts,
             backoff: Backoff::default(),
-            initial: Time(usual.first),
-            factor: usual.factor,
-            max: Time(usual.longest),
-            jitter: usual.jitter,
+            initial: Time(defaults.first),
+            factor: defaults.factor,
+            max: Time(defaults.longest),
+            jitter: defaults.jitter,
         }
     }
 }

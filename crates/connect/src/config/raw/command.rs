@@ -1,4 +1,4 @@
-//! What is said about a tool that is a program.
+//! Config keys of command tools.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Delay, SecretSource, Size, secret};
 
-/// The keys of a tool that is a program: one process for each call, or with `kind = "stateful"` one that lives in its thread.
+/// The keys of a command tool: one process per call, or with `kind = "stateful"` one long-running process per thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Command {
-    /// The program, where the tool is one: a name that is looked for in PATH, or a path. No shell reads it.
+    /// The program to run: a name to look up in PATH, or a path. No shell is involved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Its arguments. They reach the program as they are.
+    /// Arguments of the program, passed verbatim.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables of its environment. It sees these, those of `pass_env`, and the few that programs need to start.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "secret::table")]
+    /// Environment variables of the program. It gets these, those of `pass_env`, and the few that programs need to start.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "secret::deserialize_table")]
     pub env: BTreeMap<String, SecretSource>,
-    /// Variables of toolhub's own environment that it may see.
+    /// Variables of toolhub's own environment to pass on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pass_env: Vec<String>,
-    /// The folder it runs in; where nothing is said that of the config file, or of the program where there is none.
+    /// Working directory. Default: the directory of the config file, or of the process if there is no file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// How many bytes it may write to its output during one call; "8MiB" where nothing is said.
+    /// Maximum size of stdout during one call. Default: "8MiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<Size>,
-    /// How long one line of a stateful program may be; "4MiB" where nothing is said.
+    /// Maximum length of one response line of a stateful program. Default: "4MiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_line: Option<Size>,
-    /// How long it may take to end after it was asked to, before it is killed; "2s" where nothing is said.
+    /// Grace period between SIGTERM and SIGKILL. Default: "2s".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<Delay>,
 }

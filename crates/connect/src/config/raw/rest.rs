@@ -1,4 +1,4 @@
-//! What is said about a tool that is an HTTP request.
+//! Config keys of REST tools.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,66 +9,65 @@ use toolhub_core::ConnectionStateConfig;
 
 use crate::config::{SecretSource, Size, Time, secret};
 
-/// The keys of a tool that is an HTTP request. Texts are templates: `{city}` stands for the argument `city`.
+/// The keys of a REST tool. Texts are templates: `{city}` stands for the argument `city`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rest {
-    /// The address of the request, where the tool is one. `{city}` stands for the argument `city`, in one segment of the path or
-    /// one value of the query.
+    /// URL of the request. `{city}` stands for the argument `city`, in a path segment or a query value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The address that `path` is below, in the place of `url`.
+    /// Base URL of `path`, instead of `url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The path below `base_url`.
+    /// Path below `base_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The method of the request; "GET" where nothing is said.
+    /// HTTP method. Default: "GET".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    /// Pairs of the query. One whose argument is absent is left out.
+    /// Query parameters. A parameter whose argument is absent is omitted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, String>,
-    /// Headers of the request; their values are never shown.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "secret::table")]
+    /// Request headers; their values are never printed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "secret::deserialize_table")]
     pub headers: BTreeMap<String, SecretSource>,
-    /// The JSON body; a text that is nothing but `{items}` becomes the argument `items` itself. Arguments that nothing names go
-    /// into the query of a GET, HEAD or DELETE and into the body of others.
+    /// JSON body; a string that is exactly `{items}` becomes the argument `items` itself. Arguments that no template uses go into
+    /// the query of GET, HEAD and DELETE requests, and into the body of others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
-    /// The fields of a form, in the place of `body`.
+    /// Form fields, instead of `body`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub form: BTreeMap<String, String>,
-    /// How requests show who they are from.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "secret::some_table")]
+    /// Authentication of the requests.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "secret::deserialize_optional_table")]
     pub auth: Option<RestAuth>,
-    /// What of the answer is the result.
+    /// What part of the response is the result.
     #[serde(skip_serializing_if = "RestResult::is_empty")]
     pub result: RestResult,
     /// Hosts that may be reached although their addresses are private or local, such as "127.0.0.1" or "api.internal:8080".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_hosts: Vec<String>,
-    /// Whether redirects are followed that stay on the host; yes where nothing is said.
+    /// Whether to follow redirects to the same host. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub follow_redirects: Option<bool>,
-    /// Hosts that redirects may lead to beside their own.
+    /// Other hosts that redirects may lead to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub redirect_hosts: Vec<String>,
-    /// Whether the service's cookies are kept, for each thread apart.
+    /// Whether to store the service's cookies, separately for each thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<bool>,
-    /// An address that answers a GET with 2xx when the service is well; it is asked while the tool is withheld.
+    /// Health check URL, which responds to a GET with 2xx when the service works. Probed while the tool is withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_url: Option<String>,
-    /// A PEM file with certificates that may vouch for the service, beside those the system trusts.
+    /// PEM file with CA certificates to trust in addition to those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
-    /// Connections to the service: how many, how long each step may take, how often to try again.
+    /// Connections to the service: pool size, timeouts, retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
 }
 
-/// The method of a request.
+/// The HTTP method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Method {
@@ -76,100 +75,100 @@ pub enum Method {
     Get,
     /// Reads, without a body.
     Head,
-    /// Makes something.
+    /// Creates something.
     Post,
-    /// Puts something in a place.
+    /// Creates or replaces something.
     Put,
-    /// Changes a part.
+    /// Changes part of something.
     Patch,
-    /// Removes.
+    /// Removes something.
     Delete,
-    /// Asks what is possible.
+    /// Reads the supported methods.
     Options,
 }
 
-/// How requests show who they are from.
+/// Authentication of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestAuth {
-    /// Which of the ways.
+    /// The authentication method.
     #[serde(rename = "type")]
-    pub auth_type: AuthWay,
+    pub auth_type: AuthType,
     /// The token, for "bearer".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<SecretSource>,
-    /// The name, for "basic".
+    /// The user name, for "basic".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
     /// The password, for "basic".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretSource>,
-    /// Where an API key goes; "header" where nothing is said.
+    /// Where the API key is sent. Default: "header".
     #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
-    pub location: Option<KeyPlace>,
-    /// What the key is called there, for "api_key".
+    pub location: Option<KeyLocation>,
+    /// The name of the header, query parameter or cookie, for "api_key".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The key, for "api_key".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<SecretSource>,
-    /// Where tokens are given out, for "oauth2".
+    /// The token endpoint, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
-    /// Who asks for a token, for "oauth2".
+    /// The client ID, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// Its secret, for "oauth2".
+    /// The client secret, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<SecretSource>,
-    /// What the token is to be good for, for "oauth2".
+    /// The scopes of the token, for "oauth2".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// More fields of the request for a token, for "oauth2", such as `audience`.
+    /// Additional fields of the token request, for "oauth2", such as `audience`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub token_fields: BTreeMap<String, String>,
 }
 
-/// The ways to show who a request is from.
+/// The authentication methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AuthWay {
-    /// `token` in the header Authorization.
+pub enum AuthType {
+    /// `token` in the `Authorization` header.
     Bearer,
-    /// `username` and `password` in the header Authorization.
+    /// `username` and `password` in the `Authorization` header.
     Basic,
-    /// `value` under a `name` of the service's own.
+    /// `value` in the header, query parameter or cookie `name`.
     ApiKey,
     /// A token fetched from `token_url` with `client_id` and `client_secret`.
     Oauth2,
 }
 
-/// Where an API key goes.
+/// Where an API key is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyPlace {
+pub enum KeyLocation {
     /// A header.
     Header,
-    /// A pair of the query.
+    /// A query parameter.
     Query,
     /// A cookie.
     Cookie,
 }
 
-/// What of an answer is the result.
+/// What part of a response is the result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestResult {
-    /// The part of a JSON answer, as a JSON pointer: "/current/temperature".
+    /// JSON pointer to the result in a JSON response: "/current/temperature".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,
-    /// What the body of an answer is taken for; what its content type says where nothing is said.
+    /// How to interpret the response body. Default: by its content type.
     #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
-    pub form: Option<AnswerForm>,
-    /// How many bytes of an answer are read; "8MiB" where nothing is said.
+    pub format: Option<ResultFormat>,
+    /// Maximum size of a response. Default: "8MiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<Size>,
-    /// How many bytes a packed answer may become; "8MiB" where nothing is said.
+    /// Maximum size of a response after decompression. Default: "8MiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unpacked: Option<Size>,
 }
@@ -180,100 +179,100 @@ impl RestResult {
     }
 }
 
-/// What the body of an answer is taken for.
+/// How a response body is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AnswerForm {
+pub enum ResultFormat {
     /// JSON.
     Json,
     /// Text.
     Text,
-    /// Bytes, kept as an artifact.
+    /// Bytes, stored as an artifact.
     Binary,
 }
 
-/// Connections to a service. Tools of the same service with the same settings share them.
+/// Connections to a service. Tools of the same service with the same settings share a pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Connection {
-    /// How many requests may be under way at once.
+    /// Number of concurrent requests.
     pub pool_size: u32,
-    /// How many more, when it is busy.
+    /// Number of additional concurrent requests under load.
     pub max_overflow: u32,
-    /// How long a call waits for its turn; then it is `overloaded`.
+    /// How long a call waits for a connection; then it fails as `overloaded`.
     pub pool_timeout: Time,
-    /// The age at which connections are made anew.
+    /// Maximum age of a connection; older ones are replaced.
     pub pool_recycle: Time,
-    /// How long one request may take in all.
+    /// Timeout of one request.
     pub timeout: Time,
-    /// How long it may take to connect.
+    /// Timeout for connecting.
     pub connect_timeout: Time,
-    /// How long the service may be silent while it answers.
+    /// Timeout between two parts of a response.
     pub read_timeout: Time,
-    /// How long it may take to send a request.
+    /// Timeout for sending a request.
     pub write_timeout: Time,
-    /// Whether connections are kept for the next request.
+    /// Whether connections are reused.
     pub keep_alive: bool,
-    /// How long an unused one is kept.
+    /// How long an idle connection stays open.
     pub keep_alive_timeout: Time,
-    /// How often one that is kept is asked whether it still works.
+    /// Interval of the liveness checks of an idle connection.
     pub keep_alive_interval: Time,
-    /// How often a request is tried, counting the first time. `retry` of the tool weighs more.
+    /// Maximum number of attempts, including the first. `retry` of the tool takes precedence.
     #[schemars(range(min = 1))]
     pub retry_attempts: u32,
-    /// The wait before the second attempt.
+    /// Delay before the second attempt.
     pub retry_delay: Time,
-    /// By how much each wait is longer than the one before.
+    /// Growth factor of the delay.
     #[schemars(range(min = 1))]
     pub retry_backoff: f64,
-    /// Whether a wait is a random part of its length.
+    /// Whether each delay is randomized.
     pub retry_jitter: bool,
 }
 
 impl Default for Connection {
     fn default() -> Self {
-        let usual = ConnectionStateConfig::default();
+        let defaults = ConnectionStateConfig::default();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
-            pool_size: count(usual.pool_size),
-            max_overflow: count(usual.max_overflow),
-            pool_timeout: Time(usual.pool_timeout),
-            pool_recycle: Time(usual.pool_recycle),
-            timeout: Time(usual.timeout),
-            connect_timeout: Time(usual.connect_timeout),
-            read_timeout: Time(usual.read_timeout),
-            write_timeout: Time(usual.write_timeout),
-            keep_alive: usual.keep_alive,
-            keep_alive_timeout: Time(usual.keep_alive_timeout),
-            keep_alive_interval: Time(usual.keep_alive_interval),
-            retry_attempts: usual.retry_attempts,
-            retry_delay: Time(usual.retry_delay),
-            retry_backoff: usual.retry_backoff,
-            retry_jitter: usual.retry_jitter,
+            pool_size: count(defaults.pool_size),
+            max_overflow: count(defaults.max_overflow),
+            pool_timeout: Time(defaults.pool_timeout),
+            pool_recycle: Time(defaults.pool_recycle),
+            timeout: Time(defaults.timeout),
+            connect_timeout: Time(defaults.connect_timeout),
+            read_timeout: Time(defaults.read_timeout),
+            write_timeout: Time(defaults.write_timeout),
+            keep_alive: defaults.keep_alive,
+            keep_alive_timeout: Time(defaults.keep_alive_timeout),
+            keep_alive_interval: Time(defaults.keep_alive_interval),
+            retry_attempts: defaults.retry_attempts,
+            retry_delay: Time(defaults.retry_delay),
+            retry_backoff: defaults.retry_backoff,
+            retry_jitter: defaults.retry_jitter,
         }
     }
 }
 
 impl From<&Connection> for ConnectionStateConfig {
-    fn from(said: &Connection) -> Self {
+    fn from(connection: &Connection) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let time = |time: Time| -> Duration { time.0 };
         Self {
-            pool_size: count(said.pool_size),
-            max_overflow: count(said.max_overflow),
-            pool_timeout: time(said.pool_timeout),
-            pool_recycle: time(said.pool_recycle),
-            timeout: time(said.timeout),
-            connect_timeout: time(said.connect_timeout),
-            read_timeout: time(said.read_timeout),
-            write_timeout: time(said.write_timeout),
-            keep_alive: said.keep_alive,
-            keep_alive_timeout: time(said.keep_alive_timeout),
-            keep_alive_interval: time(said.keep_alive_interval),
-            retry_attempts: said.retry_attempts,
-            retry_delay: time(said.retry_delay),
-            retry_backoff: said.retry_backoff,
-            retry_jitter: said.retry_jitter,
+            pool_size: count(connection.pool_size),
+            max_overflow: count(connection.max_overflow),
+            pool_timeout: time(connection.pool_timeout),
+            pool_recycle: time(connection.pool_recycle),
+            timeout: time(connection.timeout),
+            connect_timeout: time(connection.connect_timeout),
+            read_timeout: time(connection.read_timeout),
+            write_timeout: time(connection.write_timeout),
+            keep_alive: connection.keep_alive,
+            keep_alive_timeout: time(connection.keep_alive_timeout),
+            keep_alive_interval: time(connection.keep_alive_interval),
+            retry_attempts: connection.retry_attempts,
+            retry_delay: time(connection.retry_delay),
+            retry_backoff: connection.retry_backoff,
+            retry_jitter: connection.retry_jitter,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is said about a tool, whatever it does.
+//! Config keys of all tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,70 +7,69 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
 use serde_json::Value;
 use toolhub_core::ConflictResolution;
 
-use super::{Calls, Command, Rest};
+use super::{CallSettings, Command, Rest};
 use crate::config::{KeyPath, Time};
 
-/// One tool, as it is written: in a file, in a request, or in a program.
+/// The config of one tool, from a file, an API request, or code.
 ///
-/// What does its work is told by its keys: `url` or `base_url` make it an HTTP request, `command` a program, and `builtin` one of the
-/// functions that a program brings.
+/// Its keys determine what executes it: `url` or `base_url` make it an HTTP request, `command` a program, and `builtin` one of the
+/// functions of the application.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ToolConfig {
-    /// What it is called. Where tools stand under their names, as in a file, that is their name.
+    /// The name. In a file, the key of the table is the name instead.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(skip)]
     pub name: String,
-    /// What sort of tool it is; told by its other keys where nothing is said. A `command` is stateless unless this says
-    /// "stateful".
+    /// The kind of tool. Default: determined by the other keys; a `command` is stateless unless this is "stateful".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
-    /// Which of the tools that the program carries it is. A tool has this, or `url`, or `command`.
+    /// The name of a built-in tool. A tool has this, or `url`, or `command`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub builtin: Option<String>,
-    /// What the tool does, for the model; a builtin says it itself.
+    /// What the tool does, for the model. A builtin has its own description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// A JSON Schema of the arguments. That of a builtin is laid over its own: it may say more, but nothing that contradicts it.
+    /// JSON Schema of the arguments. For a builtin it is merged with its own schema, which it may extend but not contradict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<BTreeMap<String, Value>>,
-    /// Which tools must have succeeded in a thread before this one may be used there.
+    /// Tools that must have succeeded in a thread before this one may be called there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depends_on: Option<DependsOn>,
-    /// What a call does to the world; as the builtin, or the method of the request, says where nothing is said.
+    /// Effects of a call. Default: those of the builtin, or of the HTTP method.
     #[serde(skip_serializing_if = "Annotations::is_empty")]
     pub annotations: Annotations,
-    /// One word for the group of tools it belongs to.
+    /// The category it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Words to find it by.
+    /// Tags to filter by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// The tool's own version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Anything else to keep with it.
+    /// Arbitrary metadata.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, Value>,
-    /// What holds for what it remembers; only for stateful tools.
+    /// Settings of its state; only for stateful tools.
     #[serde(skip_serializing_if = "ToolState::is_empty")]
     pub state: ToolState,
-    /// What holds for its calls.
+    /// Settings of its calls.
     #[serde(flatten)]
-    pub calls: Calls,
-    /// What it asks, where it is a request.
+    pub calls: CallSettings,
+    /// The HTTP request, if it is a REST tool.
     #[serde(flatten)]
     pub rest: Rest,
-    /// What it runs, where it is a program.
+    /// The program, if it is a command tool.
     #[serde(flatten)]
     pub command: Command,
-    /// Keys that mean nothing. No tool is made of a config that has some.
+    /// Unknown keys. A config with unknown keys is refused.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: UnknownKeys,
 }
 
-/// Keys that nobody knows. What stood there is not kept: it may be a secret that somebody put in the wrong place.
+/// Unknown keys. Their values are dropped: one may be a secret under a misspelled key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownKeys(pub BTreeSet<String>);
 
@@ -81,64 +80,64 @@ impl<'de> Deserialize<'de> for UnknownKeys {
 }
 
 impl Serialize for UnknownKeys {
-    /// The keys stay, so that what is read again is refused again.
+    /// Writes the keys with masked values, so that the config is still refused when it is read again.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.0.iter().map(|key| (key, "••••")))
     }
 }
 
-/// Who runs a tool.
+/// The kind of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A function that remembers nothing.
+    /// A function or program without state.
     Stateless,
-    /// A function with state kept for it, or a program that lives in its thread.
+    /// A function with state, or a long-running program per thread.
     Stateful,
     /// An HTTP request.
     Rest,
 }
 
-/// Names of tools of which each must have succeeded; or groups of them.
+/// Names of tools that must all have succeeded, or groups of tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DependsOn {
-    /// Each of these.
+    /// All of these tools.
     Names(#[schemars(length(min = 1))] Vec<String>),
-    /// Groups.
-    Groups(Groups),
+    /// Groups of tools.
+    Groups(DependencyGroups),
 }
 
-/// Groups of tools; what is named must all hold.
+/// Groups of tools; all groups must be satisfied.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Groups {
-    /// Each of these.
+pub struct DependencyGroups {
+    /// All of these tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub all: Option<Vec<String>>,
-    /// At least one of these.
+    /// At least one of these tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub any: Option<Vec<String>>,
-    /// Each of these, their first successes in this order.
+    /// All of these tools, with their first successes in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub sequence: Option<Vec<String>>,
-    /// How old a success may be; any age where nothing is said.
+    /// Maximum age of a success. Default: any age.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Time>,
 }
 
 impl DependsOn {
-    /// Every name, with the way to it below `depends_on`.
+    /// Every name, with its path below `depends_on`.
     pub fn names(&self) -> impl Iterator<Item = (KeyPath, &str)> {
-        let here = KeyPath::default();
+        let root = KeyPath::default();
         let lists = match self {
-            Self::Names(names) => vec![(here, names)],
-            Self::Groups(Groups { all, any, sequence, .. }) => {
-                let all = [("all", all), ("any", any), ("sequence", sequence)];
-                all.into_iter().filter_map(|(key, names)| Some((here.key(key), names.as_ref()?))).collect()
+            Self::Names(names) => vec![(root, names)],
+            Self::Groups(DependencyGroups { all, any, sequence, .. }) => {
+                let lists = [("all", all), ("any", any), ("sequence", sequence)];
+                lists.into_iter().filter_map(|(key, names)| Some((root.key(key), names.as_ref()?))).collect()
             }
         };
         lists
@@ -147,23 +146,23 @@ impl DependsOn {
     }
 }
 
-/// What a call does to the world.
+/// Effects of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Annotations {
-    /// A name for people.
+    /// A human-readable title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Whether it changes nothing outside itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// Whether a change it makes may destroy something.
+    /// Whether it may destroy or overwrite something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    /// Whether calling it twice with the same arguments does no more than calling it once.
+    /// Whether a repeated call with the same arguments has no further effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// Whether it reaches things outside this system.
+    /// Whether it interacts with systems outside this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
 }
@@ -174,26 +173,26 @@ impl Annotations {
     }
 }
 
-/// What holds for what a tool remembers.
+/// Settings of the state of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolState {
-    /// Who keeps it; whoever keeps the hub's states where nothing is said.
+    /// Where the state is stored. Default: in the hub's state manager.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub manager_type: Option<Keeper>,
-    /// When it is thrown away.
+    pub manager_type: Option<ManagerType>,
+    /// When the state is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
-    /// What happens when two write at once; as `[state]` says where nothing is said.
+    /// How concurrent writes are resolved. Default: as in `[state]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflict_resolution: Option<Conflict>,
-    /// Whether the tool may be run once more with the state as it is then, for `conflict_resolution = "retry"`.
+    /// Whether the tool may be rerun with the current state, for `conflict_resolution = "retry"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerunnable: Option<bool>,
-    /// Whether a program is handed the state with each request; only for a `command`. Yes where nothing is said.
+    /// Whether requests to the program carry the state; only for a `command`. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inject: Option<bool>,
-    /// What the state is called in a request; "state" where nothing is said.
+    /// Name of the state in requests and responses. Default: "state".
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub parameter_name: Option<String>,
@@ -205,45 +204,45 @@ impl ToolState {
     }
 }
 
-/// Who keeps what one tool remembers.
+/// Where the state of a tool is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Keeper {
-    /// Gone with the process.
+pub enum ManagerType {
+    /// In memory; lost when the process ends.
     Memory,
-    /// On disk, apart from the hub's own store.
+    /// On disk, separate from the hub's own store.
     Persistent,
 }
 
-/// When what a tool remembers is thrown away.
+/// When the state of a tool is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cleanup {
-    /// Not even with its thread.
+    /// Never, not even with its thread.
     Never,
-    /// As soon as the call that made it has ended.
+    /// When the call that created it has ended.
     AfterCall,
     /// With its thread.
     ThreadEnd,
 }
 
-/// What happens when two write a state at once.
+/// How concurrent writes of a state are resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Conflict {
-    /// The later one writes over the earlier one.
+    /// The later write overwrites the earlier one.
     LastWriteWins,
-    /// The later one writes nothing, and is told.
+    /// The later write fails with a conflict.
     Reject,
-    /// What the later one did is done again with what is there now, where that is possible.
+    /// The later change is applied again to the current state, if possible.
     Retry,
-    /// Both changes are put together, where they go together.
+    /// Both changes are merged, if they are compatible.
     Merge,
 }
 
 impl From<Conflict> for ConflictResolution {
-    fn from(said: Conflict) -> Self {
-        match said {
+    fn from(conflict: Conflict) -> Self {
+        match conflict {
             Conflict::LastWriteWins => Self::LastWriteWins,
             Conflict::Reject => Self::Reject,
             Conflict::Retry => Self::Retry,

@@ -1,6 +1,6 @@
-//! Reads one setting after the other, and notes what is wrong with each.
+//! Parses the settings one after the other, and collects their problems.
 //!
-//! In: a [`Rest`]. Out: the shape of its requests, the origin they go to, and every problem on the way.
+//! In: a [`Rest`]. Out: the template of its requests, their origin, and all problems.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -33,47 +33,47 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// The origin, the template of the path and the text of the query.
+    /// Parses the address into origin, path template and query text.
     pub(super) fn parse_address(&mut self) -> Option<(Origin, Template, String)> {
         let rest = self.rest;
         let (setting, text) = match (&rest.url, &rest.base_url) {
             (Some(url), None) => ("url", url.clone()),
             (None, Some(base)) => {
                 if base.contains(['?', '#', '{', '}']) {
-                    return self.report("base_url", "holds `?`, `#` or a brace; say queries and arguments with `path`");
+                    return self.report("base_url", "has a `?`, `#` or brace; put query and arguments into `path`");
                 }
                 ("base_url", join_url(base, rest.path.as_deref()))
             }
-            _ => return self.report("url", "either `url` or `base_url` with `path` is needed, and only one of them"),
+            _ => return self.report("url", "set either `url`, or `base_url` with `path`"),
         };
         let begin = text.find("://").map_or(0, |at| at + 3);
         let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
         let (head, tail) = text.split_at(end);
         if head.contains(['{', '}']) {
-            let shown = fixed_url::redact_url(head);
-            return self.report(setting, format!("`{shown}`: scheme, host and port may not depend on an argument"));
+            let head = fixed_url::redact_url(head);
+            return self.report(setting, format!("`{head}`: scheme, host and port may not depend on an argument"));
         }
         let origin = match fixed_url::parse(head) {
             Ok((origin, _)) => origin,
-            Err(why) => return self.report(setting, format!("`{}` {why}", fixed_url::redact_url(head))),
+            Err(reason) => return self.report(setting, format!("`{}` {reason}", fixed_url::redact_url(head))),
         };
         let setting = if rest.path.is_some() { "path" } else { setting };
         if tail.contains('#') {
-            return self.report(setting, "has a part behind `#`, which is never sent; leave it out, or write %23");
+            return self.report(setting, "has a fragment (`#`), which is never sent; remove it, or write %23");
         }
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
         match Template::parse(path) {
             Ok(path) => Some((origin, path, query.to_owned())),
-            Err(why) => self.report(setting, format!("the path {why}")),
+            Err(reason) => self.report(setting, format!("the path {reason}")),
         }
     }
 
     pub(super) fn request_template(&mut self, address: Option<(&Template, &str)>) -> Option<RequestTemplate> {
         let rest = self.rest;
         let method = self.method();
-        let (path, in_url) = address.unzip();
+        let (path, url_query) = address.unzip();
         let path = path.map(|path| self.path(path)).unwrap_or_default();
-        let mut query = self.url_query(in_url.unwrap_or_default());
+        let mut query = self.url_query(url_query.unwrap_or_default());
         for (name, text) in &rest.query {
             let template = self.template(format!("query.{name}"), text);
             query.push((name.clone(), ValueSource::Template(template)));
@@ -104,11 +104,11 @@ impl<'a> Reader<'a> {
         self.check_key_conflict(auth, KeyLocation::Query, "query", &query);
         self.check_key_conflict(auth, KeyLocation::Cookie, "cookies", &cookies);
         self.reserved_query
-            .extend(auth.filter(|(place, _)| *place == KeyLocation::Query).map(|(_, name)| name.to_owned()));
-        let mut taken_cookies: HashSet<String> = cookies.iter().map(|(name, _)| name.clone()).collect();
-        taken_cookies.extend(auth.filter(|(place, _)| *place == KeyLocation::Cookie).map(|(_, name)| name.to_owned()));
+            .extend(auth.filter(|(location, _)| *location == KeyLocation::Query).map(|(_, name)| name.to_owned()));
+        let mut reserved_cookies: HashSet<String> = cookies.iter().map(|(name, _)| name.clone()).collect();
+        reserved_cookies
+            .extend(auth.filter(|(location, _)| *location == KeyLocation::Cookie).map(|(_, name)| name.to_owned()));
         let body = self.body(method.as_ref());
-        let (named, taken) = (std::mem::take(&mut self.named_arguments), std::mem::take(&mut self.reserved_query));
         Some(RequestTemplate {
             method: method?,
             path,
@@ -116,30 +116,33 @@ impl<'a> Reader<'a> {
             headers,
             cookies,
             body,
-            named_arguments: named,
-            reserved_query: taken,
-            reserved_cookies: taken_cookies,
+            named_arguments: std::mem::take(&mut self.named_arguments),
+            reserved_query: std::mem::take(&mut self.reserved_query),
+            reserved_cookies,
         })
     }
 
-    /// Two values under one name would be sent, and the service might take the one that is no key.
+    /// Refuses an API key whose name is already used: two values would be sent, and the service might use the one that is not the key.
     fn check_key_conflict(
         &mut self,
         auth: Option<(KeyLocation, &str)>,
-        place: KeyLocation,
-        word: &str,
-        said: &[(String, ValueSource)],
+        location: KeyLocation,
+        part: &str,
+        values: &[(String, ValueSource)],
     ) {
-        if let Some((_, key)) = auth.filter(|(at, key)| *at == place && said.iter().any(|(name, _)| name == key)) {
-            self.report::<()>("auth", format!("the key `{key}` stands in the {word} already; leave one of them out"));
+        let conflict = auth.filter(|(at, key)| *at == location && values.iter().any(|(name, _)| name == key));
+        if let Some((_, key)) = conflict {
+            self.report::<()>("auth", format!("the key `{key}` is already set in the {part}; remove one of them"));
         }
     }
 
     fn method(&mut self) -> Option<Method> {
-        let word = self.rest.method.to_ascii_uppercase();
-        match word.as_str() {
-            "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" => word.parse().ok(),
-            _ => self.report("method", format!("`{word}` is none of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")),
+        let method = self.rest.method.to_ascii_uppercase();
+        match method.as_str() {
+            "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" => method.parse().ok(),
+            _ => {
+                self.report("method", format!("`{method}` is not one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
+            }
         }
     }
 
@@ -156,52 +159,54 @@ impl<'a> Reader<'a> {
                         if !part.is_empty() {
                             segments
                                 .last_mut()
-                                .expect("there is a first one")
+                                .expect("never empty")
                                 .push(PathPiece::Text(encode::encode_literal(part)));
                         }
                     }
                 }
                 Piece::Argument(name) => {
-                    let own = |said: &&Parameter| said.location == ParameterLocation::Path && said.name == *name;
-                    let hole = match self.rest.parameters.iter().find(own) {
-                        Some(said) => self.placeholder(said),
+                    let is_own = |parameter: &&Parameter| {
+                        parameter.location == ParameterLocation::Path && parameter.name == *name
+                    };
+                    let placeholder = match self.rest.parameters.iter().find(is_own) {
+                        Some(parameter) => self.placeholder(parameter),
                         None => {
                             self.named_arguments.insert(name.clone());
                             let argument = name.clone();
                             Placeholder { name: argument.clone(), argument, style: Style::Simple, explode: false }
                         }
                     };
-                    segments.last_mut().expect("there is a first one").push(PathPiece::Placeholder(hole));
+                    segments.last_mut().expect("never empty").push(PathPiece::Placeholder(placeholder));
                 }
             }
         }
         let names: HashSet<&str> = template.argument_names().collect();
-        for said in self.rest.parameters.iter().filter(|said| said.location == ParameterLocation::Path) {
-            if !names.contains(said.name.as_str()) {
+        for parameter in self.rest.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Path) {
+            if !names.contains(parameter.name.as_str()) {
                 self.report::<()>(
                     "parameters",
-                    format!("`{}` is to stand in the path, which has no `{{{0}}}`", said.name),
+                    format!("path parameter `{}` has no placeholder `{{{0}}}` in the path", parameter.name),
                 );
             }
         }
-        let dots = |segment: &Segment| match &segment[..] {
+        let is_dots = |segment: &Segment| match &segment[..] {
             [PathPiece::Text(text)] => matches!(encode::decode(text).as_str(), "." | ".."),
             _ => false,
         };
-        if segments.iter().any(dots) {
-            self.report::<()>("path", "has a segment `.` or `..`; write the path it leads to");
+        if segments.iter().any(is_dots) {
+            self.report::<()>("path", "has a segment `.` or `..`; write the normalized path");
         }
-        // What stands before the first slash.
+        // The first element is the text before the first slash.
         segments.remove(0);
         if segments.is_empty() { vec![Vec::new()] } else { segments }
     }
 
     fn url_query(&mut self, text: &str) -> Vec<(String, ValueSource)> {
-        let mut all = Vec::new();
+        let mut query = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if name.contains(['{', '}']) {
-                self.report::<()>("url", format!("the name `{name}` in the query may not depend on an argument"));
+                self.report::<()>("url", format!("the query name `{name}` may not depend on an argument"));
                 continue;
             }
             let mut template = self.template("url".into(), value);
@@ -210,37 +215,40 @@ impl<'a> Reader<'a> {
                     *text = encode::decode(text);
                 }
             }
-            all.push((encode::decode(name), ValueSource::Template(template)));
+            query.push((encode::decode(name), ValueSource::Template(template)));
         }
-        all
+        query
     }
 
-    /// A text of the owner's; a broken one is not repeated.
+    /// Parses a template.
     fn template(&mut self, setting: String, text: &str) -> Template {
         match Template::parse(text) {
             Ok(template) => {
                 self.named_arguments.extend(template.argument_names().map(str::to_owned));
                 template
             }
-            Err(why) => {
-                // What it says may be a secret.
-                self.report::<()>(setting, why);
+            Err(reason) => {
+                // The problem must not quote the text, which may be a secret.
+                self.report::<()>(setting, reason);
                 Template::default()
             }
         }
     }
 
-    fn placeholder(&mut self, said: &Parameter) -> Placeholder {
-        let Parameter { location: place, name, argument, style, explode } = said.clone();
-        let fits = match style {
+    fn placeholder(&mut self, parameter: &Parameter) -> Placeholder {
+        let Parameter { location, name, argument, style, explode } = parameter.clone();
+        let is_valid = match style {
             Style::Json => true,
-            Style::Simple => matches!(place, ParameterLocation::Path | ParameterLocation::Header),
-            Style::Label | Style::Matrix => place == ParameterLocation::Path,
-            Style::Form => matches!(place, ParameterLocation::Query | ParameterLocation::Cookie),
-            Style::SpaceDelimited | Style::PipeDelimited | Style::DeepObject => place == ParameterLocation::Query,
+            Style::Simple => matches!(location, ParameterLocation::Path | ParameterLocation::Header),
+            Style::Label | Style::Matrix => location == ParameterLocation::Path,
+            Style::Form => matches!(location, ParameterLocation::Query | ParameterLocation::Cookie),
+            Style::SpaceDelimited | Style::PipeDelimited | Style::DeepObject => location == ParameterLocation::Query,
         };
-        if !fits {
-            self.report::<()>("parameters", format!("`{name}`: the style {style:?} is not for a {place:?}"));
+        if !is_valid {
+            self.report::<()>(
+                "parameters",
+                format!("`{name}`: style {style:?} is not valid for location {location:?}"),
+            );
         }
         self.named_arguments.insert(argument.clone());
         Placeholder { argument, name, style, explode }
@@ -250,29 +258,29 @@ impl<'a> Reader<'a> {
         match parse_header_name(name) {
             Ok(name) if RESERVED_HEADERS.contains(&name.as_str()) => {
                 let help = if name == "cookie" {
-                    "; say a key that is a cookie with `auth`, and in code others with `cookies`"
+                    "; use `auth` for a key in a cookie, or in code `cookies` for others"
                 } else {
                     ""
                 };
-                self.report(format!("headers.{name}"), format!("this header is set by HTTP itself{help}"))
+                self.report(format!("headers.{name}"), format!("this header is set by the HTTP client itself{help}"))
             }
             Ok(name) => Some(name),
-            Err(()) => self.report(format!("headers.{name}"), "is no name of a header"),
+            Err(()) => self.report(format!("headers.{name}"), "is not a valid header name"),
         }
     }
 
     fn body(&mut self, method: Option<&Method>) -> Option<BodyTemplate> {
-        let said = self.rest.body.as_ref()?;
+        let body = self.rest.body.as_ref()?;
         if matches!(method, Some(&Method::GET | &Method::HEAD)) {
             return self.report("body", "a GET or HEAD has no body; use `query`, or another method");
         }
-        Some(match said {
+        Some(match body {
             Body::Json(template) => match JsonTemplate::parse(template) {
-                Ok(leaf) => {
-                    leaf.collect_argument_names(&mut self.named_arguments);
-                    BodyTemplate::Json(leaf)
+                Ok(template) => {
+                    template.collect_argument_names(&mut self.named_arguments);
+                    BodyTemplate::Json(template)
                 }
-                Err(why) => return self.report("body", why),
+                Err(reason) => return self.report("body", reason),
             },
             Body::Form(fields) => BodyTemplate::Form(
                 fields.iter().map(|(name, text)| (name.clone(), self.template(format!("body.{name}"), text))).collect(),
@@ -285,7 +293,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What else may be wrong.
+    /// Checks the settings that are not part of the request template.
     pub(super) fn check_settings(&mut self) {
         let rest = self.rest;
         self.problems.extend(rest.auth.iter().flat_map(Auth::problems));
@@ -298,27 +306,30 @@ impl<'a> Reader<'a> {
         {
             self.report::<()>(
                 "select",
-                format!("`{pointer}` is no JSON pointer; one begins with a slash: `/{pointer}`"),
+                format!("`{pointer}` is not a JSON pointer; it must begin with a slash: `/{pointer}`"),
             );
         }
         let connection = &rest.connection;
         if connection.pool_size.saturating_add(connection.max_overflow) == 0 {
-            self.report::<()>("connection.pool_size", "with `max_overflow` it is 0, so no request could ever be made");
+            self.report::<()>(
+                "connection.pool_size",
+                "`pool_size` plus `max_overflow` is 0, so no request could be sent",
+            );
         }
-        let times = [
+        let timeouts = [
             ("timeout", connection.timeout),
             ("connect_timeout", connection.connect_timeout),
             ("read_timeout", connection.read_timeout),
             ("write_timeout", connection.write_timeout),
         ];
-        for (name, _) in times.into_iter().filter(|(_, time)| *time == Duration::ZERO) {
-            self.report::<()>(format!("connection.{name}"), "is 0, so no request could ever be made");
+        for (name, _) in timeouts.into_iter().filter(|(_, timeout)| *timeout == Duration::ZERO) {
+            self.report::<()>(format!("connection.{name}"), "is 0, so no request could be sent");
         }
         for host in &rest.allow_hosts {
             if host.is_empty() || host.contains(['/', '*', '@']) || host.contains(char::is_whitespace) {
                 self.report::<()>(
                     "allow_hosts",
-                    format!("`{host}` is no host; write `10.0.0.7`, `localhost` or `box.local:8080`"),
+                    format!("`{host}` is not a host; write `10.0.0.7`, `localhost` or `box.local:8080`"),
                 );
             }
         }

@@ -68,6 +68,6 @@ async fn the_notes_say_how_far_they_are() {
     let mut running = hub.call("notes", json!({"note": "a"})).thread("monday").cancel_on(&cancel).start();
     let progress = running.progress();
     assert_eq!(expect_output(running.outcome().await), json!(1));
-    let said: Vec<String> = progress.map(|progress| progress.message).collect().await;
-    assert_eq!(said, ["writing note 1"]);
+    let messages: Vec<String> = progress.map(|progress| progress.message).collect().await;
+    assert_eq!(messages, ["writing note 1"]);
 }

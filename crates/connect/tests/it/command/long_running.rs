@@ -1,4 +1,4 @@
-//! Programs that live in a thread, and what they remember.
+//! Long-running programs and their state.
 
 use std::time::Duration;
 
@@ -10,9 +10,11 @@ use toolhub_core::{
 };
 use toolhub_testkit::TempFolder;
 
-use super::{expect_output, hub, python, python_with_markers, request_parts, wait_for_exit, wait_for_lines, wrong};
+use super::{
+    expect_error, expect_output, hub, python, python_with_markers, request_parts, wait_for_exit, wait_for_lines,
+};
 
-/// Counts in its state and tells the number of its process; does as it is told otherwise.
+/// Counts its calls in the state and returns its PID; with `say`, writes that text instead of a response.
 const COUNTER_PROGRAM: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -55,19 +57,19 @@ async fn each_thread_has_a_process_and_a_state_of_its_own() {
 async fn the_state_outlives_the_process() {
     let hub = hub_with_counter().await;
     let (_, pid) = call_counter(&hub, "t").await;
-    // Killed from outside while nobody uses it.
+    // Killed from outside while idle.
     let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
     assert!(killed.success());
     wait_for_exit(&pid.to_string()).await;
     let (n, second) = call_counter(&hub, "t").await;
     assert_eq!(n, 2);
-    // Given up in order.
+    // Closed by a cleanup of the thread.
     let context = hub.thread_context(&Tenant::default(), &ThreadId::new("t").unwrap());
     assert!(context.cleanup("count").await);
     wait_for_exit(&second.to_string()).await;
     let (n, third) = call_counter(&hub, "t").await;
     assert!(n == 3 && third != second && second != pid);
-    // Died at work.
+    // Died during a call.
     assert_eq!(call_writing(&hub, "", true).await.error.unwrap().kind, ErrorKind::Crashed);
     assert_eq!(call_counter(&hub, "t").await.0, 4);
 }
@@ -104,28 +106,28 @@ async fn an_error_leaves_the_process_and_the_state_as_they_were() {
 
 #[tokio::test]
 async fn bad_lines_end_the_process_and_are_told_in_words() {
-    for (text, die, kind, word) in [
+    for (text, die, kind, fragment) in [
         ("hello\n", false, ErrorKind::ToolError, "not JSON"),
         ("\n", false, ErrorKind::ToolError, "not JSON"),
-        ("[1, 2]\n", false, ErrorKind::ToolError, "no JSON object"),
+        ("[1, 2]\n", false, ErrorKind::ToolError, "not a JSON object"),
         ("{\"id\": ID, \"output\": 1}\n", false, ErrorKind::ToolError, "neither `result` nor `error`"),
-        ("{\"id\": 77, \"result\": 1}\n", false, ErrorKind::ToolError, "is to request 77"),
+        ("{\"id\": 77, \"result\": 1}\n", false, ErrorKind::ToolError, "has id 77"),
         ("{\"result\": 1}\n", false, ErrorKind::ToolError, "no `id`"),
-        ("{\"id\": ID, \"resu\n", false, ErrorKind::ToolError, "in the middle"),
+        ("{\"id\": ID, \"resu\n", false, ErrorKind::ToolError, "truncated"),
         (
             "{\"id\": ID, \"resu",
             true,
             ErrorKind::Crashed,
-            "in the middle of its answer, which begins with `{\"id\": 2, \"resu`",
+            "in the middle of its response, which begins with `{\"id\": 2, \"resu`",
         ),
-        ("", true, ErrorKind::Crashed, "ended with code 7 and had not answered"),
+        ("", true, ErrorKind::Crashed, "exited with code 7 without a response"),
     ] {
         let hub = hub_with_counter().await;
         let (_, pid) = call_counter(&hub, "t").await;
         let outcome = call_writing(&hub, text, die).await;
         let error = outcome.error.as_ref().unwrap();
         assert_eq!((error.kind, outcome.effect), (kind, Effect::Unknown), "{text}");
-        assert!(error.operator.contains(word), "{text}: {}", error.operator);
+        assert!(error.operator.contains(fragment), "{text}: {}", error.operator);
         wait_for_exit(&pid.to_string()).await;
         assert_eq!(call_counter(&hub, "t").await.0, 2, "after {text}");
     }
@@ -144,7 +146,7 @@ async fn a_program_that_ends_before_it_reads_has_done_nothing() {
     let hub = hub([python("exit(4)").stateful_tool("it")]).await;
     let outcome = hub.call("it", json!({})).thread("t").await;
     assert_eq!((outcome.error.as_ref().unwrap().kind, outcome.effect), (ErrorKind::Crashed, Effect::None));
-    assert!(wrong(&outcome).contains("ended with code 4 before it read"), "{}", wrong(&outcome));
+    assert!(expect_error(&outcome).contains("exited with code 4 before it read"), "{}", expect_error(&outcome));
 }
 
 #[tokio::test]
@@ -165,7 +167,7 @@ async fn a_second_answer_is_never_taken_for_the_answer_to_the_next_request() {
     let twice = "{\"id\": ID, \"result\": \"once\"}\n{\"id\": ID, \"result\": \"twice\"}\n";
     assert_eq!(expect_output(call_writing(&hub, twice, false).await), json!("once"));
     let (n, next) = call_counter(&hub, "t").await;
-    assert!(n == 2 && next != pid, "a new process, and the state as it was");
+    assert!(n == 2 && next != pid, "the process must be new, and the state kept");
 }
 
 #[tokio::test]
@@ -178,7 +180,7 @@ for line in sys.stdin:
         sign('asked')
         while not os.path.exists(sys.argv[1] + '/go'): time.sleep(0.01)
     print(json.dumps({'result': request['arguments']}))";
-    // With all the grace in the world it will answer, after nobody wants it any more.
+    // It ignores SIGTERM, so within its grace period it responds to the request that was cancelled.
     let program = format!("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{program}");
     let hub = hub([python_with_markers(&folder, &program).grace(Duration::from_secs(20)).stateful_tool("it")]).await;
     let cancel = CancellationToken::new();
@@ -199,7 +201,7 @@ for line in sys.stdin:
 #[tokio::test]
 async fn two_threads_work_at_once_and_one_thread_one_after_another() {
     let folder = TempFolder::new();
-    // Answers only when the other thread's program is at work too.
+    // Responds only once the other thread's program has started its request too.
     let program = "
 for line in sys.stdin:
     arguments = json.loads(line)['arguments']
@@ -218,7 +220,7 @@ for line in sys.stdin:
     assert_eq!(seen, (1..=8).collect::<Vec<u64>>());
 }
 
-/// Answers with what it was asked.
+/// Responds with the request itself.
 fn echo_program() -> Command {
     python(
         "import json, sys\nfor line in sys.stdin: print(json.dumps({'result': json.loads(line), 'memory': {'kept': 1}, 'state': {'old': 1}}))",
@@ -235,16 +237,16 @@ async fn the_state_stands_in_requests_and_answers_under_the_name_the_owner_choos
         echo_program().stateful_tool("clashes").state_parameter_name("arguments"),
     ])
     .await;
-    let ask = async |tool: &str| expect_output(hub.call(tool, json!({"a": 1})).thread("t").await);
-    assert_eq!(request_parts(&ask("plain").await), json!({"arguments": {"a": 1}, "state": {}}));
-    assert_eq!(request_parts(&ask("plain").await)["state"], json!({"old": 1}));
-    assert_eq!(ask("renamed").await["memory"], json!({}));
-    let again = ask("renamed").await;
-    assert_eq!((&again["memory"], again.get("state")), (&json!({"kept": 1}), None));
-    assert_eq!(ask("without").await.get("state"), None::<&Value>);
-    assert_eq!(ask("shares").await["state"], json!({"old": 1}));
+    let request_to = async |tool: &str| expect_output(hub.call(tool, json!({"a": 1})).thread("t").await);
+    assert_eq!(request_parts(&request_to("plain").await), json!({"arguments": {"a": 1}, "state": {}}));
+    assert_eq!(request_parts(&request_to("plain").await)["state"], json!({"old": 1}));
+    assert_eq!(request_to("renamed").await["memory"], json!({}));
+    let second = request_to("renamed").await;
+    assert_eq!((&second["memory"], second.get("state")), (&json!({"kept": 1}), None));
+    assert_eq!(request_to("without").await.get("state"), None::<&Value>);
+    assert_eq!(request_to("shares").await["state"], json!({"old": 1}));
     let clash = hub.call("clashes", json!({})).thread("t").await;
-    assert!(wrong(&clash).contains("`state_parameter_name` is `arguments`"), "{}", wrong(&clash));
+    assert!(expect_error(&clash).contains("`state_parameter_name` is `arguments`"), "{}", expect_error(&clash));
     assert_eq!(clash.effect, Effect::None);
     let schema = json!({"type": "object", "properties": {"state": {"type": "string"}}});
     let refused =
@@ -257,7 +259,7 @@ async fn a_state_that_is_no_object_is_refused_and_the_result_is_told_as_done() {
     let hub = hub_with_counter().await;
     let outcome = call_writing(&hub, "{\"id\": ID, \"result\": 1, \"state\": [1]}\n", false).await;
     assert_eq!((outcome.error.as_ref().unwrap().kind, outcome.effect), (ErrorKind::ToolError, Effect::Done));
-    assert!(wrong(&outcome).contains("a state is a JSON object"), "{}", wrong(&outcome));
+    assert!(expect_error(&outcome).contains("a state is a JSON object"), "{}", expect_error(&outcome));
     assert_eq!(call_counter(&hub, "t").await.0, 1);
 }
 

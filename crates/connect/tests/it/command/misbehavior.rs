@@ -1,4 +1,4 @@
-//! Programs that hang, flood or fork: their call has a clear end, they are gone, and nobody else notices.
+//! Programs that hang, flood or fork: their call ends with a clear error, they are killed, and other calls are unaffected.
 
 use std::{
     fmt, fs,
@@ -16,15 +16,15 @@ use tracing::{
 };
 
 use super::{
-    WAIT_TIMEOUT, call, expect_output, hub, python, python_with_markers, wait_for_exit, wait_for_lines, wrong,
+    WAIT_TIMEOUT, call, expect_error, expect_output, hub, python, python_with_markers, wait_for_exit, wait_for_lines,
 };
 
-/// Calls a tool, waits for its sign, cancels the call.
-async fn cancel_after_marker(tool: ToolBuilder, folder: &TempFolder, sign: &str) -> (Outcome, Vec<String>) {
+/// Calls a tool, waits for its marker file, cancels the call.
+async fn cancel_after_marker(tool: ToolBuilder, folder: &TempFolder, marker: &str) -> (Outcome, Vec<String>) {
     let (hub, cancel) = (hub([tool]).await, CancellationToken::new());
     let calling = hub.call("it", json!({})).cancel_on(&cancel);
     let (outcome, pids) = tokio::join!(calling, async {
-        let pids = wait_for_lines(&folder.join(sign)).await;
+        let pids = wait_for_lines(&folder.join(marker)).await;
         cancel.cancel();
         pids
     });
@@ -76,7 +76,7 @@ async fn one_that_hangs_ends_with_its_time() {
     let tool = python_with_markers(&folder, program).tool("it").timeout(Duration::from_millis(1_500));
     let outcome = call(tool, json!({})).await;
     assert_eq!(outcome.error.unwrap().kind, ErrorKind::Timeout);
-    // On a slow machine it may not even have come to its sign.
+    // On a slow machine the program may not have written its marker yet.
     if let Ok(pid) = fs::read_to_string(folder.join("up")) {
         wait_for_exit(pid.trim()).await;
     }
@@ -95,7 +95,7 @@ async fn no_second_program_is_asked_while_the_first_uses_its_grace() {
 
 #[tokio::test]
 async fn a_program_that_uses_its_grace_holds_the_place_of_its_call() {
-    // Asked to end, it stays for a while, and longer where nobody else comes.
+    // On SIGTERM, it stays for up to a second, or until a second process has come.
     let program = "
 here = os.path.join(sys.argv[1], 'here')
 def others():
@@ -119,14 +119,14 @@ def work():
             time.sleep(600)
     return 'alone'
 ";
-    let (once, live) = (
+    let (one_shot, long_running) = (
         "json.load(sys.stdin)\nprint(json.dumps(work()))",
         "for line in sys.stdin:\n    print(json.dumps({'result': work()}), flush=True)",
     );
-    for (name, ask) in [("grace-once", once), ("grace-live", live)] {
+    for (name, serve) in [("one-shot", one_shot), ("long-running", long_running)] {
         let folder = TempFolder::new();
-        let command = python_with_markers(&folder, &format!("{program}\n{ask}")).grace(Duration::from_secs(600));
-        let tool = if ask == once { command.tool("it") } else { command.stateful_tool("it") };
+        let command = python_with_markers(&folder, &format!("{program}\n{serve}")).grace(Duration::from_secs(600));
+        let tool = if serve == one_shot { command.tool("it") } else { command.stateful_tool("it") };
         let hub = hub([tool.max_concurrency(1).queue_timeout(WAIT_TIMEOUT).timeout(WAIT_TIMEOUT)]).await;
         let running = hub.call("it", json!({})).start();
         wait_for_lines(&folder.join("begun")).await;
@@ -144,12 +144,12 @@ async fn a_flood_of_output_is_stopped_while_it_comes() {
     for tool in [command.clone().tool("it"), command.stateful_tool("it")] {
         let outcome = call(tool, json!({})).await;
         assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::ToolError);
-        let told = wrong(&outcome);
-        assert!(told.contains("`max_output`") || told.contains("not JSON"), "{told}");
+        let error = expect_error(&outcome);
+        assert!(error.contains("`max_output`") || error.contains("not JSON"), "{error}");
         wait_for_exit(&wait_for_lines(&folder.join("up")).await[0]).await;
     }
     let outcome = call(python_with_markers(&folder, program).max_output(100_000).tool("it"), json!({})).await;
-    assert!(wrong(&outcome).contains("more than 100000 bytes"), "{}", wrong(&outcome));
+    assert!(expect_error(&outcome).contains("more than 100000 bytes"), "{}", expect_error(&outcome));
 }
 
 #[tokio::test]
@@ -162,12 +162,12 @@ for number in range(50_000):
     assert_eq!(expect_output(call(python(&format!("{flood}\nprint(1)")).tool("it"), json!({})).await), json!(1));
     let outcome =
         call(python(&format!("{flood}\nprint('the last word', file=sys.stderr)\nexit(1)")).tool("it"), json!({})).await;
-    let told = wrong(&outcome);
-    assert!(told.contains("line 49999") && told.ends_with("the last word"), "{told}");
-    assert!(told.len() < 5_000 && !told.contains("line 1000 "), "{} bytes", told.len());
+    let error = expect_error(&outcome);
+    assert!(error.contains("line 49999") && error.ends_with("the last word"), "{error}");
+    assert!(error.len() < 5_000 && !error.contains("line 1000 "), "{} bytes", error.len());
 }
 
-/// Keeps what is logged in this thread.
+/// Captures the log messages of this thread.
 #[derive(Clone, Default)]
 pub(super) struct LogCapture(Arc<Mutex<Vec<String>>>);
 
@@ -204,7 +204,7 @@ impl Subscriber for LogCapture {
 #[tokio::test]
 async fn what_a_program_says_aside_goes_to_the_log_up_to_a_bound() {
     let log = LogCapture::default();
-    let _here = tracing::subscriber::set_default(log.clone());
+    let _guard = tracing::subscriber::set_default(log.clone());
     let program = "
 import sys
 print('first', '\\x1b[2J', 'x' * 5000, 'token-4711', file=sys.stderr)
@@ -213,11 +213,11 @@ for number in range(1000): print('line', number, file=sys.stderr)
 exit(1)";
     call(python(program).env("TOKEN", "token-4711").tool("it"), json!({})).await;
     let log = log.0.lock().unwrap();
-    let said: Vec<&String> =
-        log.iter().filter(|line| ["first", "second", "line"].iter().any(|word| line.starts_with(word))).collect();
-    assert_eq!(said.len(), 200, "{said:?}");
-    assert!(said[0].len() <= 1_003 && !said[0].contains('\u{1b}'), "{}", said[0]);
-    assert_eq!(*said[1], "second ***");
+    let lines: Vec<&String> =
+        log.iter().filter(|line| ["first", "second", "line"].iter().any(|prefix| line.starts_with(prefix))).collect();
+    assert_eq!(lines.len(), 200, "{lines:?}");
+    assert!(lines[0].len() <= 1_003 && !lines[0].contains('\u{1b}'), "{}", lines[0]);
+    assert_eq!(*lines[1], "second ***");
     assert!(log.iter().any(|line| line.contains("more than 200 lines")), "{log:?}");
 }
 
@@ -225,7 +225,7 @@ exit(1)";
 async fn a_line_that_does_not_end_is_stopped() {
     let program = python("import sys\nwhile True: sys.stdout.write('x' * 1000)").max_line(50_000);
     let outcome = call(program.stateful_tool("it"), json!({})).await;
-    assert!(wrong(&outcome).contains("line of more than 50000 bytes"), "{}", wrong(&outcome));
+    assert!(expect_error(&outcome).contains("line of more than 50000 bytes"), "{}", expect_error(&outcome));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Programs that run once for each call and do what they should.
+//! One-shot programs that follow the protocol.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use toolhub_core::{Effect, ErrorKind};
 
 use toolhub_testkit::TempFolder;
 
-use super::{call, expect_output, hub, node, python, wait_for_lines, wrong};
+use super::{call, expect_error, expect_output, hub, node, python, wait_for_lines};
 
 const ECHO_PROGRAM: &str = "import json, sys; print(json.dumps(json.load(sys.stdin)))";
 
@@ -34,8 +34,8 @@ async fn more_than_a_pipe_holds_goes_both_ways() {
     let arguments = json!({"text": "x".repeat(800_000)});
     let program = node("process.stdin.pipe(process.stdout)");
     let output = expect_output(call(program.tool("it"), arguments.clone()).await);
-    assert!(output["arguments"] == arguments, "something else came back");
-    // One that reads nothing and writes much does not wait for anybody.
+    assert!(output["arguments"] == arguments, "the echo differs from the arguments");
+    // A program that reads nothing and writes a lot does not block.
     let program = python("print('\"' + 'y' * 300_000 + '\"')");
     assert_eq!(expect_output(call(program.tool("it"), arguments).await).as_str().unwrap().len(), 300_000);
 }
@@ -51,11 +51,11 @@ async fn no_shell_reads_the_arguments_of_a_program() {
 async fn the_environment_is_what_was_given_and_nothing_else() {
     let given = "a value that nobody else has";
     let passed = "CARGO_MANIFEST_DIR";
-    let here = std::env::var(passed).expect("cargo tells tests where they are");
+    let passed_value = std::env::var(passed).expect("cargo sets it for tests");
     let program =
         node("console.log(JSON.stringify(process.env))").env("GIVEN", given).pass_env(passed).pass_env("NOT_SET");
     let seen = expect_output(call(program.tool("it"), json!({})).await);
-    assert_eq!((&seen["GIVEN"], &seen[passed]), (&json!(given), &json!(here)));
+    assert_eq!((&seen["GIVEN"], &seen[passed]), (&json!(given), &json!(passed_value)));
     for name in seen.as_object().unwrap().keys() {
         assert!(DEFAULT_PASS_ENV.contains(&name.as_str()) || ["GIVEN", passed].contains(&name.as_str()), "{name}");
     }
@@ -74,8 +74,8 @@ async fn a_program_runs_in_its_folder() {
 
 #[tokio::test]
 async fn a_code_other_than_0_is_a_failure_and_the_program_may_say_why() {
-    let said = python(r#"print('{"error": {"kind": "refused", "message": "no such city"}}'); exit(1)"#);
-    let outcome = call(said.tool("it"), json!({})).await;
+    let reported = python(r#"print('{"error": {"kind": "refused", "message": "no such city"}}'); exit(1)"#);
+    let outcome = call(reported.tool("it"), json!({})).await;
     let error = outcome.error.as_ref().unwrap();
     assert_eq!((error.kind.name(), error.model.as_str(), outcome.effect), ("tool_error", "no such city", Effect::None));
     assert!(!error.counts);
@@ -89,17 +89,17 @@ async fn a_code_other_than_0_is_a_failure_and_the_program_may_say_why() {
     let silent = python("import sys; print('half a result'); print('it broke', file=sys.stderr); exit(3)");
     let outcome = call(silent.tool("it"), json!({})).await;
     assert_eq!((outcome.error.as_ref().unwrap().kind, outcome.effect), (ErrorKind::Crashed, Effect::Unknown));
-    for word in ["code 3", "half a result", "it broke"] {
-        assert!(wrong(&outcome).contains(word), "{}", wrong(&outcome));
+    for fragment in ["code 3", "half a result", "it broke"] {
+        assert!(expect_error(&outcome).contains(fragment), "{}", expect_error(&outcome));
     }
     assert!(!outcome.model_text().contains("it broke"), "{}", outcome.model_text());
 
     let killed = python("import os; os.kill(os.getpid(), 9)");
     let outcome = call(killed.tool("it"), json!({})).await;
     assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::Crashed);
-    assert!(wrong(&outcome).contains("signal 9 (SIGKILL)"), "{}", wrong(&outcome));
+    assert!(expect_error(&outcome).contains("signal 9 (SIGKILL)"), "{}", expect_error(&outcome));
 
-    // With 0 an `error` is an output like any other.
+    // With exit code 0, an object with `error` is ordinary output.
     let output = python(r#"print('{"error": "404 is what I was asked for"}')"#);
     assert_eq!(expect_output(call(output.tool("it"), json!({})).await)["error"], "404 is what I was asked for");
 }
@@ -113,7 +113,7 @@ async fn what_a_program_leaves_behind_in_its_group_ends_with_it() {
 sign('child', child.pid)
 print('\"done\"')",
     );
-    // The sleeper holds the output open; the answer is here all the same, long before the timeout.
+    // The sleeping child holds stdout open; the call must still end long before the timeout.
     let outcome = call(program.tool("it").timeout(Duration::from_secs(600)), json!({})).await;
     assert_eq!(expect_output(outcome), json!("done"));
     super::wait_for_exit(&wait_for_lines(&folder.join("child")).await[0]).await;

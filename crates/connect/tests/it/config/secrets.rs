@@ -1,4 +1,4 @@
-//! A secret of a config reaches the service or the program, and no text.
+//! A secret of a config reaches the service or the program, and appears in no text.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::{command::expect_output, rest::support::Server};
 
 const CANARY: &str = "canary-4711-0815-and-more-of-it";
 
-/// A process that has the secret in its environment.
+/// An environment with the secret in a variable.
 struct SecretEnv;
 
 impl ConfigEnv for SecretEnv {
@@ -41,11 +41,12 @@ async fn a_secret_comes_from_a_variable_a_file_or_the_text_and_is_in_no_text_of_
         let outcome = hub.call("it", json!({})).await;
         let seen = server.take_requests().remove(0);
         assert_eq!((seen.header("x-key"), seen.header("x-session")), (CANARY, CANARY));
-        let said = |key: &KeyPath| [KeyPath::of(["url"])].contains(key);
-        let plan = factory.plan("it", &config, &KeyPath::default(), &mut Diagnostics::new(&SecretEnv, &said)).unwrap();
+        let is_set = |key: &KeyPath| [KeyPath::of(["url"])].contains(key);
+        let plan =
+            factory.plan("it", &config, &KeyPath::default(), &mut Diagnostics::new(&SecretEnv, &is_set)).unwrap();
         let definition = format!("{:?}", hub.list(&toolhub_core::ToolFilter::default())[0].definition);
-        let written = serde_json::to_string(&config).unwrap();
-        for text in [format!("{config:?}"), format!("{plan:#?}"), definition, written, format!("{outcome:?}")] {
+        let json = serde_json::to_string(&config).unwrap();
+        for text in [format!("{config:?}"), format!("{plan:#?}"), definition, json, format!("{outcome:?}")] {
             assert!(!["canary", "4711", "0815"].iter().any(|part| text.contains(part)), "{text}");
         }
         expect_output(outcome);
@@ -67,7 +68,7 @@ fn what_is_wrong_is_told_without_the_secret() {
 
 #[test]
 fn what_cannot_be_read_is_told_without_the_secret() {
-    for said in [
+    for config in [
         json!({"auth": CANARY}),
         json!({"headers": CANARY}),
         json!({"env": CANARY}),
@@ -75,8 +76,8 @@ fn what_cannot_be_read_is_told_without_the_secret() {
         json!({"headers": {"x": {"value": CANARY}}}),
         json!({"auth": {"type": "bearer", "token": [CANARY]}}),
     ] {
-        let error = serde_json::from_value::<ToolConfig>(said.clone()).unwrap_err().to_string();
-        assert!(!error.contains("canary"), "{said}: {error}");
+        let error = serde_json::from_value::<ToolConfig>(config.clone()).unwrap_err().to_string();
+        assert!(!error.contains("canary"), "{config}: {error}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Each kind of tool, made of JSON, given to a hub that runs, and called.
+//! Each kind of tool, built from JSON, registered with a running hub, and called.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -46,16 +46,16 @@ async fn a_request_is_made_of_json() {
     let tools = hub.list(&ToolFilter::default());
     let (definition, limits) = (&tools[0].definition, tools[0].limits());
     assert_eq!((&definition.kind, definition.description.as_str()), (&Kind::Rest, "The weather in a city."));
-    assert!(definition.annotations.read_only, "a GET is, where nothing else is said");
-    // Where nobody describes the arguments, they are those that templates name.
+    assert!(definition.annotations.read_only, "a GET is read-only by default");
+    // The default parameters are the arguments that templates use.
     assert_eq!(definition.parameters["properties"], json!({"city": {"type": "string"}, "units": {"type": "string"}}));
     assert_eq!((limits.timeout, limits.retry.attempts), (Duration::from_secs(5), 2));
 }
 
 #[tokio::test]
 async fn a_program_for_each_call_is_made_of_json() {
-    let code = "import json, os, sys\nasked = json.load(sys.stdin)['arguments']\n\
-                print(json.dumps({'said': asked, 'word': os.environ['WORD'], 'arg': sys.argv[1]}))";
+    let code = "import json, os, sys\narguments = json.load(sys.stdin)['arguments']\n\
+                print(json.dumps({'arguments': arguments, 'word': os.environ['WORD'], 'arg': sys.argv[1]}))";
     let config = parse_config(json!({
         "name": "echo", "command": "python3", "args": ["-c", code, "an argument"], "env": {"WORD": "from the config"},
         "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
@@ -64,16 +64,16 @@ async fn a_program_for_each_call_is_made_of_json() {
     let hub = hub().await;
     hub.register(create_tool(&config).unwrap()).unwrap();
     let output = expect_output(hub.call("echo", json!({"n": 7})).await);
-    assert_eq!(output, json!({"said": {"n": 7}, "word": "from the config", "arg": "an argument"}));
+    assert_eq!(output, json!({"arguments": {"n": 7}, "word": "from the config", "arg": "an argument"}));
     let refused = hub.call("echo", json!({"n": "x"})).await.error.unwrap();
     assert_eq!(refused.kind, ErrorKind::ArgumentsInvalid);
 }
 
 #[tokio::test]
 async fn a_program_that_remembers_is_made_of_json() {
-    let code = "import json, sys\nfor line in sys.stdin:\n    asked = json.loads(line)\n    memory = asked['memory']\n    \
-                memory['n'] = memory.get('n', 0) + asked['arguments']['by']\n    \
-                print(json.dumps({'id': asked['id'], 'result': memory['n'], 'memory': memory}), flush=True)";
+    let code = "import json, sys\nfor line in sys.stdin:\n    request = json.loads(line)\n    memory = request['memory']\n    \
+                memory['n'] = memory.get('n', 0) + request['arguments']['by']\n    \
+                print(json.dumps({'id': request['id'], 'result': memory['n'], 'memory': memory}), flush=True)";
     let config = parse_config(json!({
         "name": "count", "kind": "stateful", "command": "python3", "args": ["-c", code],
         "state": {"parameter_name": "memory", "cleanup": "thread_end", "conflict_resolution": "reject"},
@@ -101,7 +101,7 @@ async fn a_function_of_the_program_is_made_of_json_under_any_name() {
     assert_eq!(expect_output(hub.call("louder", json!({"text": "hello"})).thread("t").await), "HELLO");
 }
 
-/// A folder that is not where the process works.
+/// An environment whose base directory is not the working directory of the process.
 struct TempDirEnv(PathBuf);
 
 impl ConfigEnv for TempDirEnv {
@@ -125,8 +125,8 @@ async fn variables_and_paths_are_those_of_the_ground_that_a_program_gives() {
     let factory = ToolFactory::new().config_env(TempDirEnv(folder.join("")));
     let hub = hub().await;
     hub.register(factory.create_tool(&config).unwrap()).unwrap();
-    let here = folder.join("").canonicalize().unwrap();
-    assert_eq!(expect_output(hub.call("it", json!({})).await), json!(["a word of its own", here]));
+    let cwd = folder.join("").canonicalize().unwrap();
+    assert_eq!(expect_output(hub.call("it", json!({})).await), json!(["a word of its own", cwd]));
 }
 
 #[tokio::test]
@@ -146,8 +146,8 @@ fn what_is_written_again_says_the_same() {
         "max_output": "1MiB", "rate_limit": [{"requests": 3, "per": "1m"}], "state": {"manager_type": "memory"},
         "env": {"A": {"file": "secret"}}, "metadata": {"owner": "me"},
     }));
-    let again: ToolConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
-    assert_eq!(again, config);
+    let reparsed: ToolConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
+    assert_eq!(reparsed, config);
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn two_plans_are_equal_when_their_tools_would_be() {
         "url": "https://api.example/", "auth": {"type": "bearer", "token": {"file": secret}}, "tags": ["a"],
     }));
     let plan = |config: &ToolConfig| {
-        let mut desk = Diagnostics::new(&ProcessEnv, &|key| *key == KeyPath::of(["url"]));
-        let plan = factory().plan("it", config, &KeyPath::default(), &mut desk);
-        assert_eq!(desk.into_problems(), []);
+        let mut diagnostics = Diagnostics::new(&ProcessEnv, &|key| *key == KeyPath::of(["url"]));
+        let plan = factory().plan("it", config, &KeyPath::default(), &mut diagnostics);
+        assert_eq!(diagnostics.into_problems(), []);
         plan.unwrap()
     };
     std::fs::write(&secret, "one").unwrap();
@@ -168,5 +168,5 @@ fn two_plans_are_equal_when_their_tools_would_be() {
     assert_eq!(plan(&config), first);
     assert_ne!(plan(&ToolConfig { tags: vec!["b".into()], ..config.clone() }), first);
     std::fs::write(&secret, "two").unwrap();
-    assert_ne!(plan(&config), first, "another secret is another tool");
+    assert_ne!(plan(&config), first, "a changed secret changes the plan");
 }

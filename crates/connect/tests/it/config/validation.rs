@@ -1,4 +1,4 @@
-//! What is wrong with a config is told at once, each thing with its key and what to do.
+//! All problems of a config are reported together, each with its key and what to do.
 
 use serde_json::{Value, json};
 use toolhub_connect::config::{ToolConfig, ToolFactory, create_tool};
@@ -25,7 +25,7 @@ fn everything_that_is_wrong_is_told_at_once() {
     for key in ["name", "url", "kind", "args", "attempt_timeout", "retry.attempts", "colour", "state"] {
         assert!(keys.contains(&key), "{key} is not in {found:#?}");
     }
-    assert!(found.iter().all(|(_, said)| said.ends_with(')')), "no advice: {found:#?}");
+    assert!(found.iter().all(|(_, text)| text.ends_with(')')), "a problem without help: {found:#?}");
 }
 
 #[track_caller]
@@ -41,7 +41,7 @@ fn one_mistake_hides_no_other() {
     }));
     let expected = ["headers.X-Token.env", "auth", "url", "headers.\"x y\"", "result.select", "state", "cache"];
     assert_eq!(found, expected);
-    // A tool without an address is told so once.
+    // A missing address is reported only once.
     let found = problem_keys(json!({"name": "it", "kind": "rest", "headers": {"x y": "z"}, "cache": {}}));
     assert_eq!(found, ["", "headers.\"x y\""]);
     let found = problem_keys(json!({
@@ -55,7 +55,7 @@ fn one_mistake_hides_no_other() {
 #[test]
 fn what_is_wrong_with_a_request_is_told_at_the_key_that_was_written() {
     let url = "https://a.example/";
-    for (said, key) in [
+    for (mut config, key) in [
         (json!({"url": "https://a.example/a/../b"}), "url"),
         (json!({"base_url": url, "path": "a/../b"}), "path"),
         (json!({"base_url": url, "path": "{a"}), "path"),
@@ -67,9 +67,8 @@ fn what_is_wrong_with_a_request_is_told_at_the_key_that_was_written() {
         (json!({"url": url, "query": {"a.b": "{c"}}), "query.\"a.b\""),
         (json!({"url": url, "connection": {"pool_size": 0, "max_overflow": 0}}), "connection.pool_size"),
     ] {
-        let mut whole = said;
-        whole["name"] = "it".into();
-        assert_eq!(problem_keys(whole.clone()), [key], "{whole}");
+        config["name"] = "it".into();
+        assert_eq!(problem_keys(config.clone()), [key], "{config}");
     }
 }
 
@@ -79,7 +78,7 @@ fn the_whole_is_one_text_that_can_be_read() {
     let error = factory().create_tool(&config).map(drop).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no tool `it` can be made of its config: `timeut`: there is no key `timeut` (did you mean `timeout`?); \
+        "invalid config of tool `it`: `timeut`: unknown key `timeut` (did you mean `timeout`?); \
          `builtin`: there is no function named `shuot` (did you mean \"shout\"?)"
     );
 }
@@ -94,8 +93,8 @@ fn a_key_that_nobody_knows_is_never_passed_over() {
         assert!(found[0].0.contains(key) && found[0].1.contains(&format!("did you mean `{close}`?")), "{found:?}");
     }
     let enabled = problems(&factory(), json!({"name": "it", "builtin": "shout", "enabled": false}));
-    assert!(enabled[0].1.contains("do not make the tool"), "{enabled:?}");
-    // Below the first keys whoever reads it says so.
+    assert!(enabled[0].1.contains("do not create it"), "{enabled:?}");
+    // Unknown keys of nested tables are errors of the deserialization.
     for (inside, unknown) in [
         (json!({"auth": {"type": "bearer", "tokn": "x"}}), "tokn"),
         (json!({"retry": {"atempts": 2}}), "atempts"),
@@ -113,32 +112,31 @@ fn a_key_that_nobody_knows_is_never_passed_over() {
     ] {
         assert!(serde_json::from_value::<ToolConfig>(inside.clone()).is_err(), "{inside}");
     }
-    // Nor is it forgotten on the way through a text.
+    // A round trip through JSON keeps the unknown key, but not its value.
     let text =
         serde_json::to_string(&parse_config(json!({"name": "it", "builtin": "shout", "token": "s3cr3t"}))).unwrap();
     assert!(text.contains("token") && !text.contains("s3cr3t"), "{text}");
 }
 
 #[track_caller]
-fn check(said: Value, key: &str, part: &str) {
-    let mut whole = said;
-    whole["name"] = "it".into();
-    let found = problems(&factory(), whole);
-    assert!(found.iter().any(|(at, said)| at == key && said.contains(part)), "{key}, {part}: {found:#?}");
+fn check(mut config: Value, key: &str, fragment: &str) {
+    config["name"] = "it".into();
+    let found = problems(&factory(), config);
+    assert!(found.iter().any(|(at, text)| at == key && text.contains(fragment)), "{key}, {fragment}: {found:#?}");
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_at_its_key() {
-    check(json!({}), "", "nothing says what the tool does");
-    check(json!({"builtin": "shout", "command": "x"}), "", "told to do several");
+    check(json!({}), "", "the tool has no `url`, `command` or `builtin`");
+    check(json!({"builtin": "shout", "command": "x"}), "", "exclude each other");
     check(json!({"builtin": "shout", "kind": "rest"}), "kind", "stateless");
-    check(json!({"builtin": "shout", "state": {"cleanup": "never"}}), "state", "remembers nothing");
+    check(json!({"builtin": "shout", "state": {"cleanup": "never"}}), "state", "is stateless");
     check(json!({"url": "https://a.example", "method": "POST", "cache": {}}), "cache", "read-only");
-    check(json!({"url": "https://a.example", "base_url": "https://b.example"}), "url", "said twice");
+    check(json!({"url": "https://a.example", "base_url": "https://b.example"}), "url", "given twice");
     check(json!({"url": "https://a.example", "auth": {"type": "basic", "password": "x"}}), "auth", "needs `username`");
     check(json!({"command": " "}), "command", "empty");
-    check(json!({"command": "x", "parameters": {"type": "objct"}}), "parameters", "are an object");
-    check(json!({"url": "https://a.example", "parameters": {"properties": 7}}), "parameters", "cannot be used");
+    check(json!({"command": "x", "parameters": {"type": "objct"}}), "parameters", "must be an object");
+    check(json!({"url": "https://a.example", "parameters": {"properties": 7}}), "parameters", "is invalid");
     check(
         json!({"command": "x", "kind": "stateful", "state": {"parameter_name": "arguments"}}),
         "state.parameter_name",
@@ -151,29 +149,29 @@ fn what_makes_no_sense_is_refused_at_its_key() {
     check(
         json!({"url": "https://a.example", "headers": {"x y": {"file": "/no/such/file"}}}),
         "headers.\"x y\".file",
-        "cannot be read",
+        "cannot read",
     );
 }
 
 #[test]
 fn a_secret_that_is_empty_or_was_written_masked_is_none() {
-    for (text, part) in [("", "is empty"), ("••••", "dots"), ("••••1234", "dots")] {
+    for (text, part) in [("", "is empty"), ("••••", "masked"), ("••••1234", "masked")] {
         check(json!({"url": "https://a.example", "auth": {"type": "bearer", "token": text}}), "auth.token", part);
         check(json!({"url": "https://a.example", "headers": {"X-A": text}}), "headers.X-A", part);
         check(json!({"command": "x", "env": {"A": text}}), "env.A", part);
     }
-    // So a config that was written and read again is refused, and does not go out with dots for a key.
+    // A config that was serialized and parsed again is refused, so masked secrets are never sent.
     let config = parse_config(json!({"name": "it", "command": "x", "env": {"A": "the-secret-itself"}}));
     create_tool(&config).map(drop).unwrap();
-    let again: ToolConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
-    assert_eq!(create_tool(&again).map(drop).unwrap_err().problems.len(), 1);
+    let reparsed: ToolConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
+    assert_eq!(create_tool(&reparsed).map(drop).unwrap_err().problems.len(), 1);
 }
 
 #[test]
 fn a_function_that_nobody_brings_is_told_with_those_that_are_there() {
     let config = parse_config(json!({"name": "it", "builtin": "calculator"}));
     let none = create_tool(&config).map(drop).unwrap_err().to_string();
-    assert!(none.contains("give the factory such a function"), "{none}");
+    assert!(none.contains("register it with `ToolFactory::function`"), "{none}");
     let other = factory().create_tool(&config).map(drop).unwrap_err().to_string();
     assert!(other.contains("use one of: shout"), "{other}");
     assert_eq!(factory().function_names().collect::<Vec<_>>(), ["shout"]);

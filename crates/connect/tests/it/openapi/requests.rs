@@ -1,4 +1,4 @@
-//! What the tools of a document send: requests on the wire, through a real hub, to a server that writes them down.
+//! The requests of imported tools, sent through a real hub to a recording server.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use toolhub_core::{ErrorKind, Status, ToolHub};
 
 use super::{document, import};
 
-/// A server that writes down every request, and answers `{"ok": true}`.
+/// A server that records every request, and responds `{"ok": true}`.
 struct Recorder {
     address: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -25,29 +25,29 @@ impl Recorder {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/v1", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let shared = seen.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let shared = requests.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, shared.clone()));
             }
         });
-        Self { address, requests: seen }
+        Self { address, requests }
     }
 
-    /// The one request that came since the last time.
+    /// The only request since the last call of this.
     #[track_caller]
     fn take_request(&self) -> RecordedRequest {
-        let mut seen = std::mem::take(&mut *self.requests.lock().unwrap());
-        assert_eq!(seen.len(), 1, "{seen:?}");
-        RecordedRequest(seen.remove(0))
+        let mut requests = std::mem::take(&mut *self.requests.lock().unwrap());
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        RecordedRequest(requests.remove(0))
     }
 }
 
 struct RecordedRequest(String);
 
 impl RecordedRequest {
-    /// Method and address.
+    /// Method and target.
     fn line(&self) -> &str {
         self.0.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1")
     }
@@ -67,12 +67,12 @@ impl RecordedRequest {
     }
 }
 
-async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, requests: Arc<Mutex<Vec<String>>>) {
     let mut bytes = Vec::new();
-    let mut part = [0; 4096];
+    let mut chunk = [0; 4096];
     loop {
-        let Ok(read @ 1..) = stream.read(&mut part).await else { return };
-        bytes.extend_from_slice(&part[..read]);
+        let Ok(count @ 1..) = stream.read(&mut chunk).await else { return };
+        bytes.extend_from_slice(&chunk[..count]);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let length =
@@ -80,10 +80,10 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<String>>>) {
         if body.len() < length.unwrap_or(0) {
             continue;
         }
-        seen.lock().unwrap().push(text);
+        requests.lock().unwrap().push(text);
         bytes.clear();
-        let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 12\r\n\r\n{\"ok\": true}";
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+        let response = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 12\r\n\r\n{\"ok\": true}";
+        if stream.write_all(response.as_bytes()).await.is_err() {
             return;
         }
     }
@@ -93,7 +93,7 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<String>>>) {
 async fn a_document_is_fetched_like_everything_else_behind_the_guard() {
     let recorder = Recorder::start().await;
     let url = format!("{}/openapi.json", recorder.address);
-    // A host on this machine has to be named.
+    // A local host must be allowed explicitly.
     let error = openapi::import_url(&url, &Options::default()).await.unwrap_err().to_string();
     assert!(error.starts_with("the document cannot be fetched: ") && error.contains("127.0.0.1"), "{error}");
     assert!(recorder.requests.lock().unwrap().is_empty());
@@ -112,7 +112,7 @@ async fn hub(imported: &ImportedDocument) -> ToolHub {
     ToolHub::builder().tools(tools.collect::<Vec<_>>()).build().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Calls the one tool of a document and gives back what it sent.
+/// Calls the only tool of a document and returns its request.
 async fn call_and_record(paths: Value, arguments: Value) -> RecordedRequest {
     let recorder = Recorder::start().await;
     let imported = import(&document("3.0.3", paths), &options(&recorder));
@@ -127,9 +127,9 @@ async fn every_parameter_goes_to_its_place_in_its_style() {
     let string = json!({"type": "string"});
     let list = json!({"type": "array", "items": string});
     let object = json!({"type": "object", "properties": {"a": string, "b": string}});
-    let parameter = |name: &str, place: &str, schema: &Value, more: Value| {
-        let mut parameter = json!({"name": name, "in": place, "schema": schema, "required": place == "path"});
-        parameter.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let parameter = |name: &str, location: &str, schema: &Value, extra: Value| {
+        let mut parameter = json!({"name": name, "in": location, "schema": schema, "required": location == "path"});
+        parameter.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         parameter
     };
     let request = call_and_record(
@@ -173,7 +173,7 @@ async fn members_of_a_body_come_together_again() {
             .await;
     assert_eq!(request.line(), "PATCH /v1/pets");
     assert_eq!(request.header("content-type"), Some("application/json"));
-    // What is null was said; what was not said is not there.
+    // A null member is sent; an absent one is not.
     assert_eq!(request.json(), json!({"name": null, "x-age": 3}));
     let request =
         call_and_record(patch_with_body("application/merge-patch+json", schema.clone(), true), json!({})).await;
@@ -192,8 +192,8 @@ async fn a_body_may_be_anything_a_form_or_text() {
         "schema": {"type": "object", "properties": {"a": {"type": "string"}, "many": {"type": "array"}, "deep": {"type": "object"}}},
         "encoding": {"deep": {"style": "deepObject", "explode": true}},
     });
-    let given = json!({"a": "x y&z", "many": [1, 2], "deep": {"k": {"l": true}}});
-    let request = call_and_record(patch_with_body("application/x-www-form-urlencoded", form, true), given).await;
+    let arguments = json!({"a": "x y&z", "many": [1, 2], "deep": {"k": {"l": true}}});
+    let request = call_and_record(patch_with_body("application/x-www-form-urlencoded", form, true), arguments).await;
     assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
     assert_eq!(request.body(), "a=x%20y%26z&deep%5Bk%5D%5Bl%5D=true&many=1&many=2");
     let request = call_and_record(
@@ -247,7 +247,7 @@ async fn requests_are_signed_as_their_operation_asks() {
         ("basic", Credential::Password { user: "ann".into(), password: Secret::literal("pw") }),
         ("bearer", token("in-bearer")),
     ];
-    let credentials = credentials.map(|(name, given)| (name.to_owned(), given)).into();
+    let credentials = credentials.map(|(name, credential)| (name.to_owned(), credential)).into();
     let options = Options { credentials, auth: Some(Auth::bearer(Secret::literal("otherwise"))), ..options(&recorder) };
     let imported = import(&secured_document(), &options);
     let hub = hub(&imported).await;
@@ -273,16 +273,17 @@ async fn requests_are_signed_as_their_operation_asks() {
 async fn a_key_that_a_document_describes_as_a_parameter_too_is_sent_once() {
     let recorder = Recorder::start().await;
     let mut document = secured_document();
-    for (path, place, name) in [("/query", "query", "k"), ("/header", "header", "x-key"), ("/other", "query", "o")] {
-        let said = |name: &str| json!({"name": name, "in": place, "required": true, "schema": {"type": "string"}});
-        document["paths"][path]["get"]["parameters"] = json!([said(name), said("word")]);
+    for (path, location, name) in [("/query", "query", "k"), ("/header", "header", "x-key"), ("/other", "query", "o")] {
+        let parameter =
+            |name: &str| json!({"name": name, "in": location, "required": true, "schema": {"type": "string"}});
+        document["paths"][path]["get"]["parameters"] = json!([parameter(name), parameter("word")]);
     }
     let token = |text: &str| Credential::Token(Secret::literal(text));
     let credentials = [("query".to_owned(), token("q")), ("key".to_owned(), token("h"))].into();
-    let otherwise = Some(Auth::query_key("o", Secret::literal("x")));
-    let imported = import(&document, &Options { credentials, auth: otherwise, ..options(&recorder) });
-    let told: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(told.iter().filter(|text| text.contains("is the key")).count(), 3, "{told:?}");
+    let auth = Some(Auth::query_key("o", Secret::literal("x")));
+    let imported = import(&document, &Options { credentials, auth, ..options(&recorder) });
+    let texts: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.iter().filter(|text| text.contains("is the API key")).count(), 3, "{texts:?}");
     let hub = hub(&imported).await;
     for (tool, line, key) in [
         ("query", "GET /v1/query?word=w&k=q", None),
@@ -300,7 +301,7 @@ async fn a_key_that_a_document_describes_as_a_parameter_too_is_sent_once() {
 fn an_import_says_which_secrets_it_needs() {
     let options = Options { prefix: Some("pet".into()), ..Options::default() };
     let imported = import(&secured_document(), &options);
-    let told: Vec<_> =
+    let variables: Vec<_> =
         imported.schemes.iter().map(|scheme| (scheme.name.as_str(), scheme.variables.join(" "))).collect();
     let expected = [
         ("basic", "PET_BASIC_USER PET_BASIC_PASSWORD"),
@@ -310,7 +311,7 @@ fn an_import_says_which_secrets_it_needs() {
         ("missing", "PET_MISSING_CLIENT_ID PET_MISSING_CLIENT_SECRET"),
         ("query", "PET_QUERY"),
     ];
-    assert_eq!(told, expected.map(|(name, variables)| (name, variables.to_owned())));
+    assert_eq!(variables, expected.map(|(name, variables)| (name, variables.to_owned())));
     assert_eq!(imported.schemes[3].kind, SchemeKind::HeaderKey("X-Key".into()));
     assert_eq!(imported.schemes[3].kind.description(), "a key, sent in the header `X-Key`");
     assert!(imported.schemes.iter().all(|scheme| !scheme.has_credential));
@@ -320,13 +321,17 @@ fn an_import_says_which_secrets_it_needs() {
 
 #[test]
 fn a_credential_for_nothing_or_of_the_wrong_kind_is_refused() {
-    let check = |name: &str, given: Credential, expected: &str| {
-        let options = Options { credentials: [(name.to_owned(), given)].into(), ..Options::default() };
+    let check = |name: &str, credential: Credential, expected: &str| {
+        let options = Options { credentials: [(name.to_owned(), credential)].into(), ..Options::default() };
         let error = toolhub_connect::openapi::import_value(&secured_document(), &options).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
     check("kee", Credential::Token(Secret::literal("x")), "no security scheme `kee`; it has `basic`, `bearer`");
-    check("basic", Credential::Token(Secret::literal("x")), "`basic` does not fit: it wants a user and a password");
+    check(
+        "basic",
+        Credential::Token(Secret::literal("x")),
+        "`basic` has the wrong type; the scheme needs a user and a password",
+    );
 }
 
 #[tokio::test]
@@ -344,28 +349,28 @@ async fn imported_tools_ask_before_they_change_anything_unless_trusted() {
 
 #[tokio::test]
 async fn an_address_for_tokens_may_be_relative_and_a_bad_one_costs_only_its_operations() {
-    let given = Credential::Client { id: "me".into(), secret: Secret::literal("s3cr3t") };
-    for (token_url, from, expected) in [
+    let client = Credential::Client { id: "me".into(), secret: Secret::literal("s3cr3t") };
+    for (token_url, document_url, expected) in [
         ("/oauth/token", Some("https://a.example/docs/openapi.json"), Ok("https://a.example/oauth/token")),
         ("https://auth.example/token", None, Ok("https://auth.example/token")),
-        ("/oauth/token", None, Err("`token_url` is no address")),
-        ("ftp://auth.example/", None, Err("`token_url` begins with `ftp:`")),
+        ("/oauth/token", None, Err("`token_url` is not a valid URL")),
+        ("ftp://auth.example/", None, Err("`token_url` has the scheme `ftp`")),
     ] {
         let mut document = secured_document();
         document["components"]["securitySchemes"]["missing"]["flows"]["clientCredentials"]["tokenUrl"] =
             token_url.into();
-        let credentials = [("missing".to_owned(), given.clone())].into();
-        let options = Options { credentials, document_url: from.map(str::to_owned), ..Options::default() };
+        let credentials = [("missing".to_owned(), client.clone())].into();
+        let options = Options { credentials, document_url: document_url.map(str::to_owned), ..Options::default() };
         let imported = import(&document, &options);
-        let (found, warned) = (super::tool_names(&imported), super::warnings(&imported).join("; "));
+        let (found, warnings) = (super::tool_names(&imported), super::warnings(&imported).join("; "));
         match expected {
             Ok(address) => {
                 let scheme = imported.schemes.iter().find(|scheme| scheme.name == "missing").unwrap();
                 assert!(scheme.kind.description().contains(address), "{:?}", scheme.kind);
-                assert!(found.contains(&"other"), "{warned}");
+                assert!(found.contains(&"other"), "{warnings}");
             }
-            Err(words) => {
-                assert!(!found.contains(&"other") && warned.contains(words), "{found:?} {warned}");
+            Err(fragment) => {
+                assert!(!found.contains(&"other") && warnings.contains(fragment), "{found:?} {warnings}");
             }
         }
         assert!(found.contains(&"header"));

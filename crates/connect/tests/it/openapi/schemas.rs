@@ -1,4 +1,4 @@
-//! What schemas of a document become: JSON Schema 2020-12 that stands alone, is not too large, and is checked before a request is made.
+//! Conversion of schemas to self-contained JSON Schema 2020-12 of limited size.
 
 use serde_json::{Map, Value, json};
 use toolhub_connect::openapi::{self, Options};
@@ -16,7 +16,7 @@ fn with_schema(version: &str, schema: Value, components: Value) -> Value {
     document
 }
 
-/// What a schema becomes.
+/// Checks the conversion of a schema.
 #[track_caller]
 fn check(version: &str, schema: Value, expected: Value) {
     let plan = plan(&with_schema(version, schema.clone(), json!({})));
@@ -59,7 +59,7 @@ fn version_3_1_is_json_schema_already() {
     let schema = json!({"type": ["string", "null"], "const": "a", "examples": ["a"], "exclusiveMinimum": 3});
     check("3.1.0", schema.clone(), schema);
     check("3.2.0", json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]}));
-    // `nullable` means nothing there.
+    // `nullable` is not a keyword there.
     check("3.1.0", json!({"type": "string", "nullable": true}), json!({"type": "string"}));
     check("3.1.0", json!({"$id": "urn:x", "$schema": "y", "type": "string"}), json!({"type": "string"}));
 }
@@ -78,7 +78,7 @@ fn slips_of_a_document_cost_one_word_and_not_the_operation() {
         json!({"patternProperties": {"^a": {"type": "string"}, "^(?!a)": {}}, "additionalProperties": false}),
         json!({"patternProperties": {"^a": {"type": "string"}}}),
     );
-    // What is required and forbidden at once could never be given.
+    // A property that is both required and forbidden is not required.
     let both = |required: Value| json!({"type": "object", "properties": {"a": {}}, "required": required, "additionalProperties": false});
     check("3.0.0", both(json!(["a", "b"])), both(json!(["a"])));
     check("3.1.0", json!({"items": [{"type": "string"}]}), json!({"prefixItems": [{"type": "string"}]}));
@@ -164,11 +164,11 @@ fn a_schema_that_is_too_large_is_cut_and_says_so() {
     );
     assert_eq!(
         warnings(&imported),
-        ["POST /a: its schema is large; what lies deep inside is not described and not checked"]
+        ["POST /a: its schema is large; deeply nested parts are neither described nor checked"]
     );
     let schema = &imported.plans[0].schema;
     assert!(schema.to_string().len() <= 64 * 1024);
-    assert_eq!(schema["$defs"]["L0"]["required"], json!(["m0"]), "what is near stays");
+    assert_eq!(schema["$defs"]["L0"]["required"], json!(["m0"]), "shallow parts keep their detail");
 }
 
 #[test]
@@ -178,10 +178,10 @@ fn hostile_documents_are_cut_or_refused_in_no_time() {
     let double = |at: usize| json!({"allOf": [reference(&format!("D{}", at + 1)), reference(&format!("D{}", at + 1))]});
     let mut doubling: Map<String, Value> = (0..200).map(|at| (format!("D{at}"), double(at))).collect();
     doubling.insert("D200".into(), json!({"type": "object", "properties": {}}));
-    // A circle with nothing in it.
+    // Circular references without content.
     let circle = json!({"D0": {"anyOf": [reference("D1")]}, "D1": {"allOf": [reference("D0")]}});
     let alone = json!({"D0": reference("D0")});
-    // Layers upon layers of the same, in which nothing is found.
+    // Wide and circular `allOf`.
     let wide = json!({"D0": {"allOf": vec![reference("D1"); 500]}, "D1": {"allOf": vec![reference("D0"); 500]}});
     let many: Map<String, Value> =
         (0..3_000).map(|at| (format!("D{at}"), json!({"items": reference(&format!("D{}", at + 1))}))).collect();
@@ -197,11 +197,13 @@ fn hostile_documents_are_cut_or_refused_in_no_time() {
     let mut document_of_wide = document("3.0.0", json!({"/a": {"post": {"requestBody": body}}}));
     document_of_wide["components"] = json!({"schemas": {"W": wide}});
     import(&document_of_wide, &Options::default());
-    // Parameters that refer to each other, without end.
+    // Parameters with circular references.
     let mut looped = document("3.0.0", json!({"/a": {"get": {"parameters": [{"$ref": "#/components/parameters/A"}]}}}));
     looped["components"] =
         json!({"parameters": {"A": {"$ref": "#/components/parameters/B"}, "B": {"$ref": "#/components/parameters/A"}}});
-    assert!(warnings(&import(&looped, &Options::default()))[0].contains("from reference to reference"));
+    assert!(
+        warnings(&import(&looped, &Options::default()))[0].contains("is circular or a chain of too many references")
+    );
 }
 
 #[test]
@@ -230,23 +232,23 @@ paths:
         bomb += &format!("a{level}: &a{level} [{before}]\n");
     }
     let error = openapi::import(&bomb, &Options::default()).unwrap_err().to_string();
-    assert!(error.starts_with("the document is no YAML"), "{error}");
+    assert!(error.starts_with("the document is not valid YAML"), "{error}");
     let deep = "openapi: 3.1.0\nx: ".to_owned() + &"[".repeat(20_000);
     assert!(openapi::import(&deep, &Options::default()).is_err());
     let deep = r#"{"openapi": "3.1.0", "x": "#.to_owned() + &"[".repeat(20_000);
     assert!(openapi::import(&deep, &Options::default()).is_err());
 }
 
-/// A row of numbers that look like chance, the same each time.
+/// A deterministic pseudo-random generator.
 struct FuzzRng(u64);
 
 impl FuzzRng {
-    fn below(&mut self, most: usize) -> usize {
+    fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % most.max(1)
+        usize::try_from(self.0 >> 33).unwrap() % limit.max(1)
     }
 
-    /// Puts something else somewhere into a value.
+    /// Replaces a random part of a value.
     fn mutate(&mut self, value: &mut Value) {
         let deeper = self.below(8) > 0;
         match value {
@@ -287,7 +289,7 @@ impl FuzzRng {
 
 #[tokio::test]
 async fn a_mangled_document_is_refused_or_gives_tools_that_can_be_registered() {
-    let whole = json!({
+    let valid = json!({
         "openapi": "3.0.3", "info": {"title": "Pets", "version": "1"}, "security": [{"key": []}],
         "servers": [{"url": "https://{host}/v1", "variables": {"host": {"default": "pets.example"}}}],
         "paths": {
@@ -318,17 +320,17 @@ async fn a_mangled_document_is_refused_or_gives_tools_that_can_be_registered() {
         },
     });
     let rounds = soak(150, 20_000);
-    let mut dice = FuzzRng(7);
+    let mut rng = FuzzRng(7);
     let mut imported = 0;
     for round in 0..rounds {
-        let mut document = whole.clone();
-        for _ in 0..=dice.below(3) {
-            dice.mutate(&mut document);
+        let mut document = valid.clone();
+        for _ in 0..=rng.below(3) {
+            rng.mutate(&mut document);
         }
         let Ok(found) = openapi::import_value(&document, &Options::default()) else { continue };
         let hub = ToolHub::builder().tools(found.tools()).build().await;
         assert!(hub.is_ok(), "{round}: {:?} of {document}", hub.err().map(|error| error.to_string()));
         imported += found.plans.len();
     }
-    assert!(imported > rounds / 2, "many operations survive, {imported} did");
+    assert!(imported > rounds / 2, "too few operations were imported: {imported}");
 }

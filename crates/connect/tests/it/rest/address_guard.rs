@@ -1,4 +1,4 @@
-//! Addresses that may not be reached: no connection is ever made to them. A listener that must hear nothing proves it.
+//! The address guard (SSRF): no connection is ever made to a forbidden address. A listener that must get no connections proves it.
 
 use std::{
     io,
@@ -18,10 +18,10 @@ use toolhub_core::{BoxFuture, ConnectionStateConfig, Effect, ErrorKind, testing:
 
 use super::support::{Server, call, hub, json_ok};
 
-/// An address of the open internet, as far as the guard is concerned, that belongs to nobody and that no network leads to.
+/// A public address, as far as the guard is concerned, that is unassigned and not routed.
 const UNROUTABLE: &str = "3ffe::1";
 
-/// A listener that counts who comes.
+/// A listener that counts connections.
 struct Canary {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -34,14 +34,14 @@ impl Canary {
             Ok(both) => both,
             Err(_) => TcpListener::bind("0.0.0.0:0").await.unwrap(),
         };
-        let (address, heard) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
-        let counts = heard.clone();
+        let (address, connections) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+        let count = connections.clone();
         tokio::spawn(async move {
             while listener.accept().await.is_ok() {
-                counts.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Self { address, connections: heard }
+        Self { address, connections }
     }
 
     #[track_caller]
@@ -50,7 +50,7 @@ impl Canary {
     }
 }
 
-/// A resolver that says one thing after the other, and then the last one for ever.
+/// A resolver that returns one result after the other, and then repeats the last one.
 struct ScriptedResolver(Vec<Vec<&'static str>>, AtomicUsize);
 
 impl Resolve for ScriptedResolver {
@@ -68,7 +68,7 @@ fn scripted_upstreams(answers: &[&[&'static str]]) -> Upstreams {
     ))
 }
 
-/// No way to reach the open internet takes longer than this to fail.
+/// A short connect timeout, for attempts to reach the internet.
 fn fast_fail_config() -> ConnectionStateConfig {
     ConnectionStateConfig { connect_timeout: Duration::from_millis(200), retry_attempts: 1, ..Default::default() }
 }
@@ -80,8 +80,11 @@ async fn assert_refused(rest: Rest) {
     assert!(text.contains("may not be reached"), "{text}");
     let error = outcome.error.unwrap();
     assert!(error.operator.contains("allow_hosts"), "{}", error.operator);
-    assert!(!error.counts, "it says nothing against the service");
-    assert!(!text.contains("127.0.0.1") && !text.contains("allow_hosts"), "a model need not know: {text}");
+    assert!(!error.counts, "a refusal counts against the service");
+    assert!(
+        !text.contains("127.0.0.1") && !text.contains("allow_hosts"),
+        "the model text contains operator details: {text}"
+    );
 }
 
 #[tokio::test]
@@ -141,7 +144,7 @@ async fn the_address_that_is_looked_at_is_the_one_that_is_connected_to() {
     {
         assert_refused(Rest::get(&url).upstreams(&scripted_upstreams(&[private]))).await;
     }
-    // A name that is well the first time, and leads inside the next. The first attempt finds nobody out there.
+    // DNS rebinding: the name resolves to a public address first and to a private one next. The first attempt fails to connect.
     let config = fast_fail_config();
     let rebinding = Rest::get(&url).upstreams(&scripted_upstreams(&[&[UNROUTABLE], &["127.0.0.1"]])).connection(config);
     let hub = hub(rebinding).await;
@@ -183,7 +186,7 @@ async fn a_redirect_is_looked_at_like_the_first_address() {
             Response::builder().status(302).header("location", &to).body(Default::default()).unwrap()
         })
         .await;
-        // The first host is allowed by its name, which says nothing about where it points to.
+        // Allowing the first host by name does not allow the target of its redirect.
         let rest = Rest::get(format!("http://front.example:{}/", server.address.port()))
             .allow_host("front.example")
             .upstreams(&scripted_upstreams(&[&["127.0.0.1"]]))
@@ -225,7 +228,7 @@ async fn a_tool_that_may_not_reach_a_host_does_not_use_the_connections_of_one_th
 
 #[tokio::test]
 async fn no_proxy_of_the_environment_is_asked() {
-    // The test's own process cannot change its environment; a child of it can have another one.
+    // A test cannot change the environment of its own process, so it runs itself in a child process.
     if std::env::var_os("REST_PROXY_CHILD").is_some() {
         let server = Server::new(|_| json_ok(json!("straight"))).await;
         let hub = hub(super::support::allow_local(Rest::get(server.url("/")))).await;
@@ -235,7 +238,7 @@ async fn no_proxy_of_the_environment_is_asked() {
     let canary = Canary::new().await;
     let proxy = format!("http://127.0.0.1:{}", canary.address.port());
     let child = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "rest::canary::no_proxy_of_the_environment_is_asked"])
+        .args(["--exact", "rest::address_guard::no_proxy_of_the_environment_is_asked"])
         .env("REST_PROXY_CHILD", "1")
         .envs(["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"].map(|name| (name, proxy.as_str())))
         .output()

@@ -1,4 +1,4 @@
-//! How requests show who they are from.
+//! Authentication of requests.
 
 use std::sync::{
     Arc,
@@ -35,7 +35,7 @@ async fn each_sort_of_credentials_goes_to_its_place() {
     let request =
         request_with(|rest| rest.secret_header("X-One", secret()).secret_header("X-Two", Secret::literal("2"))).await;
     assert_eq!((request.header("x-one"), request.header("x-two")), ("s3cr3t&?", "2"));
-    // A variable that every process of these tests has.
+    // A variable that is always set.
     let request = request_with(|rest| rest.auth(Auth::bearer(Secret::env("PATH")))).await;
     assert_eq!(request.header("authorization"), format!("Bearer {}", std::env::var("PATH").unwrap()));
 }
@@ -49,7 +49,7 @@ async fn a_secret_in_a_file_is_read_again_when_it_has_changed() {
     let server = Server::echo().await;
     let hub = hub(allow_local(Rest::get(server.url("/"))).auth(Auth::bearer(Secret::file(&path)))).await;
     call(&hub, json!({})).await.assert_success();
-    // As secrets are usually renewed: another file takes its place.
+    // Secrets are usually rotated by replacing the file.
     std::fs::write(folder.join("new"), "the second one\n").unwrap();
     std::fs::rename(folder.join("new"), &path).unwrap();
     call(&hub, json!({})).await.assert_success();
@@ -61,33 +61,33 @@ async fn a_secret_in_a_file_is_read_again_when_it_has_changed() {
     assert_eq!(sent, ["Bearer first", "Bearer the second one"]);
 }
 
-/// A service that takes only the tokens it gave out last, and one that gives them out.
+/// A service that accepts only tokens that are not revoked, and its token endpoint.
 struct TokenService {
     api: Server,
     tokens: Server,
-    /// How many tokens are void.
+    /// Tokens up to this number are revoked.
     revoked: Arc<AtomicUsize>,
 }
 
 impl TokenService {
     async fn new(expires: serde_json::Value) -> Self {
-        let (given, void) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (issued, revoked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let tokens = Server::new(move |_| {
-            let number = given.fetch_add(1, Ordering::Relaxed) + 1;
+            let number = issued.fetch_add(1, Ordering::Relaxed) + 1;
             json_ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": expires}))
         })
         .await;
-        let taken_back = void.clone();
+        let last_revoked = revoked.clone();
         let api = Server::new(move |seen| {
             let number: usize = seen.header("authorization").trim_start_matches("Bearer t").parse().unwrap();
-            if number > taken_back.load(Ordering::Relaxed) {
+            if number > last_revoked.load(Ordering::Relaxed) {
                 json_ok(json!("in"))
             } else {
                 http_response(401, "text/plain", "expired")
             }
         })
         .await;
-        Self { api, tokens, revoked: void }
+        Self { api, tokens, revoked }
     }
 
     fn rest(&self, upstreams: &Upstreams) -> Rest {
@@ -112,9 +112,9 @@ async fn a_token_is_fetched_once_for_all_tools_and_callers() {
     for call in calls {
         call.await.assert_success();
     }
-    let asked = service.tokens.single_request();
-    assert_eq!(asked.header("authorization"), "Basic bWUlM0F4Om15JTIwc2VjcmV0");
-    assert_eq!(asked.body, "grant_type=client_credentials&scope=read%20write&audience=api%261");
+    let request = service.tokens.single_request();
+    assert_eq!(request.header("authorization"), "Basic bWUlM0F4Om15JTIwc2VjcmV0");
+    assert_eq!(request.body, "grant_type=client_credentials&scope=read%20write&audience=api%261");
     assert_eq!(service.api.requests().len(), 20);
 }
 
@@ -131,9 +131,9 @@ async fn a_token_that_is_over_is_fetched_anew() {
 #[tokio::test]
 async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
     let gate = Arc::new(Semaphore::new(0));
-    let (opens, again) = (gate.clone(), Arc::new(AtomicUsize::new(0)));
+    let (permits, issued) = (gate.clone(), Arc::new(AtomicUsize::new(0)));
     let tokens = Server::with_async_handler(move |_| {
-        let (gate, number) = (gate.clone(), again.fetch_add(1, Ordering::Relaxed) + 1);
+        let (gate, number) = (gate.clone(), issued.fetch_add(1, Ordering::Relaxed) + 1);
         Box::pin(async move {
             gate.acquire().await.unwrap().forget();
             json_ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": 3600}))
@@ -141,31 +141,31 @@ async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
     })
     .await;
     let api = Server::new(|seen| match seen.header("authorization") {
-        "Bearer t1" => http_response(401, "text/plain", "taken back"),
+        "Bearer t1" => http_response(401, "text/plain", "revoked"),
         _ => json_ok(json!("in")),
     })
     .await;
     let upstreams = Upstreams::new();
-    let one = ConnectionStateConfig {
+    let config = ConnectionStateConfig {
         pool_size: 1,
         max_overflow: 0,
         pool_timeout: std::time::Duration::from_millis(50),
         retry_attempts: 1,
         ..Default::default()
     };
-    let rest = || Rest::post(api.url("/")).allow_host("127.0.0.1").upstreams(&upstreams).connection(one.clone());
+    let rest = || Rest::post(api.url("/")).allow_host("127.0.0.1").upstreams(&upstreams).connection(config.clone());
     let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::literal("my secret"));
     let (signed, open) =
         (rest().auth(auth).tool_with("signed", any_object_schema()), rest().tool_with("open", any_object_schema()));
     let hub = ToolHub::builder().tool(signed).tool(open).build().await.unwrap();
-    let waits = hub.call("signed", json!({})).start();
-    // Once before the first request, and once after a token was refused.
+    let waiting = hub.call("signed", json!({})).start();
+    // Once before the first request, and once after the first token was refused.
     for fetched in 1..=2 {
         wait_until(|| tokens.requests().len() == fetched).await;
         hub.call("open", json!({})).await.assert_success();
-        opens.add_permits(1);
+        permits.add_permits(1);
     }
-    assert_eq!(waits.await.assert_success(), &json!("in"));
+    assert_eq!(waiting.await.assert_success(), &json!("in"));
 }
 
 #[tokio::test]
@@ -194,7 +194,11 @@ async fn a_token_that_is_refused_is_fetched_again_once() {
     assert_eq!((last.header("authorization"), last.json()), ("Bearer t2", json!({"n": 2})));
     service.revoked.store(99, Ordering::Relaxed);
     call(&hub, json!({})).await.assert_error(ErrorKind::ToolRefused);
-    assert_eq!((service.tokens.requests().len(), service.api.requests().len()), (3, 5), "once, and no more");
+    assert_eq!(
+        (service.tokens.requests().len(), service.api.requests().len()),
+        (3, 5),
+        "a refused token is fetched again only once"
+    );
 }
 
 #[tokio::test]
@@ -243,11 +247,11 @@ async fn a_service_that_wants_to_be_told_in_the_body_who_asks_is_told_there() {
     for _ in 0..2 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("Bearer t1"));
     }
-    // It is found out once, and nobody is told in both places at a time.
-    let asked: Vec<_> = server.requests().into_iter().filter(|seen| seen.target == "/token").collect();
-    let told: Vec<_> = asked
+    // The location is detected once, and the credentials are never sent in both locations.
+    let token_requests: Vec<_> = server.requests().into_iter().filter(|seen| seen.target == "/token").collect();
+    let locations: Vec<_> = token_requests
         .iter()
         .map(|seen| (!seen.header("authorization").is_empty(), String::from_utf8_lossy(&seen.body).contains("secret=")))
         .collect();
-    assert_eq!(told, [(true, false), (false, true), (false, true)]);
+    assert_eq!(locations, [(true, false), (false, true), (false, true)]);
 }

@@ -1,4 +1,4 @@
-//! What each field of `ConnectionStateConfig` does.
+//! The effect of each field of `ConnectionStateConfig`.
 
 use std::{
     sync::{
@@ -20,15 +20,15 @@ use super::support::{Server, allow_local, any_object_schema, call, hub, json_ok,
 
 const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A config of which a test says a little; nothing is tried twice.
+/// The default config without retries.
 fn no_retry_config() -> ConnectionStateConfig {
     ConnectionStateConfig { retry_attempts: 1, ..Default::default() }
 }
 
-/// A server whose answers wait until the test lets them go.
+/// A server whose responses each wait for a permit of the semaphore.
 async fn gated_server() -> (Server, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
-    let opens = gate.clone();
+    let permits = gate.clone();
     let server = Server::with_async_handler(move |_| {
         let gate = gate.clone();
         Box::pin(async move {
@@ -37,12 +37,12 @@ async fn gated_server() -> (Server, Arc<Semaphore>) {
         })
     })
     .await;
-    (server, opens)
+    (server, permits)
 }
 
-/// A server that answers only when so many ask at once.
-async fn barrier_server(many: usize) -> Server {
-    let barrier = Arc::new(Barrier::new(many));
+/// A server that responds only when this many requests are in flight.
+async fn barrier_server(count: usize) -> Server {
+    let barrier = Arc::new(Barrier::new(count));
     Server::with_async_handler(move |_| {
         let barrier = barrier.clone();
         Box::pin(async move {
@@ -53,13 +53,13 @@ async fn barrier_server(many: usize) -> Server {
     .await
 }
 
-async fn call_concurrently(hub: &ToolHub, many: usize) -> Vec<Outcome> {
-    let calls: Vec<_> = (0..many).map(|_| call(hub, json!({})).start()).collect();
-    let mut ends = Vec::new();
+async fn call_concurrently(hub: &ToolHub, count: usize) -> Vec<Outcome> {
+    let calls: Vec<_> = (0..count).map(|_| call(hub, json!({})).start()).collect();
+    let mut outcomes = Vec::new();
     for call in calls {
-        ends.push(call.await);
+        outcomes.push(call.await);
     }
-    ends
+    outcomes
 }
 
 #[tokio::test]
@@ -67,10 +67,10 @@ async fn a_call_that_finds_no_connection_free_in_time_is_overloaded() {
     let (server, gate) = gated_server().await;
     let config =
         ConnectionStateConfig { pool_size: 1, max_overflow: 0, pool_timeout: SHORT_TIMEOUT, ..no_retry_config() };
-    // Two tools of one service have one pool.
-    let both = Upstreams::new();
+    // Two tools of one service share a pool.
+    let shared = Upstreams::new();
     let tool = |name: &str, path: &str| {
-        let rest = Rest::post(server.url(path)).allow_host("127.0.0.1").upstreams(&both);
+        let rest = Rest::post(server.url(path)).allow_host("127.0.0.1").upstreams(&shared);
         rest.connection(config.clone()).tool_with(name, any_object_schema())
     };
     let hub = ToolHub::builder().tool(tool("one", "/one")).tool(tool("two", "/two")).build().await.unwrap();
@@ -91,14 +91,14 @@ async fn as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_
     let config =
         ConnectionStateConfig { pool_size: 1, max_overflow: 2, pool_timeout: SHORT_TIMEOUT, ..no_retry_config() };
     let hub = hub(allow_local(Rest::get(server.url("/"))).connection(config)).await;
-    for end in call_concurrently(&hub, 3).await {
-        end.assert_success();
+    for outcome in call_concurrently(&hub, 3).await {
+        outcome.assert_success();
     }
     assert_eq!(server.connections(), 3);
-    // Two of the three were closed again; the next three need two new ones.
+    // The two overflow connections were closed; the next three calls need two new ones.
     wait_until(|| server.closed.load(Ordering::Relaxed) == 2).await;
-    for end in call_concurrently(&hub, 3).await {
-        end.assert_success();
+    for outcome in call_concurrently(&hub, 3).await {
+        outcome.assert_success();
     }
     assert_eq!(server.connections(), 5);
 }
@@ -148,7 +148,7 @@ async fn a_connection_that_is_too_old_is_made_anew() {
     assert_eq!(server.connections(), 3);
 }
 
-/// The timer of this machine's connections to a port: what sort it is, and how many seconds are left.
+/// The kernel timers of this machine's connections to a port: kind, and remaining seconds.
 #[cfg(target_os = "linux")]
 fn kernel_timer(port: u16) -> Vec<(String, f64)> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -156,8 +156,8 @@ fn kernel_timer(port: u16) -> Vec<(String, f64)> {
     let to_port = rows.filter(|row| row[2].ends_with(&format!(":{port:04X}")) && row[3] == "01");
     to_port
         .map(|row| {
-            let (sort, left) = row[5].split_once(':').unwrap();
-            (sort.to_owned(), f64::from(u32::from_str_radix(left, 16).unwrap()) / 100.0)
+            let (kind, remaining) = row[5].split_once(':').unwrap();
+            (kind.to_owned(), f64::from(u32::from_str_radix(remaining, 16).unwrap()) / 100.0)
         })
         .collect()
 }
@@ -165,7 +165,7 @@ fn kernel_timer(port: u16) -> Vec<(String, f64)> {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_connection_that_is_kept_is_asked_at_the_interval_whether_it_still_works() {
-    let ask = async |keep_alive: bool, interval: u64| {
+    let call_once = async |keep_alive: bool, interval: u64| {
         let server = Server::echo().await;
         let keep_alive_interval = Duration::from_secs(interval);
         let config = ConnectionStateConfig { keep_alive, keep_alive_interval, ..no_retry_config() };
@@ -174,15 +174,15 @@ async fn a_connection_that_is_kept_is_asked_at_the_interval_whether_it_still_wor
         (server, hub)
     };
     for (interval, from, to) in [(500, 100.0, 500.0), (60, 0.0, 60.0)] {
-        let (server, _hub) = ask(true, interval).await;
-        // For a moment the kernel may wait for something else, and its table may leave out a row while others come and go.
-        wait_until(|| matches!(&kernel_timer(server.address.port())[..], [(sort, left)] if sort == "02" && *left > from && *left <= to)).await;
+        let (server, _hub) = call_once(true, interval).await;
+        // Another timer may be active briefly, and the kernel's table may miss a row while others change.
+        wait_until(|| matches!(&kernel_timer(server.address.port())[..], [(kind, remaining)] if kind == "02" && *remaining > from && *remaining <= to)).await;
     }
-    let (server, _hub) = ask(false, 60).await;
-    assert!(kernel_timer(server.address.port()).iter().all(|(sort, _)| sort != "02"));
+    let (server, _hub) = call_once(false, 60).await;
+    assert!(kernel_timer(server.address.port()).iter().all(|(kind, _)| kind != "02"));
 }
 
-/// A call that ends because one of its times is up: what operators read.
+/// Makes a call that must time out; returns its operator text.
 async fn expect_timeout(rest: Rest, config: ConnectionStateConfig, arguments: Value, effect: Effect) -> String {
     let hub = hub(allow_local(rest).connection(config)).await;
     let outcome = call(&hub, arguments).await;
@@ -192,7 +192,7 @@ async fn expect_timeout(rest: Rest, config: ConnectionStateConfig, arguments: Va
 
 #[tokio::test]
 async fn a_service_that_does_not_connect_in_time_is_given_up() {
-    // It takes the connection, and never says the first word of TLS.
+    // It accepts the connection, and never answers the TLS handshake.
     let address = raw_server(|stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
@@ -200,8 +200,8 @@ async fn a_service_that_does_not_connect_in_time_is_given_up() {
     .await;
     let rest = Rest::post(format!("https://{address}/")).ca_file(&super::tls::test_ca().1);
     let config = ConnectionStateConfig { connect_timeout: SHORT_TIMEOUT, ..no_retry_config() };
-    let told = expect_timeout(rest, config, json!({}), Effect::None).await;
-    assert!(told.contains("no connection within 100ms"), "{told}");
+    let error = expect_timeout(rest, config, json!({}), Effect::None).await;
+    assert!(error.contains("connect timeout: no connection within 100ms"), "{error}");
 }
 
 #[tokio::test]
@@ -213,24 +213,24 @@ async fn a_service_that_takes_no_bytes_is_given_up() {
     .await;
     let rest = Rest::post(format!("http://{address}/")).body(Body::Text("{text}".into()));
     let config = ConnectionStateConfig { write_timeout: SHORT_TIMEOUT, ..no_retry_config() };
-    let much = json!({"text": "x".repeat(16 * 1024 * 1024)});
-    let told = expect_timeout(rest, config, much, Effect::Unknown).await;
-    assert!(told.contains("took no bytes for 100ms"), "{told}");
+    let large = json!({"text": "x".repeat(16 * 1024 * 1024)});
+    let error = expect_timeout(rest, config, large, Effect::Unknown).await;
+    assert!(error.contains("write timeout: the service accepted no bytes for 100ms"), "{error}");
 }
 
 #[tokio::test]
 async fn a_service_that_falls_silent_is_given_up() {
     let heads = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"];
-    for said in heads {
+    for head in heads {
         let address = raw_server(move |mut stream| async move {
             let _ = stream.read(&mut [0; 1024]).await;
-            let _ = stream.write_all(said.as_bytes()).await;
+            let _ = stream.write_all(head.as_bytes()).await;
             std::future::pending::<()>().await;
         })
         .await;
         let config = ConnectionStateConfig { read_timeout: SHORT_TIMEOUT, ..no_retry_config() };
-        let told = expect_timeout(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
-        assert!(told.contains("said nothing for 100ms"), "{told}");
+        let error = expect_timeout(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
+        assert!(error.contains("read timeout: the service sent no bytes for 100ms"), "{error}");
     }
 }
 
@@ -245,13 +245,13 @@ async fn a_service_that_goes_on_and_on_is_given_up() {
     })
     .await;
     let config = ConnectionStateConfig { timeout: Duration::from_millis(300), ..no_retry_config() };
-    let told = expect_timeout(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
-    assert!(told.contains("not done within 300ms"), "{told}");
+    let error = expect_timeout(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
+    assert!(error.contains("request timeout: not completed within 300ms"), "{error}");
 }
 
 #[tokio::test]
 async fn a_request_is_tried_as_often_as_its_connection_says_where_that_is_safe() {
-    let tried = async |method: &str, attempts: u32| {
+    let attempts_made = async |method: &str, attempts: u32| {
         let count = Arc::new(AtomicUsize::new(0));
         let counts = count.clone();
         let server = Server::new(move |_| {
@@ -265,9 +265,12 @@ async fn a_request_is_tried_as_often_as_its_connection_says_where_that_is_safe()
         call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
         count.load(Ordering::Relaxed)
     };
-    assert_eq!((tried("GET", 3).await, tried("GET", 2).await, tried("PUT", 3).await), (3, 2, 3));
-    assert_eq!(tried("POST", 3).await, 1, "nobody knows whether a POST has been done");
-    // What is said about tools by name holds where the connection says nothing else.
+    assert_eq!(
+        (attempts_made("GET", 3).await, attempts_made("GET", 2).await, attempts_made("PUT", 3).await),
+        (3, 2, 3)
+    );
+    assert_eq!(attempts_made("POST", 3).await, 1, "the effect of a POST is unknown");
+    // A policy that matches the tool by name applies if the connection sets no retries.
     let server = Server::new(|_| super::support::http_response(503, "text/plain", "down")).await;
     let once = Policy { retry: Some(Retry { attempts: 1, ..Retry::default() }), ..Policy::default() };
     let tool = allow_local(Rest::get(server.url("/"))).tool_with("it", any_object_schema());
@@ -281,7 +284,7 @@ async fn a_request_whose_time_is_up_is_tried_again_within_the_time_of_the_call()
     let count = Arc::new(AtomicUsize::new(0));
     let counts = count.clone();
     let server = Server::with_async_handler(move |_| {
-        // Silent the first two times.
+        // No response to the first two requests.
         let silent = counts.fetch_add(1, Ordering::Relaxed) < 2;
         Box::pin(async move {
             if silent {
@@ -313,11 +316,11 @@ async fn a_longer_time_for_requests_is_a_longer_time_for_calls() {
 #[tokio::test]
 async fn an_answer_nobody_asked_for_is_nobodys_answer() {
     let address = raw_server(|mut stream| async move {
-        let mut asked = [0; 4096];
+        let mut request = [0; 4096];
         let answer = |text: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
         let mut first = answer("mine");
-        while let Ok(1..) = stream.read(&mut asked).await {
-            // One more than was asked for, for whoever comes next.
+        while let Ok(1..) = stream.read(&mut request).await {
+            // An unsolicited response, to be taken for that to the next request.
             first += &answer("poison");
             if stream.write_all(first.as_bytes()).await.is_err() {
                 return;

@@ -1,4 +1,4 @@
-//! How the names of hosts become addresses when whoever knows them is slow.
+//! DNS lookups with a slow resolver.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use toolhub_core::{BoxFuture, ConnectionStateConfig, Effect, ErrorKind, HubBuild
 
 use super::support::{Server, any_object_schema, wait_until};
 
-/// A resolver that says nothing until it is let, and counts who asks.
+/// A resolver that waits for a permit before each result, and counts lookups.
 #[derive(Clone)]
 struct GatedResolver {
     lookups: Arc<AtomicUsize>,
@@ -44,7 +44,7 @@ impl Resolve for GatedResolver {
     }
 }
 
-/// A hub with so many tools, called after their numbers, of so many hosts.
+/// A hub with numbered tools, spread over a number of hosts.
 async fn hub(
     slow: &GatedResolver,
     port: u16,
@@ -66,7 +66,7 @@ async fn calls_to_a_host_that_nobody_finds_ask_for_it_once() {
     let config =
         ConnectionStateConfig { retry_attempts: 1, connect_timeout: Duration::from_millis(20), ..Default::default() };
     let hub = hub(&slow, server.address.port(), (24, 1), config).await;
-    // At once, and one after the other.
+    // Concurrently, and in sequence.
     for round in 0..3 {
         let calls: Vec<_> =
             (0..8).map(|number| hub.call(format!("it_{}", 8 * round + number), json!({})).start()).collect();

@@ -1,4 +1,4 @@
-//! Which error each failure is, what it did to the world, and what is told of it.
+//! The error kind, effect and texts of each failure.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn each_status_has_its_row_in_the_table() {
             "{}",
             error.operator
         );
-        assert!(!error.model.contains("secret.py"), "what a service says about its own trouble is for operators");
+        assert!(!error.model.contains("secret.py"), "the body of a 5xx is for operators only");
     }
     for code in [300, 304, 305] {
         error_for_status(code, "", ErrorKind::ToolRefused, Effect::None).await;
@@ -75,22 +75,22 @@ async fn a_service_that_asks_for_time_gets_it() {
     let hub = super::support::hub(allow_local(Rest::get(server.url("/")))).await;
     let error = call(&hub, json!({})).await.error.unwrap();
     assert_eq!(error.retry_after, Some(Duration::from_secs(3600)));
-    assert_eq!(server.requests().len(), 1, "whoever asks for an hour is not asked again within a call");
+    assert_eq!(server.requests().len(), 1, "no retry within the call, since the service asked for an hour");
 }
 
-/// A resolver that knows no host.
+/// A resolver that finds no host.
 struct FailingResolver;
 
 impl Resolve for FailingResolver {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Vec<std::net::IpAddr>>> {
-        Box::pin(async { Err(std::io::Error::other("nobody knows it")) })
+        Box::pin(async { Err(std::io::Error::other("unknown host")) })
     }
 }
 
 #[tokio::test]
 async fn a_request_that_never_left_has_done_nothing() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for url in [format!("http://{nobody}/"), "http://no-such-host.invalid/".to_owned()] {
+    let closed_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [format!("http://{closed_port}/"), "http://no-such-host.invalid/".to_owned()] {
         let rest = allow_local(Rest::post(url))
             .upstreams(&Upstreams::with_resolver(FailingResolver))
             .connection(no_retry_config());
@@ -118,7 +118,7 @@ async fn a_caller_in_a_hurry_who_leaves_before_anything_was_sent_has_done_nothin
 
 #[tokio::test]
 async fn a_service_that_breaks_off_or_talks_nonsense_has_perhaps_done_it() {
-    for said in [
+    for response in [
         "",
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
@@ -128,7 +128,7 @@ async fn a_service_that_breaks_off_or_talks_nonsense_has_perhaps_done_it() {
     ] {
         let address = raw_server(move |mut stream| async move {
             let _ = stream.read(&mut [0; 1024]).await;
-            let _ = stream.write_all(said.as_bytes()).await;
+            let _ = stream.write_all(response.as_bytes()).await;
         })
         .await;
         let hub = hub(allow_local(Rest::post(format!("http://{address}/"))).connection(no_retry_config())).await;
@@ -151,7 +151,7 @@ async fn a_head_that_never_ends_is_not_read_for_ever() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_while_it_was_kept_is_no_failure() {
-    // Each connection answers once, and is closed without a word when it is used again.
+    // Each connection serves one request, and is closed without a response when it is used again.
     let address = raw_server(|mut stream| async move {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42").await;
@@ -178,13 +178,13 @@ async fn a_call_that_is_cancelled_closes_its_connection() {
 #[tokio::test]
 async fn secrets_are_in_no_error_and_in_no_description() {
     const SECRET: &str = "hunter2&canary";
-    // As it is, in a header of basic authentication, and in a query.
+    // Verbatim, in a header of basic authentication, and in a query.
     const SENT: [&str; 3] = [SECRET, "dTpodW50ZXIyJmNhbmFyeQ==", "hunter2%26canary"];
     for code in [400, 401, 429, 500] {
-        // It tells all that it was told.
+        // A server that echoes all secrets.
         let server = Server::new(move |seen| {
-            let heard = format!("{} {} {}", seen.target, seen.header("authorization"), seen.header("x-key"));
-            http_response(code, "application/json", json!({"error": heard, "access_token": SECRET}).to_string())
+            let echo = format!("{} {} {}", seen.target, seen.header("authorization"), seen.header("x-key"));
+            http_response(code, "application/json", json!({"error": echo, "access_token": SECRET}).to_string())
         })
         .await;
         let secret = || Secret::literal(SECRET);
@@ -193,13 +193,13 @@ async fn secrets_are_in_no_error_and_in_no_description() {
                 .auth(auth)
                 .secret_header("X-Key", secret())
                 .connection(no_retry_config());
-            let described = format!("{rest:?}");
+            let debug = format!("{rest:?}");
             let hub = hub(rest).await;
             let outcome = call(&hub, json!({})).await;
-            let written = serde_json::to_string(&outcome).unwrap();
-            let told = format!("{described} {outcome:?} {written} {:?}", hub.get("it").unwrap().definition);
-            assert!(SENT.iter().all(|sent| !told.contains(sent)), "{told}");
-            assert!(code == 401 || code == 400 || told.contains("••••"), "what was said is told, without them: {told}");
+            let serialized = serde_json::to_string(&outcome).unwrap();
+            let texts = format!("{debug} {outcome:?} {serialized} {:?}", hub.get("it").unwrap().definition);
+            assert!(SENT.iter().all(|sent| !texts.contains(sent)), "{texts}");
+            assert!(code == 401 || code == 400 || texts.contains("••••"), "the excerpt is missing: {texts}");
         }
     }
 }
@@ -237,16 +237,16 @@ async fn arguments_too_long_for_an_address_say_nothing_against_the_service() {
 
 #[tokio::test]
 async fn a_secret_is_hidden_however_a_service_writes_it() {
-    for (auth, said) in [
+    for (auth, body) in [
         (Auth::bearer(Secret::literal(r#"back\slash"quote"#)), json!({"error": r#"no such key: back\slash"quote"#})),
         (Auth::basic("me", Secret::literal("hunter2")), json!({"error": "wrong word hunter2 of me"})),
         (Auth::query_key("k", Secret::literal("a b+c/d")), json!({"error": "bad query k=a+b%2Bc%2Fd"})),
     ] {
-        let server = Server::new(move |_| http_response(400, "application/json", said.to_string())).await;
+        let server = Server::new(move |_| http_response(400, "application/json", body.to_string())).await;
         let hub = hub(allow_local(Rest::get(server.url("/"))).auth(auth)).await;
         let error = call(&hub, json!({})).await.error.unwrap();
-        let told = format!("{error:?}");
-        assert!(told.contains("••••"), "{told}");
-        assert!(!told.contains("slash") && !told.contains("hunter2") && !told.contains("c%2Fd"), "{told}");
+        let text = format!("{error:?}");
+        assert!(text.contains("••••"), "{text}");
+        assert!(!text.contains("slash") && !text.contains("hunter2") && !text.contains("c%2Fd"), "{text}");
     }
 }

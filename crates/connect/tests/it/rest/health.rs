@@ -1,4 +1,4 @@
-//! A service that dies takes its tools with it, for all threads, and brings them back when it returns.
+//! A failed service withholds its tools from all threads, and a successful health check restores them.
 
 use std::{
     sync::{
@@ -26,9 +26,9 @@ async fn tool_status(hub: &ToolHub, view: StatusScope<'_>) -> ToolStatus {
 
 #[tokio::test]
 async fn a_service_that_dies_withholds_its_tool_from_all_threads_and_health_brings_it_back() {
-    let well = Arc::new(AtomicBool::new(false));
-    let is_well = well.clone();
-    let server = Server::new(move |seen| match (seen.target.as_str(), is_well.load(Ordering::Relaxed)) {
+    let healthy = Arc::new(AtomicBool::new(false));
+    let is_healthy = healthy.clone();
+    let server = Server::new(move |seen| match (seen.target.as_str(), is_healthy.load(Ordering::Relaxed)) {
         ("/health?deep=0", true) => http_response(204, "", ""),
         (_, true) => json_ok(json!("well")),
         _ => http_response(503, "text/plain", "down"),
@@ -43,23 +43,23 @@ async fn a_service_that_dies_withholds_its_tool_from_all_threads_and_health_brin
     }
     assert_eq!(tool_status(&hub, StatusScope::Shared).await, ToolStatus::Failed);
     hub.call("it", json!({})).thread("t4").await.assert_error(ErrorKind::ToolFailedStatus);
-    let health = || server.requests().iter().filter(|seen| seen.target.starts_with("/health")).count();
-    assert_eq!(health(), 0);
+    let health_checks = || server.requests().iter().filter(|seen| seen.target.starts_with("/health")).count();
+    assert_eq!(health_checks(), 0);
     advance_time(Duration::from_secs(11)).await;
-    wait_until(|| health() == 1).await;
+    wait_until(|| health_checks() == 1).await;
     assert_eq!(tool_status(&hub, StatusScope::Shared).await, ToolStatus::Failed);
-    well.store(true, Ordering::Relaxed);
-    // The second question comes twenty seconds after the first was answered.
+    healthy.store(true, Ordering::Relaxed);
+    // The second health check comes twenty seconds after the first.
     while tool_status(&hub, StatusScope::Shared).await == ToolStatus::Failed {
         advance_time(Duration::from_secs(21)).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(hub.call("it", json!({})).thread("t4").await.assert_success(), &json!("well"));
     let work = server.requests().iter().filter(|seen| seen.target == "/work").count();
-    assert_eq!(work, 4, "no call was risked");
+    assert_eq!(work, 4, "no trial call was made");
 }
 
-/// Moves time on. It stands still only for that moment: what goes over the network needs it to run.
+/// Advances the clock. It is paused only for that moment, since network timeouts need it to run.
 async fn advance_time(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -68,7 +68,7 @@ async fn advance_time(time: Duration) {
 
 #[tokio::test]
 async fn a_service_that_nobody_answers_at_is_everybodys_trouble() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = super::support::raw_server(|stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
@@ -77,7 +77,7 @@ async fn a_service_that_nobody_answers_at_is_everybodys_trouble() {
     let slow = ConnectionStateConfig { connect_timeout: Duration::from_millis(50), ..no_retry_config() };
     let never = Rest::get(format!("https://{silent}/")).ca_file(&super::tls::test_ca().1);
     for (rest, kind) in
-        [(Rest::get(format!("http://{nobody}/")), ErrorKind::UpstreamUnreachable), (never, ErrorKind::Timeout)]
+        [(Rest::get(format!("http://{closed_port}/")), ErrorKind::UpstreamUnreachable), (never, ErrorKind::Timeout)]
     {
         let tool = allow_local(rest).connection(slow.clone()).tool_with("it", any_object_schema());
         let hub = ToolHub::builder().tool(tool).build().await.unwrap();
@@ -105,12 +105,12 @@ async fn a_service_that_says_no_is_well() {
 
 #[tokio::test]
 async fn the_question_for_health_shows_who_asks_to_its_own_service_only() {
-    let well =
+    let new_server =
         || Server::new(|seen| if seen.target == "/health" { json_ok(json!(1)) } else { http_response(503, "", "") });
-    let (home, elsewhere) = (well().await, well().await);
-    for (server, keys) in [(&home, ("mine", "Bearer mine")), (&elsewhere, ("", ""))] {
+    let (own, other) = (new_server().await, new_server().await);
+    for (server, keys) in [(&own, ("mine", "Bearer mine")), (&other, ("", ""))] {
         let rest =
-            allow_local(Rest::post(home.url("/work"))).health_url(server.url("/health")).connection(no_retry_config());
+            allow_local(Rest::post(own.url("/work"))).health_url(server.url("/health")).connection(no_retry_config());
         let rest = rest.secret_header("X-Key", Secret::literal("mine")).auth(Auth::bearer(Secret::literal("mine")));
         let hub = ToolHub::builder().tool(rest.tool_with("it", any_object_schema())).build().await.unwrap();
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Where arguments go.
+//! Locations and encoding of arguments.
 
 use serde_json::{Value, json};
 use toolhub_connect::rest::{Auth, Body, FormField, KeyLocation, Parameter, Rest, Secret, Style};
@@ -161,10 +161,10 @@ async fn bodies_are_json_forms_or_text() {
 #[tokio::test]
 async fn what_has_no_place_or_would_take_anothers_is_refused() {
     let server = Server::echo().await;
-    let refused = async |rest: Rest, arguments: Value, word: &str| {
+    let refused = async |rest: Rest, arguments: Value, fragment: &str| {
         let hub = hub(allow_local(rest)).await;
         let text = call(&hub, arguments).await.assert_error(ErrorKind::ToolRefused);
-        assert!(text.contains(word), "{text}");
+        assert!(text.contains(fragment), "{text}");
     };
     let key = toolhub_connect::rest::Auth::query_key("appid", toolhub_connect::rest::Secret::literal("k3y"));
     refused(Rest::get(server.url("/?units=metric")), json!({"units": "x"}), "`units`").await;
@@ -187,9 +187,8 @@ async fn what_has_no_place_or_would_take_anothers_is_refused() {
 #[tokio::test]
 async fn no_argument_takes_the_place_of_what_the_request_says_itself() {
     let server = Server::echo().await;
-    let auth = |rest: Rest, place| {
-        rest.auth(Auth::ApiKey { location: place, name: "key".into(), key: Secret::literal("ours") })
-    };
+    let auth =
+        |rest: Rest, location| rest.auth(Auth::ApiKey { location, name: "key".into(), key: Secret::literal("ours") });
     let form = Body::Form(vec![("kind".into(), "small".into()), ("n".into(), "{n}".into())]);
     let exploded = |parameter: Parameter, style| parameter.style(style).explode(true);
     let url = || server.url("/x?fixed=1");

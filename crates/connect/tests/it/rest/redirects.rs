@@ -1,4 +1,4 @@
-//! Where requests go when a service points elsewhere.
+//! Redirects.
 
 use hyper::Response;
 use serde_json::json;
@@ -11,7 +11,7 @@ fn redirect_to(status: u16, location: &str) -> HttpResponse {
     Response::builder().status(status).header("location", location).body(Default::default()).unwrap()
 }
 
-/// A server that points to `/end` with this status.
+/// A server that redirects to `/end` with this status.
 async fn redirecting_server(status: u16) -> Server {
     Server::new(move |seen| if seen.target == "/end" { json_ok(json!("there")) } else { redirect_to(status, "end") })
         .await
@@ -25,7 +25,7 @@ async fn redirects_on_the_same_host_are_followed() {
         assert_eq!(call(&hub, json!({"n": 1})).await.assert_success(), &json!("there"), "{status}");
         let last = server.requests().pop().unwrap();
         assert_eq!((last.method.as_str(), last.body.is_empty()), (method, method == "GET"), "{status}");
-        assert_eq!(last.header("authorization"), "Bearer mine", "the same origin may know who we are");
+        assert_eq!(last.header("authorization"), "Bearer mine", "credentials are kept on the same origin");
         assert_eq!(server.connections(), 1);
     }
 }
@@ -45,8 +45,8 @@ async fn redirects_that_go_in_circles_or_are_not_wanted_end() {
 #[tokio::test]
 async fn elsewhere_nobody_learns_who_we_are() {
     let other = Server::new(|_| json_ok(json!("elsewhere"))).await;
-    let there = other.url("/x");
-    let server = Server::new(move |_| redirect_to(307, &there)).await;
+    let target = other.url("/x");
+    let server = Server::new(move |_| redirect_to(307, &target)).await;
     // Another port of the same host is another origin.
     let rest = allow_local(Rest::post(server.url("/")))
         .auth(Auth::header_key("X-Key", Secret::literal("mine")))
@@ -67,8 +67,8 @@ async fn elsewhere_nobody_learns_who_we_are() {
 async fn a_secret_stays_behind_whatever_its_header_is_called() {
     for name in ["User-Agent", "Accept", "Content-Type", "Traceparent"] {
         let other = Server::new(|_| json_ok(json!("elsewhere"))).await;
-        let there = other.url("/x");
-        let server = Server::new(move |_| redirect_to(307, &there)).await;
+        let target = other.url("/x");
+        let server = Server::new(move |_| redirect_to(307, &target)).await;
         let rest = || allow_local(Rest::post(server.url("/")));
         for rest in [
             rest().secret_header(name, Secret::literal("mine")),
@@ -86,16 +86,16 @@ async fn a_secret_stays_behind_whatever_its_header_is_called() {
 #[tokio::test]
 async fn another_host_must_be_named() {
     let other = Server::new(|_| json_ok(json!("elsewhere"))).await;
-    let there = format!("http://localhost:{}/", other.address.port());
-    let server = Server::new(move |_| redirect_to(302, &there)).await;
+    let target = format!("http://localhost:{}/", other.address.port());
+    let server = Server::new(move |_| redirect_to(302, &target)).await;
     let rest = || allow_local(Rest::get(server.url("/"))).allow_host("localhost");
-    let stays = hub(rest()).await;
-    let outcome = call(&stays, json!({})).await;
+    let same_host = hub(rest()).await;
+    let outcome = call(&same_host, json!({})).await;
     outcome.assert_error(ErrorKind::ToolRefused);
     assert!(outcome.error.unwrap().operator.contains("localhost"));
     assert!(other.requests().is_empty());
-    let goes = hub(rest().redirects(Redirects::To(vec!["localhost".into()]))).await;
-    assert_eq!(call(&goes, json!({})).await.assert_success(), &json!("elsewhere"));
+    let allowed = hub(rest().redirects(Redirects::To(vec!["localhost".into()]))).await;
+    assert_eq!(call(&allowed, json!({})).await.assert_success(), &json!("elsewhere"));
 }
 
 #[tokio::test]
@@ -110,10 +110,10 @@ async fn what_goes_wrong_behind_a_see_other_does_not_undo_what_was_done_before_i
             let hub = hub(allow_local(Rest::post(server.url("/orders")))).await;
             call(&hub, json!({"n": 1})).await.assert_effect(Effect::Unknown).assert_error(kind);
             let ordered = server.requests().iter().filter(|seen| seen.method == "POST").count();
-            assert_eq!(ordered, 1, "{first}, then {status}: an order is made once");
+            assert_eq!(ordered, 1, "{first}, then {status}: the order was sent more than once");
         }
     }
-    // A service that says "send it there" has not taken it.
+    // A 307 means that the service has not processed the request.
     let server =
         Server::new(|seen| if seen.target == "/a" { redirect_to(307, "/b") } else { http_response(404, "", "") }).await;
     let hub = hub(allow_local(Rest::post(server.url("/a")))).await;

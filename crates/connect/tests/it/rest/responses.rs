@@ -1,4 +1,4 @@
-//! What becomes of answers.
+//! Conversion of responses to results.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use toolhub_core::{Content, Effect, ErrorKind, ids::Tenant, testing::AssertOutco
 
 use super::support::{Server, allow_local, call, http_response, hub, json_ok, raw_server};
 
-/// What a tool makes of an answer.
+/// The output of a tool for a response.
 async fn output_of_response(kind: &'static str, body: &'static [u8], change: impl FnOnce(Rest) -> Rest) -> Value {
     let server = Server::new(move |_| http_response(200, kind, body)).await;
     let hub = hub(change(allow_local(Rest::get(server.url("/"))))).await;
@@ -70,9 +70,9 @@ async fn bytes_are_kept_as_an_artifact() {
     });
     let id = id.unwrap();
     assert_eq!(output["artifactId"], json!(id));
-    assert!(outcome.model_text().contains(id.as_str()), "a model is told where they are");
-    let kept = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
-    assert_eq!((kept.mime_type.as_str(), &kept.bytes[..]), ("image/png", &b"\x89PNG\0\xff"[..]));
+    assert!(outcome.model_text().contains(id.as_str()), "the model text must contain the artifact ID");
+    let artifact = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
+    assert_eq!((artifact.mime_type.as_str(), &artifact.bytes[..]), ("image/png", &b"\x89PNG\0\xff"[..]));
 }
 
 #[tokio::test]
@@ -84,9 +84,9 @@ async fn the_owner_chooses_a_part_and_is_told_when_it_is_not_there() {
         let hub = hub(allow_local(Rest::get(server.url("/"))).select(pointer)).await;
         assert_eq!(call(&hub, json!({})).await.assert_success(), &expected, "{pointer}");
     }
-    for (pointer, words) in [
+    for (pointer, fragment) in [
         ("/now/wind", "`/now` is an object with"),
-        ("/no", "the answer is an object with now, rest"),
+        ("/no", "the response is an object with now, rest"),
         ("/now/a~1b/4", "a list of 1"),
     ] {
         let hub = hub(allow_local(Rest::post(server.url("/"))).select(pointer)).await;
@@ -94,7 +94,7 @@ async fn the_owner_chooses_a_part_and_is_told_when_it_is_not_there() {
         outcome.assert_effect(Effect::Done).assert_error(ErrorKind::ToolError);
         let error = outcome.error.unwrap();
         assert!(
-            error.operator.contains(words) && error.operator.contains(pointer) && !error.counts,
+            error.operator.contains(fragment) && error.operator.contains(pointer) && !error.counts,
             "{}",
             error.operator
         );
@@ -107,34 +107,34 @@ async fn what_is_no_json_is_the_services_fault() {
     let hub = hub(allow_local(Rest::post(server.url("/")))).await;
     let outcome = call(&hub, json!({})).await;
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::UpstreamError);
-    assert!(outcome.error.unwrap().operator.contains("no JSON (line 1, column"));
+    assert!(outcome.error.unwrap().operator.contains("not valid JSON (line 1, column"));
 }
 
 fn compress(coding: &str, body: &[u8]) -> Vec<u8> {
     let level = Compression::best();
     match coding {
         "gzip" => {
-            let mut to = GzEncoder::new(Vec::new(), level);
-            to.write_all(body).unwrap();
-            to.finish().unwrap()
+            let mut encoder = GzEncoder::new(Vec::new(), level);
+            encoder.write_all(body).unwrap();
+            encoder.finish().unwrap()
         }
         "zlib" => {
-            let mut to = ZlibEncoder::new(Vec::new(), level);
-            to.write_all(body).unwrap();
-            to.finish().unwrap()
+            let mut encoder = ZlibEncoder::new(Vec::new(), level);
+            encoder.write_all(body).unwrap();
+            encoder.finish().unwrap()
         }
         _ => {
-            let mut to = DeflateEncoder::new(Vec::new(), level);
-            to.write_all(body).unwrap();
-            to.finish().unwrap()
+            let mut encoder = DeflateEncoder::new(Vec::new(), level);
+            encoder.write_all(body).unwrap();
+            encoder.finish().unwrap()
         }
     }
 }
 
 async fn compressing_server(coding: &'static str, body: Vec<u8>) -> Server {
     Server::new(move |_| {
-        let answer = Response::builder().header("content-type", "text/plain").header("content-encoding", coding);
-        answer.body(Full::from(body.clone())).unwrap()
+        let response = Response::builder().header("content-type", "text/plain").header("content-encoding", coding);
+        response.body(Full::from(body.clone())).unwrap()
     })
     .await
 }
@@ -164,11 +164,14 @@ async fn packed_answers_are_unpacked() {
 
 #[tokio::test]
 async fn what_cannot_be_unpacked_is_the_services_fault() {
-    let mut cut = compress("gzip", b"a text that is cut");
-    cut.truncate(cut.len() - 6);
-    for (coding, body) in
-        [("gzip", b"not gzip at all".to_vec()), ("gzip", cut), ("br", b"x".to_vec()), ("deflate", vec![0x78, 0xff])]
-    {
+    let mut truncated = compress("gzip", b"a text that is truncated");
+    truncated.truncate(truncated.len() - 6);
+    for (coding, body) in [
+        ("gzip", b"not gzip at all".to_vec()),
+        ("gzip", truncated),
+        ("br", b"x".to_vec()),
+        ("deflate", vec![0x78, 0xff]),
+    ] {
         let server = compressing_server(coding, body).await;
         let hub = hub(allow_local(Rest::get(server.url("/")))).await;
         call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
@@ -177,7 +180,7 @@ async fn what_cannot_be_unpacked_is_the_services_fault() {
 
 #[tokio::test]
 async fn a_bomb_is_stopped_when_it_is_larger_than_it_may_be() {
-    // A thousand times its size, and far more than it may be.
+    // It decompresses to a thousand times its size, far beyond the limit.
     let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
     let zeroes = vec![0; 1024 * 1024];
     for _ in 0..16 {
@@ -187,12 +190,12 @@ async fn a_bomb_is_stopped_when_it_is_larger_than_it_may_be() {
     let hub = hub(allow_local(Rest::get(server.url("/"))).max_unpacked(64 * 1024)).await;
     let outcome = call(&hub, json!({})).await;
     let text = outcome.assert_error(ErrorKind::ToolError);
-    assert!(text.contains("65536 bytes when it is unpacked"), "{text}");
+    assert!(text.contains("65536 bytes after decompression"), "{text}");
 }
 
 #[tokio::test]
 async fn an_answer_is_read_only_up_to_its_limit() {
-    // It never ends, with a length and without.
+    // Endless bodies, with and without a length.
     for head in ["content-length: 99999999999", "transfer-encoding: chunked"] {
         let address = raw_server(move |mut stream| async move {
             let _ = stream.read(&mut [0; 1024]).await;
@@ -205,7 +208,7 @@ async fn an_answer_is_read_only_up_to_its_limit() {
         let outcome = call(&hub, json!({})).await;
         let text = outcome.assert_effect(Effect::Done).assert_error(ErrorKind::ToolError);
         assert!(text.contains("larger than 100000 bytes"), "{text}");
-        assert!(!outcome.error.unwrap().counts, "it depends on what was asked for");
+        assert!(!outcome.error.unwrap().counts, "the size depends on the arguments, not on the service");
     }
     let exact = Server::new(|_| http_response(200, "text/plain", "x".repeat(1000))).await;
     let hub = hub(allow_local(Rest::get(exact.url("/"))).max_response(1000)).await;

@@ -1,4 +1,4 @@
-//! Cookies, kept for each thread where the owner wants that.
+//! Sessions: cookies stored per thread.
 
 use std::{io, net::IpAddr, sync::Arc};
 
@@ -9,7 +9,7 @@ use toolhub_core::{BoxFuture, ContextId, StateKind, ToolHub, backend::Memory, id
 
 use super::support::{Server, any_object_schema, json_ok};
 
-/// A service with a login. It says who it thinks the caller is.
+/// A service with a login; `/me` returns the cookies it got.
 async fn login_service() -> Server {
     Server::new(|seen| {
         let path = seen.target.split('?').next().unwrap().to_owned();
@@ -50,7 +50,7 @@ async fn each_thread_has_a_session_of_its_own_that_its_tools_share_and_a_restart
     assert_eq!(
         call_in_thread(&first, "login", "t1", json!({"name": "ann"})).await,
         json!("user=ann"),
-        "already on the way"
+        "the cookie is sent with the redirected request"
     );
     assert_eq!(call_in_thread(&first, "login", "t2", json!({"name": "bob"})).await, json!("user=bob"));
     assert_eq!(call_in_thread(&first, "me", "t1", json!({})).await, json!("user=ann"));
@@ -82,11 +82,11 @@ async fn what_is_known_of_the_connection_is_state_of_the_thread() {
     let hub = hub(&server, &store, true).await;
     call_in_thread(&hub, "login", "t1", json!({"name": "ann"})).await;
     let context: ContextId = format!("t1/cookies:{}", server.address).parse().unwrap();
-    let kept = async |kind| hub.state().get_state(&Tenant::default(), &context, kind).await.unwrap();
-    let connection = kept(StateKind::Connection).await.unwrap().data;
+    let stored = async |kind| hub.state().get_state(&Tenant::default(), &context, kind).await.unwrap();
+    let connection = stored(StateKind::Connection).await.unwrap().data;
     assert_eq!((&connection["sessionActive"], &connection["errorCount"]), (&json!(true), &json!(0)));
-    let cookies = kept(StateKind::Cache).await.unwrap();
-    assert!(cookies.expires.is_some(), "cookies have an end");
+    let cookies = stored(StateKind::Cache).await.unwrap();
+    assert!(cookies.expires.is_some(), "stored cookies must expire");
     assert_eq!(cookies.data["cookies"].as_object().unwrap().len(), 2);
 }
 
@@ -113,7 +113,7 @@ async fn calls_of_one_thread_that_end_together_lose_no_cookie() {
     assert_eq!(sent.header("cookie").split("; ").count(), 20, "{}", sent.header("cookie"));
 }
 
-/// Every host is this machine.
+/// Resolves every host to this machine.
 struct LoopbackResolver;
 
 impl Resolve for LoopbackResolver {

@@ -1,4 +1,4 @@
-//! What is wrong with settings is told before anything is sent, by the name of the setting.
+//! Invalid settings are reported by name, before anything is sent.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use toolhub_core::{ConnectionStateConfig, ToolHub};
 use super::support::any_object_schema;
 
 #[track_caller]
-#[expect(clippy::needless_pass_by_value, reason = "what is wrong is written where it is checked")]
-fn check(rest: Rest, setting: &str, words: &str) {
+#[expect(clippy::needless_pass_by_value, reason = "callers pass temporary values")]
+fn check(rest: Rest, setting: &str, fragment: &str) {
     let problems = rest.problems();
-    let found = problems.iter().any(|problem| problem.setting == setting && problem.problem.contains(words));
-    assert!(found, "`{setting}` … {words} …, not {problems:?}");
+    let found = problems.iter().any(|problem| problem.setting == setting && problem.problem.contains(fragment));
+    assert!(found, "`{setting}` … {fragment} …, not {problems:?}");
 }
 
 const URL: &str = "https://api.example/v1";
@@ -34,8 +34,8 @@ fn each_problem_names_its_setting_and_what_to_do() {
     check(Rest::at("GET", "https://api.example?x=1", "/y"), "base_url", "`path`");
     check(Rest::new("FETCH", URL), "method", "GET, HEAD");
     check(Rest::get(URL).query("a", "}"), "query.a", "`}`");
-    check(Rest::get(URL).header("a b", "c"), "headers.a b", "no name of a header");
-    check(Rest::get(URL).header("Host", "c"), "headers.host", "HTTP itself");
+    check(Rest::get(URL).header("a b", "c"), "headers.a b", "not a valid header name");
+    check(Rest::get(URL).header("Host", "c"), "headers.host", "the HTTP client itself");
     check(Rest::get(URL).header("Cookie", "c"), "headers.cookie", "`cookies`");
     check(Rest::get(URL).json(json!({})), "body", "GET");
     check(Rest::post(URL).json(json!({"a": ["{"]})), "body", "`{`");
@@ -43,7 +43,7 @@ fn each_problem_names_its_setting_and_what_to_do() {
     check(Rest::get(URL).parameter(Parameter::path("id")), "parameters", "`{id}`");
     check(Rest::get(URL).parameter(Parameter::query("id").style(Style::Matrix)), "parameters", "Matrix");
     check(Rest::get(URL).select("now"), "select", "`/now`");
-    check(Rest::get(URL).health_url("/health"), "health_url", "no address");
+    check(Rest::get(URL).health_url("/health"), "health_url", "not a valid URL");
     check(Rest::get(URL).allow_host("http://x"), "allow_hosts", "localhost");
     check(Rest::get(URL).ca_file("/no/such/file.pem"), "ca_file", "/no/such/file.pem");
     check(
@@ -55,26 +55,27 @@ fn each_problem_names_its_setting_and_what_to_do() {
     check(Rest::get(URL).auth(Auth::bearer(Secret::literal(""))), "auth", "empty");
     check(Rest::get(URL).auth(Auth::bearer(Secret::literal("a\nb"))), "auth", "line break");
     check(Rest::get(URL).auth(Auth::basic("a:b", Secret::literal("x"))), "auth", "`:`");
-    check(Rest::get(URL).auth(Auth::header_key("a b", Secret::literal("x"))), "auth", "no name of a header");
-    // The service would get two values under one name, and nobody knows which it takes.
+    check(Rest::get(URL).auth(Auth::header_key("a b", Secret::literal("x"))), "auth", "not a valid header name");
+    // The service would get two values under one name, and might use the wrong one.
     let key = || Auth::query_key("key", Secret::literal("x"));
-    check(Rest::get("https://api.example/x?key=1").auth(key()), "auth", "`key` stands in the query already");
-    check(Rest::get("https://api.example/x?k%65y=1").auth(key()), "auth", "`key` stands in the query already");
-    check(Rest::get(URL).query("key", "{k}").auth(key()), "auth", "`key` stands in the query already");
+    check(Rest::get("https://api.example/x?key=1").auth(key()), "auth", "`key` is already set in the query");
+    check(Rest::get("https://api.example/x?k%65y=1").auth(key()), "auth", "`key` is already set in the query");
+    check(Rest::get(URL).query("key", "{k}").auth(key()), "auth", "`key` is already set in the query");
     let parameter = Parameter::query("key").argument("k");
-    check(Rest::get(URL).parameter(parameter).auth(key()), "auth", "`key` stands in the query already");
+    check(Rest::get(URL).parameter(parameter).auth(key()), "auth", "`key` is already set in the query");
     let key = || Auth::ApiKey { location: KeyLocation::Cookie, name: "key".into(), key: Secret::literal("x") };
-    check(Rest::get(URL).cookie("key", "1").auth(key()), "auth", "`key` stands in the cookies already");
+    check(Rest::get(URL).cookie("key", "1").auth(key()), "auth", "`key` is already set in the cookies");
     check(
         Rest::get(URL).parameter(Parameter::cookie("key")).auth(key()),
         "auth",
-        "`key` stands in the cookies already",
+        "`key` is already set in the cookies",
     );
     assert!(Rest::get(URL).query("key", "1").auth(key()).problems().is_empty());
     check(Rest::get(URL).auth(Auth::client_credentials("token", "", Secret::literal("x"))), "auth", "`token_url`");
-    let none = ConnectionStateConfig { pool_size: 0, max_overflow: 0, timeout: Duration::ZERO, ..Default::default() };
-    check(Rest::get(URL).connection(none.clone()), "connection.pool_size", "no request");
-    check(Rest::get(URL).connection(none), "connection.timeout", "is 0");
+    let unusable =
+        ConnectionStateConfig { pool_size: 0, max_overflow: 0, timeout: Duration::ZERO, ..Default::default() };
+    check(Rest::get(URL).connection(unusable.clone()), "connection.pool_size", "no request");
+    check(Rest::get(URL).connection(unusable), "connection.timeout", "is 0");
 }
 
 #[tokio::test]
@@ -83,23 +84,23 @@ async fn all_problems_are_told_at_once_when_the_tool_is_registered() {
     assert_eq!(rest.problems().len(), 3);
     let refused =
         ToolHub::builder().tool(rest.tool_with("it", any_object_schema())).build().await.unwrap_err().to_string();
-    for word in ["`it` cannot be registered", "`url`", "`select`", "`headers.a b`"] {
-        assert!(refused.contains(word), "{refused}");
+    for fragment in ["`it` cannot be registered", "`url`", "`select`", "`headers.a b`"] {
+        assert!(refused.contains(fragment), "{refused}");
     }
 }
 
 #[tokio::test]
 async fn a_tool_is_what_its_method_says_unless_its_owner_says_otherwise() {
-    let tool = async |method: &str| {
+    let annotations = async |method: &str| {
         let hub = super::support::hub(Rest::new(method, URL)).await;
         let definition = hub.get("it").unwrap().definition.clone();
-        let it = &definition.annotations;
+        let annotations = &definition.annotations;
         assert_eq!(definition.kind.as_str(), "rest");
-        (it.read_only, it.destructive, it.idempotent)
+        (annotations.read_only, annotations.destructive, annotations.idempotent)
     };
-    assert_eq!((tool("GET").await, tool("head").await), ((true, false, true), (true, false, true)));
-    assert_eq!((tool("PUT").await, tool("DELETE").await), ((false, true, true), (false, true, true)));
-    assert_eq!((tool("POST").await, tool("PATCH").await), ((false, true, false), (false, true, false)));
+    assert_eq!((annotations("GET").await, annotations("head").await), ((true, false, true), (true, false, true)));
+    assert_eq!((annotations("PUT").await, annotations("DELETE").await), ((false, true, true), (false, true, true)));
+    assert_eq!((annotations("POST").await, annotations("PATCH").await), ((false, true, false), (false, true, false)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Servers to talk to, and a hub to talk through.
+//! Test servers, and hubs with one tool.
 //!
-//! [`Server`] answers as it is told and remembers what it was asked, read by hyper; [`raw`] hands the bytes to the test, for servers that do not
-//! keep the rules.
+//! [`Server`] is an HTTP server with a given handler that records its requests; [`raw_server`] gives the TCP stream to the test, for
+//! servers that violate HTTP.
 
 use std::{
     convert::Infallible,
@@ -47,62 +47,64 @@ pub(crate) type HttpResponse = Response<Full<Bytes>>;
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
-    /// How many of them are closed again.
+    /// Number of connections that were closed.
     pub(crate) closed: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Server {
-    /// One that answers at once.
-    pub(crate) async fn new(answer: impl Fn(&RecordedRequest) -> HttpResponse + Send + Sync + 'static) -> Self {
-        let answer = Arc::new(answer);
-        Self::with_async_handler(move |seen| {
-            let answer = answer.clone();
-            Box::pin(async move { answer(&seen) })
+    /// A server that responds immediately.
+    pub(crate) async fn new(handler: impl Fn(&RecordedRequest) -> HttpResponse + Send + Sync + 'static) -> Self {
+        let handler = Arc::new(handler);
+        Self::with_async_handler(move |request| {
+            let handler = handler.clone();
+            Box::pin(async move { handler(&request) })
         })
         .await
     }
 
-    /// One that may take its time.
+    /// A server with an asynchronous handler.
     pub(crate) async fn with_async_handler(
-        answer: impl Fn(RecordedRequest) -> BoxFuture<'static, HttpResponse> + Send + Sync + 'static,
+        handler: impl Fn(RecordedRequest) -> BoxFuture<'static, HttpResponse> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (connections, closed, seen) =
+        let (connections, closed, requests) =
             (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), Arc::default());
-        let (counts, ends, notes, answer) = (connections.clone(), closed.clone(), Arc::clone(&seen), Arc::new(answer));
+        let server = Self { address, connections, closed, requests };
+        let (connections, closed, requests) =
+            (server.connections.clone(), server.closed.clone(), server.requests.clone());
+        let handler = Arc::new(handler);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                counts.fetch_add(1, Ordering::Relaxed);
-                let (notes, answer, ends) = (Arc::clone(&notes), answer.clone(), ends.clone());
+                connections.fetch_add(1, Ordering::Relaxed);
+                let (requests, handler, closed) = (requests.clone(), handler.clone(), closed.clone());
                 let serve = service_fn(move |request: Request<Incoming>| {
-                    let (notes, answer) = (Arc::clone(&notes), answer.clone());
+                    let (requests, handler) = (requests.clone(), handler.clone());
                     async move {
                         let (head, body) = request.into_parts();
                         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                        let seen = RecordedRequest {
+                        let recorded = RecordedRequest {
                             method: head.method,
                             target: head.uri.to_string(),
                             headers: head.headers,
                             body,
                         };
-                        let list: &Mutex<Vec<RecordedRequest>> = &notes;
-                        list.lock().unwrap().push(seen.clone());
-                        Ok::<_, Infallible>(answer(seen).await)
+                        requests.lock().unwrap().push(recorded.clone());
+                        Ok::<_, Infallible>(handler(recorded).await)
                     }
                 });
                 tokio::spawn(async move {
                     let _ =
                         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await;
-                    ends.fetch_add(1, Ordering::Relaxed);
+                    closed.fetch_add(1, Ordering::Relaxed);
                 });
             }
         });
-        Self { address, connections, closed, requests: seen }
+        server
     }
 
-    /// One that says what it was asked.
+    /// A server that responds with the request target.
     pub(crate) async fn echo() -> Self {
         Self::new(|seen| json_ok(json!({"target": seen.target}))).await
     }
@@ -115,15 +117,15 @@ impl Server {
         self.requests.lock().unwrap().clone()
     }
 
-    /// What it was asked since this was last called.
+    /// The requests since the last call of this.
     pub(crate) fn take_requests(&self) -> Vec<RecordedRequest> {
         std::mem::take(&mut *self.requests.lock().unwrap())
     }
 
     pub(crate) fn single_request(&self) -> RecordedRequest {
-        let seen = self.requests();
-        assert_eq!(seen.len(), 1, "{seen:?}");
-        seen.into_iter().next().unwrap()
+        let requests = self.requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        requests.into_iter().next().unwrap()
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -131,7 +133,7 @@ impl Server {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "answers are written where they are given")]
+#[expect(clippy::needless_pass_by_value, reason = "callers pass literals")]
 pub(crate) fn json_ok(body: Value) -> HttpResponse {
     http_response(200, "application/json", body.to_string())
 }
@@ -141,7 +143,7 @@ pub(crate) fn http_response(status: u16, kind: &str, body: impl Into<Bytes>) -> 
     builder.body(Full::new(body.into())).unwrap()
 }
 
-/// A server that does with each connection what it is told; answers its address.
+/// A server that runs `serve` for each connection; returns its address.
 pub(crate) async fn raw_server<F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -155,12 +157,12 @@ pub(crate) async fn raw_server<F: Future<Output = ()> + Send + 'static>(
     address
 }
 
-/// What any tool of these tests takes.
+/// The parameters of all tools of these tests.
 pub(crate) fn any_object_schema() -> Value {
     json!({"type": "object"})
 }
 
-/// A request to this machine, with connections of its own.
+/// Allows requests to this machine, with a separate connection pool.
 pub(crate) fn allow_local(rest: Rest) -> Rest {
     rest.allow_host("127.0.0.1").upstreams(&Upstreams::new())
 }
@@ -178,14 +180,14 @@ pub(crate) fn call(hub: &ToolHub, arguments: Value) -> CallRequest<'_> {
     hub.call("it", arguments)
 }
 
-/// Waits until something is so.
-pub(crate) async fn wait_until(mut so: impl FnMut() -> bool) {
-    // Much longer than any of it takes: only a test that fails waits for the end of it.
+/// Waits until a condition holds.
+pub(crate) async fn wait_until(mut condition: impl FnMut() -> bool) {
+    // A generous timeout; only a failing test waits this long.
     for _ in 0..10_000 {
-        if so() {
+        if condition() {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    panic!("it never came to be");
+    panic!("timed out waiting for a condition");
 }

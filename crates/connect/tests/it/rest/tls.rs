@@ -1,4 +1,4 @@
-//! Services that are reached over TLS.
+//! TLS connections.
 
 use std::{
     path::PathBuf,
@@ -21,7 +21,7 @@ use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, testing::AssertOutc
 
 use super::support::{allow_local, call, hub};
 
-/// Somebody who vouches for servers of these tests, and the file that says so.
+/// The certificate authority of the test servers, and its PEM file.
 pub(crate) fn test_ca() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBuf) {
     static AUTHORITY: OnceLock<(CertifiedIssuer<'static, KeyPair>, PathBuf)> = OnceLock::new();
     AUTHORITY.get_or_init(|| {
@@ -34,7 +34,7 @@ pub(crate) fn test_ca() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBuf)
     })
 }
 
-/// A server with a certificate for this name; answers its port, and how many connections it has had.
+/// A server with a certificate for this name; returns its port, and its number of connections.
 async fn tls_server(name: &str) -> (u16, Arc<AtomicUsize>) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &test_ca().0).unwrap();
@@ -47,10 +47,10 @@ async fn tls_server(name: &str) -> (u16, Arc<AtomicUsize>) {
         .unwrap();
     let (listener, acceptor) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), TlsAcceptor::from(Arc::new(config)));
     let (port, connections) = (listener.local_addr().unwrap().port(), Arc::<AtomicUsize>::default());
-    let counts = connections.clone();
+    let count = connections.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            counts.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
@@ -70,15 +70,16 @@ async fn a_service_is_believed_when_somebody_trusted_vouches_for_its_name() {
         let once = ConnectionStateConfig { retry_attempts: 1, ..Default::default() };
         allow_local(Rest::post(format!("https://{host}:{port}/"))).allow_host("localhost").connection(once)
     };
-    let believing = hub(rest("127.0.0.1").ca_file(&test_ca().1)).await;
-    assert_eq!(call(&believing, json!({})).await.assert_success(), &json!("secure"));
-    // Nobody vouches for it; or somebody does, for another name.
-    for (doubting, words) in [(rest("127.0.0.1"), ""), (rest("localhost").ca_file(&test_ca().1), "cannot be believed")]
+    let trusting = hub(rest("127.0.0.1").ca_file(&test_ca().1)).await;
+    assert_eq!(call(&trusting, json!({})).await.assert_success(), &json!("secure"));
+    // An unknown issuer, and a certificate for another name.
+    for (rest, fragment) in
+        [(rest("127.0.0.1"), ""), (rest("localhost").ca_file(&test_ca().1), "TLS verification failed")]
     {
-        let outcome = call(&hub(doubting).await, json!({})).await;
+        let outcome = call(&hub(rest).await, json!({})).await;
         outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamUnreachable);
-        let told = outcome.error.unwrap().operator;
-        assert!(told.contains(words), "{told}");
+        let error = outcome.error.unwrap().operator;
+        assert!(error.contains(fragment), "{error}");
     }
 }
 

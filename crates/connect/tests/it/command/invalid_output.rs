@@ -1,19 +1,19 @@
-//! Programs that write something else than an answer: the error says what, and what to do.
+//! Programs whose output violates the protocol: the error says how, and what to do.
 
 use serde_json::json;
 use toolhub_core::{Effect, ErrorKind};
 
-use super::{call, node, python, wrong};
+use super::{call, expect_error, node, python};
 
 #[tokio::test]
 async fn each_sort_of_bad_output_has_an_error_of_its_own() {
-    for (written, word) in [
+    for (written, fragment) in [
         ("", "wrote nothing"),
-        ("hello there", "begins with `hello there`; only JSON belongs there"),
-        ("Loading model...\n{\"a\": 1}\n", "only the last line of it is JSON"),
-        ("{\"a\": 1}\n{\"b\": 2}\n", "more than one answer"),
-        ("{\"a\": 1}\nbye\n", "after its answer it wrote `bye`"),
-        ("{\"a\": [1, 2", "in the middle of the JSON"),
+        ("hello there", "begins with `hello there`; write only JSON to stdout"),
+        ("Loading model...\n{\"a\": 1}\n", "only the last line is JSON"),
+        ("{\"a\": 1}\n{\"b\": 2}\n", "more than one JSON value"),
+        ("{\"a\": 1}\nbye\n", "it wrote `bye` after its JSON value"),
+        ("{\"a\": [1, 2", "truncated"),
         ("{'a': 1}", "not JSON"),
         ("\u{1b}[2J", "not JSON"),
     ] {
@@ -22,25 +22,25 @@ async fn each_sort_of_bad_output_has_an_error_of_its_own() {
         let error = outcome.error.as_ref().unwrap();
         assert_eq!((error.kind, outcome.effect), (ErrorKind::ToolError, Effect::Unknown), "{written}");
         assert!(
-            error.operator.contains(word) && error.operator.contains("said aside"),
+            error.operator.contains(fragment) && error.operator.contains("said aside"),
             "{written}: {}",
             error.operator
         );
         assert!(!error.operator.contains('\u{1b}'), "{}", error.operator);
-        // A model is told that the tool failed, and not what it wrote by mistake.
+        // The model learns that the tool failed, but not what it wrote by mistake.
         assert!(!error.model.contains("hello") && !error.model.contains("aside"), "{}", error.model);
     }
     let bytes = node("process.stdout.write(Buffer.from([0x22, 0xff, 0xfe, 0x22]))");
-    assert!(wrong(&call(bytes.tool("it"), json!({})).await).contains("not JSON"));
+    assert!(expect_error(&call(bytes.tool("it"), json!({})).await).contains("not JSON"));
 }
 
 #[tokio::test]
 async fn a_secret_that_a_program_was_given_is_not_repeated() {
     let program = python("import os, sys; print(os.environ['TOKEN'], file=sys.stderr); exit(1)");
     let outcome = call(program.env("TOKEN", "canary-4711-0815").tool("it"), json!({})).await;
-    assert!(wrong(&outcome).contains("***"), "{}", wrong(&outcome));
-    let whole = format!("{outcome:?}");
-    assert!(!whole.contains("canary"), "{whole}");
+    assert!(expect_error(&outcome).contains("***"), "{}", expect_error(&outcome));
+    let debug = format!("{outcome:?}");
+    assert!(!debug.contains("canary"), "{debug}");
     let command = python("").env("TOKEN", "canary-4711-0815").arg("--key=canary");
     assert!(!format!("{command:?}").contains("canary"), "{command:?}");
 }
