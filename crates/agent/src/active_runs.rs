@@ -1,7 +1,7 @@
-//! The runs that are driven on one hub, by whatever service there.
+//! The runs that are driven on one hub, at most one per thread, shared by all agent services of that hub.
 //!
-//! In: who wants to drive a thread's run. Out: a place, of which a thread has one; whoever holds it drives alone. A place is given back
-//! whatever happens, before the end of its run is told: whoever hears of the end may begin the next one.
+//! In: a thread. Out: a drive permit, if no other driver has it. The permit is released on drop, and before the end of
+//! its run is emitted, because a subscriber of that event may start the next run.
 
 use std::{
     collections::HashMap,
@@ -35,13 +35,13 @@ pub(crate) struct DrivePermit {
 }
 
 impl ActiveRuns {
-    /// Takes the place of a thread, if nobody has it.
+    /// Takes the drive permit of a thread, if it is free.
     pub(crate) fn try_acquire(&self, thread_key: &ThreadKey) -> Option<DrivePermit> {
-        let mut places = self.lock();
-        if places.contains_key(thread_key) {
+        let mut runs = self.lock();
+        if runs.contains_key(thread_key) {
             return None;
         }
-        places.insert(thread_key.clone(), None);
+        runs.insert(thread_key.clone(), None);
         Some(DrivePermit { active_runs: self.clone(), thread_key: thread_key.clone() })
     }
 
@@ -52,10 +52,12 @@ impl ActiveRuns {
 
     /// A run that is driven here, by its id.
     pub(crate) fn find(&self, tenant: &Tenant, run: RunId) -> Option<ActiveRun> {
-        let places = self.lock();
-        let mut driven =
-            places.iter().filter(|(thread_key, _)| thread_key.tenant == *tenant).filter_map(|(_, it)| it.as_ref());
-        driven.find(|it| it.run == run).cloned()
+        let runs = self.lock();
+        let mut active = runs
+            .iter()
+            .filter(|(thread_key, _)| thread_key.tenant == *tenant)
+            .filter_map(|(_, active)| active.as_ref());
+        active.find(|active| active.run == run).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, Option<ActiveRun>>> {
@@ -64,9 +66,9 @@ impl ActiveRuns {
 }
 
 impl DrivePermit {
-    /// Says which run is driven.
-    pub(crate) fn register(&self, driven: ActiveRun) {
-        self.active_runs.lock().insert(self.thread_key.clone(), Some(driven));
+    /// Registers the run that the holder drives.
+    pub(crate) fn register(&self, active: ActiveRun) {
+        self.active_runs.lock().insert(self.thread_key.clone(), Some(active));
     }
 }
 

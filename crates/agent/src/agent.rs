@@ -1,13 +1,13 @@
-//! An agent in its thread: what a program holds that speaks to one.
+//! The handle of an agent in its thread, and its builder.
 //!
-//! In: what a user says. Out: what the model answers after its calls, at once or as it comes. Whatever it remembers lies in the hub's
-//! store; the same thread can be taken up by another agent, or by another process.
+//! In: user messages. Out: the model's answer after its tool calls, complete or as a stream of events. All state is in
+//! the hub's store, so another agent or another process can continue the same thread.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use toolhub_core::{
-    CallError, CancellationToken, Offer, Restored, StatusScope, ToolError, ToolHub, ToolStatusInfo,
+    CallError, CancellationToken, Offer, SnapshotRestore, StatusScope, ToolError, ToolHub, ToolStatusInfo,
     events::Event,
     ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::ToolStatus,
@@ -35,7 +35,7 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "an agent is made only when it is built"]
+#[must_use = "the builder does nothing until `build` is called"]
 pub struct AgentBuilder {
     plan: AgentPlan,
     tenant: Tenant,
@@ -48,68 +48,68 @@ impl AgentBuilder {
         Self { plan: AgentPlan::new(model), tenant: Tenant::default(), thread: None }
     }
 
-    /// Who the model is and what it must know.
+    /// The system prompt.
     pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
         self.plan = self.plan.system_prompt(text);
         self
     }
 
-    /// The tools it may use; all of them where nothing is said.
+    /// The tools it may use; default: all.
     pub fn toolset(mut self, toolset: toolhub_core::Toolset) -> Self {
         self.plan = self.plan.toolset(toolset);
         self
     }
 
-    /// The hub does the work of its calls, and tries each again so often, within the rules of what may be tried again.
+    /// The hub executes its calls, and retries each up to this many times, if the retry rules allow it.
     pub fn internal(mut self, max_retries: u32) -> Self {
         self.plan = self.plan.execution(ToolExecution::Internal { max_retries: Some(max_retries) });
         self
     }
 
-    /// The program does the work of its calls, and [reports](Agent::report) their results in this time.
+    /// The program executes its calls itself, and [reports](Agent::report) their results within this time.
     pub fn external(mut self, deadline: Duration) -> Self {
         self.plan = self.plan.execution(ToolExecution::External { deadline });
         self
     }
 
-    /// How often the model is asked for one message at most.
+    /// Maximum number of model requests for one message.
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.plan = self.plan.max_steps(steps);
         self
     }
 
-    /// How many tokens the model may read and write for one message.
+    /// Maximum number of input and output tokens for one message.
     pub fn token_budget(mut self, tokens: u64) -> Self {
         self.plan = self.plan.token_budget(Some(tokens));
         self
     }
 
-    /// How long one message may take.
+    /// Time limit for one message.
     pub fn time_budget(mut self, time: Duration) -> Self {
         self.plan = self.plan.time_budget(Some(time));
         self
     }
 
-    /// How many tokens the model can be told at once. A longer conversation loses its beginning.
+    /// The model's context window in tokens. Older messages that do not fit are not sent to the model.
     pub fn context_window(mut self, tokens: u64) -> Self {
         self.plan = self.plan.context_window(tokens);
         self
     }
 
-    /// The conversation; a new one where nothing is said.
+    /// The thread; default: a new one.
     pub fn thread(mut self, thread: ThreadId) -> Self {
         self.thread = Some(thread);
         self
     }
 
-    /// Whose conversation it is; `main` where nothing is said.
+    /// The tenant of the thread; default: `main`.
     pub fn tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = tenant;
         self
     }
 
-    /// The agent, in its thread, as it was left there. Agents that were built on one hub for the same thread share its conversation,
-    /// and speak in it one after the other.
+    /// Builds the agent; an existing thread continues where it stopped. Agents that are built on one hub for the same
+    /// thread share its conversation, and run one at a time.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -124,19 +124,19 @@ impl AgentBuilder {
 pub struct Agent {
     service: AgentService,
     thread_key: ThreadKey,
-    /// Held, so that the service does not let go of it.
+    /// Held, so that the service does not evict it.
     _plan: Option<Arc<AgentPlan>>,
 }
 
 impl Agent {
-    /// Its conversation.
+    /// Its thread.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.thread_key.thread
     }
 
-    /// Makes sure that its thread is there, and goes on with a run that a dead process left open. What speaks to the agent does
-    /// so by itself.
+    /// Creates its thread if needed, and resumes a run that a dead process left open. The methods that send messages do
+    /// this too.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -147,42 +147,42 @@ impl Agent {
         Ok(())
     }
 
-    /// Says something, and waits for the end of the run. Whoever stops waiting cancels it.
+    /// Sends a message, and waits for the end of the run. Dropping the future cancels the run.
     ///
     /// # Errors
     /// When a run is open in the thread, or the store does not answer. A run that failed is no error here: see
     /// [`RunRecord::error`].
-    pub async fn invoke(&self, said: impl Into<UserMessage>) -> Result<RunRecord, AgentError> {
+    pub async fn invoke(&self, message: impl Into<UserMessage>) -> Result<RunRecord, AgentError> {
         let cancel = CancellationToken::new();
-        let unwanted = cancel.clone().drop_guard();
-        let record = self.service.begin(&self.thread_key, said.into(), cancel).await?.wait_ended().await;
-        unwanted.disarm();
+        let cancel_guard = cancel.clone().drop_guard();
+        let record = self.service.begin(&self.thread_key, message.into(), cancel).await?.wait_ended().await;
+        cancel_guard.disarm();
         Ok(record)
     }
 
-    /// Says something, and lets the run go on by itself.
+    /// Sends a message, and returns while the run continues in the background.
     ///
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.
-    pub async fn start(&self, said: impl Into<UserMessage>) -> Result<RunHandle, AgentError> {
-        self.service.begin(&self.thread_key, said.into(), CancellationToken::new()).await
+    pub async fn start(&self, message: impl Into<UserMessage>) -> Result<RunHandle, AgentError> {
+        self.service.begin(&self.thread_key, message.into(), CancellationToken::new()).await
     }
 
-    /// Says something, and tells what happens until the end of the run: its text as it comes, its calls, what it waits for. The
-    /// last event is `run.completed` or `run.failed`; or `stream.reset`, for a listener that was too slow to hear the end.
+    /// Sends a message, and streams the events of the run until its end: text deltas, calls, what it waits for. The
+    /// last event is `run.completed` or `run.failed`; or `stream.reset`, if the subscriber lagged and missed the end.
     ///
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.
-    pub async fn stream(&self, said: impl Into<UserMessage>) -> Result<BoxStream<'static, Arc<Event>>, AgentError> {
-        let news = self.service.hub().subscribe();
-        let handle = self.start(said).await?;
-        Ok(Box::pin(follower::run_events(news, handle)))
+    pub async fn stream(&self, message: impl Into<UserMessage>) -> Result<BoxStream<'static, Arc<Event>>, AgentError> {
+        let events = self.service.hub().subscribe();
+        let handle = self.start(message).await?;
+        Ok(Box::pin(follower::run_events(events, handle)))
     }
 
-    /// Brings the result of a call that was handed out.
+    /// Reports the result of an external call.
     ///
     /// # Errors
-    /// When there is no such call, it has ended, or the hub does its work.
+    /// When there is no such call, it has ended, or the hub executes it.
     pub async fn report(
         &self,
         call: CallId,
@@ -191,30 +191,28 @@ impl Agent {
         self.service.hub().report_external_result(&self.thread_key.tenant, call, result).await
     }
 
-    /// The tools it is offered from now on.
+    /// Renews its offer: the tools that are available now.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn rebind(&self) -> Result<Offer, AgentError> {
         let (_, plan) = self.service.resolve_plan(&self.thread_key, None).await?;
         let ThreadKey { tenant, thread } = &self.thread_key;
-        let offer = self.service.hub().rebind_of(tenant, thread, &plan.toolset).await;
+        let offer = self.service.hub().rebind_with(tenant, thread, &plan.toolset.clone().into()).await;
         offer.map_err(|error| AgentError::Store(toolhub_core::backend::StoreError::Unavailable(error.operator)))
     }
 
-    /// How its tools stand.
+    /// The statuses of its tools.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn tool_status_details(&self) -> Result<Vec<ToolStatusInfo>, CallError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
         let toolset = self.service.thread_toolset(tenant, thread).await?;
-        let mut statuses = self.service.hub().tool_statuses(StatusScope::Thread(tenant, thread)).await?;
-        statuses.retain(|info| toolset.contains(&info.tool_name));
-        Ok(statuses)
+        self.service.hub().tool_statuses_with(StatusScope::Thread(tenant, thread), &toolset.into()).await
     }
 
-    /// Forgets what is held against a tool in this thread.
+    /// Resets the status of a tool in this thread.
     ///
     /// # Errors
     /// When there is no such tool, or the store does not answer.
@@ -223,7 +221,7 @@ impl Agent {
         self.service.hub().reset_tool_status(tool, StatusScope::Thread(tenant, thread)).await
     }
 
-    /// Says how a tool stands in this thread.
+    /// Sets the status of a tool in this thread.
     ///
     /// # Errors
     /// When there is no such tool, or the store does not answer.
@@ -237,17 +235,17 @@ impl Agent {
         self.service.hub().set_tool_status(tool, status, reason, None, StatusScope::Thread(tenant, thread)).await
     }
 
-    /// One line about its tools.
+    /// A one-line summary of its tools.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn tool_states_summary(&self) -> Result<String, CallError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
         let toolset = self.service.thread_toolset(tenant, thread).await?;
-        self.service.hub().summary_of(tenant, thread, &toolset, Default::default()).await
+        self.service.hub().status_summary(tenant, thread, &toolset.into()).await
     }
 
-    /// How its tools stand and which have succeeded, as a text.
+    /// The statuses of its tools and which have succeeded, serialized.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -258,15 +256,15 @@ impl Agent {
     /// Restores what [`serialize_tool_states`](Self::serialize_tool_states) wrote.
     ///
     /// # Errors
-    /// When the store does not answer. A text that cannot be read is no error: see [`Restored::warning`].
-    pub async fn deserialize_tool_states(&self, text: &str) -> Result<Restored, CallError> {
+    /// When the store does not answer. A text that cannot be parsed is no error: see [`SnapshotRestore::warning`].
+    pub async fn deserialize_tool_states(&self, text: &str) -> Result<SnapshotRestore, CallError> {
         self.service.hub().deserialize_tool_states(&self.thread_key.tenant, &self.thread_key.thread, text).await
     }
 }
 
 impl AgentService {
-    /// Gives a thread an agent of its own. What the thread remembers is there as it was; a run that a dead process left open
-    /// goes on.
+    /// Sets a thread's own agent. The thread keeps its conversation and state; a run that a dead process left open
+    /// resumes.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -279,15 +277,15 @@ impl AgentService {
         Ok(agent)
     }
 
-    /// The agent of a thread: its own, or the one that was spoken to last.
+    /// The agent of a thread: its own, or the one that got the last message.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
         let thread_key = ThreadKey::new(tenant, thread);
         let plan = self.thread_plan(&thread_key);
-        let known = plan.is_some() || self.is_last_agent_defined(&thread_key).await?;
-        Ok(known.then(|| Agent { service: self.clone(), thread_key, _plan: plan }))
+        let has_agent = plan.is_some() || self.is_last_agent_defined(&thread_key).await?;
+        Ok(has_agent.then(|| Agent { service: self.clone(), thread_key, _plan: plan }))
     }
 }
 

@@ -1,19 +1,19 @@
-//! What a model is told about tools that wait for others.
+//! Renders tool dependencies as a part of the system prompt.
 //!
-//! In: the tools an agent may use. Out: a short text, or none. It says what always holds and nothing of the moment, so it stays the
-//! same from step to step.
+//! In: the tools an agent may use. Out: a short text, possibly empty. It states the rules and no current status, so it
+//! is the same in every step and the provider's prompt cache stays valid.
 
 use std::sync::Arc;
 
 use toolhub_core::{DependencyGroup, Tool};
 
-/// The text; empty where no tool waits for another.
+/// The text; empty if no tool depends on another.
 pub(crate) fn render<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> String {
-    let waits = tools.into_iter().filter(|tool| !tool.definition.depends_on.is_empty()).map(|tool| {
+    let dependent_tools = tools.into_iter().filter(|tool| !tool.definition.depends_on.is_empty()).map(|tool| {
         let groups: Vec<String> = tool.definition.depends_on.0.iter().map(render_group).collect();
         format!("- `{}`: after {}", tool.definition.name, groups.join(", and "))
     });
-    let lines: Vec<String> = waits.collect();
+    let lines: Vec<String> = dependent_tools.collect();
     if lines.is_empty() {
         return String::new();
     }

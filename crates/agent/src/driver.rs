@@ -1,8 +1,8 @@
-//! Does what a run asks for, step by step, and writes each step down before the next begins.
+//! Drives one run: performs each action the run's state machine asks for, and commits every step before the next.
 //!
-//! In: a run that is held, and what its agent is. Out: the run's end, told to whoever waits. If the process dies anywhere in here, the
-//! rows say where to go on: the model is asked again, calls that had begun are looked up by their ids, and only those that had
-//! not are made. `calls.rs` makes them.
+//! In: a checked-out run and its agent's plan. Out: the run's final record, sent to its waiters. If the process dies at
+//! any point, the committed rows say where to resume: the model request is repeated, calls that had started are looked
+//! up by their ids, and only the others are made. `step_calls.rs` makes them.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use toolhub_core::{
-    CallError, CancellationToken, Offer, ToolHub,
+    CallError, CancellationToken, Offer, OfferOptions, ToolHub,
     backend::StoreError,
     events::EventKind,
     ids::{CallId, ThreadKey},
@@ -30,10 +30,11 @@ use crate::{
     window::{SizedMessage, estimate_tokens, message_tokens, select_messages, trim_point},
 };
 
-/// How long a store that fails is left alone, and how many times that is doubled while it goes on failing.
+/// Initial delay before a failing store is tried again, and how often it doubles (exponential backoff).
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_BACKOFF_DOUBLINGS: u32 = 5;
-/// How much longer than it may a model is waited for: one that keeps its time says better why it did not answer.
+/// How much longer than its timeout a model request may take: a client that enforces the timeout itself has a better
+/// error.
 const MODEL_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Drives one run.
@@ -44,41 +45,41 @@ pub(crate) struct Driver {
     pub(crate) thread_key: ThreadKey,
     pub(crate) plan: Arc<AgentPlan>,
     pub(crate) checkout: RunCheckout,
-    /// Whether the run was begun before this driver was.
+    /// Whether another driver may have started the current step.
     pub(crate) resumed: bool,
     pub(crate) language: Language,
     pub(crate) record_tx: watch::Sender<RunRecord>,
     pub(crate) cancel: CancellationToken,
-    /// The tools that were offered last.
+    /// The latest offer.
     pub(crate) last_offer: Option<Offer>,
-    /// How often the store has failed since a step was written down.
+    /// How often the store has failed since the last committed step.
     pub(crate) failures: u32,
-    /// Why the run can only end: what it would need cannot be read, or not be written, however often that is tried.
+    /// Why the run can only end: a row it needs is damaged, or the store rejects what it would write.
     pub(crate) fatal_error: Option<RunError>,
 }
 
-/// How a run is found that could not go on.
+/// The state of a run that was reloaded after a store error.
 enum ReloadResult {
-    /// As it was, or as this driver has left it.
+    /// It is unchanged, or as this driver has written it.
     Owned,
-    /// It is over.
+    /// It has ended.
     Ended(Box<RunRecord>),
-    /// It is not for this driver any more.
+    /// Another driver has written it.
     NotOwned,
 }
 
 impl Driver {
-    /// Drives the run to its end, for as long as that takes. Answers with how it ended; with nothing where it is left as it is written
-    /// down, because somebody else goes on with it, it cannot be read, or the hub goes down.
+    /// Drives the run to its end and returns its final record; `None` if the run is left open, because another process
+    /// continues it, its rows are unreadable, or the hub shuts down.
     pub(crate) async fn drive(&mut self) -> Option<RunRecord> {
         let run_id = self.checkout.open_run.run.id;
         self.emit(EventKind::RunStarted { run_id, agent: self.checkout.open_run.agent.clone() });
         loop {
             let error = match self.run_steps().await {
-                Ok(end) => return end,
+                Ok(record) => return record,
                 Err(error) => error,
             };
-            tracing::warn!(%run_id, %error, "a step of the run went wrong; it is looked at again");
+            tracing::warn!(%run_id, %error, "run step failed; reloading the run from the store");
             if matches!(error, StoreError::Refused(_) | StoreError::Damaged { .. }) {
                 if self.fatal_error.is_some() {
                     return None;
@@ -89,23 +90,23 @@ impl Driver {
                 ReloadResult::Owned => self.resumed = true,
                 ReloadResult::Ended(record) => return Some(*record),
                 ReloadResult::NotOwned => {
-                    tracing::warn!(%run_id, "the run cannot go on here; it stays as it is written down");
+                    tracing::warn!(%run_id, "run is unreadable or was taken over by another driver; leaving it open");
                     return None;
                 }
             }
         }
     }
 
-    /// Reads the run again after an error. Nothing is done before that has succeeded: whether the last step was written down is
-    /// known to the store alone, and what is in memory may be ahead of it.
+    /// Reloads the run after a store error, and retries until that succeeds: only the store knows whether the last step
+    /// was committed, and the state in memory may be ahead of it.
     async fn reload_run(&mut self, error: &StoreError) -> ReloadResult {
         if !matches!(error, StoreError::Conflict { .. } | StoreError::Fenced { .. }) {
             self.back_off().await;
         }
         loop {
             match self.run_store.checkout(&self.thread_key, self.hub.now()).await {
-                Ok(Some(held)) if self.checkout.may_continue_from(&held) => {
-                    self.checkout.continue_from(held);
+                Ok(Some(checkout)) if self.checkout.may_continue_from(&checkout) => {
+                    self.checkout.continue_from(checkout);
                     return ReloadResult::Owned;
                 }
                 Ok(Some(_)) | Err(StoreError::Damaged { .. }) => return ReloadResult::NotOwned,
@@ -115,13 +116,13 @@ impl Driver {
         }
     }
 
-    /// Leaves the store alone for a while: the longer it fails, the longer.
+    /// Waits before the next store access, with exponential backoff.
     async fn back_off(&mut self) {
         tokio::time::sleep(STORE_RETRY_DELAY * 2u32.pow(self.failures.min(MAX_BACKOFF_DOUBLINGS))).await;
         self.failures += 1;
     }
 
-    /// The end of a run that is not open any more: what is written down, or that it was taken away with its thread.
+    /// The final record of a run that is no longer open; cancelled if the run was deleted with its thread.
     async fn load_ended_record(&mut self) -> RunRecord {
         let run = self.checkout.open_run.run.id;
         loop {
@@ -140,18 +141,18 @@ impl Driver {
         }
     }
 
-    /// Goes from step to step, with the conversation as it is written down. Answers with nothing where the hub goes down.
+    /// Runs step after step until the run ends; `None` if the hub shuts down.
     async fn run_steps(&mut self) -> Result<Option<RunRecord>, StoreError> {
-        // Read when the model is to be told of it: a run can be brought to its end without.
+        // Loaded at the first model request: a run can end without one.
         let mut tail: Option<Vec<SizedMessage>> = None;
         loop {
-            let said: Vec<Message> = match self.checkout.open_run.run.next_action() {
+            let messages: Vec<Message> = match self.checkout.open_run.run.next_action() {
                 NextAction::AskModel { .. } | NextAction::ExecuteCalls(_) if self.fatal_error.is_some() => {
                     self.give_up()
                 }
                 NextAction::AskModel { may_call } => self.ask(&mut tail, may_call).await?,
                 NextAction::ExecuteCalls(_) => match self.execute_calls().await? {
-                    Some(said) => said,
+                    Some(messages) => messages,
                     None => return Ok(None),
                 },
                 NextAction::Finished(_) => {
@@ -159,11 +160,11 @@ impl Driver {
                 }
             };
             let record =
-                self.run_store.commit_step(&self.thread_key, &mut self.checkout, &said, self.hub.now()).await?;
+                self.run_store.commit_step(&self.thread_key, &mut self.checkout, &messages, self.hub.now()).await?;
             if let Some(tail) = &mut tail {
-                for message in said {
-                    let upto = tail.last().map_or(0, |last| last.tokens_so_far) + message_tokens(&message);
-                    tail.push(SizedMessage { message, tokens_so_far: upto });
+                for message in messages {
+                    let tokens_so_far = tail.last().map_or(0, |last| last.tokens_so_far) + message_tokens(&message);
+                    tail.push(SizedMessage { message, tokens_so_far });
                 }
             }
             if record.status.is_end() {
@@ -174,32 +175,33 @@ impl Driver {
         }
     }
 
-    /// Ends a run that cannot go on. Calls it had begun have results like all others.
+    /// Fails a run that cannot continue. Its pending calls get an error result, because no call stays without a result.
     fn give_up(&mut self) -> Vec<Message> {
         let run = &mut self.checkout.open_run.run;
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         if let NextAction::ExecuteCalls(planned) = run.next_action() {
-            let ends = planned.iter().map(step_calls::lost_result).collect();
-            said = run.apply_results(ends).map(Vec::from).unwrap_or_default();
+            let results = planned.iter().map(step_calls::lost_result).collect();
+            messages = run.apply_results(results).map(Vec::from).unwrap_or_default();
         }
         if let Some(error) = self.fatal_error.clone() {
             run.fail(error);
         }
-        said
+        messages
     }
 
-    /// Asks the model, and takes its answer in.
+    /// Sends a model request, and applies its reply.
     async fn ask(&mut self, tail: &mut Option<Vec<SizedMessage>>, may_call: bool) -> Result<Vec<Message>, StoreError> {
         let now = self.hub.now();
-        let RunCheckout { open_run: open, .. } = &mut self.checkout;
+        let RunCheckout { open_run, .. } = &mut self.checkout;
         if self.cancel.is_cancelled() {
-            open.run.cancel();
+            open_run.run.cancel();
         }
-        open.run.enforce_bounds(now);
+        open_run.run.enforce_bounds(now);
         if self.plan.is_removed {
-            open.run.fail(RunError::new("no_such_agent", format!("there is no agent `{}` any more", open.agent)));
+            let message = format!("the agent `{}` is no longer defined", open_run.agent);
+            open_run.run.fail(RunError::new("no_such_agent", message));
         }
-        if let NextAction::Finished(_) = open.run.next_action() {
+        if let NextAction::Finished(_) = open_run.run.next_action() {
             return Ok(Vec::new());
         }
         let tail = match tail {
@@ -212,7 +214,7 @@ impl Driver {
             () = self.cancel.cancelled() => None,
             reply = self.request_reply(&offer, tail, may_call) => Some(reply),
         };
-        // Held until the next step, so that listeners are told when it should be another.
+        // Kept until the next step, so that the hub emits an event when the offer becomes stale meanwhile.
         self.last_offer = Some(offer);
         let now = self.hub.now();
         let run = &mut self.checkout.open_run.run;
@@ -220,82 +222,84 @@ impl Driver {
             None => run.cancel(),
             Some(Err(error)) => run.fail(to_run_error(&error)),
             Some(Ok(reply)) => {
-                let said = run.apply_reply(reply, || CallId::mint(now));
-                self.emit_message(said.as_ref());
-                return Ok(said.into_iter().collect());
+                let message = run.apply_reply(reply, || CallId::mint(now));
+                self.emit_message(message.as_ref());
+                return Ok(message.into_iter().collect());
             }
         }
         Ok(Vec::new())
     }
 
-    /// The tools that may be used now. The log has a line about them for each step.
+    /// The tools that are available now. Logs a summary of them for each step.
     async fn offer(&self) -> Result<Offer, CallError> {
-        let (ThreadKey { tenant, thread }, toolset) = (&self.thread_key, &self.plan.toolset);
+        let ThreadKey { tenant, thread } = &self.thread_key;
+        let options = OfferOptions { toolset: self.plan.toolset.clone(), language: self.language };
         if !tracing::enabled!(tracing::Level::INFO) {
-            return self.hub.offer_of(tenant, thread, toolset).await;
+            return self.hub.offer_with(tenant, thread, &options).await;
         }
-        let (offer, line) = self.hub.offer_and_summary(tenant, thread, toolset, self.language).await?;
-        tracing::info!(%thread, "{line}");
+        let (offer, summary) = self.hub.offer_and_summary(tenant, thread, &options).await?;
+        tracing::info!(%thread, "{summary}");
         Ok(offer)
     }
 
-    /// What the model answers to the conversation, with exactly the tools that may be used now.
+    /// The model's reply to the conversation, with exactly the tools of the offer.
     async fn request_reply(&self, offer: &Offer, tail: &[SizedMessage], may_call: bool) -> Result<Reply, ModelError> {
         let Self { hub, thread_key, plan, .. } = self;
         let tools = offer.export(plan.model.format());
         let system = self.system_prompt();
-        let around: u64 =
+        let overhead: u64 =
             estimate_tokens(&system) + tools.iter().map(|tool| estimate_tokens(&tool.to_string())).sum::<u64>();
-        // An eighth is for the answer.
-        let room = (plan.context_window - plan.context_window / 8).saturating_sub(around);
-        let messages = select_messages(tail, trim_point(tail.last().map_or(0, |last| last.tokens_so_far), room));
+        // An eighth is reserved for the reply.
+        let budget = (plan.context_window - plan.context_window / 8).saturating_sub(overhead);
+        let messages = select_messages(tail, trim_point(tail.last().map_or(0, |last| last.tokens_so_far), budget));
         let (run_id, now) = (self.checkout.open_run.run.id, hub.now());
-        let left = self.checkout.open_run.run.deadline().map(|until| until.since(now));
-        let (to, whose) = (hub.clone(), thread_key.clone());
-        let hear = move |piece: StreamPart<'_>| {
-            let (text, again) = match piece {
+        let remaining = self.checkout.open_run.run.deadline().map(|deadline| deadline.since(now));
+        let (event_hub, event_thread) = (hub.clone(), thread_key.clone());
+        let sink = move |part: StreamPart<'_>| {
+            let (text, again) = match part {
                 StreamPart::Text(text) => (text.to_owned(), false),
                 StreamPart::Restart => (String::new(), true),
             };
-            to.publish(&whose.tenant, &whose.thread, EventKind::MessageDelta { run_id, text, again });
+            let delta = EventKind::MessageDelta { run_id, text, again };
+            event_hub.publish(&event_thread.tenant, &event_thread.thread, delta);
         };
-        let time = left.map_or(plan.request_timeout, |left| left.min(plan.request_timeout));
+        let timeout = remaining.map_or(plan.request_timeout, |remaining| remaining.min(plan.request_timeout));
         let prompt = Prompt {
             system: &system,
             messages: &messages,
             tools: &tools,
             may_call,
             stream: hub.has_subscribers(),
-            timeout: time,
+            timeout,
             trace: self.checkout.open_run.trace.as_ref(),
         };
-        let begun = tokio::time::Instant::now();
-        // It may be anybody's: whatever it does, the run has an end.
-        let asking = AssertUnwindSafe(async { plan.model.ask(prompt, &hear).await }).catch_unwind();
-        let reply = match tokio::time::timeout(time.saturating_add(MODEL_TIMEOUT_GRACE), asking).await {
+        let started_at = tokio::time::Instant::now();
+        // The model may be third-party code: a panic or a hang must not leave the run open.
+        let request = AssertUnwindSafe(async { plan.model.ask(prompt, &sink).await }).catch_unwind();
+        let reply = match tokio::time::timeout(timeout.saturating_add(MODEL_TIMEOUT_GRACE), request).await {
             Ok(Ok(reply)) => reply,
-            Ok(Err(_)) => Err(ModelError::new(ModelFault::Failed, "the client of the model fell over")),
-            Err(_) => Err(ModelError::new(ModelFault::Timeout, format!("the model did not answer within {time:?}"))),
+            Ok(Err(_)) => Err(ModelError::new(ModelFault::Failed, "the model client panicked")),
+            Err(_) => Err(ModelError::new(ModelFault::Timeout, format!("the model did not answer within {timeout:?}"))),
         };
-        self.meters.record_request(plan.model.name(), begun.elapsed(), &reply);
+        self.meters.record_request(plan.model.name(), started_at.elapsed(), &reply);
         reply
     }
 
     fn system_prompt(&self) -> String {
-        let all = self.hub.tools();
-        let tools = all.list(&Default::default());
+        let snapshot = self.hub.tools();
+        let tools = snapshot.list(&Default::default());
         let rules =
             dependency_prompt::render(tools.iter().filter(|tool| self.plan.toolset.contains(&tool.definition.name)));
         let parts = [self.plan.system_prompt.as_str(), rules.as_str()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Makes the calls of the step, and takes in what came of them; nothing where the hub goes down, and leaves them to the next
-    /// start.
+    /// Makes the calls of the step, and applies their results; `None` if the hub shuts down, which leaves the calls to
+    /// the next start.
     async fn execute_calls(&mut self) -> Result<Option<Vec<Message>>, StoreError> {
-        let unwanted = self.cancel.child_token();
-        let left = self.checkout.open_run.run.deadline().map(|until| until.since(self.hub.now()));
-        let (ends, in_time) = {
+        let cancel = self.cancel.child_token();
+        let remaining = self.checkout.open_run.run.deadline().map(|deadline| deadline.since(self.hub.now()));
+        let (results, in_time) = {
             let step = step_calls::Step {
                 hub: &self.hub,
                 thread_key: &self.thread_key,
@@ -304,14 +308,14 @@ impl Driver {
                 resumed: self.resumed,
                 record_tx: &self.record_tx,
             };
-            let making = step_calls::execute_calls(step, &unwanted);
-            tokio::pin!(making);
+            let executing = step_calls::execute_calls(step, &cancel);
+            tokio::pin!(executing);
             tokio::select! {
                 biased;
-                ends = &mut making => (ends?, true),
-                () = wait_for_deadline(left) => {
-                    unwanted.cancel();
-                    (making.await?, false)
+                results = &mut executing => (results?, true),
+                () = wait_for_deadline(remaining) => {
+                    cancel.cancel();
+                    (executing.await?, false)
                 }
             }
         };
@@ -319,23 +323,23 @@ impl Driver {
             return Ok(None);
         }
         let run = &mut self.checkout.open_run.run;
-        let said = run.apply_results(ends).map(Vec::from).unwrap_or_default();
+        let messages = run.apply_results(results).map(Vec::from).unwrap_or_default();
         if self.cancel.is_cancelled() {
             run.cancel();
         }
         if !in_time {
             run.exceed_time_budget();
         }
-        Ok(Some(said))
+        Ok(Some(messages))
     }
 
-    fn emit(&self, news: EventKind) {
-        self.hub.publish(&self.thread_key.tenant, &self.thread_key.thread, news);
+    fn emit(&self, event: EventKind) {
+        self.hub.publish(&self.thread_key.tenant, &self.thread_key.thread, event);
     }
 
-    fn emit_message(&self, said: Option<&Message>) {
+    fn emit_message(&self, message: Option<&Message>) {
         let run_id = self.checkout.open_run.run.id;
-        if let Some(Message::Assistant { content, .. }) = said {
+        if let Some(Message::Assistant { content, .. }) = message {
             self.emit(EventKind::MessageCompleted {
                 run_id,
                 role: "assistant".into(),
@@ -345,7 +349,8 @@ impl Driver {
         }
     }
 
-    /// Tells listeners that the run is over. Whoever hears of it may begin the next one.
+    /// Emits the end of the run. Must come after the drive permit is released, because a subscriber may start the next
+    /// run.
     pub(crate) fn emit_end(&self, record: &RunRecord) {
         let (run_id, steps) = (record.id, record.steps);
         self.emit(match &record.error {
@@ -360,10 +365,10 @@ impl Driver {
     }
 }
 
-/// Waits for so long; for ever where there is no bound.
-async fn wait_for_deadline(left: Option<Duration>) {
-    match left {
-        Some(left) => tokio::time::sleep(left).await,
+/// Sleeps for this time; forever without one.
+async fn wait_for_deadline(remaining: Option<Duration>) {
+    match remaining {
+        Some(remaining) => tokio::time::sleep(remaining).await,
         None => std::future::pending().await,
     }
 }

@@ -1,7 +1,7 @@
-//! What happens in one run, as it happens.
+//! Streams the events of one run.
 //!
-//! In: the hub's news, from before the run began or was looked at, and a way to look at the run. Out: those that are about it. The
-//! last is its end; where that was not heard here, the run as it was found.
+//! In: an event subscription that was opened before the run started or was loaded, and a probe that loads the run. Out:
+//! the events of that run. The last one is its end; if that event was missed, the final record from the probe.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,57 +18,57 @@ use crate::{
     service::{AgentService, RunHandle},
 };
 
-/// How soon a run that fell silent is looked at: whoever drove it may have let go of it.
+/// After how long without events a run's handle is probed: its driver may have abandoned it.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How soon it is looked up in the store: it may be driven by another process, whose events are not heard here.
+/// After how long it is loaded from the store: another process may drive it, whose events do not arrive here.
 const STORE_POLL_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What is heard of a run.
+/// An item of a run's event stream.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum RunEvent {
-    /// Something happened in it.
+    /// An event of the run.
     Event(Arc<Event>),
-    /// It is over, though its end was not heard here. This is the last.
+    /// The run has ended, but its end event was missed. This is the last item.
     Ended(Box<RunRecord>),
 }
 
-/// The events of a run until its end. Ends early if the process lets go of the run, or if its end was among events that were
-/// missed: then `stream.reset` is the last.
-pub fn run_events(news: Subscription, run: RunHandle) -> impl Stream<Item = Arc<Event>> + Send {
+/// The events of a run until its end. Ends early if the process abandons the run, or if the subscriber lagged and
+/// missed the end: then `stream.reset` is the last event.
+pub fn run_events(events: Subscription, run: RunHandle) -> impl Stream<Item = Arc<Event>> + Send {
     let id = run.id();
-    let look = move |missed| {
-        // The end is told before it is heard, so only who has missed something looks for it.
-        let over = (missed && run.record().status.is_end()).then(|| run.record());
-        let found = over.map_or(if run.is_abandoned() { RunProbe::Gone } else { RunProbe::Open }, RunProbe::ended);
+    let probe = move |lagged| {
+        // The end event may still be on its way when the record is final, so the record counts only after a lag.
+        let ended = (lagged && run.record().status.is_end()).then(|| run.record());
+        let found = ended.map_or(if run.is_abandoned() { RunProbe::Gone } else { RunProbe::Open }, RunProbe::ended);
         std::future::ready(found)
     };
-    let heard = RunFollower {
-        events: news,
+    let follower = RunFollower {
+        events,
         run: id,
-        probe: look,
+        probe,
         interval: POLL_INTERVAL,
         next_probe: Instant::now() + POLL_INTERVAL,
         lagged: false,
         ended: false,
     };
-    stream::unfold(heard, RunFollower::next).filter_map(async |news| match news {
+    stream::unfold(follower, RunFollower::next).filter_map(async |item| match item {
         RunEvent::Event(event) => Some(event),
         RunEvent::Ended(_) => None,
     })
 }
 
 impl AgentService {
-    /// Follows a run of a tenant to its end, whichever process drives it; `news` are the hub's, from before the run began or was
-    /// looked at. Ends without an end if the run is taken away with its thread.
+    /// Follows a run of a tenant to its end, whichever process drives it. `events` must be subscribed before the run
+    /// started or was loaded. The stream ends without a final item if the run is deleted with its thread.
     pub fn follow(
         &self,
         tenant: Tenant,
         run: RunId,
-        news: Subscription,
+        events: Subscription,
     ) -> impl Stream<Item = RunEvent> + Send + use<> {
         let service = self.clone();
-        let look = move |_| {
+        let probe = move |_| {
             let (service, tenant) = (service.clone(), tenant.clone());
             async move {
                 match service.run(&tenant, run).await {
@@ -78,27 +78,26 @@ impl AgentService {
                 }
             }
         };
-        let (every, look_at) = (STORE_POLL_INTERVAL, Instant::now() + STORE_POLL_INTERVAL);
-        let heard = RunFollower {
-            events: news,
+        let follower = RunFollower {
+            events,
             run,
-            probe: look,
-            interval: every,
-            next_probe: look_at,
+            probe,
+            interval: STORE_POLL_INTERVAL,
+            next_probe: Instant::now() + STORE_POLL_INTERVAL,
             lagged: false,
             ended: false,
         };
-        // That something was missed is made good by looking.
-        let is_told = |news: &RunEvent| !matches!(news, RunEvent::Event(event) if event.kind == EventKind::StreamReset);
-        stream::unfold(heard, RunFollower::next).filter(move |news| std::future::ready(is_told(news)))
+        // The probe compensates for missed events, so the reset is not passed on.
+        let is_reset = |item: &RunEvent| matches!(item, RunEvent::Event(event) if event.kind == EventKind::StreamReset);
+        stream::unfold(follower, RunFollower::next).filter(move |item| std::future::ready(!is_reset(item)))
     }
 }
 
-/// What a look at a run has found.
+/// The result of a probe.
 enum RunProbe {
     Open,
     Ended(Box<RunRecord>),
-    /// Nothing more will be heard of it.
+    /// The run was abandoned or deleted; no more events will arrive.
     Gone,
 }
 
@@ -108,26 +107,26 @@ impl RunProbe {
     }
 }
 
-struct RunFollower<L> {
+struct RunFollower<P> {
     events: Subscription,
     run: RunId,
-    /// Looks at the run; is told whether something was missed.
-    probe: L,
+    /// Loads the run; its argument says whether the subscriber lagged.
+    probe: P,
     interval: Duration,
-    /// When it is looked at next: others may talk all the time, and this run never again.
+    /// When to probe next. An absolute time, because events of other runs must not postpone it.
     next_probe: Instant,
     lagged: bool,
     ended: bool,
 }
 
-impl<L: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<L> {
-    /// What is heard next, and what is left to hear.
+impl<P: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<P> {
+    /// The next item and the follower for the rest.
     async fn next(mut self) -> Option<(RunEvent, Self)> {
         while !self.ended {
             if self.lagged || Instant::now() >= self.next_probe {
-                let missed = std::mem::take(&mut self.lagged);
+                let lagged = std::mem::take(&mut self.lagged);
                 self.next_probe = Instant::now() + self.interval;
-                match (self.probe)(missed).await {
+                match (self.probe)(lagged).await {
                     RunProbe::Open => {}
                     RunProbe::Gone => return None,
                     RunProbe::Ended(record) => {
@@ -138,7 +137,7 @@ impl<L: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<L> {
             }
             let Ok(event) = tokio::time::timeout_at(self.next_probe, self.events.next()).await else { continue };
             if event.kind == EventKind::StreamReset {
-                // Its end may have been among what was missed.
+                // The end event may be among the missed ones.
                 self.lagged = true;
                 return Some((RunEvent::Event(event), self));
             }

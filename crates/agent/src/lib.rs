@@ -1,6 +1,7 @@
-//! The model loop: agents that offer a model the tools that work now, and keep their threads over turns and restarts.
+//! The agent loop: agents that offer a model the tools that are available now, and keep their threads across turns and
+//! restarts.
 //!
-//! Use the crate `toolhub`; this one is what its feature `agent` is made of.
+//! Use the crate `toolhub`; its feature `agent` re-exports this one.
 #![forbid(unsafe_code)]
 
 mod active_runs;
@@ -25,16 +26,16 @@ mod window;
 
 pub use agent::{Agent, AgentBuilder};
 pub use follower::{RunEvent, run_events};
-pub use message::{AskedCall, CallResult, Message, Picture, UserMessage};
+pub use message::{CallResult, Image, Message, ToolCall, UserMessage};
 pub use meters::{AgentStats, Histogram, Meters, REQUEST_SECONDS_BUCKETS, RUN_SECONDS_BUCKETS, TOKEN_BUCKETS};
 pub use model::{
     Anthropic, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret, SettingsError,
-    Stop, StreamPart, StreamSink, UnknownProvider, Usage, build_model,
+    StopReason, StreamPart, StreamSink, UnknownProvider, Usage, build_model,
 };
 pub use plan::{AgentPlan, ToolExecution};
 pub use record::{RunRecord, RunStatus};
 pub use run::{Bounds, NextAction, PlannedCall, Run, RunCall, RunEnd, RunError};
-pub use run_store::KeptMessage;
+pub use run_store::StoredMessage;
 #[cfg(feature = "stub")]
 pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, ScriptedReply};
 pub use service::{AgentError, AgentService, DEFAULT_AGENT, RunCancellation, RunHandle, ThreadExport};

@@ -1,6 +1,7 @@
-//! The words of a conversation, as it is kept and as every model is told it.
+//! The messages of a conversation, as they are stored and sent to every model.
 //!
-//! A call and its result are never apart: an answer that asks for calls is followed by one message with a result for each of them.
+//! A tool call and its result stay together: an assistant message with calls is followed by one message with a result
+//! for each of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,90 +17,91 @@ use toolhub_core::{
 #[serde(tag = "role", rename_all = "snake_case", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Message {
-    /// What a person said.
+    /// A message of the user.
     User {
         /// The text.
         content: String,
     },
-    /// What the model said.
+    /// A reply of the model.
     Assistant {
-        /// The text; empty where it only asks for calls.
+        /// The text; empty if the reply has only calls.
         content: String,
-        /// What it thought before it asked for calls. Some servers want to be told it with what came of them.
+        /// Its reasoning before the calls. Some servers require it to be sent back with the results.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reasoning: String,
-        /// The calls it asks for.
+        /// The calls it requests.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        calls: Vec<AskedCall>,
+        calls: Vec<ToolCall>,
     },
-    /// What came of the calls of the message before, in their order.
+    /// The results of the calls of the message before, in their order.
     Tool {
         /// One for each call.
         results: Vec<CallResult>,
     },
 }
 
-/// A call a model asks for.
+/// A tool call that a model requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AskedCall {
+pub struct ToolCall {
     /// The id the model gave it; unique in its message.
     pub id: SmolStr,
     /// The tool's name as the model wrote it.
     pub tool: SmolStr,
-    /// What to give the tool; an empty object where that could not be read.
+    /// The arguments; an empty object if they could not be parsed.
     pub arguments: Value,
-    /// What the model wrote instead of arguments that can be read.
+    /// What the model wrote, if the arguments could not be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed: Option<String>,
-    /// What the server put beside the call and wants to be told again with it, as it came: Gemini signs its calls there.
+    /// Extra data of the provider that must be sent back unchanged with the call: Gemini puts its signature there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
 }
 
-/// What came of a call, as the model is told.
+/// The result of a tool call, as the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallResult {
     /// The id the model gave the call.
     pub id: SmolStr,
-    /// The call here; none where none was made.
+    /// The id of the call in the hub; none if no call was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
     /// The tool's name as the model wrote it.
     pub tool: SmolStr,
-    /// What the model reads.
+    /// The text for the model.
     pub text: String,
-    /// Whether that is why there is no result.
+    /// Whether the text is an error.
     #[serde(default)]
     pub is_error: bool,
-    /// What the model sees.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pictures: Vec<Picture>,
+    /// The images for the model.
+    #[serde(rename = "pictures", default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
-/// A picture in a result.
+/// An image in a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Picture {
+pub struct Image {
     /// The bytes, in base64.
     pub data: String,
-    /// What they are, such as `image/png`.
+    /// Their MIME type, such as `image/png`.
     pub mime_type: String,
 }
 
-/// What a user says to an agent, before it is kept as a [`Message`].
+/// A user's message to an agent, before it is stored as a [`Message`].
 #[derive(Debug, Clone, Default)]
 pub struct UserMessage {
     /// The text.
     pub content: String,
-    /// Who is spoken to; the thread's own agent, or `default`, where nothing is said.
+    /// The agent by name; default: the thread's own agent, or `default`.
     pub agent: Option<SmolStr>,
-    /// The word that a repetition is the same message. It belongs to the thread, and is remembered for a day.
+    /// The idempotency key: a repeated message with the same key starts no second run. It is scoped to the thread, and
+    /// kept for a day.
     pub key: Option<IdempotencyKey>,
-    /// Who speaks.
+    /// Who sends it.
     pub caller: Caller,
-    /// Where it stands in a trace that began elsewhere. The model and the tools of its calls are told.
+    /// The trace context of the caller. It is passed on to the model and to the tools of its calls.
     pub trace: Option<TraceContext>,
 }
 

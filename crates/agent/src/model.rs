@@ -1,7 +1,7 @@
-//! A model, as the loop knows it: it is told a conversation and the tools, and answers with text, calls, or both.
+//! The model interface of the agent loop: a conversation and tools in; text, tool calls, or both out.
 //!
-//! In: a [`Prompt`]. Out: a [`Reply`], and its text as it comes. How that is said to a provider is each model's own affair; so are
-//! retries of requests that did no harm.
+//! In: a [`Prompt`]. Out: a [`Reply`], and its text as a stream. Each implementation handles its provider's wire format
+//! and the retries of its requests.
 
 mod anthropic;
 mod attempt_error;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhub_core::{BoxFuture, TraceContext, export::Format};
 
-use crate::message::{AskedCall, Message};
+use crate::message::{Message, ToolCall};
 pub use anthropic::Anthropic;
 pub use factory::{ModelSettings, Provider, UnknownProvider, build_model};
 pub use openai::OpenAi;
@@ -32,70 +32,70 @@ pub use toolhub_net::Secret;
 
 /// Something that continues a conversation.
 ///
-/// An implementation promises: every call of a reply has an id of its own in that reply and arguments that are an object;
-/// a reply that was cut off in the middle is an error, not a shorter reply; no key stands in an error.
+/// An implementation promises: every call of a reply has an id that is unique in that reply, and arguments that are an
+/// object; a truncated reply is an error, not a shorter reply; no error contains a key.
 pub trait Model: Send + Sync + 'static {
     /// The model's name, as its provider knows it.
     fn name(&self) -> &str;
 
-    /// How it wants to be told of tools.
+    /// The format of its tool definitions.
     fn format(&self) -> Format;
 
-    /// Continues the conversation. Dropped before its end, it stops.
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>>;
+    /// Continues the conversation. Dropping the future aborts the request.
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, sink: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>>;
 
-    /// The models that are to be had where this one is; none where nobody says. It tells whether anybody is there and takes the key,
-    /// and asks no model.
+    /// The models that the provider offers; `None` if it has no list. It checks that the provider is reachable and
+    /// accepts the key, without a model request.
     fn list_models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
         Box::pin(async { Ok(None) })
     }
 }
 
-/// Whoever listens while a model speaks.
+/// Callback for the parts of a streamed reply.
 pub type StreamSink = dyn Fn(StreamPart<'_>) + Send + Sync;
 
-/// What is heard while a model speaks.
+/// A part of a streamed reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamPart<'a> {
-    /// The next piece of its text.
+    /// The next text delta.
     Text(&'a str),
-    /// It begins anew: what was heard so far does not count.
+    /// The request is retried: the text so far is void.
     Restart,
 }
 
-/// What a model is told.
+/// A request to a model.
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
-    /// Who it is and what it must know; may be empty.
+    /// The system prompt; may be empty.
     pub system: &'a str,
     /// The conversation so far. It ends with a message of the user or with results.
     pub messages: &'a [Message],
-    /// The tools it may ask for, in the model's own [format](Model::format).
+    /// The tools it may call, in the model's own [format](Model::format).
     pub tools: &'a [Value],
-    /// Whether it may ask for calls at all. The tools are told either way.
+    /// Whether it may request calls at all. The tools are sent either way.
     pub may_call: bool,
-    /// Whether somebody wants to hear the text as it comes.
+    /// Whether to stream the text.
     pub stream: bool,
-    /// How long it may take, retries and all.
+    /// Time limit, including retries.
     pub timeout: Duration,
-    /// The trace it is asked in, to be handed on.
+    /// The trace context to propagate.
     pub trace: Option<&'a TraceContext>,
 }
 
-/// What a model answered.
+/// A model's reply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reply {
     /// Its text; may be empty.
     pub text: String,
-    /// What it thought aloud before, where that must be told again.
+    /// Its reasoning, if that must be sent back.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
-    /// The calls it asks for.
-    pub calls: Vec<AskedCall>,
+    /// The calls it requests.
+    pub calls: Vec<ToolCall>,
     /// Why it stopped.
-    pub stop: Stop,
-    /// What it cost.
+    pub stop: StopReason,
+    /// The tokens it used.
     pub usage: Usage,
 }
 
@@ -103,20 +103,20 @@ pub struct Reply {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Stop {
-    /// It had said everything.
+pub enum StopReason {
+    /// The reply is complete.
     #[default]
     End,
-    /// It asks for calls.
+    /// It requests tool calls.
     Calls,
-    /// It may not say more: its answer is cut off.
+    /// The reply reached the token limit and is truncated.
     Length,
-    /// It does not want to, or its provider does not let it.
+    /// The model or the provider's content filter refused.
     Refusal,
 }
 
-impl Stop {
-    /// The word in the API.
+impl StopReason {
+    /// The name in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -128,13 +128,13 @@ impl Stop {
     }
 }
 
-/// What a model read and wrote, in its own tokens; 0 where it does not say.
+/// Token usage, as the provider counts it; 0 if it does not report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// What it read.
+    /// Tokens of the prompt.
     pub input_tokens: u64,
-    /// What it wrote.
+    /// Tokens of the reply.
     pub output_tokens: u64,
 }
 
@@ -145,26 +145,26 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Why a model did not answer.
+/// Why a model request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct ModelError {
-    /// What sort of failure it is.
+    /// The kind of failure.
     pub fault: ModelFault,
-    /// The status of HTTP, if there was an answer.
+    /// The HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// For operators; no key and no content of the conversation is in it.
+    /// The text for operators; contains no key and no content of the conversation.
     pub message: String,
 }
 
 impl ModelError {
-    /// A failure.
+    /// A failure without an HTTP status.
     pub fn new(fault: ModelFault, message: impl Into<String>) -> Self {
         Self { fault, status: None, message: message.into() }
     }
 
-    /// The status that was answered with.
+    /// Sets the HTTP status.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = Some(status);
@@ -172,21 +172,21 @@ impl ModelError {
     }
 }
 
-/// The sorts of failures of models.
+/// The kinds of model failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelFault {
-    /// Nobody answers at its address.
+    /// The provider cannot be reached.
     Unreachable,
-    /// It took too long.
+    /// The request timed out.
     Timeout,
-    /// It is asked too often, and said so until the time was over.
+    /// The provider's rate limit did not clear within the time limit.
     RateLimited,
-    /// It does not take the request: a bad key, an unknown model, a conversation that is too long.
+    /// The provider rejected the request: a bad key, an unknown model, a conversation that is too long.
     Refused,
-    /// It fell over.
+    /// The provider failed (5xx), or the client panicked.
     Failed,
-    /// What it answered cannot be understood, or was cut off.
+    /// The response cannot be parsed, or was truncated.
     Broken,
 }

@@ -1,6 +1,6 @@
-//! What an agent is: its model, what it is told, which tools it may use, and how far it may go.
+//! The definition of an agent: model, system prompt, toolset and limits.
 //!
-//! Plain settings. Who uses them is `driver.rs`; where they come from is the program's own affair.
+//! Plain settings; `driver.rs` applies them. The program or the config provides them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,18 +8,18 @@ use toolhub_core::{Toolset, clock::Timestamp};
 
 use crate::{model::Model, run::Bounds};
 
-/// Who does the work of an agent's calls.
+/// Who executes an agent's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolExecution {
-    /// The hub does.
+    /// The hub.
     Internal {
-        /// How often a call is tried again, instead of what its tool says; within the rules of what may be tried again.
+        /// Maximum retries of a call, instead of the tool's own setting; the retry rules still apply.
         max_retries: Option<u32>,
     },
-    /// Whoever sent the message does. Calls are admitted here and handed out, and their results are reported back.
+    /// The client that sent the message. The hub admits the calls, the client executes them and reports their results.
     External {
-        /// How long a result may take.
+        /// Time limit for a result.
         deadline: Duration,
     },
 }
@@ -30,7 +30,7 @@ impl Default for ToolExecution {
     }
 }
 
-/// What an agent is.
+/// The definition of an agent.
 #[derive(Clone)]
 pub struct AgentPlan {
     pub(crate) model: Arc<dyn Model>,
@@ -42,12 +42,12 @@ pub struct AgentPlan {
     pub(crate) time_budget: Option<Duration>,
     pub(crate) context_window: u64,
     pub(crate) request_timeout: Duration,
-    /// Whether there is no such agent any more: its runs can only end.
+    /// Whether the agent is no longer defined: its runs can only end.
     pub(crate) is_removed: bool,
 }
 
 impl AgentPlan {
-    /// An agent with this model: every tool, twelve steps, no budget, and a window of 128,000 tokens.
+    /// An agent with this model: all tools, twelve steps, no budget, and a context window of 128,000 tokens.
     #[must_use]
     pub fn new(model: Arc<dyn Model>) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl AgentPlan {
         }
     }
 
-    /// Who the model is and what it must know.
+    /// The system prompt.
     #[must_use]
     pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
         self.system_prompt = text.into();
@@ -78,56 +78,56 @@ impl AgentPlan {
         self
     }
 
-    /// Who does the work of its calls.
+    /// Who executes its calls.
     #[must_use]
     pub fn execution(mut self, execution: ToolExecution) -> Self {
         self.execution = execution;
         self
     }
 
-    /// How often the model is asked for one message at most; at least once. The last time it may not ask for calls.
+    /// Maximum number of model requests for one message; at least one. The last one may not request calls.
     #[must_use]
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.max_steps = steps.max(1);
         self
     }
 
-    /// How many tokens the model may read and write for one message.
+    /// Maximum number of input and output tokens for one message.
     #[must_use]
     pub fn token_budget(mut self, tokens: Option<u64>) -> Self {
         self.token_budget = tokens;
         self
     }
 
-    /// How long one message may take, waiting for people included.
+    /// Time limit for one message, including the time it awaits approvals.
     #[must_use]
     pub fn time_budget(mut self, time: Option<Duration>) -> Self {
         self.time_budget = time;
         self
     }
 
-    /// How many tokens the model can be told at once. A longer conversation loses its beginning.
+    /// The model's context window in tokens. Older messages that do not fit are not sent to the model.
     #[must_use]
     pub fn context_window(mut self, tokens: u64) -> Self {
         self.context_window = tokens;
         self
     }
 
-    /// How long the model may take for one answer, retries and all.
+    /// Time limit for one model request, including retries.
     #[must_use]
     pub fn request_timeout(mut self, time: Duration) -> Self {
         self.request_timeout = time;
         self
     }
 
-    /// Which tools it may use.
+    /// Its toolset.
     #[must_use]
     pub fn tools(&self) -> &Toolset {
         &self.toolset
     }
 
     pub(crate) fn bounds(&self, now: Timestamp) -> Bounds {
-        Bounds { steps: self.max_steps, tokens: self.token_budget, until: self.time_budget.map(|time| now + time) }
+        Bounds { steps: self.max_steps, tokens: self.token_budget, deadline: self.time_budget.map(|time| now + time) }
     }
 }
 

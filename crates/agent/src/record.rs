@@ -1,4 +1,4 @@
-//! A run as others see it.
+//! The public record of a run: what the API returns and the store keeps.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,24 +10,24 @@ use toolhub_core::{
 };
 
 use crate::{
-    model::{Stop, Usage},
+    model::{StopReason, Usage},
     run::{NextAction, PlannedCall, Run, RunCall, RunEnd, RunError},
 };
 
-/// Where a run is. The last three are ends.
+/// The status of a run. The last three are final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunStatus {
-    /// The model is asked, or calls run.
+    /// A model request or calls are in progress.
     Running,
-    /// A call waits for a person, or for its result from outside.
+    /// A call awaits approval, or an external result.
     Waiting,
-    /// The model gave its answer.
+    /// The model gave its final answer.
     Completed,
-    /// Something stood in the way.
+    /// It failed; see its error.
     Failed,
-    /// Somebody did not want it any more.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -38,7 +38,7 @@ impl RunStatus {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// The word in the API.
+    /// The name in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -51,39 +51,39 @@ impl RunStatus {
     }
 }
 
-/// A run: one message of a user, and what came of it.
+/// A run: one user message, and the agent's work on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RunRecord {
     /// The run.
     pub id: RunId,
-    /// The conversation.
+    /// The thread.
     #[serde(rename = "threadId")]
     pub thread: ThreadId,
     /// The agent.
     pub agent: SmolStr,
-    /// Where it is.
+    /// Its status.
     pub status: RunStatus,
-    /// How often the model has answered.
+    /// The number of model replies so far.
     pub steps: u32,
-    /// What the model has read and written.
+    /// The tokens used so far.
     pub usage: Usage,
     /// The trace it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
-    /// When it began.
+    /// When it started.
     pub started_at: Timestamp,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Why the model stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
-    /// The model's answer; empty where there is none.
+    /// The model's final answer; empty if there is none.
     #[serde(default)]
     pub content: String,
     /// Its calls, in their order.
@@ -128,6 +128,6 @@ impl RunRecord {
 }
 
 fn scheduled_call(call: &PlannedCall) -> RunCall {
-    let tool = call.asked.tool.clone();
+    let tool = call.tool_call.tool.clone();
     RunCall { id: call.id, tool, status: Status::Scheduled, arguments: None, approval: None }
 }

@@ -1,8 +1,7 @@
-//! One invocation of an agent, as a machine that does nothing itself.
+//! One run of an agent, as a pure state machine without I/O.
 //!
-//! In: what the model answered, what came of its calls, that somebody cancelled. Out: what is to be done next, and the messages that
-//! belong to the conversation. It can be written down between any two of these and read by another process, which goes on
-//! from there. `driver.rs` does what it asks for.
+//! In: model replies, call results, cancellation. Out: the next action, and the messages to append to the conversation.
+//! It can be serialized between any two transitions and continued by another process. `driver.rs` performs the actions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,65 +13,70 @@ use toolhub_core::{
 };
 
 use crate::{
-    message::{AskedCall, CallResult, Message},
-    model::{Reply, Stop, Usage},
+    message::{CallResult, Message, ToolCall},
+    model::{Reply, StopReason, Usage},
 };
 
-/// How far a run may go.
+/// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bounds {
-    /// How often the model is asked at most. The last time it may not ask for calls.
+    /// Maximum number of model requests. The last one may not request calls.
     pub steps: u32,
-    /// How many tokens it may read and write; any number where absent.
+    /// Maximum number of input and output tokens; `None` for no limit.
     pub tokens: Option<u64>,
-    /// When it must be over.
-    pub until: Option<Timestamp>,
+    /// When it must have ended.
+    #[serde(rename = "until")]
+    pub deadline: Option<Timestamp>,
 }
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// The run, for ever.
+    /// Its id.
     pub id: RunId,
-    /// When it began.
+    /// When it started.
     pub started: Timestamp,
     bounds: Bounds,
     steps: u32,
     usage: Usage,
-    made: Vec<RunCall>,
+    #[serde(rename = "made")]
+    completed_calls: Vec<RunCall>,
     phase: Phase,
 }
 
-/// Where a run is.
+/// The state of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 enum Phase {
-    /// The model is to be asked.
-    Asking,
-    /// Its calls are to be made, or run.
-    Calling {
+    /// The next action is a model request.
+    #[serde(rename = "asking")]
+    AwaitingModel,
+    /// The calls of the latest reply are to be executed.
+    #[serde(rename = "calling")]
+    ExecutingCalls {
         text: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reasoning: String,
         calls: Vec<PlannedCall>,
     },
-    /// There is nothing left to do.
-    Over { end: RunEnd },
+    #[serde(rename = "over")]
+    Ended { end: RunEnd },
 }
 
-/// A call that is to be made, with the id it will have here. Known before it begins, so that whoever reads the run later can
-/// find out what became of it.
+/// A call to be made, with the id it will have in the hub. The id is stored before the call starts, so that another
+/// process can look up its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedCall {
-    /// The call.
+    /// The id in the hub.
     pub id: CallId,
-    /// What the model asked for.
-    pub asked: AskedCall,
+    /// The model's request.
+    #[serde(rename = "asked")]
+    pub tool_call: ToolCall,
 }
 
-/// A call of a run, and how far it is.
+/// A call of a run, and its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunCall {
@@ -80,12 +84,12 @@ pub struct RunCall {
     pub id: CallId,
     /// The tool's name as the model wrote it.
     pub tool: SmolStr,
-    /// Where it is on its way.
+    /// Its status.
     pub status: Status,
-    /// What to give the tool; told of calls whose result is to come from outside.
+    /// The arguments; only for an external call that waits for its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<serde_json::Value>,
-    /// The question it waits for.
+    /// The approval it waits for.
     #[serde(rename = "approvalId", default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalId>,
 }
@@ -94,16 +98,16 @@ pub struct RunCall {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum RunEnd {
-    /// The model gave its answer.
+    /// The model gave its final answer.
     Completed {
         /// Why it stopped.
-        stop: Stop,
+        stop: StopReason,
         /// The answer.
         content: String,
     },
-    /// Something stood in the way.
+    /// It failed.
     Failed(RunError),
-    /// Somebody did not want it any more.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -111,151 +115,153 @@ pub enum RunEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct RunError {
-    /// A word for programs: `max_steps`, `token_budget`, `time_budget`, `no_such_agent`, `store_unavailable`, or `model_` and what
-    /// was wrong with the model.
+    /// The error code: `max_steps`, `token_budget`, `time_budget`, `no_such_agent`, `store_unavailable`, or `model_`
+    /// and the kind of the model failure.
     pub code: SmolStr,
-    /// For people.
+    /// The text for people.
     pub message: String,
 }
 
 impl RunError {
-    /// A failure.
+    /// A failure with this code.
     pub fn new(code: impl Into<SmolStr>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into() }
     }
 }
 
-/// What a run wants to be done.
+/// What a run needs next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextAction<'a> {
-    /// Ask the model.
+    /// Send a model request.
     AskModel {
-        /// Whether it may ask for calls.
+        /// Whether it may request calls.
         may_call: bool,
     },
-    /// Make these calls.
+    /// Execute these calls.
     ExecuteCalls(&'a [PlannedCall]),
-    /// Nothing: it is over.
+    /// Nothing: the run has ended.
     Finished(&'a RunEnd),
 }
 
 impl Run {
-    /// A run that begins now.
+    /// A new run.
     #[must_use]
     pub fn new(id: RunId, started: Timestamp, bounds: Bounds) -> Self {
-        Self { id, started, bounds, steps: 0, usage: Usage::default(), made: Vec::new(), phase: Phase::Asking }
+        let (usage, completed_calls, phase) = (Usage::default(), Vec::new(), Phase::AwaitingModel);
+        Self { id, started, bounds, steps: 0, usage, completed_calls, phase }
     }
 
-    /// What is to be done next.
+    /// The next action.
     #[must_use]
     pub fn next_action(&self) -> NextAction<'_> {
         match &self.phase {
-            Phase::Asking => NextAction::AskModel { may_call: self.steps + 1 < self.bounds.steps },
-            Phase::Calling { calls, .. } => NextAction::ExecuteCalls(calls),
-            Phase::Over { end } => NextAction::Finished(end),
+            Phase::AwaitingModel => NextAction::AskModel { may_call: self.steps + 1 < self.bounds.steps },
+            Phase::ExecutingCalls { calls, .. } => NextAction::ExecuteCalls(calls),
+            Phase::Ended { end } => NextAction::Finished(end),
         }
     }
 
-    /// How often the model has answered.
+    /// The number of model replies so far.
     #[must_use]
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
-    /// What the model has read and written.
+    /// The tokens used so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// What the model said beside the calls it asks for now.
+    /// The text of the reply whose calls are executing.
     #[must_use]
     pub fn assistant_text(&self) -> &str {
-        if let Phase::Calling { text, .. } = &self.phase { text } else { "" }
+        if let Phase::ExecutingCalls { text, .. } = &self.phase { text } else { "" }
     }
 
-    /// When it must be over.
+    /// When it must have ended.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.bounds.until
+        self.bounds.deadline
     }
 
-    /// The calls of the steps that are done.
+    /// The calls of the completed steps.
     #[must_use]
     pub fn completed_calls(&self) -> &[RunCall] {
-        &self.made
+        &self.completed_calls
     }
 
-    /// Ends the run if it has used up what it may use. Asked before the model is.
+    /// Fails the run if it has reached one of its limits. To be called before each model request.
     pub fn enforce_bounds(&mut self, now: Timestamp) {
-        let Bounds { steps, tokens, until } = self.bounds;
-        let spent = self.usage.input_tokens.saturating_add(self.usage.output_tokens);
+        let Bounds { steps, tokens, deadline } = self.bounds;
+        let used = self.usage.input_tokens.saturating_add(self.usage.output_tokens);
         if self.steps >= steps {
-            self.fail(RunError::new("max_steps", format!("the run has made {steps} steps, as many as it may")));
-        } else if let Some(tokens) = tokens.filter(|tokens| spent >= *tokens) {
-            let told = format!("the run has used {spent} tokens; it may use {tokens}");
-            self.fail(RunError::new("token_budget", told));
-        } else if until.is_some_and(|until| now >= until) {
+            self.fail(RunError::new("max_steps", format!("the run reached its limit of {steps} steps")));
+        } else if let Some(tokens) = tokens.filter(|tokens| used >= *tokens) {
+            let message = format!("the run used {used} tokens and its budget is {tokens}");
+            self.fail(RunError::new("token_budget", message));
+        } else if deadline.is_some_and(|deadline| now >= deadline) {
             self.exceed_time_budget();
         }
     }
 
-    /// Ends the run because it has taken as long as it may, unless it has ended.
+    /// Fails the run because its time budget is exceeded, unless it has ended.
     pub fn exceed_time_budget(&mut self) {
-        self.fail(RunError::new("time_budget", "the run has taken as long as it may"));
+        self.fail(RunError::new("time_budget", "the run exceeded its time budget"));
     }
 
-    /// Takes the model's answer in. Answers with the message that belongs to the conversation now: none while there are calls
-    /// to be made, because a call and its result are never apart.
+    /// Applies a model reply. Returns the message to append to the conversation: none while its calls are to be
+    /// executed, because a call and its result are appended together.
     pub fn apply_reply(&mut self, reply: Reply, mut mint: impl FnMut() -> CallId) -> Option<Message> {
-        let Phase::Asking = self.phase else { return None };
+        let Phase::AwaitingModel = self.phase else { return None };
         let may_call = matches!(self.next_action(), NextAction::AskModel { may_call: true });
         self.steps += 1;
         self.usage += reply.usage;
         let Reply { text, reasoning, calls, stop, .. } = reply;
         if !calls.is_empty() && may_call {
-            let calls = calls.into_iter().map(|asked| PlannedCall { id: mint(), asked }).collect();
-            self.phase = Phase::Calling { text, reasoning, calls };
+            let calls = calls.into_iter().map(|tool_call| PlannedCall { id: mint(), tool_call }).collect();
+            self.phase = Phase::ExecutingCalls { text, reasoning, calls };
             return None;
         }
-        let said = Message::Assistant { content: text.clone(), reasoning: String::new(), calls: Vec::new() };
+        let message = Message::Assistant { content: text.clone(), reasoning: String::new(), calls: Vec::new() };
         if calls.is_empty() {
-            self.phase = Phase::Over { end: RunEnd::Completed { stop, content: text } };
-            return Some(said);
+            self.phase = Phase::Ended { end: RunEnd::Completed { stop, content: text } };
+            return Some(message);
         }
-        let told = format!("after {} steps the model still asks for calls; it may make no more", self.steps);
-        self.fail(RunError::new("max_steps", told));
-        // What it asked for will never be done, so the conversation must not say that it was asked.
-        (!text.is_empty()).then_some(said)
+        let reason = format!("the model still requests calls after {} steps, the limit of the run", self.steps);
+        self.fail(RunError::new("max_steps", reason));
+        // These calls will never have results, so they must not become part of the conversation.
+        (!text.is_empty()).then_some(message)
     }
 
-    /// Takes in what came of the calls, in their order. Answers with the messages that belong to the conversation now.
-    pub fn apply_results(&mut self, ends: Vec<(CallResult, Status)>) -> Option<[Message; 2]> {
-        let Phase::Calling { text, reasoning, calls } = &mut self.phase else { return None };
+    /// Applies the results of the calls, in their order. Returns the messages to append to the conversation.
+    pub fn apply_results(&mut self, results: Vec<(CallResult, Status)>) -> Option<[Message; 2]> {
+        let Phase::ExecutingCalls { text, reasoning, calls } = &mut self.phase else { return None };
         let (content, reasoning, calls) = (std::mem::take(text), std::mem::take(reasoning), std::mem::take(calls));
-        self.phase = Phase::Asking;
-        for (planned, (_, status)) in calls.iter().zip(&ends) {
-            let tool = planned.asked.tool.clone();
-            self.made.push(RunCall { id: planned.id, tool, status: *status, arguments: None, approval: None });
+        self.phase = Phase::AwaitingModel;
+        for (planned, (_, status)) in calls.iter().zip(&results) {
+            let tool = planned.tool_call.tool.clone();
+            let call = RunCall { id: planned.id, tool, status: *status, arguments: None, approval: None };
+            self.completed_calls.push(call);
         }
-        let calls = calls.into_iter().map(|call| call.asked).collect();
-        let asked = Message::Assistant { content, reasoning, calls };
-        Some([asked, Message::Tool { results: ends.into_iter().map(|(result, _)| result).collect() }])
+        let calls = calls.into_iter().map(|call| call.tool_call).collect();
+        let request = Message::Assistant { content, reasoning, calls };
+        Some([request, Message::Tool { results: results.into_iter().map(|(result, _)| result).collect() }])
     }
 
-    /// Ends the run with a failure, unless it has ended. Calls that are to be made must be taken in first.
+    /// Fails the run, unless it has ended. The results of planned calls must be applied first.
     pub fn fail(&mut self, error: RunError) {
         self.end(RunEnd::Failed(error));
     }
 
-    /// Ends the run because somebody does not want it any more, unless it has ended.
+    /// Cancels the run, unless it has ended. The results of planned calls must be applied first.
     pub fn cancel(&mut self) {
         self.end(RunEnd::Cancelled);
     }
 
     fn end(&mut self, end: RunEnd) {
-        if let Phase::Asking = self.phase {
-            self.phase = Phase::Over { end };
+        if let Phase::AwaitingModel = self.phase {
+            self.phase = Phase::Ended { end };
         }
     }
 }

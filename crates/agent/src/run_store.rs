@@ -1,8 +1,8 @@
-//! Where conversations and runs are kept: rows beside the other records of their thread.
+//! Stores conversations and runs, in the partition of their thread.
 //!
-//! In: what was said and how far a run is. Out: rows in one batch, on the condition that nobody else has written meanwhile, so a
-//! step is there whole or not at all, and two processes never drive one run. A thread has a head (how long its conversation
-//! is), its messages by number, its runs by id, and while a run is open the run itself.
+//! In: messages and the state of a run. Out: one batch with optimistic concurrency control (expected row versions), so
+//! that a step is committed atomically and two processes never drive one run. A thread has a head row (the length of
+//! its conversation), its messages by number, its run records by id, and, while a run is open, the state of that run.
 
 mod queries;
 
@@ -27,28 +27,30 @@ use crate::{
     window::{SizedMessage, message_tokens},
 };
 
-pub use queries::KeptMessage;
+pub use queries::StoredMessage;
 
-/// The layout of all these rows.
+/// The schema version of all these rows.
 const SCHEMA_VERSION: u32 = 1;
-/// The row that says how long a conversation is.
+/// The row of the conversation head.
 const HEAD_ROW_ID: SmolStr = SmolStr::new_static("~");
 /// The row of an open run.
 const OPEN_RUN_ROW_ID: SmolStr = SmolStr::new_static(Table::OPEN_RUN);
-/// How often a message is written down anew because somebody else was quicker.
+/// How often the commit of a message is attempted when it conflicts.
 const MAX_COMMIT_ATTEMPTS: usize = 8;
-/// How long the key of a message is remembered.
+/// How long the idempotency key of a message is kept.
 const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a conversation is.
+/// The length of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConversationHead {
     /// The number of the last message.
-    pub(crate) last: u64,
-    /// How large all of it is, in tokens.
-    pub(crate) upto: u64,
-    /// The agent that was spoken to last.
+    #[serde(rename = "last")]
+    pub(crate) last_seq: u64,
+    /// The size of the conversation, in tokens.
+    #[serde(rename = "upto")]
+    pub(crate) tokens_so_far: u64,
+    /// The agent that got the last message.
     pub(crate) agent: SmolStr,
 }
 
@@ -64,69 +66,69 @@ pub(crate) struct OpenRun {
 }
 
 impl OpenRun {
-    /// The run as others see it.
+    /// The public record of the run.
     pub(crate) fn record(&self, thread: &ThreadId, now: Timestamp) -> RunRecord {
         let trace_id = self.trace.as_ref().map(|trace| trace.trace_id);
         RunRecord { trace_id, ..RunRecord::of(&self.run, thread, &self.agent, now) }
     }
 }
 
-/// Which run a key belongs to.
+/// The run that an idempotency key belongs to.
 #[derive(Serialize, Deserialize)]
 struct Claim {
     run: RunId,
-    /// Of what was said, so that a reused key is noticed.
+    /// Digest of the message, to detect a reused key.
     digest: String,
 }
 
-/// A run that is open, and the writings it was read from. Only whoever knows the last ones can go on with it.
+/// An open run with the row versions it was read at. Only the holder of the current versions can commit its next step.
 #[derive(Debug, Clone)]
 pub(crate) struct RunCheckout {
     pub(crate) open_run: OpenRun,
     pub(crate) head: ConversationHead,
     head_version: Option<RowVersion>,
     open_version: RowVersion,
-    /// The batches that were to write the next step, and are not known to have done so.
+    /// Stamps of batches whose commit is unconfirmed.
     unconfirmed_stamps: Vec<u64>,
 }
 
 impl RunCheckout {
-    /// Whether what is written down is this, or what whoever holds it has tried to write: a store whose answer was lost may write
-    /// late.
+    /// Whether the stored run is this one, or one that this holder tried to write: a store whose response was lost may
+    /// have committed late.
     pub(crate) fn may_continue_from(&self, found: &Self) -> bool {
-        let own =
+        let is_own =
             found.open_version == self.open_version || self.unconfirmed_stamps.contains(&found.open_version.stamp);
-        own && found.open_run.run.id == self.open_run.run.id
+        is_own && found.open_run.run.id == self.open_run.run.id
     }
 
-    /// Goes on from what is written down.
+    /// Continues from the stored run.
     pub(crate) fn continue_from(&mut self, found: Self) {
-        let tried = std::mem::take(&mut self.unconfirmed_stamps);
-        *self = Self { unconfirmed_stamps: tried, ..found };
+        let unconfirmed_stamps = std::mem::take(&mut self.unconfirmed_stamps);
+        *self = Self { unconfirmed_stamps, ..found };
     }
 }
 
-/// What became of a message that was to begin a run.
+/// The result of storing a message that starts a run.
 pub(crate) enum BeginResult {
-    /// A run was begun.
+    /// A run was started.
     New(Box<RunCheckout>),
-    /// The same message had begun this one before.
+    /// The same message started this run before.
     Replayed(RunId),
-    /// Another one is open.
+    /// Another run is open.
     Busy(RunId),
-    /// The key was used for another message.
+    /// The idempotency key was used for another message.
     KeyReused,
 }
 
-/// What a key was used for.
+/// What an idempotency key was used for.
 pub(crate) enum ClaimMatch {
-    /// The same message, which began this run.
+    /// The same message, which started this run.
     Same(RunId),
-    /// Another one.
+    /// Another message.
     Other,
 }
 
-/// What somebody says to an agent.
+/// A message and the run it starts.
 pub(crate) struct NewRun<'a> {
     pub(crate) message: &'a UserMessage,
     pub(crate) open_run: OpenRun,
@@ -143,42 +145,38 @@ fn row_key(thread_key: &ThreadKey, table: Table, id: SmolStr) -> RowKey {
 }
 
 impl RunStore {
-    /// Writes down what a user says, with the run it begins. It is safe when this returns.
+    /// Commits a user message with the run it starts. It is durable when this returns.
     pub(crate) async fn begin(
         &self,
         thread_key: &ThreadKey,
-        opening: NewRun<'_>,
+        new_run: NewRun<'_>,
         now: Timestamp,
     ) -> Result<BeginResult, StoreError> {
-        let NewRun { message: said, open_run: open } = opening;
-        let claim = said.key.as_ref().map(|key| (claim_id(key), message_digest(said)));
-        let mut tries = 0;
+        let NewRun { message: user_message, open_run } = new_run;
+        let claim = user_message.key.as_ref().map(|key| (claim_id(key), message_digest(user_message)));
+        let mut attempts = 0;
         loop {
-            tries += 1;
+            attempts += 1;
             let mut keys = vec![
                 row_key(thread_key, Table::Messages, HEAD_ROW_ID),
                 row_key(thread_key, Table::Runs, OPEN_RUN_ROW_ID),
             ];
             keys.extend(claim.iter().map(|(id, _)| row_key(thread_key, Table::Runs, id.clone())));
             let rows = self.store.load(&keys, now).await?;
-            let row = |at: usize| rows.get(at).and_then(Option::as_ref);
+            let row = |index: usize| rows.get(index).and_then(Option::as_ref);
             let found = row(1).map(|row| decode_row::<OpenRun>(&keys[1], row)).transpose()?;
             let head: Option<(ConversationHead, RowVersion)> =
                 row(0).map(|row| decode_row(&keys[0], row)).transpose()?;
-            let (mut head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
-            if let Some((_, open_seen)) = found.as_ref().filter(|(found, _)| found.run.id == open.run.id) {
-                // It was written down although that was not heard.
-                let open_seen = *open_seen;
-                return Ok(BeginResult::New(Box::new(RunCheckout {
-                    open_run: open,
-                    head,
-                    head_version: head_seen,
-                    open_version: open_seen,
-                    unconfirmed_stamps: Vec::new(),
-                })));
+            let (mut head, head_version) = head.map_or_else(Default::default, |(head, version)| (head, Some(version)));
+            if let Some((_, open_version)) = found.as_ref().filter(|(found, _)| found.run.id == open_run.run.id) {
+                // An earlier attempt was committed, but the store's response was lost.
+                let open_version = *open_version;
+                let unconfirmed_stamps = Vec::new();
+                let checkout = RunCheckout { open_run, head, head_version, open_version, unconfirmed_stamps };
+                return Ok(BeginResult::New(Box::new(checkout)));
             }
             if let Some(row) = row(2) {
-                return Ok(match match_claim(&keys[2], row, said)? {
+                return Ok(match match_claim(&keys[2], row, user_message)? {
                     ClaimMatch::Same(run) => BeginResult::Replayed(run),
                     ClaimMatch::Other => BeginResult::KeyReused,
                 });
@@ -186,22 +184,22 @@ impl RunStore {
             if let Some((found, _)) = found {
                 return Ok(BeginResult::Busy(found.run.id));
             }
-            head.agent.clone_from(&open.agent);
+            head.agent.clone_from(&open_run.agent);
             let mut batch = Batch::new(thread_key.into());
-            let message = Message::User { content: said.content.clone() };
-            append_message(&mut batch, &mut head, open.run.id, &message, now)?;
-            let record = open.record(&thread_key.thread, now);
-            batch.writes.push(put_record(Table::Runs, open.run.id.to_string().into(), Expect::Absent, &record)?);
+            let message = Message::User { content: user_message.content.clone() };
+            append_message(&mut batch, &mut head, open_run.run.id, &message, now)?;
+            let record = open_run.record(&thread_key.thread, now);
+            batch.writes.push(put_record(Table::Runs, open_run.run.id.to_string().into(), Expect::Absent, &record)?);
             if let Some((id, digest)) = &claim {
-                let claim = Claim { run: open.run.id, digest: digest.clone() };
+                let claim = Claim { run: open_run.run.id, digest: digest.clone() };
                 let mut write = put_record(Table::Runs, id.clone(), Expect::Absent, &claim)?;
                 if let Change::Put { expires, .. } = &mut write.change {
                     *expires = Some(now + IDEMPOTENCY_KEY_TTL);
                 }
                 batch.writes.push(write);
             }
-            batch.writes.push(put_record(Table::Runs, OPEN_RUN_ROW_ID, Expect::Absent, &open)?);
-            let expect = head_seen.map_or(Expect::Absent, Expect::Same);
+            batch.writes.push(put_record(Table::Runs, OPEN_RUN_ROW_ID, Expect::Absent, &open_run)?);
+            let expect = head_version.map_or(Expect::Absent, Expect::Same);
             batch.writes.push(put_record(Table::Messages, HEAD_ROW_ID, expect, &head)?);
             for write in &mut batch.writes {
                 write.durability = Durability::PowerSafe;
@@ -209,78 +207,74 @@ impl RunStore {
             let stamp = batch.stamp;
             match self.store.commit(batch, now).await {
                 Ok(versions) => {
-                    let (head_seen, open_seen) = head_and_open_versions(&versions, stamp);
-                    let head_seen = Some(head_seen);
-                    return Ok(BeginResult::New(Box::new(RunCheckout {
-                        open_run: open,
-                        head,
-                        head_version: head_seen,
-                        open_version: open_seen,
-                        unconfirmed_stamps: Vec::new(),
-                    })));
+                    let (head_version, open_version) = head_and_open_versions(&versions, stamp);
+                    let (head_version, unconfirmed_stamps) = (Some(head_version), Vec::new());
+                    let checkout = RunCheckout { open_run, head, head_version, open_version, unconfirmed_stamps };
+                    return Ok(BeginResult::New(Box::new(checkout)));
                 }
-                // Somebody else was quicker, or the answer was lost; what that was is seen when we look again.
-                Err(StoreError::Conflict { .. } | StoreError::Unknown(_)) if tries < MAX_COMMIT_ATTEMPTS => {}
+                // A concurrent commit, or a lost response; the next iteration loads the rows again and tells which.
+                Err(StoreError::Conflict { .. } | StoreError::Unknown(_)) if attempts < MAX_COMMIT_ATTEMPTS => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Whether a key was used in a thread before, and for the same message.
+    /// Whether an idempotency key was used in a thread before, and for the same message.
     pub(crate) async fn find_claim(
         &self,
         thread_key: &ThreadKey,
         key: &IdempotencyKey,
-        said: &UserMessage,
+        message: &UserMessage,
         now: Timestamp,
     ) -> Result<Option<ClaimMatch>, StoreError> {
         let key = row_key(thread_key, Table::Runs, claim_id(key));
         let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
-        row.map(|row| match_claim(&key, &row, said)).transpose()
+        row.map(|row| match_claim(&key, &row, message)).transpose()
     }
 
-    /// Writes down how far a run is, with what was said meanwhile; or that it is over. All of it or nothing.
+    /// Commits the state of a run with its new messages, or its end, atomically.
     pub(crate) async fn commit_step(
         &self,
         thread_key: &ThreadKey,
-        held: &mut RunCheckout,
-        said: &[Message],
+        checkout: &mut RunCheckout,
+        messages: &[Message],
         now: Timestamp,
     ) -> Result<RunRecord, StoreError> {
         let mut batch = Batch::new(thread_key.into());
-        let (mut head, open) = (held.head.clone(), &held.open_run);
-        for message in said {
-            append_message(&mut batch, &mut head, open.run.id, message, now)?;
+        let (mut head, open_run) = (checkout.head.clone(), &checkout.open_run);
+        for message in messages {
+            append_message(&mut batch, &mut head, open_run.run.id, message, now)?;
         }
-        let record = open.record(&thread_key.thread, now);
-        batch.writes.push(put_record(Table::Runs, open.run.id.to_string().into(), Expect::Any, &record)?);
-        let mut open_write = put_record(Table::Runs, OPEN_RUN_ROW_ID, Expect::Same(held.open_version), open)?;
-        let over = record.status.is_end();
-        if over {
+        let record = open_run.record(&thread_key.thread, now);
+        batch.writes.push(put_record(Table::Runs, open_run.run.id.to_string().into(), Expect::Any, &record)?);
+        let expect = Expect::Same(checkout.open_version);
+        let mut open_write = put_record(Table::Runs, OPEN_RUN_ROW_ID, expect, open_run)?;
+        if record.status.is_end() {
             open_write.change = Change::Remove;
             open_write.durability = Durability::PowerSafe;
         }
         batch.writes.push(open_write);
-        // A thread that was deleted meanwhile has no head, and must not come back to life by this.
-        let expect = held.head_version.map_or(Expect::Absent, Expect::Same);
+        // A thread that was deleted meanwhile has no head, and this commit must not recreate it.
+        let expect = checkout.head_version.map_or(Expect::Absent, Expect::Same);
         batch.writes.push(put_record(Table::Messages, HEAD_ROW_ID, expect, &head)?);
         let stamp = batch.stamp;
-        held.unconfirmed_stamps.push(stamp);
+        checkout.unconfirmed_stamps.push(stamp);
         let versions = self.store.commit(batch, now).await?;
-        let (head_seen, open_seen) = head_and_open_versions(&versions, stamp);
-        (held.head, held.head_version, held.open_version) = (head, Some(head_seen), open_seen);
-        held.unconfirmed_stamps.clear();
+        let (head_version, open_version) = head_and_open_versions(&versions, stamp);
+        (checkout.head, checkout.head_version, checkout.open_version) = (head, Some(head_version), open_version);
+        checkout.unconfirmed_stamps.clear();
         Ok(record)
     }
 }
 
-/// The writings of the last two rows of a batch: the head and the open run.
+/// The versions of the last two rows of a batch: the head and the open run.
 fn head_and_open_versions(versions: &[u64], stamp: u64) -> (RowVersion, RowVersion) {
-    let seen = |from_end: usize| {
-        let version = versions.len().checked_sub(from_end).and_then(|at| versions.get(at)).copied().unwrap_or_default();
-        RowVersion { number: version, stamp }
+    let version = |from_end: usize| {
+        let index = versions.len().checked_sub(from_end);
+        let number = index.and_then(|index| versions.get(index)).copied().unwrap_or_default();
+        RowVersion { number, stamp }
     };
-    (seen(1), seen(2))
+    (version(1), version(2))
 }
 
 /// Adds a message to a conversation.
@@ -288,18 +282,19 @@ fn append_message(
     batch: &mut Batch,
     head: &mut ConversationHead,
     run: RunId,
-    said: &Message,
+    message: &Message,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    head.last += 1;
-    head.upto += message_tokens(said);
-    let kept = KeptMessage { seq: head.last, run_id: run, at: now, tokens_so_far: head.upto, message: said.clone() };
-    // Expected to be absent: no message is ever written over.
-    batch.writes.push(put_record(Table::Messages, message_row_id(head.last), Expect::Absent, &kept)?);
+    head.last_seq += 1;
+    head.tokens_so_far += message_tokens(message);
+    let (seq, tokens_so_far) = (head.last_seq, head.tokens_so_far);
+    let stored = StoredMessage { seq, run_id: run, at: now, tokens_so_far, message: message.clone() };
+    // `Expect::Absent`: no message is ever overwritten.
+    batch.writes.push(put_record(Table::Messages, message_row_id(seq), Expect::Absent, &stored)?);
     Ok(())
 }
 
-/// A message's number as the id of its row: in the order of the texts.
+/// A message's number as a row id: zero-padded, so that ids sort in the order of the messages.
 fn message_row_id(seq: u64) -> SmolStr {
     format_smolstr!("{seq:012}")
 }
@@ -317,23 +312,23 @@ fn claim_id(key: &IdempotencyKey) -> SmolStr {
     format_smolstr!("key/{key}")
 }
 
-fn match_claim(key: &RowKey, row: &Row, said: &UserMessage) -> Result<ClaimMatch, StoreError> {
+fn match_claim(key: &RowKey, row: &Row, message: &UserMessage) -> Result<ClaimMatch, StoreError> {
     let (claim, _): (Claim, _) = decode_row(key, row)?;
-    Ok(if claim.digest == message_digest(said) { ClaimMatch::Same(claim.run) } else { ClaimMatch::Other })
+    Ok(if claim.digest == message_digest(message) { ClaimMatch::Same(claim.run) } else { ClaimMatch::Other })
 }
 
-/// What makes a message the same: its words, and whom they are for where that is said.
-fn message_digest(said: &UserMessage) -> String {
-    let mut sum = Sha256::new();
-    if let Some(agent) = &said.agent {
-        sum.update(format!("to {agent}\0"));
+/// Digest of what identifies a message: its content, and its agent if it names one.
+fn message_digest(message: &UserMessage) -> String {
+    let mut hash = Sha256::new();
+    if let Some(agent) = &message.agent {
+        hash.update(format!("to {agent}\0"));
     }
-    sum.update(said.content.as_bytes());
-    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.update(message.content.as_bytes());
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl From<&KeptMessage> for SizedMessage {
-    fn from(kept: &KeptMessage) -> Self {
-        Self { message: kept.message.clone(), tokens_so_far: kept.tokens_so_far }
+impl From<&StoredMessage> for SizedMessage {
+    fn from(stored: &StoredMessage) -> Self {
+        Self { message: stored.message.clone(), tokens_so_far: stored.tokens_so_far }
     }
 }

@@ -1,8 +1,8 @@
-//! A scripted model: what it says to a conversation, decided by a script and by nothing else.
+//! A scripted model: deterministic replies from a script, for demos and tests.
 //!
-//! In: a script, and a conversation with the tools that are offered. Out: a text and calls. No clock, no chance, no memory: the same
-//! conversation gets the same answer. `read` makes a script of its text, `fit` finds the turn that answers, `text` fills in what it says;
-//! `stub` puts it behind HTTP.
+//! In: a script, and a conversation with the offered tools. Out: text and calls. No clock, no randomness, no memory:
+//! the same conversation gets the same reply. `parser` parses a script, `matcher` finds the turn that replies,
+//! `template` fills in its text; `stub` serves it over HTTP.
 
 mod matcher;
 mod parser;
@@ -19,10 +19,10 @@ use crate::message::Message;
 pub use problem::{ScriptError, ScriptProblem};
 use template::Template;
 
-/// What the demo's model says.
+/// The script of the demo.
 const DEMO_SCRIPT: &str = include_str!("script/demo.toml");
 
-/// What a scripted model says to what. See `docs/stub-llm.md` for how scripts are written.
+/// The script of a scripted model. See `docs/stub-llm.md` for the format.
 ///
 /// ```
 /// use toolhub_agent::Script;
@@ -36,24 +36,24 @@ const DEMO_SCRIPT: &str = include_str!("script/demo.toml");
 /// ```
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// In their order; the last one is what is said where none fits.
+    /// In their order; the last one is the default, for conversations that no other turn matches.
     turns: Vec<Turn>,
 }
 
-/// One answer, and when it is given.
+/// One reply and its conditions.
 #[derive(Debug, Clone, Default)]
 struct Turn {
-    /// Where it stands in the script.
+    /// Its line in the script.
     line: usize,
     when: TurnConditions,
     say: Option<Template>,
     calls: Vec<ScriptedCall>,
     fault: Option<Fault>,
-    /// How often it may call after one message of the user.
+    /// How often it may call after one user message.
     repeat: u32,
 }
 
-/// All that must hold.
+/// The conditions of a turn; all of them must hold.
 #[derive(Debug, Clone, Default)]
 struct TurnConditions {
     user: Option<Regex>,
@@ -70,7 +70,7 @@ struct ScriptedCall {
     arguments: Argument,
 }
 
-/// An argument with places to fill in.
+/// An argument with placeholders.
 #[derive(Debug, Clone)]
 enum Argument {
     Text(Template),
@@ -79,73 +79,73 @@ enum Argument {
     Table(BTreeMap<String, Argument>),
 }
 
-/// What goes wrong with an answer, on purpose.
+/// A fault to inject into a reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// An error with this status instead of the answer.
+    /// An error with this status instead of the reply.
     pub status: Option<u16>,
-    /// How long the error asks to wait.
+    /// The `Retry-After` of the error.
     pub retry_after: Option<Duration>,
-    /// How long nothing comes.
+    /// Delay before the response.
     pub slow: Option<Duration>,
-    /// The answer ends in the middle.
+    /// The response is truncated.
     pub cut: bool,
-    /// The arguments of the calls are no JSON.
+    /// The arguments of the calls are not valid JSON.
     pub malformed: bool,
-    /// How often; always where nothing is said.
+    /// How often the fault occurs; default: always.
     pub times: Option<u32>,
 }
 
-/// What a scripted model is asked.
+/// A request to a scripted model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    /// Who it is told to be.
+    /// The system prompt.
     pub system: String,
-    /// What was said so far.
+    /// The messages so far.
     pub messages: Vec<Message>,
-    /// The names of the tools it is offered.
+    /// The names of the offered tools.
     pub tools: Vec<String>,
-    /// Whether it may ask for calls.
+    /// Whether it may request calls.
     pub may_call: bool,
 }
 
-/// What a scripted model answers.
+/// The reply of a scripted model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ScriptedReply<'a> {
-    /// Which turn answers, from 0; the one after the last is the default.
+    /// The index of the turn; the one after the last is the default.
     pub turn: usize,
-    /// The line of the script it stands on; 0 where the script has no default.
+    /// The line of the turn in the script; 0 if the script has no default.
     pub line: usize,
-    /// What it says; may be empty.
+    /// Its text; may be empty.
     pub text: String,
-    /// The calls it asks for: each with a part of an id that tells which turn made it, a tool and arguments.
+    /// The calls it requests: an id part that names the turn, a tool and arguments.
     pub calls: Vec<(String, String, Value)>,
-    /// What goes wrong with it.
+    /// The fault to inject.
     pub fault: Option<&'a Fault>,
 }
 
 impl Script {
-    /// The script in this text.
+    /// Parses a script.
     ///
     /// # Errors
-    /// With every problem that can be found, and where it is.
+    /// With every problem and its line.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         parser::parse(text)
     }
 
-    /// The script of the demo, which knows the demo's tools.
+    /// The script of the demo, for the demo's tools.
     pub fn demo() -> Self {
-        Self::parse(DEMO_SCRIPT).expect("a test reads the demo's script")
+        Self::parse(DEMO_SCRIPT).expect("a test parses the demo script")
     }
 
-    /// How many turns there are, the default included.
+    /// The number of turns, including the default.
     pub fn turn_count(&self) -> usize {
         self.turns.len()
     }
 
-    /// What is answered to this conversation: the first turn that fits, or the default.
+    /// The reply to this conversation: from the first turn that matches, or the default.
     pub fn answer(&self, conversation: &Conversation) -> ScriptedReply<'_> {
         matcher::answer(self, conversation)
     }

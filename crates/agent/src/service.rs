@@ -1,7 +1,7 @@
-//! Agents by thread: they are set, found and taken away; they are spoken to, and their runs go on over restarts.
+//! The agent service: defines agents, sends messages to them, and resumes their runs after a restart.
 //!
-//! In: what a user says in a thread. Out: a run that goes on by itself, and everything that is known about runs and conversations. All
-//! that must survive is in the hub's store; here is only which agent a thread has, and which runs are driven.
+//! In: user messages by thread. Out: runs that continue in the background, and queries for runs and conversations. All
+//! durable state is in the hub's store; this service holds only the agent definitions and the runs it drives.
 
 mod handle;
 mod queries;
@@ -31,43 +31,43 @@ pub use queries::{RunCancellation, ThreadExport};
 
 /// The agent of a message that names none.
 pub const DEFAULT_AGENT: &str = "default";
-/// The agent that was set for its thread, by name.
+/// The name that is stored for a thread's own agent.
 const THREAD_AGENT: &str = "own";
-/// How long an agent that was set for a thread is kept when nobody uses it.
+/// How long an unused agent of a thread is kept.
 const IDLE_PLAN_TTL: Duration = Duration::from_secs(3600);
-/// How soon a place that is taken is asked for again.
+/// Delay before another attempt to take a drive permit.
 const CONTENTION_DELAY: Duration = Duration::from_millis(2);
 
-/// Why an agent was not spoken to.
+/// Why a message could not be delivered to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
     /// A run is open in the thread.
-    #[error("the run {0} is open in this thread; wait for its end, answer what it waits for, or cancel it")]
+    #[error("the run {0} is still open in this thread; wait for it, answer its approvals, or cancel it")]
     Busy(RunId),
     /// There is no agent of this name.
     #[error("there is no agent `{name}`")]
     NoSuchAgent {
         /// The name.
         name: SmolStr,
-        /// Those there are.
+        /// The names of the defined agents.
         available: Vec<SmolStr>,
     },
-    /// Nothing was said.
+    /// The message has no content.
     #[error("the message is empty")]
     Empty,
-    /// The key was used for another message in this thread.
-    #[error("the key was used for another message in this thread")]
+    /// The idempotency key was used for another message in this thread.
+    #[error("the idempotency key was used for another message in this thread")]
     KeyReused,
-    /// The process is about to end.
-    #[error("the agents are stopping; send the message again")]
+    /// The service is shutting down.
+    #[error("the agent service is shutting down; send the message again later")]
     Stopping,
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Keeps agents by thread. Cheap to clone; all clones are the same service.
+/// The agents of a hub. Cheap to clone; all clones are the same service.
 #[derive(Clone)]
 pub struct AgentService(Arc<Inner>);
 
@@ -76,7 +76,7 @@ struct Inner {
     run_store: RunStore,
     active_runs: ActiveRuns,
     meters: Arc<Meters>,
-    /// By name.
+    /// The defined agents, by name.
     agents: Mutex<BTreeMap<SmolStr, Arc<AgentPlan>>>,
     thread_plans: Mutex<ThreadPlans>,
     language: Language,
@@ -84,23 +84,23 @@ struct Inner {
     stopping: CancellationToken,
 }
 
-/// The agents that were set for one thread.
+/// The agents that were set for single threads.
 #[derive(Default)]
 struct ThreadPlans {
     plans: HashMap<ThreadKey, (Arc<AgentPlan>, Instant)>,
-    /// When those were let go of that nobody uses.
+    /// When idle plans were last evicted.
     last_sweep: Option<Instant>,
 }
 
 impl AgentService {
-    /// A service on a hub; conversations and runs lie in the hub's store. Several services on one hub know of each other's runs: in a
-    /// thread one run at a time is open, whoever began it.
+    /// A service on a hub; conversations and runs are in the hub's store. Several services on one hub share the active
+    /// runs: a thread has at most one open run, whichever service started it.
     #[must_use]
     pub fn new(hub: &ToolHub) -> Self {
         Self::with_language(hub, Language::English)
     }
 
-    /// The same, with a log in this language.
+    /// The same, with log summaries in this language.
     #[must_use]
     pub fn with_language(hub: &ToolHub, language: Language) -> Self {
         Self(Arc::new(Inner {
@@ -122,89 +122,90 @@ impl AgentService {
         &self.0.hub
     }
 
-    /// Defines an agent by name, or redefines it. Runs that are open finish as they began.
+    /// Defines an agent by name, or redefines it. Open runs finish with the definition they started with.
     pub fn define(&self, name: impl Into<SmolStr>, plan: AgentPlan) {
         lock(&self.0.agents).insert(name.into(), Arc::new(plan));
     }
 
-    /// Takes all definitions away that are not among these.
+    /// Removes all definitions except these.
     pub fn retain_only(&self, names: &[SmolStr]) {
         lock(&self.0.agents).retain(|name, _| names.contains(name));
     }
 
-    /// The agents that were defined, by name.
+    /// The defined agents, by name.
     #[must_use]
     pub fn agents(&self) -> BTreeMap<SmolStr, Arc<AgentPlan>> {
         lock(&self.0.agents).clone()
     }
 
-    /// Gives a thread a plan of its own, in the place of the one it had.
+    /// Sets or replaces a thread's own plan.
     pub(crate) fn set_thread_plan(&self, thread_key: &ThreadKey, plan: Arc<AgentPlan>) {
         lock(&self.0.thread_plans).plans.insert(thread_key.clone(), (plan, Instant::now()));
     }
 
-    /// Whether the agent that was spoken to last in a thread is still defined.
+    /// Whether the agent that got the last message of a thread is still defined.
     pub(crate) async fn is_last_agent_defined(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
         let head = self.0.run_store.head(thread_key, self.0.hub.now()).await?;
         Ok(head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent)))
     }
 
-    /// Takes a thread's own agent away; says whether it had one. What the thread remembers stays, and a run that is open ends
-    /// as it began.
+    /// Removes a thread's own agent; returns whether it had one. The thread keeps its conversation and state, and an
+    /// open run finishes with the agent it started with.
     pub fn remove_agent(&self, tenant: &Tenant, thread: &ThreadId) -> bool {
         let thread_key = ThreadKey::new(tenant, thread);
         lock(&self.0.thread_plans).plans.remove(&thread_key).is_some()
     }
 
-    /// Speaks to the agent of a thread. What was said is safe when this returns, and the run goes on by itself.
+    /// Sends a message to the agent of a thread. The message is durable when this returns, and the run continues in the
+    /// background.
     ///
     /// # Errors
-    /// When a run is open in the thread, there is no such agent, the key was used for something else, or the store does not
-    /// answer.
+    /// When a run is open in the thread, there is no such agent, the idempotency key was used for another message, or
+    /// the store does not answer.
     pub async fn send(
         &self,
         tenant: &Tenant,
         thread: &ThreadId,
-        said: impl Into<UserMessage>,
+        message: impl Into<UserMessage>,
     ) -> Result<RunHandle, AgentError> {
         let thread_key = ThreadKey::new(tenant, thread);
-        self.begin(&thread_key, said.into(), CancellationToken::new()).await
+        self.begin(&thread_key, message.into(), CancellationToken::new()).await
     }
 
-    /// Goes on with the runs that a dead process has left open; says how many. Those of agents that were [set](Self::set_agent)
-    /// for their thread go on when they are set again.
+    /// Resumes the runs that a dead process left open; returns how many. Runs of agents that were
+    /// [set](Self::set_agent) for their thread resume when those are set again.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn resume(&self) -> Result<usize, StoreError> {
         let Inner { hub, run_store, .. } = &*self.0;
-        let mut many = 0;
+        let mut resumed = 0;
         if !run_store.store.is_exclusive() {
-            // They may be those of somebody who lives; their threads are looked at when somebody speaks in them.
+            // A live process may drive the open runs of a shared store; the next message in their thread checks them.
             return Ok(0);
         }
         for thread_key in run_store.threads_with_open_run(hub.now()).await? {
             match self.resume_thread(&thread_key).await {
-                Ok(goes_on) => many += usize::from(goes_on),
-                // One that cannot be read stops nobody else.
+                Ok(is_driven) => resumed += usize::from(is_driven),
+                // A damaged run must not keep the others from resuming.
                 Err(error @ StoreError::Damaged { .. }) => {
-                    tracing::warn!(thread = %thread_key.thread, %error, "an open run cannot be read and stays as it is");
+                    tracing::warn!(thread = %thread_key.thread, %error, "open run is unreadable; skipping it");
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(many)
+        Ok(resumed)
     }
 
-    /// Lets go of all runs. They stay as they are written down, and go on when the next process resumes them. Calls that run
-    /// go on until the hub ends them.
+    /// Stops driving all runs. They stay open in the store, and the next process resumes them. Their calls keep running
+    /// until the hub shuts down.
     pub async fn stop(&self) {
         self.0.stopping.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
 
-    /// What is counted of runs and models.
+    /// Metrics of runs and model requests.
     #[must_use]
     pub fn meters(&self) -> &Arc<Meters> {
         &self.0.meters
@@ -223,7 +224,7 @@ impl AgentService {
         }
     }
 
-    /// The agent of a thread, and what it is called.
+    /// The name and plan of a thread's agent.
     pub(crate) async fn resolve_plan(
         &self,
         thread_key: &ThreadKey,
@@ -247,15 +248,15 @@ impl AgentService {
         }
     }
 
-    /// The agent that was set for a thread. Those that nobody holds and nobody has used for long are let go of.
+    /// The agent that was set for a thread. Also evicts plans that are idle and not referenced.
     pub(crate) fn thread_plan(&self, thread_key: &ThreadKey) -> Option<Arc<AgentPlan>> {
-        let (mut own, now) = (lock(&self.0.thread_plans), Instant::now());
-        if own.last_sweep.is_none_or(|swept| now - swept > IDLE_PLAN_TTL / 60) {
-            // Whoever holds an agent, or drives its run, holds its plan.
-            own.plans.retain(|_, (plan, used)| now - *used < IDLE_PLAN_TTL || Arc::strong_count(plan) > 1);
-            own.last_sweep = Some(now);
+        let (mut thread_plans, now) = (lock(&self.0.thread_plans), Instant::now());
+        if thread_plans.last_sweep.is_none_or(|swept| now - swept > IDLE_PLAN_TTL / 60) {
+            // Agent handles and drivers hold a reference to their plan.
+            thread_plans.plans.retain(|_, (plan, used)| now - *used < IDLE_PLAN_TTL || Arc::strong_count(plan) > 1);
+            thread_plans.last_sweep = Some(now);
         }
-        own.plans.get_mut(thread_key).map(|(plan, used)| {
+        thread_plans.plans.get_mut(thread_key).map(|(plan, used)| {
             *used = now;
             plan.clone()
         })
@@ -268,6 +269,6 @@ impl std::fmt::Debug for AgentService {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

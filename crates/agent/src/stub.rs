@@ -1,7 +1,7 @@
-//! A scripted model behind HTTP: it speaks as OpenAI and Anthropic do, also where things go wrong.
+//! A scripted model over HTTP, with the wire formats of OpenAI and Anthropic, including their errors.
 //!
-//! In: a script and a place to listen. Out: a server that real clients can talk to. `read` understands what is asked in either wire
-//! format and refuses what a provider would refuse; `openai` and `anthropic` write the answers; what is answered, `script` decides.
+//! In: a script and a listener. Out: a server for real clients. `request` parses requests in either wire format and
+//! rejects what a provider would reject; `openai` and `anthropic` render the responses; `script` decides the replies.
 //! Keys are accepted and ignored.
 
 mod anthropic;
@@ -21,10 +21,10 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::script::Script;
 
-/// Whoever is told of each request, in one line.
+/// Callback for the log line of each request.
 type RequestLogger = dyn Fn(&str) + Send + Sync;
 
-/// A scripted model that is served on this machine until this is dropped.
+/// A scripted model that is served on localhost until this is dropped.
 ///
 /// ```
 /// use toolhub_agent::{OpenAi, Script, Stub};
@@ -41,7 +41,7 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Serves a script on this port of this machine; 0 lets the system choose.
+    /// Serves a script on this port of localhost; 0 lets the system choose.
     ///
     /// # Errors
     /// When the port is taken.
@@ -49,24 +49,24 @@ impl Stub {
         Self::serve_on(script, TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?, None)
     }
 
-    /// Serves a script where somebody listens already; whoever is given is told of each request in one line.
+    /// Serves a script on an open listener; the logger gets one line per request.
     ///
     /// # Errors
     /// When the listener has no address.
-    pub fn serve_on(script: Script, listener: TcpListener, tell: Option<Arc<RequestLogger>>) -> io::Result<Self> {
+    pub fn serve_on(script: Script, listener: TcpListener, logger: Option<Arc<RequestLogger>>) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let routes = routes::routes(script, tell);
-        // Small pieces are sent at once: waiting for more would hold up whoever listens.
+        let routes = routes::routes(script, logger);
+        // TCP_NODELAY: the small chunks of a stream must not be delayed.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         Ok(Self { address, task: tokio::spawn(async move { axum::serve(listener, routes).await }) })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What clients are given: the address with `/v1`.
+    /// The base URL for clients: the address with `/v1`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }

@@ -1,11 +1,11 @@
-//! A hub with a few tools behind a server, for checks that need a real one. Prints its address, and a key where `--keys` was
-//! said; ends when its input ends.
+//! A server with a few tools, for checks that need a real one. Prints its address, and a key with `--keys`; stops when
+//! its standard input is closed.
 
 use std::{error::Error, io::Read, sync::Arc};
 
 use serde_json::{Value, json};
 use toolhub_agent::{
-    AgentPlan, AgentService, AskedCall, Message, Model, ModelError, Prompt, Reply, Stop, StreamPart, StreamSink,
+    AgentPlan, AgentService, Message, Model, ModelError, Prompt, Reply, StopReason, StreamPart, StreamSink, ToolCall,
 };
 use toolhub_core::{
     BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
@@ -15,7 +15,8 @@ use toolhub_core::{
     ids::{Tenant, ThreadId},
 };
 use toolhub_server::{
-    Auth, Backup, HostControl, HostControlError, KeySetting, NewKey, Reloaded, Scope, Server, Settings, ToolChangeError,
+    Auth, Backup, HostControl, HostControlError, KeySetting, NewKey, ReloadReport, Scope, Server, Settings,
+    ToolChangeError,
 };
 
 #[tokio::main]
@@ -26,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut settings = Settings::default();
     settings.port = 0;
     let mut key = None;
-    if std::env::args().any(|word| word == "--keys") {
+    if std::env::args().any(|argument| argument == "--keys") {
         let new = NewKey::make()?;
         settings.auth = Auth::Keys(vec![KeySetting {
             name: "check".into(),
@@ -37,17 +38,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }]);
         key = Some(new.key);
     }
-    let steward = Arc::new(EchoHost(hub.clone()));
+    let host_control = Arc::new(EchoHost(hub.clone()));
     let agents = AgentService::new(&hub);
     agents.define("default", AgentPlan::new(Arc::new(WeatherModel)));
-    let bound = Server::with_host_control(hub, store, settings, steward).agents(agents).bind().await?;
+    let bound = Server::with_host_control(hub, store, settings, host_control).agents(agents).bind().await?;
     println!("http://{}", bound.address());
     if let Some(key) = key {
         println!("{key}");
     }
-    let (ends, ended) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || ends.send(std::io::stdin().read_to_end(&mut Vec::new())));
-    bound.serve(async { drop(ended.await) }).await?;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || stop.send(std::io::stdin().read_to_end(&mut Vec::new())));
+    bound.serve(async { drop(stopped.await) }).await?;
     Ok(())
 }
 
@@ -56,15 +57,15 @@ fn tools(hub: toolhub_core::HubBuilder) -> toolhub_core::HubBuilder {
     let city = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let any = json!({"type": "object"});
     let weather =
-        dynamic("weather", city, async |given: Value, _: CallContext| Ok(json!({"city": given["city"], "celsius": 4})));
-    let notes = dynamic_stateful("notes", "notes", text, async |given: Value, _: CallContext| {
-        let mut notes = given["state"]["notes"].as_array().cloned().unwrap_or_default();
-        notes.push(given["text"].clone());
+        dynamic("weather", city, async |input: Value, _: CallContext| Ok(json!({"city": input["city"], "celsius": 4})));
+    let notes = dynamic_stateful("notes", "notes", text, async |input: Value, _: CallContext| {
+        let mut notes = input["state"]["notes"].as_array().cloned().unwrap_or_default();
+        notes.push(input["text"].clone());
         Ok::<_, ToolError>(JsonReply::with_state(json!(notes.len()), json!({"notes": notes})))
     });
     let broken =
         dynamic("broken", any.clone(), async |_: Value, _: CallContext| Err(ToolError::new("the wire is cut")));
-    let order = dynamic("order", any.clone(), async |given: Value, _: CallContext| Ok(given));
+    let order = dynamic("order", any.clone(), async |input: Value, _: CallContext| Ok(input));
     let rare = dynamic("rare", any.clone(), async |_: Value, _: CallContext| Ok(json!(1)));
     let report = dynamic("report", any, async |_: Value, _: CallContext| Ok(json!("cold")));
     hub.tool(weather.description("The weather in a city").read_only().tag("weather"))
@@ -75,7 +76,7 @@ fn tools(hub: toolhub_core::HubBuilder) -> toolhub_core::HubBuilder {
         .tool(report.description("Comes after `weather`").read_only().after("weather"))
 }
 
-/// A model that knows one sentence, `weather in …`, and tells what came of its call.
+/// A model that understands one sentence, `weather in …`, and repeats the result of its call.
 struct WeatherModel;
 
 impl Model for WeatherModel {
@@ -87,14 +88,14 @@ impl Model for WeatherModel {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, sink: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let mut reply = Reply::default();
         match prompt.messages.last() {
             Some(Message::User { content }) => match content.split_once("weather in ") {
                 Some((_, city)) => {
-                    let (arguments, stop) = (json!({ "city": city }), Stop::Calls);
+                    let (arguments, stop) = (json!({ "city": city }), StopReason::Calls);
                     let call =
-                        AskedCall { id: "c1".into(), tool: "weather".into(), arguments, malformed: None, extra: None };
+                        ToolCall { id: "c1".into(), tool: "weather".into(), arguments, malformed: None, extra: None };
                     reply = Reply { calls: vec![call], stop, ..reply };
                 }
                 None => reply.text = "Ask me for the weather in a city.".into(),
@@ -106,24 +107,24 @@ impl Model for WeatherModel {
             _ => {}
         }
         for word in reply.text.split_inclusive(' ') {
-            hear(StreamPart::Text(word));
+            sink(StreamPart::Text(word));
         }
         Box::pin(async { Ok(reply) })
     }
 }
 
-/// A program around the server that makes tools which say what they are given.
+/// A host program whose tools return their arguments.
 struct EchoHost(ToolHub);
 
 impl EchoHost {
     fn register_echo(&self, tool: &Value) -> Result<(), ToolChangeError> {
-        let refused = |why: &str| ToolChangeError::Refused(why.into());
-        let name = tool["name"].as_str().ok_or_else(|| refused("a tool needs a name"))?;
+        let refuse = |why: &str| ToolChangeError::Refused(why.into());
+        let name = tool["name"].as_str().ok_or_else(|| refuse("a tool needs a name"))?;
         if tool["builtin"] != "echo" {
-            return Err(refused("there is one builtin, `echo`"));
+            return Err(refuse("the only builtin is `echo`"));
         }
-        let echo = dynamic(name, json!({"type": "object"}), async |given: Value, _: CallContext| Ok(given));
-        let echo = echo.category("made over the API");
+        let echo = dynamic(name, json!({"type": "object"}), async |input: Value, _: CallContext| Ok(input));
+        let echo = echo.category("created through the API");
         self.0.register(echo).map_err(|_| {
             if self.is_created_over_api(name) { ToolChangeError::NameTaken } else { ToolChangeError::Configured }
         })
@@ -139,8 +140,8 @@ impl HostControl for EchoHost {
         json!({"server": {"host": "127.0.0.1"}})
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>> {
-        Box::pin(async { Ok(Reloaded::default()) })
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>> {
+        Box::pin(async { Ok(ReloadReport::default()) })
     }
 
     fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
@@ -148,8 +149,8 @@ impl HostControl for EchoHost {
     }
 
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
-        let made = self.register_echo(&tool);
-        Box::pin(async { made })
+        let result = self.register_echo(&tool);
+        Box::pin(async { result })
     }
 
     fn replace_tool<'a>(&'a self, name: &'a str, tool: Value) -> BoxFuture<'a, Result<(), ToolChangeError>> {

@@ -1,8 +1,8 @@
-//! One line for each request, told to `tracing`.
+//! The access log: one `tracing` event per request.
 //!
-//! In: what is known when a request has been answered. Out: an event with method, route, status, time, key and the
-//! names of the request and its trace. Values of the query, headers and bodies are never in it; an unknown path is not either,
-//! because people paste secrets into addresses. Where lines go is for the program around the server to say.
+//! In: the facts known when a request has been answered. Out: an event with method, route, status, duration, key,
+//! request id and trace id. It never contains query values, headers or bodies, nor an unknown path, because people
+//! paste secrets into URLs. The host program decides where the events go.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use toolhub_core::ids::Caller;
 
 use crate::request_info::RequestInfo;
 
-/// Asked by machines every few seconds; a line for each good answer would bury all others.
+/// Polled by machines every few seconds: a line per successful response would bury all others.
 const PROBE_ROUTES: [&str; 4] = ["/livez", "/readyz", "/healthz", "/metrics"];
 
-/// What is told of a request.
+/// The facts of one request.
 pub(crate) struct LogLine<'a> {
     pub(crate) method: &'a Method,
     pub(crate) route: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct LogLine<'a> {
 }
 
 impl LogLine<'_> {
-    /// Tells it.
+    /// Emits the event.
     pub(crate) fn emit(&self) {
         let LogLine { method, route, status, took, key, info, trace } = *self;
         if status < 400 && PROBE_ROUTES.contains(&route) {
@@ -47,12 +47,12 @@ impl LogLine<'_> {
     }
 }
 
-/// Whether anybody listens to these lines.
+/// Whether any subscriber records these events.
 pub(crate) fn is_enabled() -> bool {
     tracing::enabled!(target: "toolhub::access", tracing::Level::INFO)
 }
 
-/// The trace a request belongs to: the second part of its `traceparent`.
+/// The trace id of a request: the second part of its `traceparent`.
 pub(crate) fn trace_id(headers: &HeaderMap) -> Option<String> {
     let mut parts = headers.get("traceparent")?.to_str().ok()?.split('-');
     let (version, trace) = (parts.next()?, parts.next()?);

@@ -1,4 +1,4 @@
-//! The routes, by subject. This file is the list of them.
+//! The list of all routes, by subject, and the router and OpenAPI document made of it.
 
 mod agents;
 mod approvals;
@@ -80,26 +80,26 @@ fn routes() -> Vec<Route> {
     .collect()
 }
 
-/// The router of all routes, with answers for addresses and methods that no route has.
+/// The router of all routes, with problem responses for unknown paths and methods.
 pub(crate) fn router(app: &App) -> Router {
     let routes = route::router(routes(), app);
     routes.fallback(not_found).method_not_allowed_fallback(method_not_allowed).with_state(app.clone())
 }
 
-/// The OpenAPI document of all routes. It never changes, so it is made once.
+/// The OpenAPI document of all routes. It never changes, so it is built once.
 pub(crate) fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(|| openapi::document(&routes(), env!("CARGO_PKG_VERSION")))
 }
 
-/// No route has this address.
+/// Fallback for a path that no route has.
 async fn not_found(State(app): State<App>, request: Request) -> Response {
-    let problem = Problem::new(Code::NOT_FOUND, format!("there is nothing at `{}`", request.uri().path()))
-        .hint("GET /openapi.json lists every address");
+    let problem = Problem::new(Code::NOT_FOUND, format!("no route matches `{}`", request.uri().path()))
+        .hint("GET /openapi.json lists every path");
     auth::respond_unrouted(&app, &request, problem)
 }
 
-/// The address is known, the method is not.
+/// Fallback for a known path with another method.
 async fn method_not_allowed(State(app): State<App>, request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
     auth::respond_unrouted(
@@ -121,7 +121,7 @@ mod tests {
         for route in routes() {
             let Access::Needs(scope) = route.access else { continue };
             if route.method != Method::GET && changes(scope) {
-                assert!(route.audited.is_some(), "{} {} leaves no trace", route.method, route.path);
+                assert!(route.audited.is_some(), "{} {} is not audited", route.method, route.path);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What every handler may reach.
+//! The state that all handlers share: hub, store, settings, keys, audit log, metrics.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ use crate::{
     audit::Audit, host_control::HostControl, keys::Keys, metrics::Meters, origin_check::OriginCheck, settings::Settings,
 };
 
-/// Cheap to clone; all clones are the same server.
+/// Cheap to clone; all clones share one server.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
@@ -22,7 +22,7 @@ struct Inner {
     hub: ToolHub,
     store: Arc<dyn Backend>,
     host_control: Option<Arc<dyn HostControl>>,
-    /// Given after the rest, or never.
+    /// Set once after construction, or initialized without any agents on first use.
     agents: OnceLock<AgentService>,
     settings: Settings,
     origin_check: OriginCheck,
@@ -37,89 +37,89 @@ impl App {
     pub(crate) fn new(
         hub: ToolHub,
         store: Arc<dyn Backend>,
-        steward: Option<Arc<dyn HostControl>>,
+        host_control: Option<Arc<dyn HostControl>>,
         settings: Settings,
     ) -> Self {
         let (origin_check, keys) = (OriginCheck::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
         let audit = Audit::new(store.clone(), settings.audit_retention);
-        let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
+        let (meters, started, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
         let agents = OnceLock::new();
         Self(Arc::new(Inner {
             hub,
             store,
-            host_control: steward,
+            host_control,
             agents,
             settings,
             origin_check,
             keys,
             audit,
             meters,
-            started: begun,
+            started,
             stopping,
         }))
     }
 
-    /// The hub behind the doors.
+    /// The hub that the server exposes.
     pub(crate) fn hub(&self) -> &ToolHub {
         &self.0.hub
     }
 
-    /// Where keys and the audit are kept.
+    /// The store of the keys and the audit log.
     pub(crate) fn store(&self) -> &Arc<dyn Backend> {
         &self.0.store
     }
 
-    /// The program around the server, if there is one that takes requests.
+    /// The host program around the server, if it takes requests.
     pub(crate) fn host_control(&self) -> Option<&Arc<dyn HostControl>> {
         self.0.host_control.as_ref()
     }
 
-    /// Takes the agents in; only the first time.
+    /// Sets the agents; only the first call has an effect.
     pub(crate) fn set_agents(&self, agents: AgentService) {
         let _ = self.0.agents.set(agents);
     }
 
-    /// The agents; some that are none where nobody gave any.
+    /// The agents; without any agents if none were set.
     pub(crate) fn agents(&self) -> &AgentService {
         self.0.agents.get_or_init(|| AgentService::new(&self.0.hub))
     }
 
-    /// What the owner said.
+    /// The settings of the server.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
-    /// What every request is looked at by first.
+    /// The Host, Origin and Sec-Fetch-Site check that every request passes first.
     pub(crate) fn origin_check(&self) -> &OriginCheck {
         &self.0.origin_check
     }
 
-    /// Who has a key.
+    /// The API keys.
     pub(crate) fn keys(&self) -> &Arc<Keys> {
         &self.0.keys
     }
 
-    /// Who did what.
+    /// The audit log.
     pub(crate) fn audit(&self) -> &Audit {
         &self.0.audit
     }
 
-    /// What the server counts.
+    /// The server's own metrics.
     pub(crate) fn meters(&self) -> &Meters {
         &self.0.meters
     }
 
-    /// When the server began.
+    /// When the server started.
     pub(crate) fn started(&self) -> Instant {
         self.0.started
     }
 
-    /// Cancelled as soon as the server was asked to stop: it is not ready any more, and streams without an end must end.
+    /// Cancelled when shutdown is requested: `/readyz` fails from then on, and endless streams end.
     pub(crate) fn stopping(&self) -> &CancellationToken {
         &self.0.stopping
     }
 
-    /// What time it is.
+    /// The current time.
     #[expect(clippy::unused_self, reason = "the clock may become the owner's one day, and callers should not notice")]
     pub(crate) fn now(&self) -> Timestamp {
         SystemClock.now()

@@ -1,8 +1,8 @@
-//! The audit: who did what to the server, and who was not let.
+//! The audit log: which key did what, and which requests were denied.
 //!
-//! In: the end of a request at a route that is audited, and every refusal of a key. Out: rows that are only ever added,
-//! and pages of them. Bodies, headers and what stands behind the `?` are never in them. Refusals can be made by anybody, so
-//! only so many of them are kept in a while; the next one that is kept says how many were not.
+//! In: the end of a request at an audited route, and every denied request. Out: append-only rows, and pages of them.
+//! They never contain bodies, headers or query strings. Any client can cause denials, so they are rate-limited (GCRA);
+//! the next recorded denial carries the number of dropped ones.
 
 use std::{
     net::IpAddr,
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, Scan, Scope as Whose,
+        Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, Scan, Scope as ScanScope,
         StoreError, Table, Write,
     },
     clock::{Clock, SystemClock, Timestamp},
@@ -26,43 +26,43 @@ use toolhub_core::{
 };
 
 const SCHEMA_VERSION: u32 = 1;
-/// How many refusals may be kept at once, and how long one takes to be forgotten.
+/// Burst of denials that are recorded, and the interval in which one more is allowed.
 const DENIAL_BURST: i64 = 60;
 const DENIAL_INTERVAL: Duration = Duration::from_secs(5);
-/// How much of a path is kept.
+/// Longer paths are truncated.
 const MAX_PATH_BYTES: usize = 256;
 
-/// One thing that was done, or refused.
+/// One action, or one denied request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "AuditEntry")]
 pub(crate) struct Entry {
-    /// Its place in the audit; later ones are greater.
+    /// Its id; ids grow with time.
     #[schemars(with = "String")]
     pub(crate) id: SmolStr,
-    /// When.
+    /// When it happened.
     pub(crate) at: Timestamp,
-    /// What was done, such as `key.create`; `denied` where somebody was not let.
+    /// What was done, such as `key.create`; `denied` for a refused request.
     pub(crate) act: String,
-    /// The name of the key; nobody's where none was known.
+    /// The name of the key; absent if the request had no valid key.
     #[schemars(with = "Option<String>")]
     pub(crate) who: Option<Caller>,
-    /// Whose key it is.
+    /// The tenant of the key.
     #[schemars(with = "Option<String>")]
     pub(crate) tenant: Option<Tenant>,
-    /// From which address.
+    /// The client's IP address.
     #[schemars(with = "Option<String>")]
     pub(crate) from: Option<IpAddr>,
     /// The method of the request.
     pub(crate) method: String,
-    /// The path of the request, without what stands behind the `?`.
+    /// The path of the request, without the query string.
     pub(crate) path: String,
-    /// The status of the answer.
+    /// The status of the response.
     pub(crate) status: u16,
-    /// The request, as logs call it.
+    /// The id of the request, as in the logs.
     #[schemars(with = "Option<String>")]
     pub(crate) request: Option<SmolStr>,
-    /// How many refusals before this one were too many to be kept.
+    /// How many denials before this one were dropped because there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(with = "Option<u64>")]
     pub(crate) not_kept: u64,
@@ -72,35 +72,35 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The audit of a server.
+/// The audit log of a server.
 pub(crate) struct Audit {
     store: Arc<dyn Backend>,
-    /// How long a row is kept.
+    /// How long an entry is kept.
     retention: Duration,
-    /// When the refusals that were kept will all be forgotten, in milliseconds since 1970.
+    /// Theoretical arrival time (TAT) of the denial rate limit, in milliseconds since the Unix epoch.
     denial_tat: AtomicI64,
     dropped_denials: AtomicU64,
 }
 
 impl Audit {
-    pub(crate) fn new(store: Arc<dyn Backend>, keep: Duration) -> Self {
-        Self { store, retention: keep, denial_tat: AtomicI64::new(0), dropped_denials: AtomicU64::new(0) }
+    pub(crate) fn new(store: Arc<dyn Backend>, retention: Duration) -> Self {
+        Self { store, retention, denial_tat: AtomicI64::new(0), dropped_denials: AtomicU64::new(0) }
     }
 
-    /// Keeps what was done. A store that does not take it is told of in the log, with the entry: it must be somewhere.
+    /// Writes an entry. If the store refuses it, the entry goes to the log instead, so that it is not lost.
     pub(crate) async fn record(&self, mut entry: Entry) {
         entry.path.truncate(entry.path.floor_char_boundary(MAX_PATH_BYTES));
         if let Err(error) = self.write(&entry).await {
-            tracing::error!(%error, act = entry.act, who = ?entry.who, path = entry.path, "the audit could not be written");
+            tracing::error!(%error, act = entry.act, who = ?entry.who, path = entry.path, "audit write failed; entry only logged");
         }
     }
 
-    /// Whether one more refusal may be kept, and how many before it were not.
+    /// Whether one more denial may be recorded; returns how many were dropped since the last one.
     pub(crate) fn try_admit_denial(&self, now: Timestamp) -> Option<u64> {
-        let each = i64::try_from(DENIAL_INTERVAL.as_millis()).unwrap_or(i64::MAX);
-        let next = |until: i64| {
-            let until = until.max(now.millis()) + each;
-            (until - now.millis() <= each * DENIAL_BURST).then_some(until)
+        let interval = i64::try_from(DENIAL_INTERVAL.as_millis()).unwrap_or(i64::MAX);
+        let next = |tat: i64| {
+            let tat = tat.max(now.millis()) + interval;
+            (tat - now.millis() <= interval * DENIAL_BURST).then_some(tat)
         };
         match self.denial_tat.fetch_update(Relaxed, Relaxed, next) {
             Ok(_) => Some(self.dropped_denials.swap(0, Relaxed)),
@@ -111,7 +111,7 @@ impl Audit {
         }
     }
 
-    /// A page, the latest first: what happened before `until` or behind the place `after`, and not before `since`.
+    /// A page of entries, newest first: before `until` or after the cursor `after`, and not before `since`.
     pub(crate) async fn page(
         &self,
         since: Option<Timestamp>,
@@ -120,11 +120,11 @@ impl Audit {
         limit: usize,
     ) -> Result<(Vec<Entry>, Option<SmolStr>), StoreError> {
         let key = |id: SmolStr| Cursor(RowKey { partition: partition(), table: Table::Audit, id });
-        // Behind the place, and before the first of that time: whichever comes later in the list.
-        let begins = until.map(id_prefix).into_iter().chain(after.map(SmolStr::new)).min();
-        let mut scan = Scan::new(Table::Audit, Whose::Partition(partition())).limit(limit);
+        // Both bounds limit the page; in descending order the smaller id is the stricter one.
+        let start = until.map(id_prefix).into_iter().chain(after.map(SmolStr::new)).min();
+        let mut scan = Scan::new(Table::Audit, ScanScope::Partition(partition())).limit(limit);
         scan.descending = true;
-        scan.after = begins.map(key);
+        scan.after = start.map(key);
         let page = self.store.scan(scan, SystemClock.now()).await?;
         let oldest = since.map(id_prefix);
         let mut entries = Vec::new();
@@ -134,7 +134,7 @@ impl Audit {
             }
             match serde_json::from_slice(&row.value) {
                 Ok(entry) if row.schema == SCHEMA_VERSION => entries.push(entry),
-                _ => tracing::warn!(id = %key.id, "an entry of the audit cannot be read and is passed over"),
+                _ => tracing::warn!(id = %key.id, "audit entry is unreadable; skipping it"),
             }
         }
         Ok((entries, page.next.map(|Cursor(key)| key.id)))
@@ -150,17 +150,17 @@ impl Audit {
     }
 }
 
-/// A new place in the audit.
+/// Mints the id of a new entry.
 pub(crate) fn mint_id(now: Timestamp) -> SmolStr {
     format_smolstr!("{}{:012x}", id_prefix(now), fastrand::u64(..1 << 48))
 }
 
-/// What the ids of this millisecond begin with.
+/// The prefix of all ids of this millisecond.
 fn id_prefix(time: Timestamp) -> SmolStr {
     format_smolstr!("{:015}-", time.millis().max(0))
 }
 
-/// One list for everybody, so that there is one order.
+/// One partition for all tenants, so that there is one order.
 fn partition() -> Partition {
     Partition { tenant: Tenant::default(), kind: PartitionKind::Audit }
 }
@@ -174,8 +174,8 @@ mod tests {
     fn refusals_beyond_the_rate_are_counted_and_told_with_the_next_that_is_kept() {
         let audit = Audit::new(Arc::new(Memory::new()), DENIAL_INTERVAL);
         let now = Timestamp::from_millis(1_000_000_000);
-        let kept = (0..100).filter(|_| audit.try_admit_denial(now).is_some()).count();
-        assert_eq!(kept, 60);
+        let admitted = (0..100).filter(|_| audit.try_admit_denial(now).is_some()).count();
+        assert_eq!(admitted, 60);
         assert_eq!(audit.try_admit_denial(now + DENIAL_INTERVAL), Some(40));
         assert_eq!(audit.try_admit_denial(now + DENIAL_INTERVAL), None);
     }

@@ -1,8 +1,8 @@
-//! Authenticates and authorises the requests of one route, then counts, logs and audits what came of them.
+//! Middleware of one route: authenticates and authorises its requests, then counts, logs and audits them.
 //!
-//! In: requests the router has brought to this route. Out: the answer of the route, or a refusal. The access is the
-//! route's own; the path plays no part. A handler that panics is answered for here, so that a mistake of ours ends one request
-//! and not a connection.
+//! In: requests that the router matched to this route. Out: the response of the route, or a problem. Access is a
+//! property of the route, not of the path. Catches a panic of the handler, so that a bug ends one request and not the
+//! connection.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -25,62 +25,62 @@ use crate::{
     settings::Auth,
 };
 
-/// Guards one route: what must be known of the route when one of its requests comes.
+/// Guards one route.
 pub(crate) struct RouteGuard {
     pub(crate) app: App,
     pub(crate) access: Access,
     /// Its pattern, such as `/api/v1/tools/{name}`.
     pub(crate) route: &'static str,
-    /// The word in the audit, where what happens here is kept.
+    /// The action to record in the audit log, if the route is audited.
     pub(crate) audited: Option<&'static str>,
     pub(crate) meter: Arc<RouteMeter>,
 }
 
-/// A request nobody has a route for, which is told like any other.
+/// Logs and counts a request that no route handles, and answers with `problem`.
 pub(crate) fn respond_unrouted(app: &App, request: &Request, problem: Problem) -> Response {
     let response = problem.into_response();
     let meter = app.meters().route("-", "-");
-    let seen = RequestSummary::of(request);
-    seen.report("-", response.status(), None, &meter);
+    let summary = RequestSummary::of(request);
+    summary.report("-", response.status(), None, &meter);
     response
 }
 
 impl RouteGuard {
-    /// Answers a request with what `next` answers, or refuses it.
+    /// Answers a request with the response of `next`, or with a problem if it is not authorised.
     pub(crate) async fn serve<F>(&self, mut request: Request, next: impl FnOnce(Request) -> F) -> Response
     where
         F: Future<Output = Response>,
     {
-        let seen = RequestSummary::of(&request);
-        let (response, principal) = match self.admit(request.headers(), seen.info.as_ref()).await {
+        let summary = RequestSummary::of(&request);
+        let (response, principal) = match self.admit(request.headers(), summary.info.as_ref()).await {
             Err(problem) => (refusal_response(problem), None),
             Ok(principal) => {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
                 }
                 let response = AssertUnwindSafe(next(request)).catch_unwind().await.unwrap_or_else(|_| {
-                    Problem::new(Code::INTERNAL, "the request met a mistake in toolhub").into_response()
+                    Problem::new(Code::INTERNAL, "internal error: the request handler panicked").into_response()
                 });
                 (response, principal)
             }
         };
-        seen.report(self.route, response.status(), principal.as_ref(), &self.meter);
-        self.audit(seen, response.status(), principal).await;
+        summary.report(self.route, response.status(), principal.as_ref(), &self.meter);
+        self.audit(summary, response.status(), principal).await;
         response
     }
 
-    /// Keeps what happened, where that is to be kept.
-    async fn audit(&self, seen: RequestSummary, status: StatusCode, principal: Option<Principal>) {
+    /// Records the request in the audit log if it was denied or the route is audited.
+    async fn audit(&self, summary: RequestSummary, status: StatusCode, principal: Option<Principal>) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let act = match self.audited {
             _ if denied => "denied",
-            Some(word) => word,
+            Some(action) => action,
             None => return,
         };
         let now = self.app.now();
         let not_kept = match denied.then(|| self.app.audit().try_admit_denial(now)) {
             None => 0,
-            Some(Some(many)) => many,
+            Some(Some(dropped)) => dropped,
             Some(None) => return,
         };
         let (who, tenant) = principal.map(|principal| (principal.caller, principal.tenant)).unzip();
@@ -90,24 +90,24 @@ impl RouteGuard {
             act: act.into(),
             who,
             tenant,
-            from: seen.info.as_ref().and_then(|info| info.peer).map(|peer| peer.ip()),
-            method: seen.method.to_string(),
-            path: seen.uri.path().to_owned(),
+            from: summary.info.as_ref().and_then(|info| info.peer).map(|peer| peer.ip()),
+            method: summary.method.to_string(),
+            path: summary.uri.path().to_owned(),
             status: status.as_u16(),
-            request: seen.info.map(|info| info.id),
+            request: summary.info.map(|info| info.id),
             not_kept,
         };
         self.app.audit().record(entry).await;
     }
 
-    /// Who asks. Only an open route serves nobody in particular.
+    /// Authenticates and authorises. Returns `None` only for an anonymous request to an open route.
     async fn admit(&self, headers: &HeaderMap, info: Option<&RequestInfo>) -> Result<Option<Principal>, Problem> {
         let found = match &self.app.settings().auth {
             Auth::Local => authenticate_local(info).map(Some),
             Auth::Keys(_) => self.authenticate_key(headers).await,
         };
         let scope = match self.access {
-            // Whoever says who they are may be told more; whoever does not is served as well.
+            // An open route shows more to an authenticated client, and still serves every other one.
             Access::Open => return Ok(found.unwrap_or_default()),
             Access::Needs(scope) => scope,
         };
@@ -120,18 +120,18 @@ impl RouteGuard {
     }
 
     async fn authenticate_key(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
-        let mut sent = headers.get_all(header::AUTHORIZATION).iter();
-        let key = match (sent.next(), sent.next()) {
+        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+        let key = match (values.next(), values.next()) {
             (None, _) => return Ok(None),
             (Some(_), Some(_)) => return Err(invalid_key_problem()),
-            (Some(one), None) => bearer_token(one).ok_or_else(invalid_key_problem)?,
+            (Some(value), None) => bearer_token(value).ok_or_else(invalid_key_problem)?,
         };
         let found = self.app.keys().find(key, self.app.now()).await?;
         found.map(Some).ok_or_else(invalid_key_problem)
     }
 }
 
-/// The answer to somebody who may not pass. HTTP wants to be told what would help.
+/// The response to a refused request. HTTP requires `WWW-Authenticate` with a 401.
 fn refusal_response(problem: Problem) -> Response {
     let mut response = problem.into_response();
     if response.status() == StatusCode::UNAUTHORIZED {
@@ -140,13 +140,13 @@ fn refusal_response(problem: Problem) -> Response {
     response
 }
 
-/// Without keys only this machine is served, even if something brought a connection from elsewhere.
+/// Without keys only loopback peers are served, even if a proxy or forwarder brought another connection here.
 fn authenticate_local(info: Option<&RequestInfo>) -> Result<Principal, Problem> {
-    let strange = info.and_then(|info| info.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
-    match strange {
+    let remote_peer = info.and_then(|info| info.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
+    match remote_peer {
         None => Ok(Principal::local()),
-        Some(_) => Err(Problem::new(Code::FORBIDDEN, "without keys only this machine is served")
-            .hint("make a key with `toolhub keys create`")),
+        Some(_) => Err(Problem::new(Code::FORBIDDEN, "without keys only clients on this machine are served")
+            .hint("create a key with `toolhub keys create`")),
     }
 }
 
@@ -158,16 +158,16 @@ fn bearer_token(value: &HeaderValue) -> Option<&str> {
 
 fn missing_key_problem() -> Problem {
     Problem::new(Code::UNAUTHENTICATED, "the request has no key")
-        .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` makes one")
+        .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` creates one")
 }
 
-/// One answer for every key that opens nothing, whatever is wrong with it.
+/// One problem for every invalid key: the response must not say what is wrong with it.
 fn invalid_key_problem() -> Problem {
-    Problem::new(Code::UNAUTHENTICATED, "the key is unknown, has ended, or is not written as one")
-        .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` makes one")
+    Problem::new(Code::UNAUTHENTICATED, "the key is unknown, expired or malformed")
+        .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` creates one")
 }
 
-/// What must be known of a request when it has been answered, and is gone by then.
+/// The facts of a request that are needed after the handler has consumed it.
 struct RequestSummary {
     method: Method,
     uri: Uri,

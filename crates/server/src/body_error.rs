@@ -1,13 +1,13 @@
-//! Why the body of a request could not be read, and the problem that says so.
+//! Errors while reading a request body, and the problems they become.
 //!
-//! In: what reading a body failed with. Out: a problem. The listener sets the limits and ends a body with one of these errors;
-//! whoever reads bodies turns them into answers.
+//! In: the error of a failed read. Out: a problem. `listener/body.rs` enforces the limits and ends a body with one of
+//! these errors; the code that reads bodies turns them into responses.
 
 use std::fmt;
 
 use crate::problem::{Code, Problem};
 
-/// Why a body ended before its end.
+/// Why a body ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyError {
     /// It is larger than allowed.
@@ -28,7 +28,7 @@ impl fmt::Display for BodyError {
 impl std::error::Error for BodyError {}
 
 impl BodyError {
-    /// Whether a failure to read a body is one of these.
+    /// Finds one of these errors in a chain of sources.
     fn find_in(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -41,12 +41,15 @@ impl BodyError {
     }
 }
 
-/// The problem a request is answered with whose body could not be read.
+/// The problem for a request whose body could not be read.
 pub(crate) fn problem(error: &axum::Error, limit: usize) -> Problem {
     match BodyError::find_in(error) {
         Some(BodyError::TooSlow) => {
-            Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits")
+            Problem::new(Code::TOO_SLOW, "the body did not arrive within this server's timeout")
         }
-        _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
+        _ => Problem::new(
+            Code::TOO_LARGE,
+            format!("the body is larger than {limit} bytes, or did not arrive completely"),
+        ),
     }
 }

@@ -1,6 +1,6 @@
-//! A time as it is written in requests: `30s`, `1h30m`, `7d`.
+//! A duration as written in requests: `30s`, `1h30m`, `7d`.
 //!
-//! In: a text of numbers with units. Out: how long that is; and back, for answers that name a time.
+//! In: numbers with units. Out: a `Duration`; and back, for responses that name one.
 
 use std::{fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use toolhub_core::units::{self, DURATION_UNITS};
 
-/// How long something is, lives or lies back.
+/// A duration in a query or body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DurationParam(pub(crate) Duration);
 
@@ -23,7 +23,7 @@ impl DurationParam {
 impl fmt::Display for DurationParam {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
-        // Weeks are for reading only: people say 30 days and 14 days.
+        // Weeks are only parsed, never written: 14 days stay `14d`.
         let whole = DURATION_UNITS[..5].iter().rev().find(|(_, size)| millis.is_multiple_of(u128::from(*size)));
         let (unit, size) = whole.copied().unwrap_or(DURATION_UNITS[0]);
         write!(f, "{}{unit}", millis / u128::from(size))
@@ -33,11 +33,13 @@ impl fmt::Display for DurationParam {
 impl<'de> Deserialize<'de> for DurationParam {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        let wrong = || {
+        let invalid = || {
             let text: String = text.chars().take(64).collect();
-            de::Error::custom(format!("`{text}` is no time; write a number with a unit, such as `30s`, `5m` or `1h`"))
+            de::Error::custom(format!(
+                "`{text}` is not a duration; write a number with a unit, such as `30s`, `5m` or `1h`"
+            ))
         };
-        Self::parse(&text).ok_or_else(wrong)
+        Self::parse(&text).ok_or_else(invalid)
     }
 }
 
@@ -46,10 +48,10 @@ impl JsonSchema for DurationParam {
         true
     }
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Span".into()
+        "Duration".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // Nine digits of weeks are no overflow; and not all of them are zero.
+        // Nine digits of weeks cannot overflow, and the first digit keeps the duration above zero.
         json_schema!({"type": "string", "pattern": "^[1-9][0-9]{0,8}(ms|s|m|h|d|w)$", "examples": ["1h"]})
     }
 }

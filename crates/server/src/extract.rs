@@ -1,4 +1,4 @@
-//! What handlers take in: each part of a request, read strictly, refused with words, and described for the API's contract.
+//! Extractors of handlers: read each part of a request strictly, refuse it with a problem, and describe it for OpenAPI.
 
 mod headers;
 
@@ -16,18 +16,18 @@ use crate::{
     app::App,
     body_error,
     operation::Operation,
-    problem::{Code, Flaw, Problem},
+    problem::{Code, FieldError, Problem},
     scope::Principal,
 };
 
-/// How alike two names are of which one may be meant by the other, from 0 to 1.
+/// The Jaro-Winkler similarity, from 0 to 1, above which an unknown member's closest name is suggested.
 const SIMILARITY_THRESHOLD: f64 = 0.8;
 
 pub(crate) use headers::{AcceptLanguage, IdempotencyHeader, LastEventId, Prefer, Trace};
 
-/// Something a handler takes from the head of a request, that knows how to describe itself.
+/// Something a handler takes from the request head, with its own OpenAPI description.
 pub(crate) trait FromParts: Sized + Send + 'static {
-    /// Adds itself to the description of a route. What a client does not send is not described.
+    /// Adds itself to the description of a route. Parts that are not client input stay undescribed.
     fn describe(_: &mut Operation<'_>) {}
 
     /// Reads it.
@@ -37,7 +37,7 @@ pub(crate) trait FromParts: Sized + Send + 'static {
     fn from_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem>;
 }
 
-/// What a handler takes from the body of a request, as the last of its parts.
+/// What a handler takes from the request body, as the last of its arguments.
 pub(crate) trait FromBody: Sized + Send + 'static {
     /// Adds itself to the description of a route.
     fn describe(operation: &mut Operation<'_>);
@@ -48,8 +48,8 @@ pub(crate) trait FromBody: Sized + Send + 'static {
     /// The problem the request is answered with.
     fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem>;
 
-    /// The problem a request is answered with whose body did not arrive.
-    fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+    /// The problem for a request whose body did not arrive.
+    fn incomplete_body_problem(error: &axum::Error, limit: usize) -> Problem {
         body_error::problem(error, limit)
     }
 }
@@ -68,13 +68,13 @@ impl FromParts for HeaderMap {
 
 impl FromParts for Principal {
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        // The route's guard puts it there before any handler is reached; without it nobody is served.
+        // The route's guard inserts it before any handler runs; without it the request is refused.
         let principal = parts.extensions.get::<Self>().cloned();
-        principal.ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
+        principal.ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "the request is not authenticated"))
     }
 }
 
-/// Who asks, on a route that is open to everybody.
+/// The principal, on a route that is also open to anonymous requests.
 #[derive(Debug)]
 pub(crate) struct MaybePrincipal(pub(crate) Option<Principal>);
 
@@ -84,7 +84,7 @@ impl FromParts for MaybePrincipal {
     }
 }
 
-/// The named parts of the path.
+/// The path parameters.
 #[derive(Debug)]
 pub(crate) struct Params<P>(pub(crate) P);
 
@@ -95,19 +95,19 @@ impl<P: DeserializeOwned + JsonSchema + Send + 'static> FromParts for Params<P> 
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let raw = raw_params(parts)?;
-        // A part that is no legal id names nothing that exists.
-        let named = P::deserialize(MapDeserializer::<_, de::value::Error>::new(raw.iter()));
-        named.map(Self).map_err(|wrong| Problem::new(Code::NOT_FOUND, wrong.to_string()))
+        // A segment that is not a valid id names nothing that exists.
+        let parsed = P::deserialize(MapDeserializer::<_, de::value::Error>::new(raw.iter()));
+        parsed.map(Self).map_err(|error| Problem::new(Code::NOT_FOUND, error.to_string()))
     }
 }
 
-/// What axum's router found in the path. It is there already; axum only tells of it by a future.
+/// The path parameters found by axum's router. They are ready already; axum only exposes them through a future.
 fn raw_params(parts: &mut Parts) -> Result<RawPathParams, Problem> {
     let found = RawPathParams::from_request_parts(parts, &()).now_or_never();
     found.and_then(Result::ok).ok_or_else(|| Problem::new(Code::NOT_FOUND, "the path is not readable text"))
 }
 
-/// What stands behind the `?`. Every member is a text there; numbers and truths are read from it.
+/// The query parameters. All values are text; numbers and booleans are parsed from it.
 #[derive(Debug)]
 pub(crate) struct Query<Q>(pub(crate) Q);
 
@@ -118,8 +118,8 @@ impl<Q: DeserializeOwned + JsonSchema + Send + 'static> FromParts for Query<Q> {
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let read = axum::extract::Query::<Q>::try_from_uri(&parts.uri);
-        read.map(|axum::extract::Query(query)| Self(query)).map_err(|wrong| {
-            Problem::new(Code::INVALID_REQUEST, format!("the query is not valid: {}", wrong.body_text()))
+        read.map(|axum::extract::Query(query)| Self(query)).map_err(|error| {
+            Problem::new(Code::INVALID_REQUEST, format!("the query is not valid: {}", error.body_text()))
         })
     }
 }
@@ -141,7 +141,7 @@ impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Body<B> {
     }
 }
 
-/// The body, as JSON, where there is one.
+/// The body, as JSON, if there is one.
 #[derive(Debug)]
 pub(crate) struct MaybeBody<B>(pub(crate) Option<B>);
 
@@ -155,7 +155,7 @@ impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for MaybeBody<B
     }
 }
 
-/// Reads a body as JSON. `None` where there is none.
+/// Parses a body as JSON. `None` if it is empty.
 fn parse_json_body<B: DeserializeOwned + JsonSchema>(
     headers: &HeaderMap,
     body: &[u8],
@@ -167,71 +167,77 @@ fn parse_json_body<B: DeserializeOwned + JsonSchema>(
     check_readable(headers, body, app, B::json_schema)?;
     serde_json::from_slice(body)
         .map(Some)
-        .map_err(|wrong| body_problem(&wrong, body, B::json_schema, mismatch_pointer::<B>))
+        .map_err(|error| body_problem(&error, body, B::json_schema, mismatch_pointer::<B>))
 }
 
-/// How a type of bodies is described.
+/// Generates the schema of a body type.
 type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
-/// Whether a body can be read as JSON of a type that is described so.
-fn check_readable(headers: &HeaderMap, body: &[u8], app: &App, described: SchemaFn) -> Result<(), Problem> {
+/// Checks media type, encoding, nesting depth and top-level type of a body before it is parsed.
+fn check_readable(headers: &HeaderMap, body: &[u8], app: &App, schema_fn: SchemaFn) -> Result<(), Problem> {
     if !is_json(headers) {
         let hint = "send the header `content-type: application/json`";
-        return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is not said to be JSON").hint(hint));
+        return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the content type of the body is not JSON").hint(hint));
     }
     if is_compressed(headers) {
-        let hint = "send it as it is, without the header `content-encoding`";
-        return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is said to be compressed").hint(hint));
+        let hint = "send it uncompressed, without the header `content-encoding`";
+        return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is compressed").hint(hint));
     }
     check_depth(body, app.settings().limits.json_depth)?;
-    require_object(body, described)
+    require_object(body, schema_fn)
 }
 
-/// Why a body is none of its type.
-fn body_problem(wrong: &serde_json::Error, bytes: &[u8], described: SchemaFn, misfit: fn(&[u8]) -> String) -> Problem {
-    let detail = wrong.to_string();
-    if !wrong.is_data() {
+/// The problem for a body that does not match its type.
+fn body_problem(
+    error: &serde_json::Error,
+    bytes: &[u8],
+    schema_fn: SchemaFn,
+    pointer_fn: fn(&[u8]) -> String,
+) -> Problem {
+    let detail = error.to_string();
+    if !error.is_data() {
         return Problem::new(Code::INVALID_JSON, detail);
     }
-    let misfit = || Flaw { pointer: misfit(bytes), detail: detail.clone() };
-    let flaw = unknown_member(bytes, described).unwrap_or_else(misfit);
-    Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
+    let mismatch = || FieldError { pointer: pointer_fn(bytes), detail: detail.clone() };
+    let field_error = unknown_member(bytes, schema_fn).unwrap_or_else(mismatch);
+    Problem::new(Code::INVALID_REQUEST, detail).with("errors", [field_error])
 }
 
-/// Where in a body it is that something does not fit. It is read once more for that: whoever sends a sound one does not pay.
+/// The JSON pointer of the first mismatch in a body. Parses the body a second time, so that only invalid bodies pay for
+/// it.
 fn mismatch_pointer<B: DeserializeOwned>(bytes: &[u8]) -> String {
     let read = serde_path_to_error::deserialize::<_, B>(&mut serde_json::Deserializer::from_slice(bytes));
-    read.err().map(|wrong| json_pointer(wrong.path())).unwrap_or_default()
+    read.err().map(|error| json_pointer(error.path())).unwrap_or_default()
 }
 
-/// Refuses anything but an object where one is described. A list would be read as the members in their order.
-fn require_object(bytes: &[u8], described: SchemaFn) -> Result<(), Problem> {
-    let object = bytes.trim_ascii_start().starts_with(b"{");
-    if object || described(&mut SchemaGenerator::default()).get("type") != Some(&Value::from("object")) {
+/// Refuses anything but an object if the schema asks for one. Serde would read an array as the members in order.
+fn require_object(bytes: &[u8], schema_fn: SchemaFn) -> Result<(), Problem> {
+    let is_object = bytes.trim_ascii_start().starts_with(b"{");
+    if is_object || schema_fn(&mut SchemaGenerator::default()).get("type") != Some(&Value::from("object")) {
         return Ok(());
     }
-    let other = serde_json::from_slice::<serde::de::IgnoredAny>(bytes);
-    other.map_err(|wrong| Problem::new(Code::INVALID_JSON, wrong.to_string()))?;
-    let detail = "the body is no JSON object";
+    let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(bytes);
+    parsed.map_err(|error| Problem::new(Code::INVALID_JSON, error.to_string()))?;
+    let detail = "the body is not a JSON object";
     Err(Problem::new(Code::INVALID_REQUEST, detail)
-        .with("errors", [Flaw { pointer: "".into(), detail: detail.into() }]))
+        .with("errors", [FieldError { pointer: "".into(), detail: detail.into() }]))
 }
 
-/// The first member of a body that is none of its type's, with the closest one that is.
-fn unknown_member(bytes: &[u8], described: SchemaFn) -> Option<Flaw> {
+/// The first member of a body that its type does not have, with the closest name that it has.
+fn unknown_member(bytes: &[u8], schema_fn: SchemaFn) -> Option<FieldError> {
     let body: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
-    let schema = described(&mut SchemaGenerator::default());
+    let schema = schema_fn(&mut SchemaGenerator::default());
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     let known = schema.get("properties").and_then(Value::as_object).filter(|_| closed)?;
     let unknown = body.keys().find(|name| !known.contains_key(*name))?;
     let closest =
         known.keys().max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
-    let close = closest.filter(|name| strsim::jaro_winkler(unknown, name) > SIMILARITY_THRESHOLD);
-    let detail = match close {
-        Some(name) => format!("there is no member of this name; did you mean `{name}`?"),
-        None => format!("there is no member of this name; there are `{}`", join_names(known.keys())),
+    let suggestion = closest.filter(|name| strsim::jaro_winkler(unknown, name) > SIMILARITY_THRESHOLD);
+    let detail = match suggestion {
+        Some(name) => format!("unknown member; did you mean `{name}`?"),
+        None => format!("unknown member; known are `{}`", join_names(known.keys())),
     };
-    Some(Flaw { pointer: format!("/{}", escape_pointer(unknown)), detail })
+    Some(FieldError { pointer: format!("/{}", escape_pointer(unknown)), detail })
 }
 
 fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {
@@ -239,8 +245,8 @@ fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = said.split(';').next().unwrap_or_default().trim();
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return true;
     }
@@ -248,29 +254,29 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.starts_with("application/") && essence.ends_with("+json")
 }
 
-/// Whether a body would have to be unpacked first. Nobody needs that for so little, and what it becomes has no limit.
+/// Whether the body is compressed. Request bodies are small, and decompressing one would need a limit of its own.
 fn is_compressed(headers: &HeaderMap) -> bool {
-    headers.get_all(header::CONTENT_ENCODING).iter().any(|said| !said.as_bytes().eq_ignore_ascii_case(b"identity"))
+    headers.get_all(header::CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Refuses JSON nested deeper than allowed before anybody walks through it.
-fn check_depth(bytes: &[u8], most: usize) -> Result<(), Problem> {
-    let (mut depth, mut text, mut escaped) = (0_usize, false, false);
+/// Refuses JSON that is nested too deeply, before it is parsed.
+fn check_depth(bytes: &[u8], max_depth: usize) -> Result<(), Problem> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in bytes {
         match byte {
             _ if escaped => escaped = false,
-            b'\\' if text => escaped = true,
-            b'"' => text = !text,
-            b'[' | b'{' if !text => {
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
                 depth += 1;
-                if depth > most {
+                if depth > max_depth {
                     return Err(Problem::new(
                         Code::INVALID_REQUEST,
-                        format!("the JSON is nested deeper than {most} levels"),
+                        format!("the JSON is nested deeper than {max_depth} levels"),
                     ));
                 }
             }
-            b']' | b'}' if !text => depth = depth.saturating_sub(1),
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
@@ -292,7 +298,7 @@ fn json_pointer(path: &serde_path_to_error::Path) -> String {
     })
 }
 
-/// A name inside a JSON pointer.
+/// Escapes a name for a JSON pointer.
 fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -1,7 +1,7 @@
-//! Handlers: async functions that take the parts of a request one by one, and answer it.
+//! Handlers: async functions whose arguments are extracted from the request one by one.
 //!
-//! In: a function. Out: one call that reads what the function takes, in its order, and refuses the request with the first problem
-//! that is found. The head of a request is read at once, without a future for each part; only a body is waited for.
+//! In: a function. Out: a `Handler` that extracts the arguments in order and answers with the first problem it finds.
+//! The request head is read synchronously, without a future per argument; only the body is awaited.
 
 use axum::{
     body::to_bytes,
@@ -17,23 +17,23 @@ use crate::{
     problem::Problem,
 };
 
-/// A function that answers requests. `T` is what it takes; the compiler finds it.
+/// A function that answers requests. `T` is the tuple of its argument types; the compiler infers it.
 pub(crate) trait Handler<T>: Send + Sync + 'static {
-    /// Adds what it takes to the description of its route.
+    /// Adds its arguments to the description of its route.
     fn describe(operation: &mut Operation<'_>);
 
     /// Answers a request.
     fn call(&self, request: Request, app: App) -> BoxFuture<'static, Response>;
 }
 
-/// Says that a handler takes no body.
-pub(crate) struct Head;
-/// Says that the last thing a handler takes is the body.
+/// Marks a handler without a body.
+pub(crate) struct NoBody;
+/// Marks a handler whose last argument is the body.
 pub(crate) struct WithBody;
 
 macro_rules! handlers {
     ($($name:ident)*) => {
-        impl<H, F, R, $($name,)*> Handler<(Head, $($name,)*)> for H
+        impl<H, F, R, $($name,)*> Handler<(NoBody, $($name,)*)> for H
         where
             H: Fn($($name,)*) -> F + Send + Sync + 'static,
             F: Future<Output = R> + Send + 'static,
@@ -50,10 +50,10 @@ macro_rules! handlers {
                 let (mut parts, _) = request.into_parts();
                 $(let $name = match $name::from_parts(&mut parts, &app) {
                     Ok(part) => part,
-                    Err(problem) => return refused(problem),
+                    Err(problem) => return problem_response(problem),
                 };)*
-                let answer = self($($name,)*);
-                Box::pin(async move { answer.await.into_response() })
+                let response = self($($name,)*);
+                Box::pin(async move { response.await.into_response() })
             }
         }
 
@@ -75,14 +75,14 @@ macro_rules! handlers {
                 let (mut parts, body) = request.into_parts();
                 $(let $name = match $name::from_parts(&mut parts, &app) {
                     Ok(part) => part,
-                    Err(problem) => return refused(problem),
+                    Err(problem) => return problem_response(problem),
                 };)*
                 let handler = self.clone();
                 Box::pin(async move {
                     let limit = app.settings().limits.body;
                     let body = match to_bytes(body, limit).await {
                         Ok(bytes) => B::from_body(&parts.headers, bytes, &app),
-                        Err(error) => Err(B::not_whole(&error, limit)),
+                        Err(error) => Err(B::incomplete_body_problem(&error, limit)),
                     };
                     match body {
                         Ok(body) => handler($($name,)* body).await.into_response(),
@@ -103,6 +103,6 @@ handlers!(P1 P2 P3 P4 P5 P6);
 handlers!(P1 P2 P3 P4 P5 P6 P7);
 handlers!(P1 P2 P3 P4 P5 P6 P7 P8);
 
-fn refused(problem: Problem) -> BoxFuture<'static, Response> {
+fn problem_response(problem: Problem) -> BoxFuture<'static, Response> {
     Box::pin(std::future::ready(problem.into_response()))
 }

@@ -1,4 +1,4 @@
-//! What only the program around the server can do: its config, its backups.
+//! What only the host program around the server can do: read and reload its config, make backups, change tools.
 
 use std::{
     error::Error,
@@ -10,18 +10,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The program around the server, as far as the server asks it for something.
+/// The host program around the server, as far as the server needs it.
 pub trait HostControl: Send + Sync + 'static {
-    /// The config as it holds now; secrets are masked.
+    /// The effective config; secrets are masked.
     fn config(&self) -> Value;
 
-    /// The config file, by which commands on the same machine know the server of their config; none where there is none.
+    /// The config file, if there is one. Commands on the same machine find the server of their config by it.
     fn config_file(&self) -> Option<&Path> {
         None
     }
 
-    /// Reads the config again and applies what changed; a bad one changes nothing.
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>>;
+    /// Reloads the config and applies what changed; an invalid one changes nothing.
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>>;
 
     /// Makes a backup of the store.
     fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>>;
@@ -31,27 +31,27 @@ pub trait HostControl: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Makes a tool of what came over the API: an object with its `name`, and what its kind needs. A command never comes this
-    /// way. The tool is registered when this answers.
+    /// Creates and registers a tool from a definition received through the API: an object with its `name` and the
+    /// fields of its kind. Commands are never accepted this way.
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
         drop(tool);
-        Box::pin(async { Err(ToolChangeError::Refused("this program takes no tools over the API".into())) })
+        Box::pin(async { Err(ToolChangeError::Refused("this program accepts no tools through the API".into())) })
     }
 
-    /// Puts a tool in the place of one that came over the API.
+    /// Replaces a tool that was created through the API.
     fn replace_tool<'a>(&'a self, name: &'a str, tool: Value) -> BoxFuture<'a, Result<(), ToolChangeError>> {
         let _ = (name, tool);
         Box::pin(async { Err(ToolChangeError::Configured) })
     }
 
-    /// Takes a tool away that came over the API.
+    /// Removes a tool that was created through the API.
     fn remove_tool<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ToolChangeError>> {
         let _ = name;
         Box::pin(async { Err(ToolChangeError::Configured) })
     }
 }
 
-/// Tools that the config puts together under a name.
+/// A toolset of the config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamedToolset {
     /// The name.
@@ -64,45 +64,45 @@ pub struct NamedToolset {
     pub agents: Vec<String>,
 }
 
-/// Why a tool was not made, changed or taken away over the API.
+/// Why a tool could not be created, replaced or removed through the API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolChangeError {
-    /// There is a tool of this name.
-    #[error("there is a tool of this name")]
+    /// A tool of this name exists.
+    #[error("a tool of this name exists already")]
     NameTaken,
-    /// The tool stands in the config or was made in code, and that wins.
-    #[error("the tool stands in the config, which wins")]
+    /// The tool is defined in the config or in code, which take precedence.
+    #[error("the tool is defined in the config, which takes precedence")]
     Configured,
-    /// What was sent makes no tool, in words for whoever sent it.
+    /// The definition is not valid; the text is for the client.
     #[error("{0}")]
     Refused(String),
-    /// It could not be kept, for a reason that is told to operators. Everything is as it was.
-    #[error("the store does not answer: {0}")]
+    /// The store refused the change; the text is for operators. Nothing was changed.
+    #[error("the store is unavailable: {0}")]
     Store(String),
 }
 
-/// Why a steward could not do it, in words for whoever asked. No secret is in them.
+/// Why the host program failed, in words for the client. They contain no secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostControlError {
-    /// The config cannot be used. These are all of its problems; nothing was changed.
-    #[error("the config has {}", many(.0))]
+    /// The config is not valid. These are all of its problems; nothing was changed.
+    #[error("the config has {}", count_problems(.0))]
     Config(Vec<ConfigProblem>),
-    /// There is nothing here that could be done, such as a backup of a store in memory.
+    /// The operation is not supported, such as a backup of a store in memory.
     #[error("{0}")]
     Unsupported(String),
-    /// It was tried and failed.
+    /// The operation failed.
     #[error("{0}")]
     Failed(#[from] Box<dyn Error + Send + Sync>),
 }
 
-/// One thing that is wrong with a config.
+/// One problem of a config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigProblem {
     /// Where, for people: `toolhub.toml:12:3`, or the name of a variable.
     pub location: String,
-    /// The key, with the way to it: `server.port`; empty where no key is to blame.
+    /// The full path of the key, such as `server.port`; empty if no key is to blame.
     pub key: String,
     /// What is wrong.
     pub detail: String,
@@ -110,24 +110,24 @@ pub struct ConfigProblem {
     pub hint: Option<String>,
 }
 
-fn many(problems: &[ConfigProblem]) -> String {
+fn count_problems(problems: &[ConfigProblem]) -> String {
     match problems.len() {
         1 => "a problem".into(),
-        many => format!("{many} problems"),
+        count => format!("{count} problems"),
     }
 }
 
-/// What a reload did.
+/// What a reload changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Reloaded {
-    /// Tools that are new.
+pub struct ReloadReport {
+    /// Tools that were added.
     pub added: Vec<String>,
-    /// Tools that are others now.
+    /// Tools whose definition changed.
     pub replaced: Vec<String>,
-    /// Tools that are gone.
+    /// Tools that were removed.
     pub removed: Vec<String>,
-    /// Settings that changed and hold only after a restart.
+    /// Settings that changed and take effect only after a restart.
     pub needs_restart: Vec<String>,
 }
 
@@ -135,11 +135,11 @@ pub struct Reloaded {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Backup {
-    /// Where it is.
+    /// The path of the file.
     #[schemars(with = "String")]
     pub path: PathBuf,
-    /// How large it is.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Of its content.
+    /// SHA-256 digest of its content.
     pub sha256: String,
 }

@@ -1,7 +1,7 @@
-//! Answers in JSON.
+//! JSON responses.
 //!
-//! In: anything that can be serialized. Out: a response. All are written into the same kind of buffer as events and rows are, so
-//! that a type is compiled for one writer.
+//! In: any serializable value. Out: a response. All are written into a `Vec<u8>`, like events and rows, so that each
+//! type's serializer is compiled for one writer only.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -9,7 +9,7 @@ use axum::{
 };
 use serde::Serialize;
 
-/// An answer in JSON.
+/// A JSON response.
 #[derive(Debug, Clone)]
 pub(crate) struct Json<T>(pub(crate) T);
 

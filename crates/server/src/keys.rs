@@ -1,7 +1,7 @@
-//! Keys: who somebody is, by a secret only they have.
+//! API keys: authenticates a request by its key.
 //!
-//! In: the keys of the config, those in the store, and what a request sends. Out: the principal a key stands for, or
-//! nobody. All keys are known in memory; which route asks for which scope is not known here.
+//! In: the keys of the config, those in the store, and the key that a request sends. Out: the principal of the key, if
+//! it is valid. All keys are held in memory; which scope a route needs is decided elsewhere (`auth`).
 
 mod encoding;
 mod store;
@@ -32,25 +32,25 @@ use crate::{
 pub use encoding::NewKey;
 pub(crate) use store::{KeyStore, Record};
 
-/// Why a key of the config cannot be used.
+/// Why a key of the config is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Two keys have this name.
+    /// Two keys have the same name.
     #[error("two keys are named `{0}`; records and limits could not tell them apart")]
     DuplicateName(String),
-    /// Two names have this one key.
-    #[error("the keys `{0}` and `{1}` have the same hash; make one for each with `toolhub keys create`")]
+    /// Two keys have the same hash.
+    #[error("the keys `{0}` and `{1}` have the same hash; create one for each with `toolhub keys create`")]
     DuplicateHash(String, String),
-    /// The hash of this key is not one.
+    /// The hash of this key is malformed.
     #[error("the hash of the key `{0}` is not `sha256:` and 64 hexadecimal digits; `toolhub keys create` prints it")]
     InvalidHash(String),
-    /// The name or the tenant of this key is not legal.
-    #[error("the key `{0}` cannot be used: {1}")]
+    /// The name or the tenant of this key is malformed.
+    #[error("invalid key `{0}`: {1}")]
     InvalidIdentity(String, String),
 }
 
-/// A key, as far as it is known here.
+/// A key in memory.
 #[derive(Debug)]
 pub(crate) struct KeyEntry {
     pub(crate) id: SmolStr,
@@ -59,134 +59,136 @@ pub(crate) struct KeyEntry {
     pub(crate) scopes: Scopes,
     pub(crate) expires: Option<Timestamp>,
     digest: encoding::Digest,
-    /// In milliseconds since 1970; 0 where it never was.
+    /// In milliseconds since the Unix epoch; 0 if it was never used.
     last_used: AtomicI64,
 }
 
 /// All keys.
 pub(crate) struct Keys {
-    /// Those of the config: few, and all others when it is read again.
+    /// Keys of the config: few, replaced as a whole at a reload.
     config_keys: ArcSwap<Vec<KeyEntry>>,
     config_errors: Vec<KeyError>,
-    /// Those of the store.
+    /// Keys of the store.
     key_store: Arc<KeyStore>,
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("fixed", &self.config_keys.load().len()).finish_non_exhaustive()
+        f.debug_struct("Keys").field("config_keys", &self.config_keys.load().len()).finish_non_exhaustive()
     }
 }
 
 impl Keys {
     pub(crate) fn new(settings: &Settings, store: Arc<dyn Backend>) -> Self {
-        let said = if let Auth::Keys(said) = &settings.auth { said.as_slice() } else { &[] };
-        let (fixed, wrong) = parse_config_keys(said);
-        Self { config_keys: ArcSwap::from_pointee(fixed), config_errors: wrong, key_store: KeyStore::new(store) }
+        let config: &[KeySetting] = if let Auth::Keys(keys) = &settings.auth { keys } else { &[] };
+        let (entries, errors) = parse_config_keys(config);
+        Self { config_keys: ArcSwap::from_pointee(entries), config_errors: errors, key_store: KeyStore::new(store) }
     }
 
-    /// Puts these keys of the config in the place of those it had; at once, for the next request.
-    fn replace(&self, said: &[KeySetting]) -> Result<(), Vec<KeyError>> {
-        let (fixed, wrong) = parse_config_keys(said);
-        if !wrong.is_empty() {
-            return Err(wrong);
+    /// Replaces the keys of the config; effective from the next request on.
+    fn replace(&self, settings: &[KeySetting]) -> Result<(), Vec<KeyError>> {
+        let (entries, errors) = parse_config_keys(settings);
+        if !errors.is_empty() {
+            return Err(errors);
         }
-        // A key that stays keeps what is known of its use.
-        for (old, new) in self.config_keys.load().iter().flat_map(|old| fixed.iter().map(move |new| (old, new))) {
+        // A key that stays keeps the time of its last use.
+        for (old, new) in self.config_keys.load().iter().flat_map(|old| entries.iter().map(move |new| (old, new))) {
             if old.digest == new.digest {
                 new.last_used.store(old.last_used.load(Relaxed), Relaxed);
             }
         }
-        self.config_keys.store(Arc::new(fixed));
+        self.config_keys.store(Arc::new(entries));
         if !self.has_admin_key(None, SystemClock.now()) {
             tracing::warn!(
-                "no key has the scope `admin` any more: keys, config and backups can be reached by nobody over the API. Add such a \
-                 key to the config and reload with SIGHUP, or restart"
+                "no key with the scope `admin` is left: keys, config and backups cannot be managed through the API. Add such \
+                 a key to the config and reload with SIGHUP, or restart"
             );
         }
         Ok(())
     }
 
-    /// What is wrong with the keys of the config.
+    /// The errors in the keys of the config.
     pub(crate) fn config_errors(&self) -> &[KeyError] {
         &self.config_errors
     }
 
-    /// Those of the config.
+    /// Keys of the config.
     pub(crate) fn config_keys(&self) -> Arc<Vec<KeyEntry>> {
         self.config_keys.load_full()
     }
 
-    /// Those of the store, once they are read.
+    /// Keys of the store; loads them on first use.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the store is unavailable.
     pub(crate) async fn key_store(&self) -> Result<&Arc<KeyStore>, StoreError> {
         self.key_store.ensure_loaded().await?;
         Ok(&self.key_store)
     }
 
-    /// Whether nobody has a key, as far as they were read.
+    /// Whether there is no key, among those loaded so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.config_keys.load().is_empty() && self.key_store.is_empty()
     }
 
-    /// Whether somebody would have a key with the scope `admin`, without this one; as far as they were read.
+    /// Whether any other key than `without` has the scope `admin`, among those loaded so far.
     pub(crate) fn has_admin_key(&self, without: Option<&str>, now: Timestamp) -> bool {
-        let may = |held: &KeyEntry| {
-            without != Some(&held.id) && held.principal(now).is_some_and(|who| who.has_scope(Scope::Admin))
+        let is_admin = |entry: &KeyEntry| {
+            without != Some(&entry.id)
+                && entry.principal(now).is_some_and(|principal| principal.has_scope(Scope::Admin))
         };
-        self.config_keys.load().iter().any(may) || self.key_store.all().iter().any(|stored| may(&stored.entry))
+        self.config_keys.load().iter().any(is_admin)
+            || self.key_store.all().iter().any(|stored| is_admin(&stored.entry))
     }
 
-    /// Whom a key stands for, while it holds.
+    /// The principal of a key, if the key is valid.
     ///
     /// # Errors
-    /// When the store does not answer, and the key is none of the config's.
+    /// When the store is unavailable and the key is not in the config.
     pub(crate) async fn find(&self, key: &str, now: Timestamp) -> Result<Option<Principal>, StoreError> {
         let Some(id) = encoding::key_id(key) else { return Ok(None) };
         let digest = encoding::key_digest(key);
-        // Every digest is compared as a whole, so that the time tells nothing about any of them.
-        let same = |held: &KeyEntry| bool::from(held.digest.ct_eq(&digest));
-        if let Some(held) = self.config_keys.load().iter().find(|held| same(held)) {
-            held.mark_used(now, Duration::ZERO);
-            return Ok(held.principal(now));
+        // Digests are compared in constant time, so that the duration reveals nothing about them.
+        let same = |entry: &KeyEntry| bool::from(entry.digest.ct_eq(&digest));
+        if let Some(entry) = self.config_keys.load().iter().find(|entry| same(entry)) {
+            entry.mark_used(now, Duration::ZERO);
+            return Ok(entry.principal(now));
         }
-        let shelf = self.key_store().await?;
-        let stored = shelf.get(id).filter(|stored| same(&stored.entry));
+        let key_store = self.key_store().await?;
+        let stored = key_store.get(id).filter(|stored| same(&stored.entry));
         let found = stored.as_ref().and_then(|stored| stored.entry.principal(now));
         if let (Some(stored), true) = (&stored, found.is_some()) {
-            shelf.mark_used(stored, now);
+            key_store.mark_used(stored, now);
         }
         Ok(found)
     }
 
-    /// Whether somebody who came in by a key still has it, with all that it allowed.
-    pub(crate) fn is_still_valid(&self, who: &Principal, now: Timestamp) -> bool {
-        let same = |held: &KeyEntry| held.principal(now).as_ref() == Some(who);
+    /// Whether a principal still has a valid key with the same scopes.
+    pub(crate) fn is_still_valid(&self, principal: &Principal, now: Timestamp) -> bool {
+        let same = |entry: &KeyEntry| entry.principal(now).as_ref() == Some(principal);
         self.config_keys.load().iter().any(same) || self.key_store.all().iter().any(|stored| same(&stored.entry))
     }
 }
 
-/// The keys of a config, and what is wrong with them.
-fn parse_config_keys(said: &[KeySetting]) -> (Vec<KeyEntry>, Vec<KeyError>) {
-    let (mut names, mut keys, mut wrong) = (HashSet::new(), Vec::<KeyEntry>::new(), Vec::new());
-    for setting in said {
+/// Parses the keys of a config; returns the valid ones, and all errors.
+fn parse_config_keys(settings: &[KeySetting]) -> (Vec<KeyEntry>, Vec<KeyError>) {
+    let (mut names, mut keys, mut errors) = (HashSet::new(), Vec::<KeyEntry>::new(), Vec::new());
+    for setting in settings {
         if !names.insert(&setting.name) {
-            wrong.push(KeyError::DuplicateName(setting.name.clone()));
+            errors.push(KeyError::DuplicateName(setting.name.clone()));
         }
         match KeyEntry::of(setting) {
-            Err(flaw) => wrong.push(flaw),
-            Ok(held) => match keys.iter().find(|other| other.digest == held.digest) {
-                Some(other) => wrong.push(KeyError::DuplicateHash(other.name.to_string(), setting.name.clone())),
-                None => keys.push(held),
+            Err(error) => errors.push(error),
+            Ok(entry) => match keys.iter().find(|other| other.digest == entry.digest) {
+                Some(other) => errors.push(KeyError::DuplicateHash(other.name.to_string(), setting.name.clone())),
+                None => keys.push(entry),
             },
         }
     }
-    (keys, wrong)
+    (keys, errors)
 }
 
-/// The keys that stand in the config, for whoever reads it again while the server runs.
+/// Replaces the keys of the config while the server runs.
 #[derive(Debug, Clone)]
 pub struct KeyRing(Arc<Keys>);
 
@@ -195,11 +197,11 @@ impl KeyRing {
         Self(keys)
     }
 
-    /// Puts these in the place of all that the config had: a key that is missing is refused from the next request on. Keys that
-    /// were made over the API stay.
+    /// Replaces all keys of the config: a key that is missing is refused from the next request on. Keys created through
+    /// the API stay.
     ///
     /// # Errors
-    /// What is wrong with them, all of it; then nothing changes.
+    /// All errors in the keys; then nothing changes.
     pub fn replace(&self, keys: &[KeySetting]) -> Result<(), Vec<KeyError>> {
         self.0.replace(keys)
     }
@@ -218,37 +220,37 @@ impl KeyEntry {
     }
 
     fn of(setting: &KeySetting) -> Result<Self, KeyError> {
-        let not_legal =
+        let invalid_identity =
             |why: toolhub_core::ids::IdError| KeyError::InvalidIdentity(setting.name.clone(), why.to_string());
         Ok(Self::new(
             smol_str::format_smolstr!("config:{}", setting.name),
-            Caller::new(setting.name.as_str()).map_err(not_legal)?,
-            Tenant::new(setting.tenant.as_str()).map_err(not_legal)?,
+            Caller::new(setting.name.as_str()).map_err(invalid_identity)?,
+            Tenant::new(setting.tenant.as_str()).map_err(invalid_identity)?,
             setting.scopes.iter().copied().collect(),
             setting.expires.map(Timestamp::from_millis),
             encoding::parse_hash(&setting.hash).ok_or_else(|| KeyError::InvalidHash(setting.name.clone()))?,
         ))
     }
 
-    /// Notes that it was used, to the minute; says whether it was not for this long.
-    fn mark_used(&self, now: Timestamp, long: Duration) -> bool {
+    /// Records the use of the key, to the minute; returns whether the last recorded use is longer ago than `interval`.
+    fn mark_used(&self, now: Timestamp, interval: Duration) -> bool {
         const MINUTE: Duration = Duration::from_secs(60);
         let last = Timestamp::from_millis(self.last_used.load(Relaxed));
         if now.since(last) < MINUTE {
             return false;
         }
         let before = self.last_used.swap(now.millis(), Relaxed);
-        now.since(Timestamp::from_millis(before)) > long
+        now.since(Timestamp::from_millis(before)) > interval
     }
 
-    /// When it was used last, as far as this node knows.
+    /// When it was last used, as far as this node knows.
     pub(crate) fn last_used(&self) -> Option<Timestamp> {
         let last = self.last_used.load(Relaxed);
         (last > 0).then(|| Timestamp::from_millis(last))
     }
 
     fn principal(&self, now: Timestamp) -> Option<Principal> {
-        let holds = self.expires.is_none_or(|end| now < end);
-        holds.then(|| Principal { tenant: self.tenant.clone(), caller: self.name.clone(), scopes: self.scopes })
+        let is_valid = self.expires.is_none_or(|expiry| now < expiry);
+        is_valid.then(|| Principal { tenant: self.tenant.clone(), caller: self.name.clone(), scopes: self.scopes })
     }
 }

@@ -1,7 +1,7 @@
-//! Ways in to a hub: HTTP, events, metrics.
+//! The HTTP server of a hub: API, event streams, metrics.
 //!
-//! In: a hub, the store it stands on, and what the owner says. Out: answers to requests. The router can be used without
-//! a socket; `listener` is what accepts connections.
+//! In: a hub, its store, and the settings. Out: responses to requests. The router can be used without a socket;
+//! `listener` accepts connections.
 #![forbid(unsafe_code)]
 
 mod access_log;
@@ -37,7 +37,9 @@ use axum::Router;
 use toolhub_agent::AgentService;
 use toolhub_core::{ToolHub, backend::Backend};
 
-pub use host_control::{Backup, ConfigProblem, HostControl, HostControlError, NamedToolset, Reloaded, ToolChangeError};
+pub use host_control::{
+    Backup, ConfigProblem, HostControl, HostControlError, NamedToolset, ReloadReport, ToolChangeError,
+};
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use listener::{BoundServer, ServeError};
 pub use scope::{Scope, UnknownScope};
@@ -45,7 +47,7 @@ pub use settings::{Auth, Build, KeySetting, Limits, Settings};
 
 use app::App;
 
-/// A server in the making.
+/// A configured server that is not bound yet.
 #[must_use = "a server serves only after `bind`"]
 pub struct Server {
     app: App,
@@ -58,53 +60,54 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server for a hub. `store` is the one the hub stands on: keys and the audit are kept there.
+    /// A server for a hub. `store` must be the hub's own: keys and the audit log are stored there.
     pub fn new(hub: ToolHub, store: Arc<dyn Backend>, settings: Settings) -> Self {
         Self { app: App::new(hub, store, None, settings) }
     }
 
-    /// The program around it, that is asked for its config, reloads and backups.
+    /// Like [`new`](Self::new), with the host program that provides its config, reloads it and makes backups.
     pub fn with_host_control(
         hub: ToolHub,
         store: Arc<dyn Backend>,
         settings: Settings,
-        steward: Arc<dyn HostControl>,
+        host_control: Arc<dyn HostControl>,
     ) -> Self {
-        Self { app: App::new(hub, store, Some(steward), settings) }
+        Self { app: App::new(hub, store, Some(host_control), settings) }
     }
 
-    /// The agents that messages are for. A server that is given none has none, and says so.
+    /// Adds the agents that messages are sent to. Without them, routes that need an agent answer with a problem.
     pub fn agents(self, agents: AgentService) -> Self {
         self.app.set_agents(agents);
         self
     }
 
-    /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
+    /// The router of all routes, for embedding in another server: without a socket, connection limits and timeouts.
     pub fn router(&self) -> Router {
         let (app, routes) = (self.app.clone(), api::router(&self.app));
         let serve = tower::service_fn(move |request| {
-            let answer = listener::answer(&app, &routes, request, None);
-            async move { Ok::<_, std::convert::Infallible>(answer.await) }
+            let response = listener::answer(&app, &routes, request, None);
+            async move { Ok::<_, std::convert::Infallible>(response.await) }
         });
         Router::new().fallback_service(serve)
     }
 
-    /// The keys of the config, to be replaced when it is read again.
+    /// A handle that replaces the keys of the config after a reload.
     #[must_use]
     pub fn key_ring(&self) -> KeyRing {
         KeyRing::new(self.app.keys().clone())
     }
 
-    /// The description of the API.
+    /// The OpenAPI document of the API.
     #[must_use]
     pub fn openapi() -> serde_json::Value {
         api::document().clone()
     }
 
-    /// Takes its address.
+    /// Binds the address of the settings.
     ///
     /// # Errors
-    /// When the address is taken or may not be used, or would let strangers in.
+    /// When the address is in use or not permitted, when it is not loopback and keys or allowed hosts are missing, or
+    /// when the keys cannot be read.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
         let router = api::router(&self.app);
         listener::bind(self.app, router).await

@@ -1,18 +1,18 @@
-//! Links to things of this server, for answers that are read elsewhere: by a person, or by a model.
+//! Absolute links to resources of this server, for responses that are read elsewhere: by a person, or by a model.
 //!
-//! In: a request and what the owner says. Out: an address. The host of a request was checked by the guard before.
+//! In: a request and the settings. Out: a URL. `origin_check` has validated the host of the request before.
 
 use axum::http::{HeaderValue, header, request::Parts, uri::Authority};
 use toolhub_core::ids::{ApprovalId, CallId, RunId};
 
 use crate::{app::App, extract::FromParts, problem::Problem};
 
-/// The address this server is reached by. Most answers have no link, so it is put together for one that has.
+/// The base URL of this server. Built only when needed: most responses contain no link.
 #[derive(Clone)]
 pub(crate) struct Links {
     app: App,
     host: Option<HeaderValue>,
-    /// HTTP/2 has it in the address instead.
+    /// HTTP/2 sends the host in the URI instead.
     authority: Option<Authority>,
 }
 
@@ -24,7 +24,7 @@ impl FromParts for Links {
 }
 
 impl Links {
-    /// Where a question can be looked at, and answered.
+    /// The URL of an approval.
     pub(crate) fn approval(&self, id: ApprovalId) -> String {
         format!("{}/api/v1/approvals/{id}", self.base_url())
     }
@@ -39,12 +39,12 @@ impl Links {
     }
 }
 
-/// Where a call can be looked at, on this server.
+/// The path of a call on this server.
 pub(crate) fn call_path(id: CallId) -> String {
     format!("/api/v1/calls/{id}")
 }
 
-/// Where a run can be looked at, on this server.
+/// The path of a run on this server.
 pub(crate) fn run_path(id: RunId) -> String {
     format!("/api/v1/runs/{id}")
 }

@@ -1,7 +1,7 @@
-//! The listener: accepts connections, serves each on a task, and drains them at shutdown.
+//! The listener: accepts connections, serves each on its own task, and drains them at shutdown.
 //!
-//! In: a server and the moment it shall stop. Out: connections, each served by a task of its own, within the limits. A client
-//! that is slow, sends too much or only sits there is shed; others do not notice.
+//! In: the app, its router and a shutdown future. Out: served connections, within the limits of the settings. A client
+//! that is slow, sends too much or stays idle loses its connection without affecting other clients.
 
 mod body;
 mod conn_service;
@@ -40,18 +40,18 @@ use conn_state::{ConnCommand, Connections};
 use exposure::{ExposureError, check_exposure};
 use tracked_io::TrackedIo;
 
-/// How long a new connection may wait for a place, when others were asked to go and when none could be.
+/// How long a new connection may wait for a permit: when idle connections were evicted, and when none could be.
 const PERMIT_TIMEOUTS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(500));
-/// How long requests that are just coming in may reach the hub after the server was asked to stop.
+/// How long partly received requests may still reach the hub after shutdown was requested.
 const INFLIGHT_GRACE: Duration = Duration::from_secs(1);
-/// How long to wait after an accept that failed for want of something, at first and at most.
+/// First and longest wait after an accept that failed for lack of a resource (file descriptors, memory).
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -59,35 +59,35 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// Strangers can reach the address, and nobody would ask them for a key.
+    /// The address is not loopback and no key is required.
     #[error(
-        "refusing to listen on {0}: everybody who reaches it could call tools. Make a key with `toolhub keys create <name>` and \
-         set `auth.mode = \"keys\"`, or listen on 127.0.0.1"
+        "refusing to listen on {0}: without keys, every client that reaches it could call tools. Create a key with \
+         `toolhub keys create <name>` and set `auth.mode = \"keys\"`, or listen on 127.0.0.1"
     )]
     WithoutKeys(String),
-    /// Strangers can reach the address, and it is not said by which names.
+    /// The address is not loopback and `allowed_hosts` names only loopback hosts.
     #[error(
-        "refusing to listen on {0}: `server.allowed_hosts` names no host that others could reach it by. Add the name or \
-         the address people use for it"
+        "refusing to listen on {0}: `server.allowed_hosts` names only loopback hosts. Add the host name or IP address \
+         that clients use"
     )]
     WithoutHosts(String),
-    /// The keys of the config cannot be used.
-    #[error("the keys cannot be used: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    /// The keys of the config are not valid.
+    #[error("invalid keys in the config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Keys(Vec<KeyError>),
     /// The keys in the store cannot be read.
-    #[error("the keys in the store cannot be read: {0}")]
+    #[error("cannot read the API keys from the store: {0}")]
     Store(#[from] StoreError),
 }
 
 impl ServeError {
-    /// Whether somebody must change the config before the server can start.
+    /// Whether the config must change before the server can start.
     #[must_use]
     pub fn is_config(&self) -> bool {
         matches!(self, Self::WithoutKeys(_) | Self::WithoutHosts(_) | Self::Keys(_))
     }
 }
 
-/// A server that has its address and serves when it is told to.
+/// A server that is bound to its address; `serve` starts accepting connections.
 pub struct BoundServer {
     app: App,
     router: Router,
@@ -97,48 +97,48 @@ pub struct BoundServer {
 
 impl std::fmt::Debug for BoundServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bound").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("BoundServer").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-/// Takes the address of the settings. `router` answers the requests.
+/// Binds the address of the settings. `router` answers the requests.
 pub(crate) async fn bind(app: App, router: Router) -> Result<BoundServer, ServeError> {
     let settings = app.settings();
     if !app.keys().config_errors().is_empty() {
         return Err(ServeError::Keys(app.keys().config_errors().to_vec()));
     }
-    // In keys mode the first request would need them anyway; so it is known at the start whether they can be read.
+    // In keys mode the first request needs the stored keys: load them now, so that an unreadable store fails the start.
     if matches!(settings.auth, Auth::Keys(_)) {
         app.keys().key_store().await?;
     }
     let host = settings.host.trim_matches(['[', ']']);
-    let said =
+    let host_port =
         if host.contains(':') { format!("[{host}]:{}", settings.port) } else { format!("{host}:{}", settings.port) };
-    let taken = |source| ServeError::Listen { address: said.clone(), source };
-    let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&said).await.map_err(taken)?.collect();
+    let listen_error = |source| ServeError::Listen { address: host_port.clone(), source };
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&host_port).await.map_err(listen_error)?.collect();
     for address in &addresses {
-        check_exposure(*address, &settings.auth, app.keys(), app.origin_check()).map_err(|exposed| match exposed {
-            ExposureError::WithoutKeys => ServeError::WithoutKeys(said.clone()),
-            ExposureError::WithoutHosts => ServeError::WithoutHosts(said.clone()),
+        check_exposure(*address, &settings.auth, app.keys(), app.origin_check()).map_err(|error| match error {
+            ExposureError::WithoutKeys => ServeError::WithoutKeys(host_port.clone()),
+            ExposureError::WithoutHosts => ServeError::WithoutHosts(host_port.clone()),
         })?;
     }
-    let listener = TcpListener::bind(&*addresses).await.map_err(taken)?;
-    let address = listener.local_addr().map_err(taken)?;
+    let listener = TcpListener::bind(&*addresses).await.map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
     Ok(BoundServer { app, router, listener, address })
 }
 
 impl BoundServer {
-    /// The address it has.
+    /// The address it is bound to.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` is ready, then lets what runs come to its end: requests are answered, streams are closed, and
-    /// the hub is shut down within the time the settings give.
+    /// Serves until `stop` resolves, then drains: running requests are answered, streams are closed, and the hub is
+    /// shut down within the settings' `drain_timeout`.
     ///
     /// # Errors
-    /// None today; an accept that fails is tried again.
+    /// None today; a failed accept is retried.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
         let Self { app, router, listener, .. } = self;
         let limits = app.settings().limits;
@@ -155,12 +155,12 @@ impl BoundServer {
             let step = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
             loop {
                 tokio::time::sleep(step).await;
-                let cut = acceptor.connections.abort_overdue(&limits);
-                acceptor.app.meters().listener.timed_out.fetch_add(cut as u64, Relaxed);
+                let aborted = acceptor.connections.abort_overdue(&limits);
+                acceptor.app.meters().listener.timed_out.fetch_add(aborted as u64, Relaxed);
             }
         };
         let mut stop = pin!(stop);
-        let asked = async {
+        let stop_requested = async {
             stop.as_mut().await;
             acceptor.app.stopping().cancel();
             tokio::time::sleep(acceptor.app.settings().shutdown_notice).await;
@@ -169,7 +169,7 @@ impl BoundServer {
         tokio::select! {
             never = acceptor.accept(&listener) => match never {},
             () = &mut reaper => {}
-            () = asked => {}
+            () = stop_requested => {}
         }
         drop(listener);
         tokio::select! {
@@ -180,7 +180,7 @@ impl BoundServer {
     }
 }
 
-/// All that connections share.
+/// State shared by all connections, and the accept loop.
 struct Acceptor {
     app: App,
     router: Router,
@@ -193,25 +193,25 @@ struct Acceptor {
 impl Acceptor {
     async fn accept(&self, listener: &TcpListener) -> std::convert::Infallible {
         let meter = &self.app.meters().listener;
-        let mut wait = ACCEPT_BACKOFF.0;
+        let mut delay = ACCEPT_BACKOFF.0;
         loop {
             let (tcp, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
-                // The client went away before it was its turn; the next one has nothing to do with that.
+                // The client disconnected before the accept; the listener itself is fine.
                 Err(error) if is_client_error(&error) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot take connections in for the moment");
+                    tracing::warn!(%error, "accept failed; backing off");
                     self.connections.evict_idle();
-                    tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(ACCEPT_BACKOFF.1);
+                    tokio::time::sleep(delay).await;
+                    delay = (delay * 2).min(ACCEPT_BACKOFF.1);
                     continue;
                 }
             };
-            wait = ACCEPT_BACKOFF.0;
+            delay = ACCEPT_BACKOFF.0;
             match self.acquire_permit().await {
-                Some(place) => {
+                Some(permit) => {
                     meter.accepted.fetch_add(1, Relaxed);
-                    self.serve(tcp, peer, place);
+                    self.serve(tcp, peer, permit);
                 }
                 None => {
                     meter.refused.fetch_add(1, Relaxed);
@@ -220,10 +220,10 @@ impl Acceptor {
         }
     }
 
-    /// A place for one more connection. Where all are taken, those who do not use theirs give it up.
+    /// Acquires a connection permit. When none is free, evicts idle connections and waits for one of theirs.
     async fn acquire_permit(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.permits.clone().try_acquire_owned() {
-            return Some(place);
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Some(permit);
         }
         let closed = self.connections.evict_idle();
         self.app.meters().listener.evicted.fetch_add(closed as u64, Relaxed);
@@ -231,8 +231,8 @@ impl Acceptor {
         timeout(wait, self.permits.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    fn serve(&self, tcp: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
-        // Answers are small and complete; waiting for more to send with them only costs time.
+    fn serve(&self, tcp: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
+        // Responses are small and complete: Nagle's algorithm would only delay them.
         let _ = tcp.set_nodelay(true);
         let registration = self.connections.register();
         let conn = registration.conn.clone();
@@ -240,21 +240,21 @@ impl Acceptor {
         let (builder, app) = (self.builder.clone(), self.app.clone());
         self.tasks.spawn(async move {
             app.meters().listener.open.fetch_add(1, Relaxed);
-            let _leaves = OpenCountGuard(&app);
+            let _open_count = OpenCountGuard(&app);
             let mut connection =
-                pin!(builder.serve_connection(TokioIo::new(TrackedIo::new(tcp, registration, place)), service));
+                pin!(builder.serve_connection(TokioIo::new(TrackedIo::new(tcp, registration, permit)), service));
             let mut known = ConnCommand::Serve;
             poll_fn(|cx| {
                 loop {
-                    // What a connection fails with is the client's doing, and nobody can be told.
+                    // Connection errors are caused by the client, and there is no one left to report them to.
                     if connection.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(());
                     }
                     match conn.poll_command(cx, known) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(ConnCommand::Abort) => return Poll::Ready(()),
-                        Poll::Ready(order) => {
-                            known = order;
+                        Poll::Ready(command) => {
+                            known = command;
                             connection.as_mut().graceful_shutdown();
                         }
                     }
@@ -264,21 +264,22 @@ impl Acceptor {
         });
     }
 
-    /// Lets everything come to its end.
+    /// Lets running requests and connections finish, within `drain_timeout`.
     async fn drain(&self) {
-        let end = Instant::now() + self.app.settings().drain_timeout;
+        let deadline = Instant::now() + self.app.settings().drain_timeout;
         self.tasks.close();
         self.connections.broadcast(ConnCommand::Drain);
-        let first = Instant::now() + INFLIGHT_GRACE.min(self.app.settings().drain_timeout / 4);
-        let _ = timeout_at(first, self.tasks.wait()).await;
-        // A request that has not come by now would be refused, and nobody need wait for its rest.
+        let grace_deadline = Instant::now() + INFLIGHT_GRACE.min(self.app.settings().drain_timeout / 4);
+        let _ = timeout_at(grace_deadline, self.tasks.wait()).await;
+        // The hub refuses requests from now on, so the rest of a partly received request is not awaited.
         self.connections.abort_partial_requests();
-        // Runs stay as they are written down, and go on in the next process; whoever waits for one is told how far it is.
+        // Runs keep their last committed step and resume in the next process; clients that wait for one get its current
+        // state.
         self.app.agents().stop().await;
-        let left = end.saturating_duration_since(Instant::now());
-        let hub = self.app.hub().shutdown(left);
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let hub = self.app.hub().shutdown(remaining);
         let connections = async {
-            if timeout_at(end + INFLIGHT_GRACE, self.tasks.wait()).await.is_err() {
+            if timeout_at(deadline + INFLIGHT_GRACE, self.tasks.wait()).await.is_err() {
                 self.connections.broadcast(ConnCommand::Abort);
                 self.tasks.wait().await;
             }
@@ -287,7 +288,7 @@ impl Acceptor {
     }
 }
 
-/// Counts a connection as closed, however it ends.
+/// Decrements the count of open connections on drop.
 struct OpenCountGuard<'a>(&'a App);
 
 impl Drop for OpenCountGuard<'_> {
@@ -299,7 +300,7 @@ impl Drop for OpenCountGuard<'_> {
 fn builder(app: &App) -> Builder<TokioExecutor> {
     let limits = app.settings().limits;
     let mut builder = Builder::new(TokioExecutor::new());
-    // `Connections` keeps the time of headers: hyper would count the time between two requests as well.
+    // `Connections` enforces the header timeout: hyper's timer would also count the idle time between two requests.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(limits.headers.max(8192));
     builder
         .http2()

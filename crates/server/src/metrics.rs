@@ -1,7 +1,7 @@
-//! What the server itself counts: requests by route and status, and connections.
+//! The server's own counters: requests by route and status, and connections.
 //!
-//! In: the end of each request. Out: numbers, for `metrics/page.rs` to write down. Counting is one addition; nothing is
-//! decided here.
+//! In: the end of each request. Out: counters, which `metrics/page.rs` renders. Counting is one atomic addition; no
+//! decision is made here.
 
 mod page;
 mod prometheus_text;
@@ -26,25 +26,25 @@ pub(crate) struct Meters {
     state_counter: state_counter::StateCounter,
 }
 
-/// What happened at one route.
+/// Counters of one route.
 #[derive(Debug, Default)]
 pub(crate) struct RouteMeter {
-    /// Answers by the first digit of their status.
+    /// Responses by the first digit of their status.
     classes: [AtomicU64; 6],
-    /// How long they took together, in microseconds.
+    /// Sum of their durations, in microseconds.
     total_micros: AtomicU64,
 }
 
-/// What happened to connections.
+/// Counters of connections.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerMeter {
     pub(crate) open: AtomicUsize,
     pub(crate) accepted: AtomicU64,
-    /// Not let in, because there were too many.
+    /// Closed right after the accept, because no permit was free.
     pub(crate) refused: AtomicU64,
-    /// Closed to let others in.
+    /// Idle ones closed to free a permit.
     pub(crate) evicted: AtomicU64,
-    /// Cut because they were too slow.
+    /// Aborted because of a timeout.
     pub(crate) timed_out: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl Meters {
         routes.entry((path, method.into())).or_default().clone()
     }
 
-    /// Every route at which something happened, by path and method.
+    /// Every route that has answered a request, by path and method.
     pub(crate) fn routes(&self) -> Vec<(&'static str, String, Arc<RouteMeter>)> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let used = routes.iter().filter(|(_, meter)| meter.total() > 0);
@@ -64,7 +64,7 @@ impl Meters {
 }
 
 impl RouteMeter {
-    /// One request was answered.
+    /// Counts one answered request.
     pub(crate) fn record(&self, status: u16, took: Duration) {
         if let Some(class) = self.classes.get(usize::from(status / 100)) {
             class.fetch_add(1, Relaxed);
@@ -72,17 +72,17 @@ impl RouteMeter {
         self.total_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// How many answers began with this digit.
+    /// The number of responses whose status starts with this digit.
     pub(crate) fn class(&self, digit: usize) -> u64 {
         self.classes.get(digit).map_or(0, |class| class.load(Relaxed))
     }
 
-    /// How many answers there were.
+    /// The number of all responses.
     pub(crate) fn total(&self) -> u64 {
         self.classes.iter().map(|class| class.load(Relaxed)).sum()
     }
 
-    /// How long they took together.
+    /// The sum of their durations.
     pub(crate) fn total_seconds(&self) -> f64 {
         Duration::from_micros(self.total_micros.load(Relaxed)).as_secs_f64()
     }

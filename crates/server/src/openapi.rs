@@ -1,6 +1,6 @@
-//! The description of the API, OpenAPI 3.1, made from the routes and the types they take and give.
+//! The OpenAPI 3.1 document, generated from the routes and the types of their inputs and responses.
 //!
-//! In: the list of routes. Out: one JSON document. Nothing in it is written by hand but the introduction.
+//! In: the list of routes. Out: one JSON document. Only the introduction is written by hand.
 
 mod headers;
 
@@ -18,14 +18,14 @@ use crate::{
     scope::Access,
 };
 
-/// What every route may answer, whatever it does.
+/// Problems that every route may answer with.
 const COMMON_CODES: &[Code] =
     &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_SLOW, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
-/// What every route may answer that asks who is there.
+/// Problems of every route that requires a key.
 const AUTH_CODES: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
-/// What a route may answer that reads a body.
+/// Problems of routes with a body.
 const BODY_CODES: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
-/// What a route may answer whose repetitions are answered for it.
+/// Problems of routes behind the idempotency middleware.
 const IDEMPOTENCY_ERRORS: &[ErrorKind] =
     &[ErrorKind::IdempotencyKeyReused, ErrorKind::IdempotencyInProgress, ErrorKind::StoreUnavailable];
 
@@ -35,29 +35,29 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    // What is taken and what is given are not described alike: a member that may be left out in the one is always there in
-    // the other, though perhaps null.
-    let mut taken = settings.clone().for_deserialize().into_generator();
-    let mut given = settings.for_serialize().into_generator();
-    let problem = given.subschema_for::<ProblemBody>();
+    // Inputs and responses need different schemas: a member that is optional in an input is always present in a
+    // response, though perhaps null.
+    let mut input = settings.clone().for_deserialize().into_generator();
+    let mut output = settings.for_serialize().into_generator();
+    let problem = output.subschema_for::<ProblemBody>();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in routes {
-        let operation = describe_operation(route, (&mut taken, &mut given), problem.as_value());
+        let operation = describe_operation(route, (&mut input, &mut output), problem.as_value());
         paths.entry(route.path).or_default().insert(route.method.as_str().to_ascii_lowercase(), operation);
     }
-    let mut schemas = given.take_definitions(true);
-    let mut taken = taken.take_definitions(true);
+    let mut schemas = output.take_definitions(true);
+    let mut input = input.take_definitions(true);
     let differs = |name: &String, schema: &Value| schemas.get(name).is_some_and(|other| other != schema);
-    let doubled: Vec<String> =
-        taken.iter().filter(|(name, schema)| differs(name, schema)).map(|(name, _)| name.clone()).collect();
+    let ambiguous: Vec<String> =
+        input.iter().filter(|(name, schema)| differs(name, schema)).map(|(name, _)| name.clone()).collect();
     for operation in paths.values_mut().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
         for part in ["parameters", "requestBody"] {
-            operation.get_mut(part).into_iter().for_each(|part| rename_refs(part, &doubled));
+            operation.get_mut(part).into_iter().for_each(|part| rename_refs(part, &ambiguous));
         }
     }
-    for (name, mut schema) in std::mem::take(&mut taken) {
-        rename_refs(&mut schema, &doubled);
-        let name = if doubled.contains(&name) { format!("{name}{INPUT_SUFFIX}") } else { name };
+    for (name, mut schema) in std::mem::take(&mut input) {
+        rename_refs(&mut schema, &ambiguous);
+        let name = if ambiguous.contains(&name) { format!("{name}{INPUT_SUFFIX}") } else { name };
         schemas.insert(name, schema);
     }
     json!({
@@ -65,80 +65,82 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         "info": {
             "title": "Toolhub",
             "version": version,
-            "description": "The one place through which an agent's tool calls pass. Answers that are no success are problems (RFC 9457); their `code` is stable.",
+            "description": "The HTTP API of Toolhub, the hub through which an agent's tool calls pass. Errors are problems (RFC 9457); their `code` is stable.",
             "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
         },
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key made by `toolhub keys create`. Not needed in local mode."}},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key created with `toolhub keys create`. Not needed in local mode."}},
         },
     })
 }
 
-/// What the name of a type ends with that is not taken as it is given.
+/// Suffix for the name of a type whose input schema differs from its response schema.
 const INPUT_SUFFIX: &str = "Input";
-/// Where the schemas of types are.
+/// Prefix of references to schemas.
 const SCHEMA_REF_PREFIX: &str = "#/components/schemas/";
 
-/// Makes references to these types lead to what is taken.
-fn rename_refs(schema: &mut Value, doubled: &[String]) {
+/// Points references to these types at their input schemas.
+fn rename_refs(schema: &mut Value, ambiguous: &[String]) {
     match schema {
         Value::Object(members) => {
             if let Some(Value::String(reference)) = members.get_mut("$ref")
-                && doubled.iter().any(|name| reference.strip_prefix(SCHEMA_REF_PREFIX) == Some(name))
+                && ambiguous.iter().any(|name| reference.strip_prefix(SCHEMA_REF_PREFIX) == Some(name))
             {
                 reference.push_str(INPUT_SUFFIX);
             }
-            members.values_mut().for_each(|member| rename_refs(member, doubled));
+            members.values_mut().for_each(|member| rename_refs(member, ambiguous));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| rename_refs(item, doubled)),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_refs(item, ambiguous)),
         _ => {}
     }
 }
 
 fn describe_operation(
     route: &Route,
-    (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator),
+    (input, output): (&mut SchemaGenerator, &mut SchemaGenerator),
     problem: &Value,
 ) -> Value {
-    let mut operation = Operation::new(taken);
-    (route.describe_inputs)(&mut operation);
+    let mut inputs = Operation::new(input);
+    (route.describe_inputs)(&mut inputs);
     if route.replays_responses {
-        IdempotencyHeader::describe(&mut operation);
+        IdempotencyHeader::describe(&mut inputs);
     }
-    let (parameters, body) = operation.into_parts();
+    let (parameters, body) = inputs.into_parts();
     let mut responses = Map::new();
-    for says in &route.responses {
-        let mut answer = json!({"description": says.description});
-        if let (Some(answer), true) = (answer.as_object_mut(), !says.media.is_empty()) {
-            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(given).to_value());
-            let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
-            answer.insert("content".into(), json!({ says.media: media }));
+    for spec in &route.responses {
+        let mut response = json!({"description": spec.description});
+        if let (Some(response), true) = (response.as_object_mut(), !spec.media.is_empty()) {
+            let schema = spec.schema.map_or_else(|| json!({}), |schema| schema(output).to_value());
+            let media = if spec.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
+            response.insert("content".into(), json!({ spec.media: media }));
         }
-        // The same status in another form.
-        let said =
-            responses.get_mut(&says.status.to_string()).and_then(|said| said.get_mut("content")?.as_object_mut());
-        if let (Some(said), Some(Value::Object(more))) = (said, answer.get("content").cloned()) {
-            said.extend(more);
+        // Another media type of the same status.
+        let content =
+            responses.get_mut(&spec.status.to_string()).and_then(|known| known.get_mut("content")?.as_object_mut());
+        if let (Some(content), Some(Value::Object(more))) = (content, response.get("content").cloned()) {
+            content.extend(more);
             continue;
         }
-        responses.insert(says.status.to_string(), answer);
+        responses.insert(spec.status.to_string(), response);
     }
     let mut codes: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    let guarded = if matches!(route.access, Access::Needs(_)) { AUTH_CODES } else { &[] };
-    let with_body = if body.is_some() { BODY_CODES } else { &[] };
-    let with_query = if parameters.iter().any(|one| one["in"] == "query") { &[Code::INVALID_REQUEST][..] } else { &[] };
-    let with_path = if parameters.iter().any(|one| one["in"] == "path") { &[Code::NOT_FOUND][..] } else { &[] };
-    for code in [COMMON_CODES, guarded, with_body, with_query, with_path, &route.problems].into_iter().flatten() {
+    let auth_codes = if matches!(route.access, Access::Needs(_)) { AUTH_CODES } else { &[] };
+    let body_codes = if body.is_some() { BODY_CODES } else { &[] };
+    let query_codes =
+        if parameters.iter().any(|parameter| parameter["in"] == "query") { &[Code::INVALID_REQUEST][..] } else { &[] };
+    let path_codes =
+        if parameters.iter().any(|parameter| parameter["in"] == "path") { &[Code::NOT_FOUND][..] } else { &[] };
+    for code in [COMMON_CODES, auth_codes, body_codes, query_codes, path_codes, &route.problems].into_iter().flatten() {
         codes.entry(code.status).or_default().push(code.name);
     }
     if route.replays_responses {
         codes.entry(Code::INVALID_KEY.status).or_default().push(Code::INVALID_KEY.name);
     }
-    let once = if route.replays_responses { IDEMPOTENCY_ERRORS } else { &[] };
-    for kind in route.refusals.iter().chain(once) {
+    let idempotency_errors = if route.replays_responses { IDEMPOTENCY_ERRORS } else { &[] };
+    for kind in route.refusals.iter().chain(idempotency_errors) {
         codes.entry(kind.row().http).or_default().push(kind.name());
     }
     for (status, mut names) in codes {
@@ -149,36 +151,36 @@ fn describe_operation(
             || json!({"description": description, "content": {"application/problem+json": {"schema": problem}}}),
         );
     }
-    let takes = |name: &str| parameters.iter().any(|one| one["name"] == name);
-    for (status, answer) in &mut responses {
-        let headers = headers::response_headers(route, status, takes);
-        if let (Some(answer), false) = (answer.as_object_mut(), headers.is_empty()) {
-            answer.insert("headers".into(), headers.into());
+    let has_parameter = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
+    for (status, response) in &mut responses {
+        let headers = headers::response_headers(route, status, has_parameter);
+        if let (Some(response), false) = (response.as_object_mut(), headers.is_empty()) {
+            response.insert("headers".into(), headers.into());
         }
     }
-    let mut described = json!({
+    let mut operation = json!({
         "operationId": operation_id(route),
         "tags": [route.tag],
         "summary": route.summary,
         "responses": responses,
     });
-    if let Some(described) = described.as_object_mut() {
+    if let Some(operation) = operation.as_object_mut() {
         if !parameters.is_empty() {
-            described.insert("parameters".into(), parameters.into());
+            operation.insert("parameters".into(), parameters.into());
         }
-        described.extend(body.map(|body| ("requestBody".into(), body)));
+        operation.extend(body.map(|body| ("requestBody".into(), body)));
         if let Access::Needs(scope) = route.access {
-            described.insert("security".into(), json!([{"key": []}]));
-            described.insert("x-toolhub-scope".into(), scope.as_str().into());
+            operation.insert("security".into(), json!([{"key": []}]));
+            operation.insert("x-toolhub-scope".into(), scope.as_str().into());
         }
     }
-    described
+    operation
 }
 
-/// `get_tools_name_calls`: the method and the words of the path.
+/// `get_tools_name_calls`: the method and the segments of the path.
 fn operation_id(route: &Route) -> String {
-    let words = route.path.split('/').map(|part| part.trim_matches(['{', '}'])).filter(|part| !part.is_empty());
-    let words = words.filter(|part| !matches!(*part, "api" | "v1"));
+    let segments = route.path.split('/').map(|part| part.trim_matches(['{', '}'])).filter(|part| !part.is_empty());
+    let segments = segments.filter(|part| !matches!(*part, "api" | "v1"));
     let method = route.method.as_str().to_ascii_lowercase();
-    std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_").replace(['-', '.'], "_")
+    std::iter::once(method.as_str()).chain(segments).collect::<Vec<_>>().join("_").replace(['-', '.'], "_")
 }

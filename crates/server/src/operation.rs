@@ -1,12 +1,11 @@
-//! The OpenAPI description of what one operation takes: its parameters and its body.
+//! The OpenAPI description of the inputs of one operation: its parameters and its body.
 //!
-//! In: the types a handler takes, one after another. Out: JSON for `openapi.rs`, which puts operations together to the whole
-//! document.
+//! In: the types that a handler takes, one by one. Out: JSON for `openapi.rs`, which assembles the document.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-/// A route's description in the making.
+/// The inputs of an operation under construction.
 pub(crate) struct Operation<'a> {
     schemas: &'a mut SchemaGenerator,
     parameters: Vec<Value>,
@@ -14,32 +13,32 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// Nothing is described yet; types are added to these schemas.
+    /// An operation without inputs; the schemas of its types are added to `schemas`.
     pub(crate) fn new(schemas: &'a mut SchemaGenerator) -> Self {
         Self { schemas, parameters: Vec::new(), body: None }
     }
 
-    /// The parameters and the body that were described.
+    /// The parameters and the body described so far.
     pub(crate) fn into_parts(self) -> (Vec<Value>, Option<Value>) {
         (self.parameters, self.body)
     }
 
-    /// The members of a type as parameters, in the path or behind the `?`.
-    pub(crate) fn parameters<P: JsonSchema>(&mut self, place: &str) {
-        // Parameters are listed one by one, so the type itself must not become a reference.
+    /// Adds the members of a type as path or query parameters.
+    pub(crate) fn parameters<P: JsonSchema>(&mut self, location: &str) {
+        // Parameters are listed one by one, so the type itself must not become a `$ref`.
         let schema = P::json_schema(self.schemas);
-        self.add_parameters(schema, place);
+        self.add_parameters(schema, location);
     }
 
-    fn add_parameters(&mut self, mut schema: Schema, place: &str) {
+    fn add_parameters(&mut self, mut schema: Schema, location: &str) {
         let required: Vec<String> =
             schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
         let Some(Value::Object(properties)) = schema.remove("properties") else { return };
         for (name, mut schema) in properties {
             remove_null(&mut schema);
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-            let required = place == "path" || required.contains(&name);
-            let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
+            let required = location == "path" || required.contains(&name);
+            let mut parameter = json!({"name": name, "in": location, "required": required, "schema": schema});
             if let (Some(parameter), Some(text)) = (parameter.as_object_mut(), description) {
                 parameter.insert("description".into(), text);
             }
@@ -47,14 +46,14 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// A header.
+    /// Adds a header.
     pub(crate) fn header(&mut self, name: &str, description: &str, schema: &Value) {
         let header =
             json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema});
         self.parameters.push(header);
     }
 
-    /// The body.
+    /// Sets the body.
     pub(crate) fn body<B: JsonSchema>(&mut self, required: bool) {
         let schema = self.schemas.subschema_for::<B>();
         self.set_body(&schema, required);
@@ -65,7 +64,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// In a path or a query a member is there or not; there is no null.
+/// Removes null from a schema: a path or query parameter is present or absent, never null.
 fn remove_null(schema: &mut Value) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|one| one != "null");

@@ -1,8 +1,8 @@
 //! Checks `Host`, `Origin` and `Sec-Fetch-Site` on every request, before routing (DNS rebinding, CSRF).
 //!
-//! In: the head of a request. Out: nothing, or the problem it is answered with. A web page can make a browser send
-//! requests to any address and, by a name it owns, pretend that the address is its own; it cannot forge `Host`, `Origin`
-//! and `Sec-Fetch-Site`.
+//! In: the request head. Out: nothing, or a problem. A web page can make a browser send requests to any address, and
+//! through its own DNS name make the address look like its own site; it cannot forge `Host`, `Origin` and
+//! `Sec-Fetch-Site`.
 
 mod hosts;
 
@@ -21,54 +21,55 @@ use crate::{
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What requests are compared with.
+/// The allowed hosts and origins.
 #[derive(Debug)]
 pub(crate) struct OriginCheck {
     hosts: Hosts,
-    /// The site the owner says this server is, where a proxy hides it.
+    /// The origin of `public_url`, for a server behind a proxy.
     public_origin: Option<Box<str>>,
 }
 
 impl OriginCheck {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let public = settings.public_url.as_deref().and_then(url_origin);
-        let own = public.as_deref().and_then(|site| site.split_once("://")).map(|(_, authority)| authority);
-        let hosts = Hosts::new(settings.allowed_hosts.iter().map(String::as_str).chain(own));
-        Self { hosts, public_origin: public }
+        let public_origin = settings.public_url.as_deref().and_then(url_origin);
+        let public_authority =
+            public_origin.as_deref().and_then(|site| site.split_once("://")).map(|(_, authority)| authority);
+        let hosts = Hosts::new(settings.allowed_hosts.iter().map(String::as_str).chain(public_authority));
+        Self { hosts, public_origin }
     }
 
-    /// The hosts this server answers for.
+    /// The allowed hosts.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// Whether the request may go on.
+    /// Checks a request.
     ///
     /// # Errors
-    /// The problem it is answered with.
+    /// The problem to answer with.
     pub(crate) fn check(&self, request: &Request, info: &RequestInfo) -> Result<(), Problem> {
         let authority = self.check_host(request, info)?;
         self.check_origin(request.headers(), authority)
     }
 
-    /// The authority the request names. Only a request that came by no socket may name none.
+    /// The authority of the request. It may be absent only if the request came through no socket.
     fn check_host<'a>(&self, request: &'a Request, info: &RequestInfo) -> Result<&'a str, Problem> {
         let foreign = |why: &str| {
             Problem::new(Code::MISDIRECTED, why)
-                .hint("name the host in `server.allowed_hosts`, if people shall reach this server by it")
+                .hint("add the host to `server.allowed_hosts` if clients use it to reach this server")
         };
-        let mut named = request.headers().get_all(header::HOST).iter();
-        let host = match (named.next(), named.next()) {
-            (_, Some(_)) => return Err(foreign("the request names several hosts")),
-            (Some(host), None) => Some(host.to_str().map_err(|_| foreign("the host is not readable"))?),
+        let mut values = request.headers().get_all(header::HOST).iter();
+        let host = match (values.next(), values.next()) {
+            (_, Some(_)) => return Err(foreign("the request has several `Host` headers")),
+            (Some(host), None) => Some(host.to_str().map_err(|_| foreign("the `Host` header is not ASCII"))?),
             (None, None) => None,
         };
         let authority = match (request.uri().authority(), host) {
             (Some(_), _) if request.version() <= Version::HTTP_11 => {
-                return Err(foreign("the request names a host in its address; this server is no proxy"));
+                return Err(foreign("the request names a host in its request line; this server is not a proxy"));
             }
             (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
-                return Err(foreign("the request names two hosts"));
+                return Err(foreign("the request names two different hosts"));
             }
             (Some(authority), _) => authority.as_str(),
             (None, Some(host)) => host,
@@ -77,25 +78,25 @@ impl OriginCheck {
         };
         match host_name(authority) {
             Some(host) if self.hosts.contains(host) => Ok(authority),
-            _ => Err(foreign("this server does not answer for the host the request names")),
+            _ => Err(foreign("the host of the request is not allowed")),
         }
     }
 
-    /// No page of another site has sent it.
+    /// Refuses requests that a page of another site has sent.
     fn check_origin(&self, headers: &HeaderMap, authority: &str) -> Result<(), Problem> {
         let foreign = |why| Err(Problem::new(Code::FOREIGN_ORIGIN, why));
         for origin in headers.get_all(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
-            let same = origin.split_once("://").is_some_and(|(scheme, rest)| {
+            let is_same = origin.split_once("://").is_some_and(|(scheme, rest)| {
                 matches!(scheme, "http" | "https") && !authority.is_empty() && rest.eq_ignore_ascii_case(authority)
             });
-            if !same && !self.public_origin.as_deref().is_some_and(|site| site.eq_ignore_ascii_case(origin)) {
-                return foreign("the request was sent by a page of another site");
+            if !is_same && !self.public_origin.as_deref().is_some_and(|site| site.eq_ignore_ascii_case(origin)) {
+                return foreign("the `Origin` of the request is another site");
             }
         }
         for site in headers.get_all(FETCH_SITE) {
             if !matches!(site.as_bytes(), b"none" | b"same-origin") {
-                return foreign("a browser says that another site asked for this");
+                return foreign("according to `Sec-Fetch-Site`, the request comes from another site");
             }
         }
         Ok(())
@@ -106,10 +107,10 @@ impl OriginCheck {
 fn url_origin(url: &str) -> Option<Box<str>> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
-    let usual = match scheme {
+    let default_port = match scheme {
         "http" => ":80",
         "https" => ":443",
         _ => return None,
     };
-    Some(format!("{scheme}://{}", authority.strip_suffix(usual).unwrap_or(authority)).into())
+    Some(format!("{scheme}://{}", authority.strip_suffix(default_port).unwrap_or(authority)).into())
 }

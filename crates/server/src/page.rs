@@ -1,16 +1,16 @@
-//! Lists, a page at a time: how many are wanted, where the page before ended, and what the answer looks like.
+//! Pagination of lists: `limit` and `cursor` of the query, and the response with the next cursor.
 //!
-//! In: `limit` and `cursor` of a query, and the items a handler found. Out: `{"items": […], "nextCursor": …}` and a `Link` to
-//! the next page. A cursor is opaque: the place in a list, and a checksum over it and the list's name, so that one that is
-//! damaged or was given for another list is refused. It is no secret, and no proof of anything.
+//! In: `limit` and `cursor` of a query, and the items a handler found. Out: `{"items": […], "nextCursor": …}` and a
+//! `Link` to the next page. A cursor is opaque: the position in a list, with a checksum over it and the list's name, so
+//! that a damaged cursor or one of another list is refused. It is neither secret nor signed.
 //!
-//! A handler takes a [`ListQuery`], or what [`list_query!`] makes of its filters, and [`Here`]:
+//! A handler takes a [`ListQuery`], or the type that [`list_query!`] defines with its filters, and [`RequestUri`]:
 //!
 //! ```text
-//! let after = page::place(query.cursor.as_ref(), "threads")?;
-//! let mut items = …;                                   // as many as there are, or `limit.and_one()` of them
-//! let next = query.limit.cut(&mut items).map(|last| last.id.to_string());
-//! Ok(here.list("threads", items, next))
+//! let after = page::decode_cursor(query.cursor.as_ref(), "threads")?;
+//! let mut items = …;                                   // all of them, or the first `limit.plus_one()`
+//! let next = query.limit.truncate(&mut items).map(|last| last.id.to_string());
+//! Ok(uri.list_response("threads", items, next))
 //! ```
 
 use std::{fmt, fmt::Write as _, str::FromStr};
@@ -35,7 +35,7 @@ const MAX_LIMIT: usize = 500;
 /// Hexadecimal digits of a cursor's checksum.
 const CHECKSUM_LEN: usize = 8;
 
-/// How many items are wanted on a page.
+/// The largest number of items on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit(usize);
 
@@ -45,16 +45,16 @@ impl Limit {
         self.0
     }
 
-    /// One more than is wanted: whoever finds it knows that there is a next page.
+    /// One more than the limit: finding it shows that there is a next page.
     pub(crate) fn plus_one(self) -> usize {
         self.0 + 1
     }
 
-    /// Cuts what was found to one page. The last item on it, where there were more.
-    pub(crate) fn truncate<T>(self, found: &mut Vec<T>) -> Option<&T> {
-        let more = found.len() > self.0;
-        found.truncate(self.0);
-        found.last().filter(|_| more)
+    /// Truncates the items to one page. Returns the last item of the page if there were more.
+    pub(crate) fn truncate<T>(self, items: &mut Vec<T>) -> Option<&T> {
+        let has_more = items.len() > self.0;
+        items.truncate(self.0);
+        items.last().filter(|_| has_more)
     }
 }
 
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Limit {
                 self.visit_u64(text.parse().unwrap_or(0))
             }
         }
-        // In a query everything is text.
+        // All query values are text.
         from.deserialize_any(LimitVisitor)
     }
 }
@@ -94,11 +94,11 @@ impl JsonSchema for Limit {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
-            "description": "How many at most. A page may hold fewer, even none, and still not be the last."})
+            "description": "Largest number of items. A page may have fewer, even none, without being the last."})
     }
 }
 
-/// Where the page before ended.
+/// The position where the previous page ended.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Cursor(String);
@@ -111,11 +111,11 @@ impl JsonSchema for Cursor {
         "Cursor".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "description": "The `nextCursor` of the page before; the first page without it."})
+        json_schema!({"type": "string", "description": "`nextCursor` of the previous page; absent for the first page."})
     }
 }
 
-/// Defines the query of a list: its filters, and behind them `limit` and `cursor`. Whatever else is in it is refused.
+/// Defines the query of a list: its filters, and `limit` and `cursor`. Other parameters are refused.
 macro_rules! list_query {
     ($(#[$about:meta])* $vis:vis struct $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$about])*
@@ -132,31 +132,31 @@ macro_rules! list_query {
 pub(crate) use list_query;
 
 list_query! {
-    /// The query of a list that cannot be filtered.
+    /// The query of a list without filters.
     pub(crate) struct ListQuery {}
 }
 
-/// The place in the list that a cursor names; `None` for the first page.
+/// The position that a cursor names; `None` for the first page.
 pub(crate) fn decode_cursor(cursor: Option<&Cursor>, list: &str) -> ApiResult<Option<String>> {
     let foreign = || {
-        Problem::new(Code::INVALID_REQUEST, "the cursor is not one of this list's")
-            .hint("take `nextCursor` of the page before as it is, or leave `cursor` out to begin anew")
+        Problem::new(Code::INVALID_REQUEST, "the cursor does not belong to this list")
+            .hint("send `nextCursor` of the previous page unchanged, or omit `cursor` to start over")
     };
     cursor.map(|Cursor(text)| parse_cursor(list, text).ok_or_else(foreign)).transpose()
 }
 
-/// The same, where places are written as something of this type.
+/// Like [`decode_cursor`], with the position parsed as a `T`.
 pub(crate) fn decode_cursor_as<T: FromStr>(cursor: Option<&Cursor>, list: &str) -> ApiResult<Option<T>> {
     decode_cursor(cursor, list)?.map(|text| text.parse().map_err(|_| unknown_position())).transpose()
 }
 
-/// The refusal of a cursor that was whole, but names no place that the list knows.
+/// The problem for an intact cursor whose position does not exist in the list.
 pub(crate) fn unknown_position() -> Problem {
-    Problem::new(Code::INVALID_REQUEST, "the cursor names no place in this list")
-        .hint("leave `cursor` out to begin anew")
+    Problem::new(Code::INVALID_REQUEST, "the cursor names an unknown position in this list")
+        .hint("omit `cursor` to start over")
 }
 
-/// The address of this request, for the link to the next page.
+/// The URI of this request, for the link to the next page.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestUri(Uri);
 
@@ -167,36 +167,36 @@ impl FromParts for RequestUri {
 }
 
 impl RequestUri {
-    /// A page of `list`, and the place where the next one begins, if there is one.
+    /// A page of `list`, and the position where the next one begins, if there is one.
     pub(crate) fn list_response<T>(&self, list: &str, items: Vec<T>, next: Option<impl AsRef<str>>) -> ListResponse<T> {
-        let next_cursor = next.map(|place| encode_cursor(list, place.as_ref()));
+        let next_cursor = next.map(|position| encode_cursor(list, position.as_ref()));
         let link = next_cursor.as_ref().map(|cursor| self.next_link(cursor));
         ListResponse { list: List { items, next_cursor }, link }
     }
 
-    /// This address with another cursor.
+    /// The URI of this request with another cursor.
     fn next_link(&self, cursor: &str) -> String {
-        let said = self.0.query().unwrap_or_default().split('&');
-        let kept = said.filter(|part| !part.is_empty() && part.split('=').next() != Some("cursor"));
+        let parameters = self.0.query().unwrap_or_default().split('&');
+        let others = parameters.filter(|part| !part.is_empty() && part.split('=').next() != Some("cursor"));
         let cursor = format!("cursor={cursor}");
-        let query = kept.chain([cursor.as_str()]).collect::<Vec<_>>().join("&");
+        let query = others.chain([cursor.as_str()]).collect::<Vec<_>>().join("&");
         format!("<{}?{query}>; rel=\"next\"", self.0.path())
     }
 }
 
-/// Some items of a list.
+/// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "{T}List")]
 pub(crate) struct List<T> {
     /// The items.
     pub(crate) items: Vec<T>,
-    /// What `cursor` must be for the next page; null at the end.
-    // Always there, so that whoever reads pages needs no second way to see the end.
+    /// The `cursor` of the next page; null on the last page.
+    // Always serialized, so that clients have one way to see the end.
     pub(crate) next_cursor: Option<String>,
 }
 
-/// A page as it is answered.
+/// The response with one page.
 #[derive(Debug, Clone)]
 pub(crate) struct ListResponse<T> {
     list: List<T>,
@@ -213,15 +213,15 @@ impl<T: Serialize> IntoResponse for ListResponse<T> {
     }
 }
 
-/// A place as a cursor: its checksum, and the place, in hexadecimal digits.
-fn encode_cursor(list: &str, place: &str) -> String {
-    place.bytes().fold(checksum(list, place), |mut cursor, byte| {
+/// Encodes a position as a cursor: its checksum and its bytes, in hexadecimal digits.
+fn encode_cursor(list: &str, position: &str) -> String {
+    position.bytes().fold(checksum(list, position), |mut cursor, byte| {
         let _ = write!(cursor, "{byte:02x}");
         cursor
     })
 }
 
-/// The place in a cursor; `None` if it was not made by [`seal`] for this list.
+/// Decodes the position in a cursor; `None` unless [`encode_cursor`] made it for this list.
 fn parse_cursor(list: &str, cursor: &str) -> Option<String> {
     let (sum, digits) = cursor.split_at_checked(CHECKSUM_LEN)?;
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -229,12 +229,12 @@ fn parse_cursor(list: &str, cursor: &str) -> Option<String> {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
         _ => None,
     });
-    let place = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
-    (checksum(list, &place) == sum).then_some(place)
+    let position = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
+    (checksum(list, &position) == sum).then_some(position)
 }
 
-fn checksum(list: &str, place: &str) -> String {
-    let digest = Sha256::new().chain_update(list).chain_update([0]).chain_update(place).finalize();
+fn checksum(list: &str, position: &str) -> String {
+    let digest = Sha256::new().chain_update(list).chain_update([0]).chain_update(position).finalize();
     digest.iter().take(CHECKSUM_LEN / 2).fold(String::new(), |mut sum, byte| {
         let _ = write!(sum, "{byte:02x}");
         sum
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_back_to_its_place_in_its_list_only() {
-        for place in ["", "t1", "~/cart/business", "ü\0"] {
-            let cursor = encode_cursor("threads", place);
-            assert_eq!(parse_cursor("threads", &cursor).as_deref(), Some(place));
+        for position in ["", "t1", "~/cart/business", "ü\0"] {
+            let cursor = encode_cursor("threads", position);
+            assert_eq!(parse_cursor("threads", &cursor).as_deref(), Some(position));
             assert_eq!(parse_cursor("calls", &cursor), None);
         }
     }
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn a_page_tells_of_a_next_one_only_where_something_is_left() {
-        let cut = |limit: usize, found: usize| {
-            let mut found: Vec<usize> = (0..found).collect();
-            let last = Limit(limit).truncate(&mut found).copied();
-            (found.len(), last)
+        let cut = |limit: usize, items: usize| {
+            let mut items: Vec<usize> = (0..items).collect();
+            let last = Limit(limit).truncate(&mut items).copied();
+            (items.len(), last)
         };
         assert_eq!([cut(2, 0), cut(2, 2), cut(2, 3), cut(2, 9)], [(0, None), (2, None), (2, Some(1)), (2, Some(1))]);
     }

@@ -1,7 +1,7 @@
-//! What a request is answered with when it cannot be served: RFC 9457, one shape everywhere.
+//! Problem responses (RFC 9457): the one form of every error.
 //!
-//! In: an error of the core, or a code of the table below. Out: `application/problem+json`. Codes of calls come from the
-//! core's table of errors, codes of HTTP itself from the table here; nobody else invents one.
+//! In: an error of the core, or a code of the table below. Out: `application/problem+json`. Codes of calls come from
+//! the core's error table, codes of HTTP itself from the table here; there are no others.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -34,52 +34,52 @@ macro_rules! codes {
 
 codes! {
     INVALID_JSON "invalid_json" 400 "The body is not JSON";
-    INVALID_KEY "idempotency_key_invalid" 400 "The idempotency key is not one";
+    INVALID_KEY "idempotency_key_invalid" 400 "The idempotency key is not valid";
     INVALID_REQUEST "invalid_request" 422 "The request is not valid";
-    UNAUTHENTICATED "unauthenticated" 401 "A key is needed";
-    FORBIDDEN "forbidden" 403 "This key may not do that";
+    UNAUTHENTICATED "unauthenticated" 401 "A valid key is required";
+    FORBIDDEN "forbidden" 403 "The key lacks the permission";
     FOREIGN_ORIGIN "foreign_origin" 403 "Requests from other sites are not served";
-    NOT_FOUND "not_found" 404 "There is nothing here";
-    TOOL_NOT_FOUND "tool_not_found" 404 "There is no such tool";
-    THREAD_NOT_FOUND "thread_not_found" 404 "There is no such thread";
-    CALL_NOT_FOUND "call_not_found" 404 "There is no such call";
-    RUN_NOT_FOUND "run_not_found" 404 "There is no such run";
-    AGENT_NOT_FOUND "agent_not_found" 404 "There is no such agent";
-    APPROVAL_NOT_FOUND "approval_not_found" 404 "There is no such approval";
-    GRANT_NOT_FOUND "grant_not_found" 404 "There is no such grant";
-    ARTIFACT_NOT_FOUND "artifact_not_found" 404 "There is no such artifact";
-    KEY_NOT_FOUND "key_not_found" 404 "There is no such key";
-    STATE_NOT_FOUND "state_not_found" 404 "There is no such state";
-    METHOD_NOT_ALLOWED "method_not_allowed" 405 "This address does not take that method";
-    NOT_ACCEPTABLE "not_acceptable" 406 "The answer cannot be given in that form";
+    NOT_FOUND "not_found" 404 "Not found";
+    TOOL_NOT_FOUND "tool_not_found" 404 "The tool does not exist";
+    THREAD_NOT_FOUND "thread_not_found" 404 "The thread does not exist";
+    CALL_NOT_FOUND "call_not_found" 404 "The call does not exist";
+    RUN_NOT_FOUND "run_not_found" 404 "The run does not exist";
+    AGENT_NOT_FOUND "agent_not_found" 404 "The agent does not exist";
+    APPROVAL_NOT_FOUND "approval_not_found" 404 "The approval does not exist";
+    GRANT_NOT_FOUND "grant_not_found" 404 "The grant does not exist";
+    ARTIFACT_NOT_FOUND "artifact_not_found" 404 "The artifact does not exist";
+    KEY_NOT_FOUND "key_not_found" 404 "The key does not exist";
+    STATE_NOT_FOUND "state_not_found" 404 "The state does not exist";
+    METHOD_NOT_ALLOWED "method_not_allowed" 405 "The method is not allowed here";
+    NOT_ACCEPTABLE "not_acceptable" 406 "The requested media type is not available";
     TOO_SLOW "too_slow" 408 "The request took too long to arrive";
-    CONFLICT "conflict" 409 "It is not as the request expects";
+    CONFLICT "conflict" 409 "The resource is not in the expected state";
     CALL_ENDED "call_ended" 409 "The call has ended";
     RUN_OPEN "run_open" 409 "A run is open in the thread";
     RUN_ENDED "run_ended" 409 "The run has ended";
-    TOOL_EXISTS "tool_exists" 409 "There is a tool of that name";
-    THREAD_BUSY "thread_busy" 409 "Calls run in the thread";
-    ALREADY_RESOLVED "already_resolved" 409 "The question was answered before";
-    PRECONDITION_FAILED "precondition_failed" 412 "It was changed in the meantime";
-    STATE_CONFLICT "state_conflict" 412 "The state is not as the request expects";
+    TOOL_EXISTS "tool_exists" 409 "A tool of that name exists already";
+    THREAD_BUSY "thread_busy" 409 "Calls are running in the thread";
+    ALREADY_RESOLVED "already_resolved" 409 "The approval was decided already";
+    PRECONDITION_FAILED "precondition_failed" 412 "The resource has changed";
+    STATE_CONFLICT "state_conflict" 412 "The state has another version than expected";
     TOO_LARGE "too_large" 413 "The request is too large";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 "The body must be JSON";
     CONFIG_INVALID "config_invalid" 422 "The config is not valid";
-    MISDIRECTED "misdirected" 421 "This server does not answer for that host";
-    INTERNAL "internal" 500 "Toolhub itself failed";
-    NOT_DONE "not_done" 500 "It could not be done";
-    STORE_UNAVAILABLE "store_unavailable" 503 "The store does not answer";
-    SHUTTING_DOWN "shutting_down" 503 "The server is going away";
+    MISDIRECTED "misdirected" 421 "The host is not allowed";
+    INTERNAL "internal" 500 "Internal error";
+    NOT_DONE "not_done" 500 "The operation failed";
+    STORE_UNAVAILABLE "store_unavailable" 503 "The store is unavailable";
+    SHUTTING_DOWN "shutting_down" 503 "The server is shutting down";
 }
 
-/// A problem on its way to the client.
+/// A problem response.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     status: u16,
     code: &'static str,
     title: &'static str,
     detail: String,
-    // Small on purpose: a problem is the other side of most results here.
+    // Boxed to keep `Result<_, Problem>` small: most functions here return one.
     hint: Option<Box<str>>,
     retry_after: Option<u32>,
     extra: Map<String, Value>,
@@ -88,7 +88,7 @@ pub(crate) struct Problem {
 pub(crate) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
-    /// A problem of HTTP itself, in words for this request.
+    /// A problem of HTTP itself, with a detail for this request.
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             status: code.status,
@@ -107,13 +107,13 @@ impl Problem {
         self
     }
 
-    /// Another status than the code's own.
+    /// Overrides the status of the code.
     pub(crate) fn status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// One more member.
+    /// Adds a member.
     pub(crate) fn with(mut self, name: &str, value: impl Serialize) -> Self {
         if let Ok(value) = serde_json::to_value(value) {
             self.extra.insert(name.into(), value);
@@ -121,7 +121,7 @@ impl Problem {
         self
     }
 
-    /// One more member, where there is something to say.
+    /// Adds a member if there is a value.
     pub(crate) fn with_some(self, name: &str, value: Option<impl Serialize>) -> Self {
         match value {
             Some(value) => self.with(name, value),
@@ -129,7 +129,7 @@ impl Problem {
         }
     }
 
-    /// Its body.
+    /// The response body.
     pub(crate) fn to_json(&self) -> Value {
         let mut body = Map::new();
         body.insert("type".into(), format!("/problems/{}", self.code).into());
@@ -143,12 +143,12 @@ impl Problem {
     }
 }
 
-/// A refusal of the core, by its row of the table.
+/// A refusal by the core, with the status and title of its row in the error table.
 impl From<CallError> for Problem {
     fn from(error: CallError) -> Self {
         let row = error.kind.row();
         let mut problem = Self {
-            // A call that ran is an outcome, not a problem; where one still becomes a problem, it is our doing.
+            // A call that ran is an outcome and not a problem; if one arrives here anyway, the fault is the server's.
             status: if row.http == 200 { 500 } else { row.http },
             code: row.name,
             title: row.operator,
@@ -188,34 +188,34 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        // Whoever stands around the route may have a word to add.
+        // Outer layers of the route may extend the problem, see `add_success_flag`.
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// The body of every problem, for the description of the API.
+/// The body of every problem.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemBody {
-    /// Where the code is explained.
+    /// The path of the page that explains the code.
     pub(crate) r#type: String,
-    /// The code in words.
+    /// The meaning of the code.
     pub(crate) title: String,
-    /// The status of the answer.
+    /// The status of the response.
     pub(crate) status: u16,
-    /// The stable name of what went wrong.
+    /// The stable error code.
     pub(crate) code: String,
-    /// What went wrong with this request.
+    /// What is wrong with this request.
     pub(crate) detail: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
-    /// What is wrong with which part of what was sent.
+    /// The errors in the parts of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) errors: Option<Vec<Flaw>>,
-    /// Names close to one that is not known.
+    pub(crate) errors: Option<Vec<FieldError>>,
+    /// Known names that are close to an unknown one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) suggestions: Option<Vec<String>>,
     /// The tools that must succeed first.
@@ -227,27 +227,27 @@ pub(crate) struct ProblemBody {
     /// The run that is open in the thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_id: Option<String>,
-    /// The question that must be answered, or was answered with no.
+    /// The approval that is required, or was denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) approval_id: Option<String>,
     /// The trace the request belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace_id: Option<String>,
-    /// Always false; only where the route says so of its answers too.
+    /// Always false; present only on routes whose responses have it too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) success: Option<bool>,
 }
 
-/// What is wrong with one part of what was sent.
+/// The error in one part of the request.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Flaw {
-    /// Where it is, as a JSON pointer.
+pub(crate) struct FieldError {
+    /// The location, as a JSON pointer.
     pub(crate) pointer: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub(crate) detail: String,
 }
 
 fn capitalize(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -1,39 +1,39 @@
-//! What is known of a request when it arrives: its peer and its id.
+//! Peer address and id of a request, known when it arrives.
 //!
-//! In: the headers of a request and the address of its connection. Out: a value that travels with the request as an extension, for
-//! checks, logs and the audit. Decides nothing.
+//! In: the request headers and the address of the connection. Out: a value that is attached to the request as an
+//! extension, for checks, logs and the audit log. Makes no decision.
 
 use std::net::SocketAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use smol_str::{SmolStr, format_smolstr};
 
-/// The header a request may bring a name of its own in; it is in the answer too.
+/// The header in which a client may send its own request id; the response repeats it.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// How a request came in.
+/// Peer and id of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestInfo {
-    /// Who sent it. Nobody where the router is used without the listener.
+    /// The address of the client; `None` if the router is used without the listener.
     pub(crate) peer: Option<SocketAddr>,
-    /// Its own name, for logs: the client's, or one made here.
+    /// The request id: the client's, or a generated one.
     pub(crate) id: SmolStr,
 }
 
 impl RequestInfo {
-    /// Notes who sent a request, and names it.
+    /// Takes the request id from the headers, or generates one.
     pub(crate) fn new(headers: &HeaderMap, peer: Option<SocketAddr>) -> Self {
-        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
-        // It goes into logs and answers, so it must be plain.
-        let plain = |id: &&str| {
+        let sent = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        // It appears in logs and responses, so only plain characters are accepted.
+        let is_plain = |id: &&str| {
             (1..=64).contains(&id.len())
                 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
         };
-        let id = given.filter(plain).map_or_else(|| format_smolstr!("{:016x}", fastrand::u64(..)), SmolStr::new);
+        let id = sent.filter(is_plain).map_or_else(|| format_smolstr!("{:016x}", fastrand::u64(..)), SmolStr::new);
         Self { peer, id }
     }
 
-    /// The same name, for the answer.
+    /// The request id, for the response.
     pub(crate) fn header_value(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&self.id).ok()
     }

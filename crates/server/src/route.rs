@@ -1,7 +1,7 @@
-//! One route: its address, who may use it, who serves it and what it says, in one place.
+//! One route: its path, access, handler and OpenAPI description in one place.
 //!
-//! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
-//! of the API. A route cannot be added without an access or without being described.
+//! In: the list of `api::routes`. Out: a router in which every route is guarded by its access, and the data for the
+//! OpenAPI document. A route cannot be added without an access or a description.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -25,10 +25,10 @@ use crate::{
     scope::Access,
 };
 
-/// A handler without its type: whatever is built around it is compiled once, not once for each route.
+/// A type-erased handler: the middleware around it is compiled once, not once per route.
 type ErasedHandler = Arc<dyn Fn(Request, App) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// What one status of an answer means, and holds.
+/// The meaning and content of one response status.
 pub(crate) struct ResponseSpec {
     pub(crate) status: u16,
     pub(crate) description: &'static str,
@@ -45,16 +45,16 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     pub(crate) responses: Vec<ResponseSpec>,
     pub(crate) problems: Vec<Code>,
-    /// Names of the core's kinds of errors it may answer with.
+    /// The error kinds of the core that it may answer with.
     pub(crate) refusals: Vec<toolhub_core::ErrorKind>,
     pub(crate) describe_inputs: fn(&mut Operation<'_>),
-    /// Whether its problems say `"success": false`.
+    /// Whether its problems carry `"success": false`.
     adds_success_flag: bool,
-    /// The word in the audit, where what happens here is kept.
+    /// The action to record in the audit log, if the route is audited.
     pub(crate) audited: Option<&'static str>,
-    /// Whether a repetition with the same `Idempotency-Key` is answered as the first was, without the handler.
+    /// Whether the idempotency middleware replays responses to repetitions with the same `Idempotency-Key`.
     pub(crate) replays_responses: bool,
-    /// Headers of answers, by their statuses, that do not follow from what it takes.
+    /// Response headers, by status, that do not follow from its parameters.
     pub(crate) response_headers: Vec<(&'static [u16], &'static str, &'static str)>,
     handler: ErasedHandler,
 }
@@ -95,71 +95,66 @@ impl Route {
         }
     }
 
-    /// What it does, in one line.
+    /// Sets the one-line summary.
     pub(crate) fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    /// Answers with JSON of this type.
-    pub(crate) fn json_response<T: JsonSchema>(mut self, status: u16, what: &'static str) -> Self {
+    /// Adds a response with JSON of this type.
+    pub(crate) fn json_response<T: JsonSchema>(mut self, status: u16, description: &'static str) -> Self {
         let schema = SchemaGenerator::subschema_for::<T>;
-        self.responses.push(ResponseSpec {
-            status,
-            description: what,
-            media: "application/json",
-            schema: Some(schema),
-        });
+        self.responses.push(ResponseSpec { status, description, media: "application/json", schema: Some(schema) });
         self
     }
 
-    /// Answers with something that is no JSON.
-    pub(crate) fn response(mut self, status: u16, media: &'static str, what: &'static str) -> Self {
-        self.responses.push(ResponseSpec { status, description: what, media, schema: None });
+    /// Adds a response of another media type.
+    pub(crate) fn response(mut self, status: u16, media: &'static str, description: &'static str) -> Self {
+        self.responses.push(ResponseSpec { status, description, media, schema: None });
         self
     }
 
-    /// Answers with nothing but a status.
-    pub(crate) fn empty_response(self, status: u16, what: &'static str) -> Self {
-        self.response(status, "", what)
+    /// Adds a response without a body.
+    pub(crate) fn empty_response(self, status: u16, description: &'static str) -> Self {
+        self.response(status, "", description)
     }
 
-    /// Its problems say `"success": false`, whoever answers with them.
+    /// Makes all of its problems carry `"success": false`.
     pub(crate) fn with_success_flag(mut self) -> Self {
         self.adds_success_flag = true;
         self
     }
 
-    /// What happens here is kept in the audit, under this word: who, when, from where, and what came of it.
-    pub(crate) fn audited(mut self, word: &'static str) -> Self {
-        self.audited = Some(word);
+    /// Records its requests in the audit log as this action: caller, time, address and status.
+    pub(crate) fn audited(mut self, action: &'static str) -> Self {
+        self.audited = Some(action);
         self
     }
 
-    /// Answers of these statuses may have this header.
+    /// Adds a header to the responses of these statuses.
     pub(crate) fn response_header(
         mut self,
         statuses: &'static [u16],
         header: &'static str,
-        what: &'static str,
+        description: &'static str,
     ) -> Self {
-        self.response_headers.push((statuses, header, what));
+        self.response_headers.push((statuses, header, description));
         self
     }
 
-    /// The handler knows what to do about repetitions.
+    /// The handler takes care of `Idempotency-Key` itself.
     pub(crate) fn handles_idempotency(mut self) -> Self {
         self.replays_responses = false;
         self
     }
 
-    /// The problems of HTTP it may answer with, beyond those every route may.
+    /// Adds HTTP problems it may answer with, beyond those of every route.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
         self
     }
 
-    /// The refusals of the core it may answer with.
+    /// Adds error kinds of the core it may answer with.
     pub(crate) fn refusals(mut self, kinds: &[toolhub_core::ErrorKind]) -> Self {
         self.refusals.extend_from_slice(kinds);
         self
@@ -169,23 +164,21 @@ impl Route {
 /// All routes as one router, each behind its guard.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router<App> {
     routes.into_iter().fold(Router::new(), |router, route| {
-        let Route {
-            method, path, access, audited, adds_success_flag: admits, replays_responses: once, handler, ..
-        } = route;
+        let Route { method, path, access, audited, adds_success_flag, replays_responses, handler, .. } = route;
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let meter = app.meters().route(path, method.as_str());
         let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter };
-        let idempotency = once.then(|| Arc::new(Idempotency::new(app, path)));
-        let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, adds_success_flag: admits });
+        let idempotency = replays_responses.then(|| Arc::new(Idempotency::new(app, path)));
+        let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, adds_success_flag });
         let serve = tower::service_fn(move |request| {
-            let answer = endpoint.clone().serve(request);
-            async move { Ok::<_, Infallible>(answer.await) }
+            let response = endpoint.clone().serve(request);
+            async move { Ok::<_, Infallible>(response.await) }
         });
         router.route(path, MethodRouter::new().on_service(filter, serve))
     })
 }
 
-/// A route at work. What is around the handlers is here, once for all of them.
+/// A route being served, with the middleware that all routes share.
 struct Endpoint {
     app: App,
     guard: RouteGuard,
@@ -195,10 +188,10 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Answers a request: the guard, then idempotency where the route wants it, then the handler.
+    /// Answers a request: first the guard, then the idempotency middleware if the route uses it, then the handler.
     async fn serve(self: Arc<Self>, request: Request) -> Response {
-        let behind = self.clone();
-        let response = self.guard.serve(request, move |request| behind.handle(request)).await;
+        let endpoint = self.clone();
+        let response = self.guard.serve(request, move |request| endpoint.handle(request)).await;
         if self.adds_success_flag { add_success_flag(response) } else { response }
     }
 
@@ -215,9 +208,9 @@ impl Endpoint {
 /// Adds `"success": false` to a problem.
 fn add_success_flag(response: Response) -> Response {
     let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
-    let mut admitted = problem.with("success", false).into_response();
+    let mut flagged = problem.with("success", false).into_response();
     for (name, value) in response.headers() {
-        admitted.headers_mut().entry(name).or_insert_with(|| value.clone());
+        flagged.headers_mut().entry(name).or_insert_with(|| value.clone());
     }
-    admitted
+    flagged
 }

@@ -1,6 +1,6 @@
-//! What a key may do, and who is asking.
+//! Scopes of keys, access of routes, and the principal of a request.
 //!
-//! In: the words of a key's scopes. Out: small values that routes name and the guard compares.
+//! In: the names of a key's scopes. Out: small values that routes declare and `auth` compares.
 
 use std::{fmt, str::FromStr};
 
@@ -8,25 +8,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::ids::{Caller, Tenant};
 
-/// One thing a key may do.
+/// A permission of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Scope {
-    /// Look at tools, their statuses, calls and events.
+    /// Read tools, their statuses, calls and events.
     #[serde(rename = "tools:read")]
     ToolsRead,
-    /// Call tools, and stop calls.
+    /// Call tools, and cancel calls.
     #[serde(rename = "tools:call")]
     ToolsCall,
-    /// Answer questions about calls, and take grants back.
+    /// Decide approvals, and revoke grants.
     #[serde(rename = "approvals:write")]
     ApprovalsWrite,
-    /// Look at what tools remember.
+    /// Read the state of tools.
     #[serde(rename = "state:read")]
     StateRead,
-    /// Change what tools remember.
+    /// Write the state of tools.
     #[serde(rename = "state:write")]
     StateWrite,
-    /// Everything, for everybody: statuses shared by all, keys, config, backups.
+    /// Everything, for all tenants: shared statuses, keys, config, backups.
     #[serde(rename = "admin")]
     Admin,
 }
@@ -36,7 +36,7 @@ impl Scope {
     pub const ALL: [Self; 6] =
         [Self::ToolsRead, Self::ToolsCall, Self::ApprovalsWrite, Self::StateRead, Self::StateWrite, Self::Admin];
 
-    /// The word in keys and configs.
+    /// Its name in keys and configs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -56,34 +56,34 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A word that is no scope.
+/// A text that names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope; there are tools:read, tools:call, approvals:write, state:read, state:write, admin")]
+#[error("unknown scope `{0}`; known are tools:read, tools:call, approvals:write, state:read, state:write, admin")]
 pub struct UnknownScope(String);
 
 impl FromStr for Scope {
     type Err = UnknownScope;
 
-    fn from_str(word: &str) -> Result<Self, UnknownScope> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == word).ok_or_else(|| UnknownScope(word.into()))
+    fn from_str(name: &str) -> Result<Self, UnknownScope> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == name).ok_or_else(|| UnknownScope(name.into()))
     }
 }
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everybody who reaches the server.
+    /// Every client, also without a key.
     Open,
-    /// Whoever has this scope.
+    /// Clients with this scope.
     Needs(Scope),
 }
 
-/// Several scopes, small enough to be copied.
+/// A set of scopes, as a bit set.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Scopes(u8);
 
 impl Scopes {
-    /// Whether this one is among them.
+    /// Whether the set contains this scope.
     pub(crate) fn has(self, scope: Scope) -> bool {
         self.0 & (1 << scope as u8) != 0
     }
@@ -106,24 +106,24 @@ impl fmt::Debug for Scopes {
     }
 }
 
-/// Who asks, and what they may do. Made by the guard, once per request.
+/// The authenticated caller of a request and its permissions. Created by the route's guard, once per request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Principal {
-    /// Whose threads, state and approvals the request may see.
+    /// The tenant whose threads, state and approvals the request may access.
     pub(crate) tenant: Tenant,
-    /// The name of the key; limits, rules and approvals look at it.
+    /// The name of the key; limits, rules and approvals refer to it.
     pub(crate) caller: Caller,
-    /// What it may do.
+    /// Its permissions.
     pub(crate) scopes: Scopes,
 }
 
 impl Principal {
-    /// Whoever sits at this machine: everything, as the default tenant.
+    /// The local user without keys: full access, as the default tenant.
     pub(crate) fn local() -> Self {
         Self { tenant: Tenant::default(), caller: Caller::default(), scopes: Scopes::from_iter([Scope::Admin]) }
     }
 
-    /// Whether it may do this. `admin` may do everything.
+    /// Whether it has this scope. `admin` includes every scope.
     pub(crate) fn has_scope(&self, scope: Scope) -> bool {
         self.scopes.has(scope) || self.scopes.has(Scope::Admin)
     }

@@ -1,42 +1,41 @@
-//! What the owner of a server says about it.
+//! Settings of a server.
 //!
-//! In: values from a config or from code. Out: the same values, for the rooms that heed them.
+//! In: values from a config or from code. Out: the same values, for the modules that apply them.
 
 use std::time::Duration;
 
 use crate::scope::Scope;
 
-/// Everything that can be said about a server.
+/// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Where it listens; loopback unless said otherwise.
+    /// Host name or IP address to listen on; loopback by default.
     pub host: String,
-    /// Its port; 0 lets the system choose.
+    /// Port to listen on; 0 lets the system choose.
     pub port: u16,
-    /// The address people reach it by, for links in answers; made of host and port where absent.
+    /// Public base URL for links in responses; built from host and port if absent.
     pub public_url: Option<String>,
-    /// The hosts it answers for, without port. Requests for others are refused, so that no web page can reach it by a name
-    /// of its own.
+    /// Accepted values of the `Host` header, without port. Other hosts are refused, which prevents DNS rebinding.
     pub allowed_hosts: Vec<String>,
-    /// Who may come in.
+    /// Who is authenticated, and how.
     pub auth: Auth,
-    /// How much a client may ask of it.
+    /// Limits on requests and connections.
     pub limits: Limits,
-    /// How long it goes on as before after it was asked to stop, while `/readyz` already says no: time for whoever sends it
-    /// requests to notice. None by default.
+    /// Time between the shutdown request and the drain. Meanwhile `/readyz` already fails and requests are still
+    /// served, so that load balancers can take the server out. Zero by default.
     pub shutdown_notice: Duration,
-    /// How long running requests and calls may go on after that.
+    /// How long running requests and calls may continue after that.
     pub drain_timeout: Duration,
     /// Whether `/metrics` is served.
     pub metrics: bool,
-    /// How long it is kept who did what, and who was not let.
+    /// How long entries of the audit log are kept, including those of refused requests.
     pub audit_retention: Duration,
-    /// What was built, for whoever wonders which program answers.
+    /// Version information, shown by the API.
     pub build: Build,
 }
 
-/// What was built, as the program around the server knows it.
+/// Version information of the host program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// The version of the program.
@@ -47,46 +46,46 @@ pub struct Build {
     pub rustc: String,
 }
 
-/// Who may come in.
+/// How requests are authenticated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Auth {
-    /// Whoever reaches the loopback address of this machine.
+    /// Every client on the loopback address has full access.
     Local,
-    /// Whoever has a key: one of these, or one made over the API.
+    /// A key is required: one of these, or one created through the API.
     Keys(Vec<KeySetting>),
 }
 
-/// A key that stands in the config.
+/// A key in the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySetting {
-    /// Its name; limits, rules and records call its holder so.
+    /// Its name; limits, rules and records identify its holder by it.
     pub name: String,
-    /// Whose threads it sees.
+    /// The tenant whose threads it can access.
     pub tenant: String,
-    /// `sha256:` and the digest of the key in hexadecimal. The key itself is nowhere.
+    /// `sha256:` and the SHA-256 digest of the key in hexadecimal. The key itself is never stored.
     pub hash: String,
-    /// What it may do.
+    /// What it permits.
     pub scopes: Vec<Scope>,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since the Unix epoch.
     pub expires: Option<i64>,
 }
 
-/// How much a client may ask of the server.
+/// Limits on requests and connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a body.
+    /// Largest request body, in bytes.
     pub body: usize,
-    /// Bytes of all headers.
+    /// Largest size of all headers together, in bytes.
     pub headers: usize,
-    /// Levels of JSON.
+    /// Deepest nesting of a JSON body.
     pub json_depth: usize,
-    /// Time until the headers are here.
+    /// How long the headers of a request may take to arrive.
     pub header_timeout: Duration,
-    /// Time until the body is here; and how long a client may leave an answer unread.
+    /// How long a request body may take to arrive, and how long a client may leave a response unread.
     pub body_timeout: Duration,
-    /// How long a connection is kept on which nothing is asked.
+    /// How long a connection without requests stays open.
     pub idle_timeout: Duration,
-    /// Connections at once. Beyond that, those on which nothing is asked are closed first.
+    /// Largest number of open connections. Beyond it, idle connections are closed first.
     pub connections: usize,
 }
 

@@ -1,6 +1,7 @@
-//! Messages, as Anthropic has them.
+//! Model client for Anthropic's messages API.
 //!
-//! In: a prompt. Out: a reply. `write` says the question, `read` understands an answer that came whole, `stream` one in pieces.
+//! In: a prompt. Out: a reply. `request` builds the request, `response` parses a complete response, `stream` a streamed
+//! one.
 
 mod request;
 mod response;
@@ -20,14 +21,14 @@ use super::{
     provider_client::{ProviderClient, SettingsError},
 };
 
-/// Where Anthropic itself is.
+/// Anthropic's own API.
 const DEFAULT_BASE_URL: &str = "https://api.anthropic.com/v1";
-/// The version of the wire format; there has been no other since.
+/// The version of the wire format; there is no later one.
 const API_VERSION: &str = "2023-06-01";
-/// What every model there can write.
+/// Every model supports this much output.
 const DEFAULT_MAX_TOKENS: u32 = 4096;
 
-/// A model behind Anthropic's messages, or a server that speaks them.
+/// A model behind Anthropic's messages API, or a compatible server.
 ///
 /// ```
 /// use toolhub_agent::{Anthropic, Secret};
@@ -42,12 +43,12 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// This model, at Anthropic unless another [address](Self::base_url) is given.
+    /// This model, at Anthropic unless another [base URL](Self::base_url) is set.
     pub fn new(model: impl Into<String>) -> Self {
         Self { model: model.into(), max_tokens: DEFAULT_MAX_TOKENS, client: ProviderClient::new(DEFAULT_BASE_URL) }
     }
 
-    /// How much it may write in one answer: 4096 tokens where nothing is said.
+    /// Maximum number of tokens of one reply; default: 4096.
     #[must_use]
     pub fn max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = tokens;
@@ -74,8 +75,8 @@ impl Dialect for Anthropic {
         request::request_body(&self.model, self.max_tokens, prompt)
     }
 
-    fn parse_response(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
-        response::parse_response(answer, key)
+    fn parse_response(&self, response: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
+        response::parse_response(response, key)
     }
 
     fn decoder(&self) -> stream::MessageDecoder {
@@ -92,8 +93,8 @@ impl Model for Anthropic {
         Format::Anthropic
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        Box::pin(exchange::ask(self, &self.client, prompt, hear))
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, sink: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(exchange::ask(self, &self.client, prompt, sink))
     }
 
     fn list_models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {

@@ -1,7 +1,8 @@
-//! Finds out why a provider did not answer, from its status and what it says about it.
+//! Classifies failed model requests by HTTP status and error body.
 //!
-//! In: a status and a body, or an error inside a stream. Out: a [`ModelError`], and whether asking again may help. Both providers, and
-//! those who speak like them, say `{"error": {"type", "code", "message"}}`. A key never gets into what is said here.
+//! In: a status and a body, or an error inside a stream. Out: a [`ModelError`], and whether a retry may help. Both
+//! providers, and compatible ones, send `{"error": {"type", "code", "message"}}`. A key never gets into an error
+//! message.
 
 use serde_json::Value;
 
@@ -9,14 +10,14 @@ use toolhub_net::Secret;
 
 use super::{ModelError, ModelFault};
 
-/// A message of a provider is cut here.
+/// A provider's error message is truncated to this.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// Pieces of a key that are this long are not repeated either.
+/// Fragments of a key of this length are redacted too.
 const MIN_KEY_FRAGMENT_CHARS: usize = 8;
 
-/// What providers call an error that passes when they are asked less often.
+/// Error types and codes that mean a rate limit.
 const RATE_LIMIT_TYPES: [&str; 2] = ["rate_limit_error", "rate_limit_exceeded"];
-/// What they call one that does not pass.
+/// Error types and codes for which a retry does not help.
 const PERMANENT_ERROR_TYPES: [&str; 7] = [
     "invalid_request_error",
     "authentication_error",
@@ -27,100 +28,100 @@ const PERMANENT_ERROR_TYPES: [&str; 7] = [
     "context_length_exceeded",
 ];
 
-/// Why one try came to nothing.
+/// Why one attempt failed.
 #[derive(Debug)]
 pub(super) struct AttemptError {
     pub(super) error: ModelError,
     /// Whether the same request may succeed later.
     pub(super) retryable: bool,
-    /// How long the provider asks to wait.
+    /// The delay that the provider asks for.
     pub(super) retry_after: Option<std::time::Duration>,
 }
 
 impl AttemptError {
-    /// For good.
+    /// A failure for which a retry does not help.
     pub(super) fn permanent(fault: ModelFault, message: impl Into<String>) -> Self {
         Self { error: ModelError::new(fault, message), retryable: false, retry_after: None }
     }
 
-    /// For now.
+    /// A failure for which a retry may help.
     pub(super) fn transient(fault: ModelFault, message: impl Into<String>) -> Self {
         Self { retryable: true, ..Self::permanent(fault, message) }
     }
 }
 
-/// What a status other than success means, with what was said in the body.
+/// Classifies a response with an error status.
 pub(super) fn from_status(status: u16, body: &str, key: Option<&Secret>) -> AttemptError {
     let mut parsed: Value = serde_json::from_str(body).unwrap_or_default();
-    // Gemini puts its error into a list.
+    // Gemini wraps its error in a list.
     if let Some(first) = parsed.get_mut(0) {
         parsed = first.take();
     }
-    let said = error_message(&parsed).map_or_else(|| plain_text_body(body), |text| Some(text.to_owned()));
-    let message = match said {
-        Some(said) => format!("the model's provider answers {status}: {}", sanitize_message(&said, key)),
-        None => format!("the model's provider answers {status}"),
+    let detail = error_message(&parsed).map_or_else(|| plain_text_body(body), |text| Some(text.to_owned()));
+    let message = match detail {
+        Some(detail) => format!("the model provider returned {status}: {}", sanitize_message(&detail, key)),
+        None => format!("the model provider returned {status}"),
     };
-    let (fault, again) = match status {
+    let (fault, retryable) = match status {
         300..400 => {
-            let message = format!("the model's provider answers {status}: redirects are not followed");
-            let mut failed = AttemptError::permanent(ModelFault::Refused, message);
-            failed.error.status = Some(status);
-            return failed;
+            let message = format!("the model provider returned {status}: redirects are not followed");
+            let mut failure = AttemptError::permanent(ModelFault::Refused, message);
+            failure.error.status = Some(status);
+            return failure;
         }
-        // More tries do not fill an empty purse.
+        // A retry does not help when the account has no credit left.
         429 if error_text(&parsed, "code") == Some("insufficient_quota") => (ModelFault::RateLimited, false),
         429 => (ModelFault::RateLimited, true),
         500.. => (ModelFault::Failed, true),
         _ => (ModelFault::Refused, false),
     };
-    AttemptError { error: ModelError::new(fault, message).status(status), retryable: again, retry_after: None }
+    AttemptError { error: ModelError::new(fault, message).status(status), retryable, retry_after: None }
 }
 
-/// An error that came after the status was sent. Its own words say what it would have been.
+/// Classifies an error that came inside a response, after its success status, by its type and code.
 pub(super) fn from_error_event(event: &Value, key: Option<&Secret>) -> AttemptError {
     let names = [error_text(event, "type").unwrap_or_default(), error_text(event, "code").unwrap_or_default()];
     let number = error_field(event, "code").and_then(Value::as_u64).unwrap_or_default();
-    let named = |known: &[&str]| names.iter().any(|name| known.contains(name));
-    let (fault, again) = if number == 429 || named(&RATE_LIMIT_TYPES) {
+    let is_one_of = |known: &[&str]| names.iter().any(|name| known.contains(name));
+    let (fault, retryable) = if number == 429 || is_one_of(&RATE_LIMIT_TYPES) {
         (ModelFault::RateLimited, true)
-    } else if (400..500).contains(&number) || named(&PERMANENT_ERROR_TYPES) {
+    } else if (400..500).contains(&number) || is_one_of(&PERMANENT_ERROR_TYPES) {
         (ModelFault::Refused, false)
     } else {
         (ModelFault::Failed, true)
     };
-    let said = error_message(event).map(|said| format!(": {}", sanitize_message(said, key))).unwrap_or_default();
-    let message = format!("the model's provider broke its answer off{said}");
-    AttemptError { error: ModelError::new(fault, message), retryable: again, retry_after: None }
+    let detail = error_message(event).map(|text| format!(": {}", sanitize_message(text, key))).unwrap_or_default();
+    let message = format!("the model provider aborted its response{detail}");
+    AttemptError { error: ModelError::new(fault, message), retryable, retry_after: None }
 }
 
-/// What the provider says, wherever it says it.
+/// The provider's error text, in any of the known places.
 fn error_message(body: &Value) -> Option<&str> {
-    let said = error_field(body, "message").or_else(|| body.get("error")).or_else(|| body.get("detail"));
-    said.and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+    let text = error_field(body, "message").or_else(|| body.get("error")).or_else(|| body.get("detail"));
+    text.and_then(Value::as_str).filter(|text| !text.trim().is_empty())
 }
 
 fn error_text<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
     error_field(body, name).and_then(Value::as_str)
 }
 
-/// A member of the error, or of the body where the error is the body.
+/// A field of the error object, or of the body if it has no error object.
 fn error_field<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
     body.get("error").filter(|error| error.is_object()).unwrap_or(body).get(name)
 }
 
-/// A body that is a sentence and no page.
+/// A body that is plain text: no HTML and no JSON.
 fn plain_text_body(body: &str) -> Option<String> {
     let text = body.trim();
     (!text.is_empty() && !text.starts_with(['<', '{', '['])).then(|| text.to_owned())
 }
 
-/// One short line without keys.
+/// One short line with keys redacted.
 pub(super) fn sanitize_message(text: &str, key: Option<&Secret>) -> String {
     let key = key.and_then(|key| key.read().ok());
     let key = key.as_deref();
     let mut line = String::new();
-    // The key is looked for in words: it has no white space in it.
+    // Checked word by word: a key contains no whitespace.
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
         if line.chars().count() > MAX_MESSAGE_CHARS {
             line.push('…');
@@ -143,11 +144,11 @@ fn contains_key_fragment(word: &str, key: Option<&str>) -> bool {
         return true;
     }
     let Some(key) = key else { return false };
-    let letters: Vec<char> = key.chars().collect();
-    if letters.len() <= MIN_KEY_FRAGMENT_CHARS {
+    let chars: Vec<char> = key.chars().collect();
+    if chars.len() <= MIN_KEY_FRAGMENT_CHARS {
         return word.contains(key);
     }
-    letters.windows(MIN_KEY_FRAGMENT_CHARS).any(|piece| word.contains(&piece.iter().collect::<String>()))
+    chars.windows(MIN_KEY_FRAGMENT_CHARS).any(|fragment| word.contains(&fragment.iter().collect::<String>()))
 }
 
 #[cfg(test)]
@@ -179,9 +180,9 @@ mod tests {
 
     #[test]
     fn an_error_inside_an_answer_says_by_its_names_whether_asking_again_helps() {
-        let check = |error: Value, fault, again| {
-            let failed = from_error_event(&json!({ "error": error }), None);
-            assert_eq!((failed.error.fault, failed.retryable), (fault, again), "{error}");
+        let check = |error: Value, fault, retryable| {
+            let failure = from_error_event(&json!({ "error": error }), None);
+            assert_eq!((failure.error.fault, failure.retryable), (fault, retryable), "{error}");
         };
         check(json!({"type": "tokens", "code": "rate_limit_exceeded"}), ModelFault::RateLimited, true);
         check(json!({"type": "rate_limit_error"}), ModelFault::RateLimited, true);
@@ -190,16 +191,16 @@ mod tests {
         check(json!({"code": 422}), ModelFault::Refused, false);
         check(json!({"type": "overloaded_error"}), ModelFault::Failed, true);
         check(json!({"code": 502}), ModelFault::Failed, true);
-        check(json!("fell over"), ModelFault::Failed, true);
+        check(json!("internal error"), ModelFault::Failed, true);
     }
 
     #[test]
     fn statuses_say_whether_asking_again_helps() {
-        let check = |status, body: Value, fault, again, said: &str| {
-            let failed = from_status(status, &body.to_string(), None);
-            assert_eq!((failed.error.fault, failed.retryable), (fault, again), "{status}");
-            assert!(failed.error.message.contains(said), "{}", failed.error.message);
-            assert_eq!(failed.error.status, Some(status));
+        let check = |status, body: Value, fault, retryable, detail: &str| {
+            let failure = from_status(status, &body.to_string(), None);
+            assert_eq!((failure.error.fault, failure.retryable), (fault, retryable), "{status}");
+            assert!(failure.error.message.contains(detail), "{}", failure.error.message);
+            assert_eq!(failure.error.status, Some(status));
         };
         let error = |message: &str| json!({"error": {"message": message}});
         check(400, error("too long"), ModelFault::Refused, false, ": too long");
@@ -210,7 +211,7 @@ mod tests {
         check(307, json!({}), ModelFault::Refused, false, "redirects are not followed");
         check(429, error("slow down"), ModelFault::RateLimited, true, ": slow down");
         check(429, json!({"error": {"code": "insufficient_quota"}}), ModelFault::RateLimited, false, "429");
-        check(500, json!({}), ModelFault::Failed, true, "answers 500");
+        check(500, json!({}), ModelFault::Failed, true, "returned 500");
         check(529, error("Overloaded"), ModelFault::Failed, true, ": Overloaded");
     }
 }

@@ -1,4 +1,4 @@
-//! A model from plain settings, as a config has them.
+//! Builds a model client from plain settings, such as those of a config.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -6,26 +6,26 @@ use toolhub_net::Secret;
 
 use super::{Anthropic, Model, OpenAi, provider_client::SettingsError};
 
-/// Whose words a model's server speaks.
+/// The API that a model's server implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Provider {
-    /// OpenAI's chat completions: also DeepSeek, vLLM, Ollama.
+    /// OpenAI's chat completions API: also DeepSeek, vLLM, Ollama.
     OpenAi,
-    /// Anthropic's messages.
+    /// Anthropic's messages API.
     Anthropic,
 }
 
-/// A word that names no provider.
+/// An unknown provider name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no provider `{0}`; use `openai`, which most servers speak, or `anthropic`")]
+#[error("unknown provider `{0}`; use `openai`, which most servers implement, or `anthropic`")]
 pub struct UnknownProvider(String);
 
 impl FromStr for Provider {
     type Err = UnknownProvider;
 
-    fn from_str(word: &str) -> Result<Self, UnknownProvider> {
-        match word {
+    fn from_str(name: &str) -> Result<Self, UnknownProvider> {
+        match name {
             "openai" => Ok(Self::OpenAi),
             "anthropic" => Ok(Self::Anthropic),
             other => Err(UnknownProvider(other.chars().take(64).collect())),
@@ -33,31 +33,31 @@ impl FromStr for Provider {
     }
 }
 
-/// How a model is reached. What is not said is as [`OpenAi`] and [`Anthropic`] have it.
+/// The settings of a model client. `None` means the default of [`OpenAi`] or [`Anthropic`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSettings {
-    /// Whose words its server speaks.
+    /// The API that the server implements.
     pub provider: Provider,
     /// The model's name, as its provider knows it.
     pub model: String,
-    /// Where the server is, up to and with `/v1`.
+    /// The base URL of the API, including `/v1`.
     pub base_url: Option<String>,
-    /// Who we are.
+    /// The API key.
     pub key: Option<Secret>,
-    /// How long one try may take.
+    /// Timeout of one attempt.
     pub request_timeout: Option<Duration>,
-    /// How long a connection may take to be made.
+    /// Timeout of connecting.
     pub connect_timeout: Option<Duration>,
-    /// How long a streamed answer may pause in the middle.
+    /// Maximum time between two chunks of a streamed response.
     pub idle_timeout: Option<Duration>,
-    /// How much the model may write in one answer.
+    /// Maximum number of tokens of one reply.
     pub max_tokens: Option<u32>,
-    /// How often a question that may do better later is asked again.
+    /// Maximum number of retries of a transient failure.
     pub retries: Option<u32>,
 }
 
 impl ModelSettings {
-    /// This model of this provider, with nothing else said.
+    /// This model of this provider, with default settings.
     pub fn new(provider: Provider, model: impl Into<String>) -> Self {
         Self {
             provider,
@@ -73,15 +73,15 @@ impl ModelSettings {
     }
 }
 
-/// The model of these settings. Nobody is asked anything yet.
+/// Builds the model client of these settings. Sends no request.
 ///
 /// # Errors
-/// When the address, the key or the name cannot be used.
+/// When the base URL, the key or the name is invalid.
 pub fn build_model(settings: ModelSettings) -> Result<Arc<dyn Model>, SettingsError> {
     if settings.model.trim().is_empty() {
         return Err(SettingsError::NoModel);
     }
-    macro_rules! made {
+    macro_rules! build {
         ($model:ident) => {{
             let mut model = $model::new(settings.model);
             if let Some(url) = settings.base_url {
@@ -110,7 +110,7 @@ pub fn build_model(settings: ModelSettings) -> Result<Arc<dyn Model>, SettingsEr
         }};
     }
     Ok(match settings.provider {
-        Provider::OpenAi => made!(OpenAi),
-        Provider::Anthropic => made!(Anthropic),
+        Provider::OpenAi => build!(OpenAi),
+        Provider::Anthropic => build!(Anthropic),
     })
 }

@@ -1,6 +1,7 @@
-//! Which models a server has, as far as it says. No model is asked, so it costs nothing.
+//! Lists the models of a provider (`GET /models`), which costs no tokens.
 //!
-//! In: the client of a provider. Out: names, or why there is no answer. There is one try: whoever looks wants to know how it stands.
+//! In: the client of a provider. Out: names, or an error. There are no retries: the result shows the current state of
+//! the provider.
 
 use std::time::Duration;
 
@@ -14,32 +15,32 @@ use super::{
     provider_client::{ProviderClient, SettingsError},
 };
 
-/// How long a server may take to say it.
+/// Timeout of the request.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The names; none where the server keeps no list.
+/// The names; `None` if the server has no such list.
 pub(super) async fn list_models<D: Dialect>(
     dialect: &D,
     client: &ProviderClient,
 ) -> Result<Option<Vec<String>>, ModelError> {
     let time = client.request_timeout.min(LIST_TIMEOUT);
     match tokio::time::timeout(time, fetch_models(dialect, client)).await {
-        Ok(found) => found.map_err(|failed| failed.error),
+        Ok(found) => found.map_err(|failure| failure.error),
         Err(_) => {
-            Err(ModelError::new(ModelFault::Timeout, format!("the model's provider did not answer within {time:?}")))
+            Err(ModelError::new(ModelFault::Timeout, format!("the model provider did not answer within {time:?}")))
         }
     }
 }
 
 async fn fetch_models<D: Dialect>(dialect: &D, client: &ProviderClient) -> Result<Option<Vec<String>>, AttemptError> {
-    let wrong = |error: SettingsError| AttemptError::permanent(ModelFault::Refused, error.to_string());
-    let request = exchange::build_request(dialect, client, Method::GET, &["models"], Bytes::new()).map_err(wrong)?;
-    let answer = match client.send(request).await {
-        // Somebody is there who has no such page.
-        Err(failed) if matches!(failed.error.status, Some(404 | 405 | 501)) => return Ok(None),
-        answer => answer?,
+    let invalid = |error: SettingsError| AttemptError::permanent(ModelFault::Refused, error.to_string());
+    let request = exchange::build_request(dialect, client, Method::GET, &["models"], Bytes::new()).map_err(invalid)?;
+    let response = match client.send(request).await {
+        // The server is reachable, but does not implement the endpoint.
+        Err(failure) if matches!(failure.error.status, Some(404 | 405 | 501)) => return Ok(None),
+        response => response?,
     };
-    let list: Value = serde_json::from_slice(&client.read_full_body(answer).await?).unwrap_or_default();
+    let list: Value = serde_json::from_slice(&client.read_full_body(response).await?).unwrap_or_default();
     let models = list.get("data").and_then(Value::as_array);
-    Ok(models.map(|models| models.iter().filter_map(|one| one["id"].as_str().map(String::from)).collect()))
+    Ok(models.map(|models| models.iter().filter_map(|model| model["id"].as_str().map(String::from)).collect()))
 }

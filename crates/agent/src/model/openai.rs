@@ -1,6 +1,7 @@
-//! Chat completions, as OpenAI has them and most others too: DeepSeek, vLLM, Ollama.
+//! Model client for OpenAI's chat completions API, which most servers implement: DeepSeek, vLLM, Ollama.
 //!
-//! In: a prompt. Out: a reply. `write` says the question, `read` understands an answer that came whole, `stream` one in pieces.
+//! In: a prompt. Out: a reply. `request` builds the request, `response` parses a complete response, `stream` a streamed
+//! one.
 
 mod request;
 mod response;
@@ -20,10 +21,10 @@ use super::{
     provider_client::{ProviderClient, SettingsError},
 };
 
-/// Where OpenAI itself is.
+/// OpenAI's own API.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// A model behind any server that speaks OpenAI's chat completions.
+/// A model behind any server with OpenAI's chat completions API.
 ///
 /// ```
 /// use toolhub_agent::{OpenAi, Secret};
@@ -38,12 +39,12 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// This model, at OpenAI unless another [address](Self::base_url) is given.
+    /// This model, at OpenAI unless another [base URL](Self::base_url) is set.
     pub fn new(model: impl Into<String>) -> Self {
         Self { model: model.into(), max_tokens: None, client: ProviderClient::new(DEFAULT_BASE_URL) }
     }
 
-    /// How much it may write in one answer; without it the server decides.
+    /// Maximum number of tokens of one reply; default: the server decides.
     #[must_use]
     pub fn max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = Some(tokens);
@@ -66,19 +67,20 @@ impl Dialect for OpenAi {
     }
 
     fn request_body(&self, prompt: &Prompt<'_>) -> Value {
-        // The others know only the older name of the limit, OpenAI's newer models only the newer one; and OpenAI has no thoughts to tell.
-        let home = self.client.endpoint_url(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
-        let limit = if home { "max_completion_tokens" } else { "max_tokens" };
-        request::request_body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), !home, prompt)
+        // Other servers know only the older name of the limit, OpenAI's newer models only the newer one. And OpenAI
+        // neither sends nor accepts reasoning content.
+        let is_openai = self.client.endpoint_url(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
+        let limit = if is_openai { "max_completion_tokens" } else { "max_tokens" };
+        request::request_body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), !is_openai, prompt)
     }
 
     fn strip_optional_fields(&self, body: &mut Value) -> bool {
-        // Mistral and others refuse it. Then a stream may not say what it cost.
+        // Mistral and others reject it. Without it, a stream may not report its usage.
         body.as_object_mut().is_some_and(|body| body.remove("stream_options").is_some())
     }
 
-    fn parse_response(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
-        response::parse_response(answer, key)
+    fn parse_response(&self, response: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
+        response::parse_response(response, key)
     }
 
     fn decoder(&self) -> stream::ChunkDecoder {
@@ -95,8 +97,8 @@ impl Model for OpenAi {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        Box::pin(exchange::ask(self, &self.client, prompt, hear))
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, sink: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(exchange::ask(self, &self.client, prompt, sink))
     }
 
     fn list_models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {

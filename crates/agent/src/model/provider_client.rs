@@ -1,6 +1,6 @@
-//! HTTP client of one provider: its address, its key, its timeouts and its connections.
+//! HTTP client of one provider: base URL, key, timeouts and connection pool.
 //!
-//! In: plain settings. Out: a request that was sent and what came back, or why nothing did. Knows no provider's words.
+//! In: plain settings and a request. Out: a successful response, or a classified failure. Knows no wire format.
 
 use std::{
     sync::{Arc, OnceLock, atomic::AtomicBool},
@@ -17,36 +17,36 @@ use super::{
     attempt_error::{self, AttemptError},
 };
 
-/// No answer is longer, whole or in pieces.
+/// Maximum size of a response, streamed or not.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
-/// Of an answer that says what went wrong, no more is read.
+/// How much of an error response is read.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// A provider that asks to wait longer than this has lost count.
+/// Upper bound for a provider's `Retry-After`; a longer one is a mistake.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 
-/// Why a model cannot be reached as it was set up.
+/// Why the settings of a model are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// That is no address.
-    #[error("`{address}` is no address of a model's provider: {reason}")]
+    /// The base URL is invalid.
+    #[error("`{address}` is not a valid base URL of a model provider: {reason}")]
     Address {
-        /// What was given; without what may be a key.
+        /// The base URL, without parts that may contain a key.
         address: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
     /// The key cannot be sent.
-    #[error("the key of the model's provider has a character that cannot be sent, such as a line break")]
+    #[error("the API key of the model provider contains an invalid character, such as a line break")]
     Key,
-    /// There is no key where one should be.
-    #[error("no key of the model's provider: {0}")]
+    /// The key cannot be read.
+    #[error("cannot read the API key of the model provider: {0}")]
     Secret(SecretError),
     /// The model has no name.
     #[error("the model has no name")]
     NoModel,
-    /// The client for HTTP cannot be made.
-    #[error("no client for HTTP can be made: {0}")]
+    /// The HTTP client cannot be created.
+    #[error("cannot create the HTTP client of the model provider: {0}")]
     Client(String),
 }
 
@@ -56,7 +56,7 @@ impl From<SecretError> for SettingsError {
     }
 }
 
-/// The settings, and the connections that are kept.
+/// The settings and the connection pool.
 #[derive(Debug, Clone)]
 pub(super) struct ProviderClient {
     pub(super) base_url: String,
@@ -66,7 +66,7 @@ pub(super) struct ProviderClient {
     pub(super) idle_timeout: Duration,
     pub(super) retries: u32,
     pub(super) first_wait: Duration,
-    /// Whether the server has taken a question only after it was made plain.
+    /// Whether the server has rejected the optional fields of a request.
     pub(super) omit_optional_fields: Arc<AtomicBool>,
     http: OnceLock<Client>,
 }
@@ -86,35 +86,35 @@ impl ProviderClient {
         }
     }
 
-    /// Lets go of connections that were made with other settings.
-    pub(super) fn forget(&mut self) {
+    /// Drops connections that were opened with other settings.
+    pub(super) fn reset_connections(&mut self) {
         self.http = OnceLock::new();
         self.omit_optional_fields = Arc::default();
     }
 
-    /// The address with these segments after it.
+    /// The base URL with these path segments appended.
     pub(super) fn endpoint_url(&self, path: &[&str]) -> Result<Url, SettingsError> {
-        let wrong = |reason: &str| {
-            // A key may stand before an `@` or after a `?`.
+        let invalid = |reason: &str| {
+            // A key may be before an `@` or after a `?`.
             let shown = self.base_url.split(['?', '#']).next().unwrap_or_default();
             let shown = shown.rsplit('@').next().unwrap_or_default();
             SettingsError::Address { address: shown.chars().take(200).collect(), reason: reason.to_owned() }
         };
-        let mut url = Url::parse(self.base_url.trim()).map_err(|error| wrong(&error.to_string()))?;
+        let mut url = Url::parse(self.base_url.trim()).map_err(|error| invalid(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            return Err(wrong("it begins with http:// or https://"));
+            return Err(invalid("it must begin with http:// or https://"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("a key does not belong into the address"));
+            return Err(invalid("it must not contain credentials; set the key instead"));
         }
         match url.path_segments_mut() {
             Ok(mut segments) => segments.pop_if_empty().extend(path),
-            Err(()) => return Err(wrong("it has no path")),
+            Err(()) => return Err(invalid("it cannot have a path")),
         };
         Ok(url)
     }
 
-    /// The client, made at its first use.
+    /// The HTTP client, created at its first use.
     pub(super) fn http(&self) -> Result<&Client, SettingsError> {
         if let Some(http) = self.http.get() {
             return Ok(http);
@@ -124,57 +124,57 @@ impl ProviderClient {
         Ok(self.http.get_or_init(|| http))
     }
 
-    /// Sends a request; what comes back is a success, or it is why there is none. Redirects are not followed: a key must not travel to
-    /// another host because a server says so.
+    /// Sends a request; any status but success is an error. Redirects are not followed: a server must not be able to
+    /// send the key to another host.
     pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response, AttemptError> {
         let http = self.http().map_err(|error| AttemptError::permanent(ModelFault::Refused, error.to_string()))?;
-        let answer = http.send(request).await.map_err(|error| connection_error(http, &error))?;
-        let status = answer.status;
+        let response = http.send(request).await.map_err(|error| connection_error(http, &error))?;
+        let status = response.status;
         if status.is_success() {
-            return Ok(answer);
+            return Ok(response);
         }
-        let headers = answer.headers.clone();
-        let body = self.read_body(answer, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
-        let mut failed =
+        let headers = response.headers.clone();
+        let body = self.read_body(response, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
+        let mut failure =
             attempt_error::from_status(status.as_u16(), &String::from_utf8_lossy(&body), self.key.as_ref());
-        failed.retry_after = retry_delay(&headers);
-        // What both providers' own clients look at.
+        failure.retry_after = retry_delay(&headers);
+        // Both providers' own SDKs honor this header.
         match header_text(&headers, "x-should-retry") {
-            Some("false") => failed.retryable = false,
-            Some("true") => failed.retryable = true,
+            Some("false") => failure.retryable = false,
+            Some("true") => failure.retryable = true,
             _ => {}
         }
-        Err(failed)
+        Err(failure)
     }
 
-    /// The body, up to so many bytes. Of a longer one the beginning.
-    async fn read_body(&self, mut answer: Response, most: usize) -> Result<Vec<u8>, AttemptError> {
+    /// The body, truncated to this many bytes.
+    async fn read_body(&self, mut response: Response, max_bytes: usize) -> Result<Vec<u8>, AttemptError> {
         let mut body = Vec::new();
-        while let Some(piece) = answer.chunk().await.map_err(|error| truncated_error(&error))? {
-            let room = most - body.len();
-            body.extend_from_slice(&piece[..piece.len().min(room)]);
-            if piece.len() >= room {
+        while let Some(chunk) = response.chunk().await.map_err(|error| truncated_error(&error))? {
+            let remaining = max_bytes - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+            if chunk.len() >= remaining {
                 break;
             }
         }
         Ok(body)
     }
 
-    /// The whole answer.
-    pub(super) async fn read_full_body(&self, answer: Response) -> Result<Vec<u8>, AttemptError> {
-        let body = self.read_body(answer, MAX_RESPONSE_BYTES).await?;
+    /// The complete body; an error if it is too long.
+    pub(super) async fn read_full_body(&self, response: Response) -> Result<Vec<u8>, AttemptError> {
+        let body = self.read_body(response, MAX_RESPONSE_BYTES).await?;
         if body.len() == MAX_RESPONSE_BYTES {
-            return Err(AttemptError::permanent(ModelFault::Broken, "the model's answer is too long"));
+            return Err(AttemptError::permanent(ModelFault::Broken, "the model's response is too long"));
         }
         Ok(body)
     }
 
-    /// The next bytes of a streamed answer; none at its end.
-    pub(super) async fn next_chunk(&self, answer: &mut Response) -> Result<Option<Bytes>, AttemptError> {
-        match tokio::time::timeout(self.idle_timeout, answer.chunk()).await {
-            Ok(piece) => piece.map_err(|error| truncated_error(&error)),
+    /// The next chunk of a streamed response; none at its end.
+    pub(super) async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, AttemptError> {
+        match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
+            Ok(chunk) => chunk.map_err(|error| truncated_error(&error)),
             Err(_) => {
-                let message = format!("the model said nothing for {:?} in the middle of its answer", self.idle_timeout);
+                let message = format!("the model's stream was idle for {:?}", self.idle_timeout);
                 Err(AttemptError::transient(ModelFault::Timeout, message))
             }
         }
@@ -182,21 +182,21 @@ impl ProviderClient {
 }
 
 fn connection_error(http: &Client, error: &SendError) -> AttemptError {
-    let place = http.origin();
+    let origin = http.origin();
     let message = match error {
-        SendError::Dial(DialError::Timeout(time)) => format!("nobody took the connection to {place} within {time:?}"),
-        SendError::Dial(_) => format!("nobody answers at {place}: {}", cause(error)),
-        // The connection was there and went away before anything was answered.
-        _ => format!("{place} hung up: {}", cause(error)),
+        SendError::Dial(DialError::Timeout(time)) => format!("connecting to {origin} timed out after {time:?}"),
+        SendError::Dial(_) => format!("cannot connect to {origin}: {}", cause(error)),
+        // The connection was open and failed before a response.
+        _ => format!("{origin} closed the connection: {}", cause(error)),
     };
     AttemptError::transient(ModelFault::Unreachable, message)
 }
 
 fn truncated_error(error: &SendError) -> AttemptError {
-    AttemptError::transient(ModelFault::Broken, format!("the model's answer was cut off: {}", cause(error)))
+    AttemptError::transient(ModelFault::Broken, format!("the model's response was truncated: {}", cause(error)))
 }
 
-/// The last cause of an error; the rest only says that something went wrong.
+/// The root cause of an error, without the wrapping texts.
 fn cause(error: &SendError) -> String {
     match error {
         SendError::Dial(DialError::Unreachable { reason, .. }) | SendError::Broken { reason, .. } => reason.clone(),
@@ -204,14 +204,14 @@ fn cause(error: &SendError) -> String {
     }
 }
 
-/// How long a provider asks to wait.
-#[expect(clippy::disallowed_methods, reason = "only for a server that names a date and does not tell its own time")]
+/// The delay that a provider asks for.
+#[expect(clippy::disallowed_methods, reason = "only for a `Retry-After` date of a server that sends no `Date`")]
 fn retry_delay(headers: &HeaderMap) -> Option<Duration> {
     let milliseconds = header_text(headers, "retry-after-ms").and_then(|text| text.trim().parse::<u32>().ok());
     if let Some(milliseconds) = milliseconds {
         return Some(Duration::from_millis(milliseconds.into()));
     }
-    // The server's clock is the one that counts: ours may be wrong.
+    // Relative to the server's clock, because ours may be wrong.
     let now = header_text(headers, "date").and_then(parse_http_date).unwrap_or_else(SystemTime::now);
     Some(parse_retry_after(header_text(headers, RETRY_AFTER.as_str())?, now)?.min(MAX_RETRY_AFTER))
 }

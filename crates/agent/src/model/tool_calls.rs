@@ -1,7 +1,7 @@
-//! Makes calls of what a model wrote.
+//! Normalizes the tool calls of a model reply.
 //!
-//! In: an id, a name and a text of arguments for each call, as they came. Out: calls that keep what [`super::Model`] promises: ids of
-//! their own, arguments that are an object.
+//! In: id, name and raw arguments of each call, as received. Out: calls that keep the promises of [`super::Model`]:
+//! unique ids, and arguments that are an object.
 
 use std::collections::HashSet;
 
@@ -9,35 +9,35 @@ use serde_json::{Map, Value};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{ModelFault, attempt_error::AttemptError};
-use crate::message::AskedCall;
+use crate::message::ToolCall;
 
-/// So much of arguments that cannot be read is kept.
+/// Malformed arguments are truncated to this.
 const MAX_MALFORMED_CHARS: usize = 4096;
-/// No name of a tool and no id is longer; what a model wrote beyond it is of no use to anybody.
+/// Tool names and ids are truncated to this; no valid one is longer.
 const MAX_NAME_CHARS: usize = 256;
 
-/// What stands beside a call and is longer is not kept.
+/// Larger extra data of a call is dropped.
 const MAX_EXTRA_BYTES: usize = 64 * 1024;
 
-/// More calls than this in one answer are no calls any more.
+/// A reply with more calls than this is rejected.
 pub(super) const MAX_CALLS: usize = 1024;
 
-/// A call, as it came.
+/// A call, as received.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct RawToolCall {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) arguments: RawArguments,
-    /// What stands beside it and must be told again.
+    /// Extra data of the provider that must be sent back.
     pub(super) extra: Option<Value>,
 }
 
-/// Arguments, as they came.
+/// Arguments, as received.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum RawArguments {
-    /// A text that should be JSON.
+    /// Text that should be JSON.
     Text(String),
-    /// JSON already.
+    /// Parsed JSON.
     Json(Value),
 }
 
@@ -47,22 +47,22 @@ impl Default for RawArguments {
     }
 }
 
-/// An answer that asks for more calls than anybody could make.
+/// The error for a reply with too many calls.
 pub(super) fn too_many_calls() -> AttemptError {
-    AttemptError::transient(ModelFault::Broken, "the model's answer cannot be understood: it asks for too many calls")
+    AttemptError::transient(ModelFault::Broken, "cannot parse the model's response: too many tool calls")
 }
 
 /// The calls, in their order.
 ///
 /// # Errors
 /// When there are too many of them.
-pub(super) fn to_tool_calls(wanted: Vec<RawToolCall>) -> Result<Vec<AskedCall>, AttemptError> {
-    if wanted.len() > MAX_CALLS {
+pub(super) fn to_tool_calls(raw_calls: Vec<RawToolCall>) -> Result<Vec<ToolCall>, AttemptError> {
+    if raw_calls.len() > MAX_CALLS {
         return Err(too_many_calls());
     }
-    let mut taken: HashSet<SmolStr> = wanted.iter().map(|call| truncate_name(&call.id)).collect();
+    let mut taken: HashSet<SmolStr> = raw_calls.iter().map(|call| truncate_name(&call.id)).collect();
     let mut seen = HashSet::new();
-    let mut own_id = |id: &str| {
+    let mut unique_id = |id: &str| {
         let id = truncate_name(id);
         if !id.is_empty() && seen.insert(id.clone()) {
             return id;
@@ -77,16 +77,16 @@ pub(super) fn to_tool_calls(wanted: Vec<RawToolCall>) -> Result<Vec<AskedCall>, 
             number += 1;
         }
     };
-    let asked = |call: RawToolCall| {
+    let tool_call = |call: RawToolCall| {
         let (arguments, malformed) = call.arguments.parse();
         let extra = call.extra.filter(|extra| extra.to_string().len() <= MAX_EXTRA_BYTES);
-        AskedCall { id: own_id(&call.id), tool: truncate_name(call.tool.trim()), arguments, malformed, extra }
+        ToolCall { id: unique_id(&call.id), tool: truncate_name(call.tool.trim()), arguments, malformed, extra }
     };
-    Ok(wanted.into_iter().map(asked).collect())
+    Ok(raw_calls.into_iter().map(tool_call).collect())
 }
 
 impl RawArguments {
-    /// Whether nothing can follow: an object that has come to its end.
+    /// Whether the arguments are a complete JSON object, which nothing can follow.
     pub(super) fn is_complete(&self) -> bool {
         match self {
             Self::Text(text) => text.trim_end().ends_with('}') && serde_json::from_str::<Map<_, _>>(text).is_ok(),
@@ -94,19 +94,19 @@ impl RawArguments {
         }
     }
 
-    /// The arguments; or none, and what was written instead.
+    /// The arguments; or an empty object, and the malformed text.
     fn parse(self) -> (Value, Option<String>) {
-        let none = || Value::Object(Map::new());
+        let empty = || Value::Object(Map::new());
         match self {
-            Self::Json(Value::Null) => (none(), None),
+            Self::Json(Value::Null) => (empty(), None),
             Self::Json(Value::Object(object)) => (object.into(), None),
-            Self::Json(other) => (none(), Some(truncate_malformed(&other.to_string()))),
-            Self::Text(text) if text.trim().is_empty() => (none(), None),
+            Self::Json(other) => (empty(), Some(truncate_malformed(&other.to_string()))),
+            Self::Text(text) if text.trim().is_empty() => (empty(), None),
             Self::Text(text) => match serde_json::from_str::<Value>(&text) {
                 Ok(Value::Object(object)) => (object.into(), None),
-                // Some servers write `null` for a tool that takes nothing.
-                Ok(Value::Null) => (none(), None),
-                _ => (none(), Some(truncate_malformed(&text))),
+                // Some servers send `null` for a tool without arguments.
+                Ok(Value::Null) => (empty(), None),
+                _ => (empty(), Some(truncate_malformed(&text))),
             },
         }
     }
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn every_call_has_an_id_of_its_own_also_beside_ids_that_look_made_up() {
         let ids = |ids: &[&str]| -> Vec<String> {
-            let made = to_tool_calls(ids.iter().map(|id| raw_call(id, "")).collect()).unwrap();
-            made.into_iter().map(|call| call.id.to_string()).collect()
+            let calls = to_tool_calls(ids.iter().map(|id| raw_call(id, "")).collect()).unwrap();
+            calls.into_iter().map(|call| call.id.to_string()).collect()
         };
         assert_eq!(ids(&["a", "b"]), ["a", "b"]);
         assert_eq!(ids(&["a", "a", "a"]), ["a", "a_1", "a_2"]);

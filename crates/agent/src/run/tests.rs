@@ -4,7 +4,7 @@ use super::*;
 
 fn run(steps: u32) -> Run {
     let now = Timestamp::from_millis(1_000);
-    Run::new(RunId::mint(now), now, Bounds { steps, tokens: Some(100), until: Some(Timestamp::from_millis(9_000)) })
+    Run::new(RunId::mint(now), now, Bounds { steps, tokens: Some(100), deadline: Some(Timestamp::from_millis(9_000)) })
 }
 
 fn mint() -> CallId {
@@ -16,8 +16,8 @@ fn text_reply(text: &str) -> Reply {
 }
 
 fn call_reply(tools: &[&str]) -> Reply {
-    let call = |(at, tool): (usize, &&str)| AskedCall {
-        id: format!("m{at}").into(),
+    let call = |(index, tool): (usize, &&str)| ToolCall {
+        id: format!("m{index}").into(),
         tool: (*tool).into(),
         arguments: json!({}),
         malformed: None,
@@ -25,24 +25,24 @@ fn call_reply(tools: &[&str]) -> Reply {
     };
     Reply {
         calls: tools.iter().enumerate().map(call).collect(),
-        stop: Stop::Calls,
+        stop: StopReason::Calls,
         reasoning: "hm".into(),
         ..text_reply("let me see")
     }
 }
 
-/// What came of the calls a run asks for now.
+/// Results for the calls that a run wants to execute now.
 fn results(run: &Run) -> Vec<(CallResult, Status)> {
     let NextAction::ExecuteCalls(calls) = run.next_action() else {
-        panic!("no calls are asked for: {:?}", run.next_action())
+        panic!("the run has no calls to execute: {:?}", run.next_action())
     };
     let result = |call: &PlannedCall| CallResult {
-        id: call.asked.id.clone(),
+        id: call.tool_call.id.clone(),
         call_id: Some(call.id),
-        tool: call.asked.tool.clone(),
+        tool: call.tool_call.tool.clone(),
         text: "done".into(),
         is_error: false,
-        pictures: Vec::new(),
+        images: Vec::new(),
     };
     calls.iter().map(|call| (result(call), Status::Success)).collect()
 }
@@ -51,9 +51,12 @@ fn results(run: &Run) -> Vec<(CallResult, Status)> {
 fn an_answer_without_calls_ends_the_run() {
     let mut run = run(3);
     assert_eq!(run.next_action(), NextAction::AskModel { may_call: true });
-    let said = run.apply_reply(text_reply("four"), mint).unwrap();
-    assert_eq!(said, Message::Assistant { content: "four".into(), reasoning: String::new(), calls: Vec::new() });
-    assert_eq!(run.next_action(), NextAction::Finished(&RunEnd::Completed { stop: Stop::End, content: "four".into() }));
+    let message = run.apply_reply(text_reply("four"), mint).unwrap();
+    assert_eq!(message, Message::Assistant { content: "four".into(), reasoning: String::new(), calls: Vec::new() });
+    assert_eq!(
+        run.next_action(),
+        NextAction::Finished(&RunEnd::Completed { stop: StopReason::End, content: "four".into() })
+    );
     assert_eq!((run.steps(), run.usage().input_tokens), (1, 10));
 }
 
@@ -61,10 +64,10 @@ fn an_answer_without_calls_ends_the_run() {
 fn calls_and_their_results_come_into_the_conversation_together() {
     let mut run = run(3);
     assert_eq!(run.apply_reply(call_reply(&["look", "send"]), mint), None);
-    let [asked, told] = run.apply_results(results(&run)).unwrap();
-    let Message::Assistant { content, reasoning, calls } = asked else { panic!("{asked:?}") };
+    let [request, response] = run.apply_results(results(&run)).unwrap();
+    let Message::Assistant { content, reasoning, calls } = request else { panic!("{request:?}") };
     assert_eq!(reasoning, "hm");
-    let Message::Tool { results } = told else { panic!("{told:?}") };
+    let Message::Tool { results } = response else { panic!("{response:?}") };
     assert_eq!(content, "let me see");
     let ids = |ids: &mut dyn Iterator<Item = &SmolStr>| ids.cloned().collect::<Vec<_>>();
     assert_eq!(ids(&mut calls.iter().map(|call| &call.id)), ids(&mut results.iter().map(|result| &result.id)));
@@ -78,8 +81,11 @@ fn the_last_step_may_not_call_and_a_model_that_does_not_listen_fails_the_run() {
     run.apply_reply(call_reply(&["look"]), mint);
     run.apply_results(results(&run));
     assert_eq!(run.next_action(), NextAction::AskModel { may_call: false });
-    let said = run.apply_reply(call_reply(&["look"]), mint).unwrap();
-    assert_eq!(said, Message::Assistant { content: "let me see".into(), reasoning: String::new(), calls: Vec::new() });
+    let message = run.apply_reply(call_reply(&["look"]), mint).unwrap();
+    assert_eq!(
+        message,
+        Message::Assistant { content: "let me see".into(), reasoning: String::new(), calls: Vec::new() }
+    );
     let NextAction::Finished(RunEnd::Failed(error)) = run.next_action() else { panic!("{:?}", run.next_action()) };
     assert_eq!(error.code, "max_steps");
 }
@@ -96,14 +102,14 @@ fn a_run_ends_when_its_tokens_or_its_time_are_used_up() {
     late.enforce_bounds(Timestamp::from_millis(9_000));
     assert_eq!(code(&late), "time_budget");
 
-    let mut dear = run(99);
+    let mut expensive = run(99);
     for _ in 0..10 {
-        dear.enforce_bounds(Timestamp::from_millis(2_000));
-        dear.apply_reply(call_reply(&["look"]), mint);
-        dear.apply_results(results(&dear));
+        expensive.enforce_bounds(Timestamp::from_millis(2_000));
+        expensive.apply_reply(call_reply(&["look"]), mint);
+        expensive.apply_results(results(&expensive));
     }
-    dear.enforce_bounds(Timestamp::from_millis(2_000));
-    assert_eq!(code(&dear), "token_budget");
+    expensive.enforce_bounds(Timestamp::from_millis(2_000));
+    assert_eq!(code(&expensive), "token_budget");
 }
 
 #[test]
@@ -111,7 +117,10 @@ fn a_run_is_not_cancelled_between_a_call_and_its_result() {
     let mut run = run(3);
     run.apply_reply(call_reply(&["send"]), mint);
     run.cancel();
-    assert!(matches!(run.next_action(), NextAction::ExecuteCalls(_)), "the call may have begun; its result is owed");
+    assert!(
+        matches!(run.next_action(), NextAction::ExecuteCalls(_)),
+        "the call may have started, so its result must be applied first"
+    );
     run.apply_results(results(&run));
     run.cancel();
     assert_eq!(run.next_action(), NextAction::Finished(&RunEnd::Cancelled));

@@ -1,4 +1,4 @@
-//! Reading conversations and runs.
+//! Queries for conversations and runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,24 +18,24 @@ use crate::{
     window::{SizedMessage, trim_point},
 };
 
-/// How many rows are read at once.
+/// Rows per store scan.
 const PAGE_SIZE: usize = 100;
 
-/// A message of a conversation, as it is kept.
+/// A message of a conversation, as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct KeptMessage {
+pub struct StoredMessage {
     /// Its number in the conversation, from 1.
     pub seq: u64,
     /// The run it belongs to.
     pub run_id: RunId,
-    /// When it was written down.
+    /// When it was stored.
     pub at: Timestamp,
-    /// About how many tokens the conversation has up to its end.
+    /// Estimated tokens of the conversation up to its end.
     #[serde(rename = "tokensSoFar")]
     pub tokens_so_far: u64,
-    /// What was said.
+    /// The message itself.
     #[serde(flatten)]
     pub message: Message,
 }
@@ -52,7 +52,7 @@ impl RunStore {
         row.map(|row| decode_row(&key, &row).map(|(head, _)| head)).transpose()
     }
 
-    /// The open run of a thread, to go on with it.
+    /// The open run of a thread, to continue it.
     pub(crate) async fn checkout(
         &self,
         thread_key: &ThreadKey,
@@ -63,19 +63,13 @@ impl RunStore {
         let mut rows = self.store.load(&keys, now).await?.into_iter();
         let (head, open) = (rows.next().flatten(), rows.next().flatten());
         let Some(open) = open else { return Ok(None) };
-        let (open, open_seen): (OpenRun, RowVersion) = decode_row(&keys[1], &open)?;
+        let (open_run, open_version): (OpenRun, RowVersion) = decode_row(&keys[1], &open)?;
         let head: Option<(ConversationHead, RowVersion)> = head.map(|row| decode_row(&keys[0], &row)).transpose()?;
-        let (head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
-        Ok(Some(RunCheckout {
-            open_run: open,
-            head,
-            head_version: head_seen,
-            open_version: open_seen,
-            unconfirmed_stamps: Vec::new(),
-        }))
+        let (head, head_version) = head.map_or_else(Default::default, |(head, version)| (head, Some(version)));
+        Ok(Some(RunCheckout { open_run, head, head_version, open_version, unconfirmed_stamps: Vec::new() }))
     }
 
-    /// The threads with an open run, whoever drives them.
+    /// The threads with an open run, whichever process drives it.
     pub(crate) async fn threads_with_open_run(&self, now: Timestamp) -> Result<Vec<ThreadKey>, StoreError> {
         let mut scan = Scan::new(Table::Runs, Scope::All).prefix(Table::OPEN_RUN).limit(PAGE_SIZE);
         let mut found = Vec::new();
@@ -92,25 +86,25 @@ impl RunStore {
         }
     }
 
-    /// The end of a conversation: what a model with this room would be told of it, and the message before that, if there is
-    /// one.
+    /// The tail of a conversation: the messages that would be sent within this token budget, and the one before them,
+    /// if there is one.
     pub(crate) async fn tail(
         &self,
         thread_key: &ThreadKey,
-        room: u64,
+        budget: u64,
         now: Timestamp,
     ) -> Result<Vec<SizedMessage>, StoreError> {
         let mut scan = Scan::new(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(PAGE_SIZE);
         scan.descending = true;
-        let (mut tail, mut from, mut question) = (Vec::new(), None, false);
+        let (mut tail, mut trim_at, mut has_user_message) = (Vec::new(), None, false);
         loop {
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in page.rows {
-                let (kept, _): (KeptMessage, _) = decode_row(&key, &row)?;
-                let from = *from.get_or_insert_with(|| trim_point(kept.tokens_so_far, room));
-                let enough = question && kept.tokens_so_far <= from;
-                question |= matches!(kept.message, Message::User { .. });
-                tail.push(SizedMessage::from(&kept));
+                let (stored, _): (StoredMessage, _) = decode_row(&key, &row)?;
+                let trim_at = *trim_at.get_or_insert_with(|| trim_point(stored.tokens_so_far, budget));
+                let enough = has_user_message && stored.tokens_so_far <= trim_at;
+                has_user_message |= matches!(stored.message, Message::User { .. });
+                tail.push(SizedMessage::from(&stored));
                 if enough {
                     tail.reverse();
                     return Ok(tail);
@@ -132,15 +126,15 @@ impl RunStore {
         limit: usize,
         after: Option<u64>,
         now: Timestamp,
-    ) -> Result<Vec<KeptMessage>, StoreError> {
+    ) -> Result<Vec<StoredMessage>, StoreError> {
         let mut scan = Scan::new(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(limit.max(1));
         scan.after = after.map(|seq| Cursor(row_key(thread_key, Table::Messages, message_row_id(seq))));
         let rows = self.store.scan(scan, now).await?.rows;
-        let kept = |(key, row): (RowKey, _)| decode_row(&key, &row).map(|(kept, _)| kept);
-        rows.into_iter().map(kept).collect()
+        let decoded = |(key, row): (RowKey, _)| decode_row(&key, &row).map(|(message, _)| message);
+        rows.into_iter().map(decoded).collect()
     }
 
-    /// A run, wherever it is.
+    /// A run by its id, in any thread of the tenant.
     pub(crate) async fn run(
         &self,
         tenant: &Tenant,

@@ -1,36 +1,35 @@
-//! Finds the turn that answers a conversation.
+//! Finds the turn of a script that replies to a conversation.
 //!
-//! In: a script and a conversation. Out: what is said. The first turn answers of which all conditions hold, of which everything it names
-//! is there, and which has not called often enough already.
+//! In: a script and a conversation. Out: the reply. It comes from the first turn whose conditions all hold, whose
+//! placeholders can all be resolved, and which has not reached its maximum of calls.
 
 use serde_json::{Map, Value};
 
 use super::{Argument, Conversation, Script, ScriptedReply, Turn, TurnConditions, template::Variable};
-use crate::message::{AskedCall, CallResult, Message};
+use crate::message::{CallResult, Message, ToolCall};
 
-/// The answer.
 pub(super) fn answer<'a>(script: &'a Script, conversation: &Conversation) -> ScriptedReply<'a> {
     let view = ConversationView::of(script, conversation);
     let (default, turns) = script.turns.split_last().expect("a script has a default");
-    let fitting = turns.iter().enumerate().find_map(|(at, turn)| view.try_turn(at, turn));
-    fitting.unwrap_or_else(|| {
-        // It answers whatever is missing: there is nobody after it.
-        let say = |what: &Variable| Some(view.resolve(&default.when, what).unwrap_or_default());
-        let text = default.say.as_ref().and_then(|text| text.fill(&say)).unwrap_or_default();
+    let matching = turns.iter().enumerate().find_map(|(index, turn)| view.try_turn(index, turn));
+    matching.unwrap_or_else(|| {
+        // The default always replies, so unresolved placeholders become empty.
+        let resolve = |variable: &Variable| Some(view.resolve(&default.when, variable).unwrap_or_default());
+        let text = default.say.as_ref().and_then(|text| text.fill(&resolve)).unwrap_or_default();
         let fault = default.fault.as_ref();
         ScriptedReply { turn: turns.len(), line: default.line, text, calls: Vec::new(), fault }
     })
 }
 
-/// The parts of a conversation that conditions are about.
+/// The parts of a conversation that conditions refer to.
 struct ConversationView<'a> {
     script: &'a Script,
     conversation: &'a Conversation,
-    /// What the user said last.
+    /// The last user message.
     user: &'a str,
-    /// What came after that.
+    /// The messages after it.
     messages_since: &'a [Message],
-    /// The results that were just told.
+    /// The results in the last message.
     results: &'a [CallResult],
 }
 
@@ -38,7 +37,7 @@ impl<'a> ConversationView<'a> {
     fn of(script: &'a Script, conversation: &'a Conversation) -> Self {
         let messages = &conversation.messages;
         let last = messages.iter().rposition(|message| matches!(message, Message::User { .. }));
-        let user = last.and_then(|at| match &messages[at] {
+        let user = last.and_then(|index| match &messages[index] {
             Message::User { content } => Some(content.as_str()),
             _ => None,
         });
@@ -46,30 +45,30 @@ impl<'a> ConversationView<'a> {
             Some(Message::Tool { results }) => results.as_slice(),
             _ => &[],
         };
-        let since = &messages[last.map_or(0, |at| at + 1)..];
-        Self { script, conversation, user: user.unwrap_or_default(), messages_since: since, results }
+        let messages_since = &messages[last.map_or(0, |index| index + 1)..];
+        Self { script, conversation, user: user.unwrap_or_default(), messages_since, results }
     }
 
-    /// What a turn says, if it fits.
-    fn try_turn<'t>(&self, at: usize, turn: &'t Turn) -> Option<ScriptedReply<'t>> {
-        let calls = !turn.calls.is_empty();
+    /// The reply of a turn, if it matches.
+    fn try_turn<'t>(&self, index: usize, turn: &'t Turn) -> Option<ScriptedReply<'t>> {
+        let has_calls = !turn.calls.is_empty();
         if !self.conditions_met(&turn.when)
-            || (calls && (!self.conversation.may_call || self.times_called(at) >= turn.repeat))
+            || (has_calls && (!self.conversation.may_call || self.times_called(index) >= turn.repeat))
         {
             return None;
         }
-        let known = |what: &Variable| self.resolve(&turn.when, what);
+        let resolve = |variable: &Variable| self.resolve(&turn.when, variable);
         let text = match &turn.say {
-            Some(say) => say.fill(&known)?,
+            Some(say) => say.fill(&resolve)?,
             None => String::new(),
         };
-        let moment = self.conversation.messages.len();
+        let message_count = self.conversation.messages.len();
         let calls = turn.calls.iter().enumerate().map(|(number, call)| {
-            let arguments = fill_argument(&call.arguments, &known)?;
-            Some((format!("t{at}_m{moment}_{number}"), call.tool.clone(), arguments))
+            let arguments = fill_argument(&call.arguments, &resolve)?;
+            Some((format!("t{index}_m{message_count}_{number}"), call.tool.clone(), arguments))
         });
         Some(ScriptedReply {
-            turn: at,
+            turn: index,
             line: turn.line,
             text,
             calls: calls.collect::<Option<_>>()?,
@@ -87,29 +86,30 @@ impl<'a> ConversationView<'a> {
             && when
                 .result
                 .as_ref()
-                .is_none_or(|pattern| self.newest_result(when).is_some_and(|one| pattern.is_match(&one.text)))
+                .is_none_or(|pattern| self.newest_result(when).is_some_and(|result| pattern.is_match(&result.text)))
     }
 
-    /// The newest of the results just told, of the tools the condition is about.
+    /// The newest result of the last message, of the tools in the condition.
     fn newest_result(&self, when: &TurnConditions) -> Option<&'a CallResult> {
-        let meant = |one: &&CallResult| {
+        let matches = |result: &&CallResult| {
             let names = &when.tool_result;
-            names.is_empty() || names.iter().any(|name| name == "*" || *name == one.tool)
+            names.is_empty() || names.iter().any(|name| name == "*" || *name == result.tool)
         };
-        self.results.iter().rev().find(meant)
+        self.results.iter().rev().find(matches)
     }
 
-    /// How often a turn has called since the user spoke. The ids of its calls tell.
+    /// How often a turn has called since the last user message, by the ids of its calls.
     fn times_called(&self, turn: usize) -> u32 {
-        let own =
-            |call: &AskedCall| call.id.split_once('_').is_some_and(|(_, id)| id.starts_with(&format!("t{turn}_")));
-        let asked = |message: &&Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(own));
-        u32::try_from(self.messages_since.iter().filter(asked).count()).unwrap_or(u32::MAX)
+        let is_own =
+            |call: &ToolCall| call.id.split_once('_').is_some_and(|(_, id)| id.starts_with(&format!("t{turn}_")));
+        let has_own =
+            |message: &&Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(is_own));
+        u32::try_from(self.messages_since.iter().filter(has_own).count()).unwrap_or(u32::MAX)
     }
 
-    /// What stands for what.
-    fn resolve(&self, when: &TurnConditions, what: &Variable) -> Option<Value> {
-        match what {
+    /// The value of a variable.
+    fn resolve(&self, when: &TurnConditions, variable: &Variable) -> Option<Value> {
+        match variable {
             Variable::Group(name) => self.captured_group(when, name).map(Value::from),
             Variable::User => Some(self.user.into()),
             Variable::Tools if self.conversation.tools.is_empty() => Some("no tools".into()),
@@ -119,7 +119,7 @@ impl<'a> ConversationView<'a> {
                 value_at_path(&self.newest_result(when).or_else(|| self.all_results().next())?.text, path)
             }
             Variable::ResultOf(tool, path) => {
-                value_at_path(&self.all_results().find(|one| one.tool == *tool)?.text, path)
+                value_at_path(&self.all_results().find(|result| result.tool == *tool)?.text, path)
             }
         }
     }
@@ -133,45 +133,47 @@ impl<'a> ConversationView<'a> {
         })
     }
 
-    /// What a group matched: in the turn's own pattern, else in the newest message of the user that any pattern with such a group fits.
+    /// The text that a group captured: with the turn's own pattern, else in the newest user message that any pattern
+    /// with such a group matches.
     fn captured_group(&self, when: &TurnConditions, name: &str) -> Option<String> {
-        let all = self.script.turns.iter().filter_map(|turn| turn.when.user.as_ref());
-        let patterns = when.user.iter().chain(all);
+        let all_patterns = self.script.turns.iter().filter_map(|turn| turn.when.user.as_ref());
+        let patterns = when.user.iter().chain(all_patterns);
         let patterns: Vec<_> =
             patterns.filter(|pattern| pattern.capture_names().flatten().any(|group| group == name)).collect();
-        let said = self.conversation.messages.iter().rev().filter_map(|message| match message {
+        let user_messages = self.conversation.messages.iter().rev().filter_map(|message| match message {
             Message::User { content } => Some(content.as_str()),
             _ => None,
         });
-        said.into_iter().find_map(|text| {
-            let found = |pattern: &&regex::Regex| Some(pattern.captures(text)?.name(name)?.as_str().trim().to_owned());
-            patterns.iter().find_map(found)
+        user_messages.into_iter().find_map(|text| {
+            let capture =
+                |pattern: &&regex::Regex| Some(pattern.captures(text)?.name(name)?.as_str().trim().to_owned());
+            patterns.iter().find_map(capture)
         })
     }
 
-    /// What the system prompt says about a tool: the rest of the line that begins with its name.
+    /// The reason in the system prompt: the rest of the line that begins with the tool's name.
     fn unavailable_reason(&self, tool: &str) -> String {
-        let said = self.conversation.system.lines().find_map(|line| {
+        let reason = self.conversation.system.lines().find_map(|line| {
             let line = line.trim_start_matches(['-', '*', ' ']);
             let rest = line.strip_prefix(tool).or_else(|| line.strip_prefix(&format!("`{tool}`")))?;
             rest.trim_start().strip_prefix(':').map(|rest| rest.trim().to_owned())
         });
-        said.unwrap_or_else(|| "it is not offered now".into())
+        reason.unwrap_or_else(|| "it is not offered now".into())
     }
 }
 
-/// A part of a result: what is no JSON has none.
+/// The value at a path of a JSON result; without a path, the whole text.
 fn value_at_path(text: &str, path: &[String]) -> Option<Value> {
     if path.is_empty() {
         return Some(text.into());
     }
     let mut value: Value = serde_json::from_str(text).ok()?;
-    for step in path {
+    for segment in path {
         value = match value {
-            Value::Object(mut object) => object.remove(step)?,
+            Value::Object(mut object) => object.remove(segment)?,
             Value::Array(mut list) => {
-                let at = step.parse::<usize>().ok().filter(|at| *at < list.len())?;
-                list.swap_remove(at)
+                let index = segment.parse::<usize>().ok().filter(|index| *index < list.len())?;
+                list.swap_remove(index)
             }
             _ => return None,
         };
@@ -179,13 +181,13 @@ fn value_at_path(text: &str, path: &[String]) -> Option<Value> {
     Some(value)
 }
 
-fn fill_argument(argument: &Argument, known: &dyn Fn(&Variable) -> Option<Value>) -> Option<Value> {
+fn fill_argument(argument: &Argument, resolve: &dyn Fn(&Variable) -> Option<Value>) -> Option<Value> {
     match argument {
         Argument::Literal(value) => Some(value.clone()),
-        Argument::Text(text) => text.value(known),
-        Argument::List(list) => list.iter().map(|one| fill_argument(one, known)).collect(),
+        Argument::Text(text) => text.value(resolve),
+        Argument::List(list) => list.iter().map(|item| fill_argument(item, resolve)).collect(),
         Argument::Table(table) => {
-            let members = table.iter().map(|(name, one)| Some((name.clone(), fill_argument(one, known)?)));
+            let members = table.iter().map(|(name, value)| Some((name.clone(), fill_argument(value, resolve)?)));
             members.collect::<Option<Map<String, Value>>>().map(Value::Object)
         }
     }

@@ -1,6 +1,6 @@
-//! Makes a script of its text.
+//! Parses a script.
 //!
-//! In: TOML. Out: the script, or everything that is wrong with it. `tables` knows TOML, this file knows the keys.
+//! In: TOML. Out: the script, or all of its problems. `tables` reads TOML values, this file knows the keys.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use super::{
     template::{RESERVED_NAMES, Template, Variable},
 };
 
-/// What is said where no turn fits and the script has no word for that.
+/// The reply of a script without a default, if no turn matches.
 const DEFAULT_REPLY: &str = "I have no line for that in my script.";
 
-/// The script, or its problems.
+/// Parses a script, and reports all problems together.
 pub(super) fn parse(text: &str) -> Result<Script, ScriptError> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut problems = Problems { text, found: Vec::new() };
     for error in &errors {
-        problems.add(&error.span().unwrap_or(0..0), format!("this is no TOML: {}", error.message()), None);
+        problems.add(&error.span().unwrap_or(0..0), format!("invalid TOML: {}", error.message()), None);
     }
-    // What follows from text that could not be read is not worth telling.
+    // After a syntax error, problems of the recovered tables would be misleading.
     let table = if errors.is_empty() { table.into_inner() } else { DeTable::new() };
     let script = ScriptParser { problems: &mut problems, group_references: Vec::new() }.script(table);
     let mut found = problems.found;
@@ -38,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Script, ScriptError> {
 
 struct ScriptParser<'p, 't> {
     problems: &'p mut Problems<'t>,
-    /// The groups that are named, and where.
+    /// The referenced groups and their spans.
     group_references: Vec<(String, std::ops::Range<usize>)>,
 }
 
@@ -47,10 +47,10 @@ impl ScriptParser<'_, '_> {
         let mut members = self.problems.members(table, &["turn", "default"], "a script");
         let mut turns = Vec::new();
         if let Some(list) = members.remove("turn") {
-            let place = list.span();
+            let span = list.span();
             match list.into_inner() {
                 DeValue::Array(list) => turns.extend(list.into_iter().filter_map(|turn| self.turn(turn))),
-                _ => self.problems.add(&place, "`turn` is a list", Some("write [[turn]] with two brackets".into())),
+                _ => self.problems.add(&span, "`turn` must be a list", Some("write [[turn]] with two brackets".into())),
             }
         }
         let default = match members.remove("default") {
@@ -63,8 +63,8 @@ impl ScriptParser<'_, '_> {
     }
 
     fn turn(&mut self, turn: Node<'_>) -> Option<Turn> {
-        let place = turn.span();
-        let line = self.problems.line(&place);
+        let span = turn.span();
+        let line = self.problems.line(&span);
         let before = self.problems.found.len();
         let table = self.problems.table("turn", turn)?;
         let mut members = self.problems.members(table, &["when", "say", "call", "fault", "repeat"], "a turn");
@@ -77,15 +77,15 @@ impl ScriptParser<'_, '_> {
             None => 1,
         };
         let only_fails = fault.as_ref().is_some_and(|fault| fault.status.is_some() && fault.times.is_none());
-        // A key that is misspelt was told already.
-        let known = self.problems.found.len() == before;
-        if known && say.is_none() && calls.is_empty() && !only_fails {
+        // A misspelt key was reported already.
+        let is_clean = self.problems.found.len() == before;
+        if is_clean && say.is_none() && calls.is_empty() && !only_fails {
             let help = "write say = \"…\", or call = [{ tool = \"…\", args = { … } }]";
-            self.problems.add(&place, "this turn says nothing and calls nothing", Some(help.into()));
+            self.problems.add(&span, "this turn has neither `say` nor `call`", Some(help.into()));
         }
-        let broken = fault.as_ref().is_some_and(|fault| fault.malformed);
-        if known && broken && calls.is_empty() {
-            self.problems.add(&place, "`malformed` is about calls, and this turn makes none", None);
+        let is_malformed = fault.as_ref().is_some_and(|fault| fault.malformed);
+        if is_clean && is_malformed && calls.is_empty() {
+            self.problems.add(&span, "`malformed` applies to calls, and this turn has none", None);
         }
         Some(Turn { line, when, say, calls, fault, repeat })
     }
@@ -118,16 +118,16 @@ impl ScriptParser<'_, '_> {
             Ok(pattern) => {
                 for name in pattern.capture_names().flatten().filter(|name| RESERVED_NAMES.contains(name)) {
                     let help = Some("give the group another name".to_owned());
-                    self.problems.add(&value.span(), format!("`{name}` cannot be the name of a group"), help);
+                    self.problems.add(&value.span(), format!("`{name}` is reserved and cannot name a group"), help);
                 }
                 Some(pattern)
             }
             Err(error) => {
-                // The last line says what is wrong; those before it draw an arrow.
+                // The last line has the reason; the lines before it point to the position.
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                let help = "write patterns in single quotes, so that backslashes stay as they are".to_owned();
-                self.problems.add(&value.span(), format!("`{key}` is no pattern: {reason}"), Some(help));
+                let help = "write patterns in single quotes, so that backslashes need no escaping".to_owned();
+                self.problems.add(&value.span(), format!("`{key}` is not a valid pattern: {reason}"), Some(help));
                 None
             }
         }
@@ -141,7 +141,7 @@ impl ScriptParser<'_, '_> {
     fn parse_template(&mut self, text: &str, value: &Node<'_>) -> Option<Template> {
         match Template::parse(text) {
             Ok(template) => {
-                let groups = template.placeholders().filter_map(|hole| match &hole.variable {
+                let groups = template.placeholders().filter_map(|placeholder| match &placeholder.variable {
                     Variable::Group(name) => Some((name.clone(), value.span())),
                     _ => None,
                 });
@@ -156,69 +156,69 @@ impl ScriptParser<'_, '_> {
     }
 
     fn calls(&mut self, calls: Node<'_>) -> Vec<ScriptedCall> {
-        let place = calls.span();
+        let span = calls.span();
         let DeValue::Array(list) = calls.into_inner() else {
             let help = Some("write call = [{ tool = \"…\", args = { … } }]".to_owned());
-            self.problems.add(&place, "`call` is a list", help);
+            self.problems.add(&span, "`call` must be a list", help);
             return Vec::new();
         };
         list.into_iter().filter_map(|call| self.call(call)).collect()
     }
 
     fn call(&mut self, call: Node<'_>) -> Option<ScriptedCall> {
-        let place = call.span();
+        let span = call.span();
         let table = self.problems.table("call", call)?;
         let mut members = self.problems.members(table, &["tool", "args"], "a call");
         let arguments = match members.remove("args") {
             Some(args) if matches!(args.get_ref(), DeValue::Table(_)) => self.argument(args),
             Some(args) => {
-                self.problems.add(&args.span(), "`args` is a table, such as { city = \"$city\" }", None);
+                self.problems.add(&args.span(), "`args` must be a table, such as { city = \"$city\" }", None);
                 None
             }
             None => Some(Argument::Table(BTreeMap::new())),
         };
         let Some(tool) = members.remove("tool") else {
-            self.problems.add(&place, "this call names no tool", Some("write tool = \"…\"".into()));
+            self.problems.add(&span, "this call names no tool", Some("write tool = \"…\"".into()));
             return None;
         };
         Some(ScriptedCall { tool: self.problems.text("tool", &tool)?, arguments: arguments? })
     }
 
     fn argument(&mut self, value: Node<'_>) -> Option<Argument> {
-        let place = value.span();
+        let span = value.span();
         Some(match value.get_ref() {
             DeValue::String(text) => Argument::Text(self.parse_template(text, &value)?),
-            DeValue::Boolean(yes) => Argument::Literal((*yes).into()),
+            DeValue::Boolean(value) => Argument::Literal((*value).into()),
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => Argument::Literal(number.into()),
                 Err(_) => {
-                    self.problems.add(&place, "this number is too large", None);
+                    self.problems.add(&span, "this number is too large", None);
                     return None;
                 }
             },
             DeValue::Float(number) => match number.as_str().parse::<f64>().ok().filter(|number| number.is_finite()) {
                 Some(number) => Argument::Literal(number.into()),
                 None => {
-                    self.problems.add(&place, "JSON has no such number", None);
+                    self.problems.add(&span, "JSON cannot represent this number", None);
                     return None;
                 }
             },
-            DeValue::Datetime(moment) => Argument::Literal(Value::String(moment.to_string())),
+            DeValue::Datetime(datetime) => Argument::Literal(Value::String(datetime.to_string())),
             DeValue::Array(_) => {
                 let DeValue::Array(list) = value.into_inner() else { return None };
-                Argument::List(list.into_iter().filter_map(|one| self.argument(one)).collect())
+                Argument::List(list.into_iter().filter_map(|item| self.argument(item)).collect())
             }
             DeValue::Table(_) => {
                 let DeValue::Table(table) = value.into_inner() else { return None };
                 let members =
-                    table.into_iter().filter_map(|(key, one)| Some((key.get_ref().to_string(), self.argument(one)?)));
+                    table.into_iter().filter_map(|(key, item)| Some((key.get_ref().to_string(), self.argument(item)?)));
                 Argument::Table(members.collect())
             }
         })
     }
 
     fn fault(&mut self, fault: Node<'_>) -> Option<Fault> {
-        let place = fault.span();
+        let span = fault.span();
         let table = self.problems.table("fault", fault)?;
         let known = ["status", "retry_after", "slow", "cut", "malformed", "times"];
         let mut members = self.problems.members(table, &known, "`fault`");
@@ -238,17 +238,17 @@ impl ScriptParser<'_, '_> {
             }
         }
         if fault.status.is_some() && (fault.cut || fault.malformed) {
-            let message = "an error has no answer that could be cut or malformed";
-            problems.add(&place, message, Some("leave `status` out, or the others".into()));
+            let message = "`status` cannot be combined with `cut` or `malformed`";
+            problems.add(&span, message, Some("remove `status` or the others".into()));
         }
         Some(fault)
     }
 
-    /// Every `$name` must be a group of some pattern.
+    /// Reports every `$name` that is not a group of some pattern.
     fn check_groups(&mut self, turns: &[Turn]) {
         let patterns = turns.iter().filter_map(|turn| turn.when.user.as_ref());
         let groups: Vec<&str> = patterns.flat_map(|pattern| pattern.capture_names().flatten()).collect();
-        for (name, place) in std::mem::take(&mut self.group_references) {
+        for (name, span) in std::mem::take(&mut self.group_references) {
             if groups.contains(&name.as_str()) {
                 continue;
             }
@@ -256,7 +256,7 @@ impl ScriptParser<'_, '_> {
                 Some(close) => format!("did you mean `${close}`?"),
                 None => "name it in a pattern: user = '(?<name>…)'; write `$$` for a dollar sign".into(),
             };
-            self.problems.add(&place, format!("no `user` pattern has a group `{name}`"), Some(help));
+            self.problems.add(&span, format!("no `user` pattern has a group `{name}`"), Some(help));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What is wrong with a script.
+//! The error type of script parsing.
 
 use std::fmt;
 
-/// One thing that is wrong, where it stands, and what to write instead.
+/// One problem of a script, with its line and help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScriptProblem {
@@ -14,7 +14,7 @@ pub struct ScriptProblem {
     pub help: Option<String>,
 }
 
-/// Everything that is wrong with a script.
+/// All problems of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError {
     /// The problems, in the order of their lines; never empty.
@@ -23,8 +23,8 @@ pub struct ScriptError {
 
 impl fmt::Display for ScriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, problem) in self.problems.iter().enumerate() {
-            if at > 0 {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
                 f.write_str("\n")?;
             }
             write!(f, "line {}: {}", problem.line, problem.message)?;
@@ -38,9 +38,9 @@ impl fmt::Display for ScriptError {
 
 impl std::error::Error for ScriptError {}
 
-/// The known word that was probably meant.
-pub(super) fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted: String = wanted.chars().take(64).collect();
-    let rated = known.into_iter().map(|name| (strsim::normalized_damerau_levenshtein(&wanted, name), name));
-    rated.filter(|(likeness, _)| *likeness >= 0.6).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+/// The most similar known name, for "did you mean".
+pub(super) fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name: String = name.chars().take(64).collect();
+    let rated = known.into_iter().map(|known| (strsim::normalized_damerau_levenshtein(&name, known), known));
+    rated.filter(|(similarity, _)| *similarity >= 0.6).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }

@@ -1,6 +1,6 @@
-//! Reads tables of TOML, and gathers what is wrong in them.
+//! Reads TOML values and collects the problems in them.
 //!
-//! In: values that know where they stand. Out: plain values, or a problem with its line. Knows no key of its own.
+//! In: values with their spans. Out: plain values, or a problem with its line. Knows no key of a script.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -12,28 +12,33 @@ use toolhub_core::units::{self, DURATION_UNITS};
 
 use super::problem::{ScriptProblem, closest};
 
-/// A value, and where it stands.
+/// A value and its span.
 pub(super) type Node<'a> = Spanned<DeValue<'a>>;
 
-/// Everything that is wrong so far.
+/// The problems found so far.
 pub(super) struct Problems<'a> {
     pub(super) text: &'a str,
     pub(super) found: Vec<ScriptProblem>,
 }
 
 impl Problems<'_> {
-    pub(super) fn add(&mut self, place: &Range<usize>, message: impl Into<String>, help: Option<String>) {
-        let line = self.line(place);
+    pub(super) fn add(&mut self, span: &Range<usize>, message: impl Into<String>, help: Option<String>) {
+        let line = self.line(span);
         self.found.push(ScriptProblem { line, message: message.into(), help });
     }
 
-    pub(super) fn line(&self, place: &Range<usize>) -> usize {
-        let before = &self.text.as_bytes()[..place.start.min(self.text.len())];
+    pub(super) fn line(&self, span: &Range<usize>) -> usize {
+        let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// The members of a table; those nobody knows are told and left out.
-    pub(super) fn members<'t>(&mut self, table: DeTable<'t>, known: &[&str], of: &str) -> BTreeMap<String, Node<'t>> {
+    /// The members of a table; unknown ones are reported and dropped.
+    pub(super) fn members<'t>(
+        &mut self,
+        table: DeTable<'t>,
+        known: &[&str],
+        owner: &str,
+    ) -> BTreeMap<String, Node<'t>> {
         let mut members = BTreeMap::new();
         for (key, value) in table {
             let name: &str = key.get_ref();
@@ -43,15 +48,15 @@ impl Problems<'_> {
             }
             let help = match closest(name, known.iter().copied()) {
                 Some(close) => format!("did you mean `{close}`?"),
-                None => format!("{of} has {}", quoted_list(known)),
+                None => format!("{owner} has {}", quoted_list(known)),
             };
-            self.add(&key.span(), format!("{of} has no `{name}`"), Some(help));
+            self.add(&key.span(), format!("{owner} has no `{name}`"), Some(help));
         }
         members
     }
 
-    fn add_type_error(&mut self, key: &str, value: &Node<'_>, wanted: &str) {
-        self.add(&value.span(), format!("`{key}` is {wanted}"), None);
+    fn add_type_error(&mut self, key: &str, value: &Node<'_>, expected: &str) {
+        self.add(&value.span(), format!("`{key}` must be {expected}"), None);
     }
 
     pub(super) fn table<'t>(&mut self, key: &str, value: Node<'t>) -> Option<DeTable<'t>> {
@@ -69,22 +74,22 @@ impl Problems<'_> {
         match value.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
             _ => {
-                self.add_type_error(key, value, "a text in quotes");
+                self.add_type_error(key, value, "a quoted string");
                 None
             }
         }
     }
 
-    /// A text, or a list of them.
+    /// A string or a list of strings.
     pub(super) fn texts(&mut self, key: &str, value: Node<'_>) -> Vec<String> {
         match value.get_ref() {
             DeValue::String(text) => vec![text.to_string()],
             DeValue::Array(_) => {
                 let DeValue::Array(list) = value.into_inner() else { return Vec::new() };
-                list.into_iter().filter_map(|one| self.text(key, &one)).collect()
+                list.into_iter().filter_map(|item| self.text(key, &item)).collect()
             }
             _ => {
-                self.add_type_error(key, &value, "the name of a tool, or a list of names");
+                self.add_type_error(key, &value, "a tool name or a list of tool names");
                 Vec::new()
             }
         }
@@ -92,7 +97,7 @@ impl Problems<'_> {
 
     pub(super) fn bool(&mut self, key: &str, value: &Node<'_>) -> bool {
         match value.get_ref() {
-            DeValue::Boolean(yes) => *yes,
+            DeValue::Boolean(value) => *value,
             _ => {
                 self.add_type_error(key, value, "true or false");
                 false
@@ -119,7 +124,7 @@ impl Problems<'_> {
             _ => None,
         };
         if time.is_none() {
-            self.add_type_error(key, value, "a time in quotes, such as \"250ms\", \"2s\" or \"1m\"");
+            self.add_type_error(key, value, "a quoted duration, such as \"250ms\", \"2s\" or \"1m\"");
         }
         time
     }

@@ -1,11 +1,11 @@
-//! Texts with places to fill in: `$name`, `${name}`, `${result.path}`.
+//! Templates with placeholders: `$name`, `${name}`, `${result.path}`.
 //!
-//! In: a text of a script, and something that knows what stands for what. Out: the text filled in; none where something it names is not
-//! there. `$$` is a dollar sign, and so is one before anything else than a name.
+//! In: a text of a script, and a function that resolves variables. Out: the filled-in text; `None` if a variable cannot
+//! be resolved. `$$` is a literal dollar sign, and so is a `$` before anything but a name.
 
 use serde_json::Value;
 
-/// A text, taken apart.
+/// A parsed template.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Template(Vec<Segment>);
 
@@ -15,43 +15,43 @@ enum Segment {
     Placeholder(Placeholder),
 }
 
-/// A place to fill in.
+/// A placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Placeholder {
     pub(super) variable: Variable,
-    /// A text is read as JSON, for arguments that are no texts.
+    /// Whether a string value is parsed as JSON, for arguments that are not strings.
     as_json: bool,
 }
 
-/// What belongs there.
+/// What a placeholder refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Variable {
-    /// What a group of a pattern matched.
+    /// What a group of a pattern captured.
     Group(String),
     /// The newest result, or a part of it.
     Result(Vec<String>),
     /// The newest result of a tool, or a part of it.
     ResultOf(String, Vec<String>),
-    /// The names of the tools.
+    /// The names of the offered tools.
     Tools,
     /// Why a tool is not offered.
     Unavailable(String),
-    /// What the user said last.
+    /// The last user message.
     User,
 }
 
-/// The names that are no groups.
+/// The names that cannot be groups.
 pub(super) const RESERVED_NAMES: [&str; 5] = ["result", "results", "tools", "unavailable", "user"];
 
 impl Template {
-    /// Takes a text apart, or says what is wrong with it.
+    /// Parses a template; the error is a text for the script's author.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
-        while let Some(at) = rest.find('$') {
-            plain.push_str(&rest[..at]);
-            rest = &rest[at + 1..];
+        let (mut segments, mut literal, mut rest) = (Vec::new(), String::new(), text);
+        while let Some(dollar) = rest.find('$') {
+            literal.push_str(&rest[..dollar]);
+            rest = &rest[dollar + 1..];
             if let Some(after) = rest.strip_prefix('$') {
-                plain.push('$');
+                literal.push('$');
                 rest = after;
                 continue;
             }
@@ -60,51 +60,53 @@ impl Template {
                 rest = &braced[end + 1..];
                 &braced[..end]
             } else {
-                let begins = rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+                let is_name = rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
                 let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-                let (name, after) = rest.split_at(if begins { length } else { 0 });
+                let (name, after) = rest.split_at(if is_name { length } else { 0 });
                 if name.is_empty() {
-                    plain.push('$');
+                    literal.push('$');
                     continue;
                 }
                 rest = after;
                 name
             };
-            if !plain.is_empty() {
-                pieces.push(Segment::Literal(std::mem::take(&mut plain)));
+            if !literal.is_empty() {
+                segments.push(Segment::Literal(std::mem::take(&mut literal)));
             }
-            pieces.push(Segment::Placeholder(parse_placeholder(inner)?));
+            segments.push(Segment::Placeholder(parse_placeholder(inner)?));
         }
-        plain.push_str(rest);
-        if !plain.is_empty() {
-            pieces.push(Segment::Literal(plain));
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            segments.push(Segment::Literal(literal));
         }
-        Ok(Self(pieces))
+        Ok(Self(segments))
     }
 
-    /// The places to fill in.
+    /// Its placeholders.
     pub(super) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
-        self.0.iter().filter_map(|piece| match piece {
-            Segment::Placeholder(hole) => Some(hole),
+        self.0.iter().filter_map(|segment| match segment {
+            Segment::Placeholder(placeholder) => Some(placeholder),
             Segment::Literal(_) => None,
         })
     }
 
-    /// The text, filled in.
-    pub(super) fn fill(&self, known: &dyn Fn(&Variable) -> Option<Value>) -> Option<String> {
-        let pieces = self.0.iter().map(|piece| match piece {
+    /// The filled-in text.
+    pub(super) fn fill(&self, resolve: &dyn Fn(&Variable) -> Option<Value>) -> Option<String> {
+        let segments = self.0.iter().map(|segment| match segment {
             Segment::Literal(text) => Some(text.clone()),
-            Segment::Placeholder(hole) => known(&hole.variable).map(|value| value_text(&value)),
+            Segment::Placeholder(placeholder) => resolve(&placeholder.variable).map(|value| value_text(&value)),
         });
-        pieces.collect()
+        segments.collect()
     }
 
-    /// The value: a text that is nothing but a place to fill in keeps the sort of what belongs there.
-    pub(super) fn value(&self, known: &dyn Fn(&Variable) -> Option<Value>) -> Option<Value> {
-        let [Segment::Placeholder(hole)] = self.0.as_slice() else { return self.fill(known).map(Value::String) };
-        let value = known(&hole.variable)?;
+    /// The filled-in value: a template that is a single placeholder keeps the JSON type of its value.
+    pub(super) fn value(&self, resolve: &dyn Fn(&Variable) -> Option<Value>) -> Option<Value> {
+        let [Segment::Placeholder(placeholder)] = self.0.as_slice() else {
+            return self.fill(resolve).map(Value::String);
+        };
+        let value = resolve(&placeholder.variable)?;
         match value {
-            Value::String(text) if hole.as_json => serde_json::from_str(&text).ok(),
+            Value::String(text) if placeholder.as_json => serde_json::from_str(&text).ok(),
             value => Some(value),
         }
     }
@@ -115,29 +117,29 @@ fn parse_placeholder(inner: &str) -> Result<Placeholder, String> {
         Some(path) => (path, true),
         None => (inner.trim(), false),
     };
-    let mut steps = path.split('.').map(str::to_owned);
-    let name = steps.next().unwrap_or_default();
-    let steps: Vec<String> = steps.collect();
-    if name.is_empty() || steps.iter().any(String::is_empty) {
-        return Err(format!("`${{{inner}}}` names nothing"));
+    let mut segments = path.split('.').map(str::to_owned);
+    let name = segments.next().unwrap_or_default();
+    let segments: Vec<String> = segments.collect();
+    if name.is_empty() || segments.iter().any(String::is_empty) {
+        return Err(format!("`${{{inner}}}` has an empty name"));
     }
-    let what = match (name.as_str(), steps.as_slice()) {
+    let variable = match (name.as_str(), segments.as_slice()) {
         ("result", path) => Variable::Result(path.to_vec()),
         ("results", [tool, path @ ..]) => Variable::ResultOf(tool.clone(), path.to_vec()),
-        ("results", []) => return Err("`${results}` wants the name of a tool, as in `${results.weather}`".into()),
+        ("results", []) => return Err("`${results}` needs a tool name, as in `${results.weather}`".into()),
         ("unavailable", [tool]) => Variable::Unavailable(tool.clone()),
         ("unavailable", _) => {
-            return Err("`${unavailable}` wants the name of a tool, as in `${unavailable.report}`".into());
+            return Err("`${unavailable}` needs a tool name, as in `${unavailable.report}`".into());
         }
         ("tools", []) => Variable::Tools,
         ("user", []) => Variable::User,
         (_, []) => Variable::Group(name),
         _ => return Err(format!("`${{{inner}}}`: only `result` and `results` have parts")),
     };
-    Ok(Placeholder { variable: what, as_json })
+    Ok(Placeholder { variable, as_json })
 }
 
-/// A value in a sentence.
+/// A value as text: a string without quotes, other values as JSON.
 fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -151,8 +153,8 @@ mod tests {
 
     use super::*;
 
-    fn resolve(what: &Variable) -> Option<Value> {
-        match what {
+    fn resolve(variable: &Variable) -> Option<Value> {
+        match variable {
             Variable::Group(name) if name == "city" => Some("Oslo".into()),
             Variable::Group(name) if name == "many" => Some("7".into()),
             Variable::Result(path) if path == &["temp"] => Some(json!(4.5)),

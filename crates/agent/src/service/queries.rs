@@ -1,4 +1,4 @@
-//! Runs and conversations, for whoever looks: as they stand, and all of one thread at once.
+//! Queries and management of runs and conversations: read, cancel, export, delete.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,22 +13,22 @@ use super::{AgentService, CONTENTION_DELAY, Inner};
 use crate::{
     message::Message,
     record::{RunRecord, RunStatus},
-    run_store::KeptMessage,
+    run_store::StoredMessage,
 };
 
-/// What became of the wish to cancel a run.
+/// The result of a request to cancel a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunCancellation {
-    /// It was asked to stop, and will end soon.
+    /// Cancellation is requested; the run will end soon.
     Requested,
-    /// It had ended before, like this.
+    /// The run had already ended with this status.
     Ended(RunStatus),
     /// The tenant has no such run.
     NotFound,
 }
 
-/// Everything that is kept of a thread.
+/// All stored data of a thread.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -36,26 +36,26 @@ pub struct ThreadExport {
     /// The thread.
     pub thread: Option<ThreadInfo>,
     /// Its conversation, the oldest message first.
-    pub messages: Vec<KeptMessage>,
-    /// Its runs, the newest first; what is secret in the arguments of calls that are done outside is masked.
+    pub messages: Vec<StoredMessage>,
+    /// Its runs, the newest first; secrets in the arguments of external calls are redacted.
     pub runs: Vec<RunRecord>,
-    /// Its calls, the newest first; what is secret in their arguments is masked.
+    /// Its calls, the newest first; secrets in their arguments are redacted.
     pub calls: Vec<CallRecord>,
-    /// How its tools stand, and which have succeeded.
+    /// The statuses of its tools, and which have succeeded.
     pub tool_states: Value,
-    /// What its tools remember, one object for each context.
+    /// The states of its tools, one object for each context.
     pub states: Vec<Value>,
 }
 
 impl AgentService {
-    /// A run as it stands.
+    /// The current record of a run.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn run(&self, tenant: &Tenant, run: RunId) -> Result<Option<RunRecord>, StoreError> {
         let Inner { hub, run_store, active_runs, .. } = &*self.0;
-        let here = active_runs.find(tenant, run).map(|driven| driven.record_rx.borrow().clone());
-        let record = match here {
+        let live = active_runs.find(tenant, run).map(|active| active.record_rx.borrow().clone());
+        let record = match live {
             Some(record) => Some(record),
             None => run_store.run(tenant, run, hub.now()).await?,
         };
@@ -65,17 +65,17 @@ impl AgentService {
         }
     }
 
-    /// The run that is open in a thread, whoever drives it.
+    /// The open run of a thread, whichever process drives it.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn open_run(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<RunId>, StoreError> {
         let thread_key = ThreadKey::new(tenant, thread);
-        if let Some(driven) = self.0.active_runs.get(&thread_key) {
-            return Ok(Some(driven.run));
+        if let Some(active) = self.0.active_runs.get(&thread_key) {
+            return Ok(Some(active.run));
         }
-        let held = self.0.run_store.checkout(&thread_key, self.0.hub.now()).await?;
-        Ok(held.map(|held| held.open_run.run.id))
+        let checkout = self.0.run_store.checkout(&thread_key, self.0.hub.now()).await?;
+        Ok(checkout.map(|checkout| checkout.open_run.run.id))
     }
 
     /// The runs of a thread, the newest first: at most `limit`, those before `before`.
@@ -97,15 +97,16 @@ impl AgentService {
         Ok(runs)
     }
 
-    /// Asks a run to stop. It still has an end: cancelled, or what it was if that was faster. Its calls are cancelled too.
+    /// Requests cancellation of a run and its calls. The run still ends on its own: as cancelled, or with its result if
+    /// that came first.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn cancel(&self, tenant: &Tenant, run: RunId) -> Result<RunCancellation, StoreError> {
         let Inner { hub, run_store, active_runs, .. } = &*self.0;
         loop {
-            if let Some(driven) = active_runs.find(tenant, run) {
-                driven.cancel.cancel();
+            if let Some(active) = active_runs.find(tenant, run) {
+                active.cancel.cancel();
                 return Ok(RunCancellation::Requested);
             }
             let Some(record) = run_store.run(tenant, run, hub.now()).await? else {
@@ -115,23 +116,23 @@ impl AgentService {
                 return Ok(RunCancellation::Ended(record.status));
             }
             let thread_key = ThreadKey { tenant: tenant.clone(), thread: record.thread };
-            if let Some(place) = active_runs.try_acquire(&thread_key) {
-                // Nobody drives it: whoever does now brings it to a clean end.
+            if let Some(permit) = active_runs.try_acquire(&thread_key) {
+                // No process drives it: resume it with a cancelled token, which brings it to a clean end.
                 let cancel = CancellationToken::new();
                 cancel.cancel();
-                self.resume_open_run(place, &thread_key, cancel).await?;
+                self.resume_open_run(permit, &thread_key, cancel).await?;
                 return Ok(RunCancellation::Requested);
             }
-            if active_runs.get(&thread_key).is_some_and(|driven| driven.run != run) {
+            if active_runs.get(&thread_key).is_some_and(|active| active.run != run) {
                 return Ok(RunCancellation::Requested);
             }
-            // Whoever has the place is only just beginning, or has only just ended.
+            // The holder of the permit is just starting or has just ended.
             tokio::time::sleep(CONTENTION_DELAY).await;
         }
     }
 
-    /// Messages of a conversation, the oldest first: at most `limit`, those after the number `after`. What is secret in the arguments of
-    /// calls is masked; the model is told all of it.
+    /// Messages of a conversation, the oldest first: at most `limit`, those after the number `after`. Secrets in the
+    /// arguments of calls are redacted here, but not for the model.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -141,14 +142,14 @@ impl AgentService {
         thread: &ThreadId,
         limit: usize,
         after: Option<u64>,
-    ) -> Result<Vec<KeptMessage>, StoreError> {
+    ) -> Result<Vec<StoredMessage>, StoreError> {
         let thread_key = ThreadKey::new(tenant, thread);
         let mut messages = self.0.run_store.messages(&thread_key, limit, after, self.0.hub.now()).await?;
-        for kept in &mut messages {
-            if let Message::Assistant { calls, .. } = &mut kept.message {
+        for stored in &mut messages {
+            if let Message::Assistant { calls, .. } = &mut stored.message {
                 for call in calls {
                     self.0.hub.redact(&mut call.arguments);
-                    // That is between the model and its server.
+                    // Opaque data for the provider only.
                     call.extra = None;
                 }
             }
@@ -156,22 +157,21 @@ impl AgentService {
         Ok(messages)
     }
 
-    /// Takes a thread away at once, with everything that is kept of it, and ends the run that is open in it. Says whether there was
-    /// one.
+    /// Deletes a thread with all its data, and cancels its open run. Returns whether there was such a thread.
     ///
     /// # Errors
     /// When calls run in it, or the store does not answer.
     pub async fn delete_thread(&self, tenant: &Tenant, thread: &ThreadId) -> Result<bool, ThreadError> {
         let Inner { hub, active_runs, .. } = &*self.0;
         let deleted = hub.delete_thread(tenant, thread).await?;
-        // Its run would notice only when its model has answered.
-        if let Some(driven) = active_runs.get(&ThreadKey::new(tenant, thread)) {
-            driven.cancel.cancel();
+        // Otherwise its run would notice only after the next model reply.
+        if let Some(active) = active_runs.get(&ThreadKey::new(tenant, thread)) {
+            active.cancel.cancel();
         }
         Ok(deleted)
     }
 
-    /// Everything that is kept of a thread, for whom it belongs to. [`delete_thread`](Self::delete_thread) takes the same away.
+    /// Exports all data of a thread. [`delete_thread`](Self::delete_thread) deletes the same data.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -180,7 +180,8 @@ impl AgentService {
         let hub = &self.0.hub;
         let mut messages = Vec::new();
         loop {
-            let page = self.messages(tenant, thread, PAGE, messages.last().map(|last: &KeptMessage| last.seq)).await?;
+            let page =
+                self.messages(tenant, thread, PAGE, messages.last().map(|last: &StoredMessage| last.seq)).await?;
             let more = page.len() == PAGE;
             messages.extend(page);
             if !more {
@@ -209,8 +210,9 @@ impl AgentService {
                 None => break,
             }
         }
-        let handed_out = runs.iter_mut().flat_map(|run| &mut run.calls).filter_map(|call| call.arguments.as_mut());
-        handed_out.for_each(|arguments| hub.redact(arguments));
+        let external_arguments =
+            runs.iter_mut().flat_map(|run| &mut run.calls).filter_map(|call| call.arguments.as_mut());
+        external_arguments.for_each(|arguments| hub.redact(arguments));
         let tool_states = hub.serialize_tool_states(tenant, thread).await;
         let tool_states = tool_states.map_err(|error| StoreError::Unavailable(error.operator))?;
         let states = hub.state().export(tenant, Some(thread)).await.map_err(|error| match error {
@@ -223,20 +225,21 @@ impl AgentService {
         Ok(ThreadExport { thread, messages, runs, calls, tool_states, states })
     }
 
-    /// A record with its calls as they stand now: whether they wait is known by nobody else.
+    /// Updates the calls of an open run from the hub: only the hub knows whether they wait.
     async fn refresh_calls(&self, tenant: &Tenant, mut record: RunRecord) -> Result<RunRecord, StoreError> {
         if record.status.is_end() {
             return Ok(record);
         }
-        let mut waits = false;
+        let mut is_waiting = false;
         for call in record.calls.iter_mut().filter(|call| !call.status.is_terminal()) {
-            if let Some(now) = self.0.hub.call_record(tenant, call.id).await? {
-                (call.status, call.approval) = (now.status, now.approval.filter(|_| !now.status.is_terminal()));
+            if let Some(current) = self.0.hub.call_record(tenant, call.id).await? {
+                (call.status, call.approval) =
+                    (current.status, current.approval.filter(|_| !current.status.is_terminal()));
             }
             call.arguments = self.0.hub.external_arguments(tenant, call.id);
-            waits |= call.status == Status::AwaitingApproval || call.arguments.is_some();
+            is_waiting |= call.status == Status::AwaitingApproval || call.arguments.is_some();
         }
-        record.status = if waits { RunStatus::Waiting } else { RunStatus::Running };
+        record.status = if is_waiting { RunStatus::Waiting } else { RunStatus::Running };
         Ok(record)
     }
 }

@@ -1,4 +1,4 @@
-//! What drives the run of an agent that is no longer there: it can only end, in words.
+//! A placeholder plan for the open run of an agent that is no longer defined: the run can only fail.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::{
     plan::AgentPlan,
 };
 
-/// An agent that is no longer defined: its run can only end. Which tools it had is not known, so it has none.
+/// The plan of an agent that is no longer defined. Its toolset is unknown, so it has none.
 pub(super) fn removed_agent_plan(name: &SmolStr) -> Arc<AgentPlan> {
-    let none = Toolset::from_patterns::<SmolStr>([])
-        .unwrap_or_else(|_| unreachable!("there is no pattern that could be wrong"));
+    let none =
+        Toolset::from_patterns::<SmolStr>([]).unwrap_or_else(|_| unreachable!("an empty list has no invalid pattern"));
     let plan = AgentPlan::new(Arc::new(RemovedAgentModel(name.clone()))).toolset(none);
     Arc::new(AgentPlan { is_removed: true, ..plan })
 }
@@ -30,7 +30,7 @@ impl Model for RemovedAgentModel {
     }
 
     fn ask<'a>(&'a self, _: Prompt<'a>, _: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let text = format!("there is no agent `{}` any more", self.0);
+        let text = format!("the agent `{}` is no longer defined", self.0);
         Box::pin(async move { Err(ModelError::new(ModelFault::Refused, text)) })
     }
 }

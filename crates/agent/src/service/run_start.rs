@@ -1,7 +1,7 @@
-//! How a run begins, or goes on: who may drive it, and who is told that somebody does.
+//! Starts and resumes runs: takes the drive permit of the thread and spawns the driver.
 //!
-//! In: what a user says, or a thread with an open run. Out: a handle of a run that is driven on a task of its own, or why there is
-//! none. A message that is being written down is followed to its end, whoever waits for it.
+//! In: a user message, or a thread with an open run. Out: the handle of a run that is driven on its own task, or why
+//! there is none. Storing a message continues even if its caller is dropped.
 
 use std::sync::Arc;
 
@@ -26,168 +26,168 @@ use crate::{
 };
 
 impl AgentService {
-    /// Begins the run of a message. The signal cancels it.
+    /// Starts the run of a message. The token cancels it.
     pub(crate) async fn begin(
         &self,
         thread_key: &ThreadKey,
-        said: UserMessage,
+        message: UserMessage,
         cancel: CancellationToken,
     ) -> Result<RunHandle, AgentError> {
         if self.0.stopping.is_cancelled() || self.0.hub.is_shutting_down() {
             return Err(AgentError::Stopping);
         }
-        if said.content.trim().is_empty() {
+        if message.content.trim().is_empty() {
             return Err(AgentError::Empty);
         }
-        let (agent, plan) = match self.resolve_plan(thread_key, said.agent.as_ref()).await {
-            Ok(found) => found,
-            // What was answered once is answered again, whoever is still there.
-            Err(refused) => return self.replay(thread_key, &said).await?.ok_or(refused),
+        let (agent, plan) = match self.resolve_plan(thread_key, message.agent.as_ref()).await {
+            Ok(resolved) => resolved,
+            // A replay works even if the agent is no longer defined.
+            Err(error) => return self.replay(thread_key, &message).await?.ok_or(error),
         };
         self.0.hub.touch_thread(&thread_key.tenant, &thread_key.thread).await?;
-        let place = loop {
+        let permit = loop {
             match self.0.active_runs.try_acquire(thread_key) {
-                Some(place) => break place,
-                None => match self.replay_or_busy(thread_key, &said).await? {
+                Some(permit) => break permit,
+                None => match self.replay_or_busy(thread_key, &message).await? {
                     Some(handle) => return Ok(handle),
-                    // Whoever has the place is only just beginning, or has only just ended.
+                    // The holder of the permit is just starting or has just ended.
                     None => tokio::time::sleep(CONTENTION_DELAY).await,
                 },
             }
         };
-        // On a task of its own: the store may write although nobody waits any more, and then somebody must drive the run.
+        // On a task of its own: the store may commit after the caller is dropped, and then the run needs a driver.
         let (service, thread_key) = (self.clone(), thread_key.clone());
-        let opened =
-            self.0.tasks.spawn(async move { service.start_run(place, thread_key, (agent, plan), said, cancel).await });
-        opened.await.unwrap_or(Err(AgentError::Stopping))
+        let starting = async move { service.start_run(permit, thread_key, (agent, plan), message, cancel).await };
+        self.0.tasks.spawn(starting).await.unwrap_or(Err(AgentError::Stopping))
     }
 
-    /// Writes a message down, and drives the run it begins.
+    /// Stores a message, and drives the run it starts.
     async fn start_run(
         &self,
-        place: DrivePermit,
+        permit: DrivePermit,
         thread_key: ThreadKey,
         (agent, plan): (SmolStr, Arc<AgentPlan>),
-        said: UserMessage,
+        message: UserMessage,
         cancel: CancellationToken,
     ) -> Result<RunHandle, AgentError> {
         let Inner { hub, run_store, .. } = &*self.0;
         let now = hub.now();
         let run = Run::new(RunId::mint(now), now, plan.bounds(now));
-        let open = OpenRun { run, agent, caller: said.caller.clone(), trace: said.trace.clone() };
-        let opening = NewRun { message: &said, open_run: open };
-        match run_store.begin(&thread_key, opening, now).await? {
-            BeginResult::New(held) => Ok(self.spawn_driver(place, thread_key, plan, *held, false, cancel)),
+        let open_run = OpenRun { run, agent, caller: message.caller.clone(), trace: message.trace.clone() };
+        let new_run = NewRun { message: &message, open_run };
+        match run_store.begin(&thread_key, new_run, now).await? {
+            BeginResult::New(checkout) => Ok(self.spawn_driver(permit, thread_key, plan, *checkout, false, cancel)),
             BeginResult::KeyReused => Err(AgentError::KeyReused),
-            // Nobody drives them here: a dead process has left them open, if they are.
+            // The permit was free, so an open run of this thread was left by a dead process.
             BeginResult::Replayed(run) => {
-                self.resume_open_run(place, &thread_key, CancellationToken::new()).await?;
+                self.resume_open_run(permit, &thread_key, CancellationToken::new()).await?;
                 self.existing_run_handle(&thread_key, run).await
             }
             BeginResult::Busy(run) => {
-                self.resume_open_run(place, &thread_key, CancellationToken::new()).await?;
+                self.resume_open_run(permit, &thread_key, CancellationToken::new()).await?;
                 Err(AgentError::Busy(run))
             }
         }
     }
 
-    /// Goes on with the run of a thread that a dead process has left open, if there is one and its agent may be known.
+    /// Resumes the run that a dead process left open in a thread, if there is one and its agent is or can be known.
     pub(crate) async fn resume_thread(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
-        let Some(place) = self.0.active_runs.try_acquire(thread_key) else { return Ok(false) };
-        let Some(held) = self.0.run_store.checkout(thread_key, self.0.hub.now()).await? else { return Ok(false) };
-        if held.open_run.agent == THREAD_AGENT && self.thread_plan(thread_key).is_none() {
-            // It will be set when its program comes to that.
+        let Some(permit) = self.0.active_runs.try_acquire(thread_key) else { return Ok(false) };
+        let Some(checkout) = self.0.run_store.checkout(thread_key, self.0.hub.now()).await? else { return Ok(false) };
+        if checkout.open_run.agent == THREAD_AGENT && self.thread_plan(thread_key).is_none() {
+            // The program has not set the thread's own agent yet.
             return Ok(false);
         }
-        Ok(self.drive_resumed(place, thread_key, held, CancellationToken::new()))
+        Ok(self.drive_resumed(permit, thread_key, checkout, CancellationToken::new()))
     }
 
-    /// Goes on with the open run of a thread, if there is one. If its agent is gone, it can only end.
+    /// Resumes the open run of a thread, if there is one. If its agent is no longer defined, the run can only end.
     pub(super) async fn resume_open_run(
         &self,
-        place: DrivePermit,
+        permit: DrivePermit,
         thread_key: &ThreadKey,
         cancel: CancellationToken,
     ) -> Result<bool, StoreError> {
-        let Some(held) = self.0.run_store.checkout(thread_key, self.0.hub.now()).await? else { return Ok(false) };
-        Ok(self.drive_resumed(place, thread_key, held, cancel))
+        let Some(checkout) = self.0.run_store.checkout(thread_key, self.0.hub.now()).await? else { return Ok(false) };
+        Ok(self.drive_resumed(permit, thread_key, checkout, cancel))
     }
 
     fn drive_resumed(
         &self,
-        place: DrivePermit,
+        permit: DrivePermit,
         thread_key: &ThreadKey,
-        held: RunCheckout,
+        checkout: RunCheckout,
         cancel: CancellationToken,
     ) -> bool {
         if self.0.stopping.is_cancelled() {
             return false;
         }
-        let named = lock(&self.0.agents).get(&held.open_run.agent).cloned();
-        let plan = self.thread_plan(thread_key).filter(|_| held.open_run.agent == THREAD_AGENT).or(named);
-        let plan = plan.unwrap_or_else(|| removed_agent_plan(&held.open_run.agent));
-        self.spawn_driver(place, thread_key.clone(), plan, held, true, cancel);
+        let named = lock(&self.0.agents).get(&checkout.open_run.agent).cloned();
+        let plan = self.thread_plan(thread_key).filter(|_| checkout.open_run.agent == THREAD_AGENT).or(named);
+        let plan = plan.unwrap_or_else(|| removed_agent_plan(&checkout.open_run.agent));
+        self.spawn_driver(permit, thread_key.clone(), plan, checkout, true, cancel);
         true
     }
 
-    /// What to tell somebody who speaks while the place of the thread is taken; nothing where there is no run to be seen.
+    /// The replayed run, or `Busy`, for a message that comes while the drive permit is taken; `None` if the holder has
+    /// no run registered yet.
     async fn replay_or_busy(
         &self,
         thread_key: &ThreadKey,
-        said: &UserMessage,
+        message: &UserMessage,
     ) -> Result<Option<RunHandle>, AgentError> {
-        let Some(driven) = self.0.active_runs.get(thread_key) else { return Ok(None) };
-        if let Some(handle) = self.replay(thread_key, said).await? {
+        let Some(active) = self.0.active_runs.get(thread_key) else { return Ok(None) };
+        if let Some(handle) = self.replay(thread_key, message).await? {
             return Ok(Some(handle));
         }
-        Err(AgentError::Busy(driven.run))
+        Err(AgentError::Busy(active.run))
     }
 
-    /// The run of a message that was said before with the same key.
-    async fn replay(&self, thread_key: &ThreadKey, said: &UserMessage) -> Result<Option<RunHandle>, AgentError> {
-        let Some(key) = &said.key else { return Ok(None) };
-        match self.0.run_store.find_claim(thread_key, key, said, self.0.hub.now()).await? {
+    /// The run of an earlier message with the same idempotency key.
+    async fn replay(&self, thread_key: &ThreadKey, message: &UserMessage) -> Result<Option<RunHandle>, AgentError> {
+        let Some(key) = &message.key else { return Ok(None) };
+        match self.0.run_store.find_claim(thread_key, key, message, self.0.hub.now()).await? {
             Some(ClaimMatch::Same(run)) => self.existing_run_handle(thread_key, run).await.map(Some),
             Some(ClaimMatch::Other) => Err(AgentError::KeyReused),
             None => Ok(None),
         }
     }
 
-    /// The run that the same message has begun before.
+    /// A handle for the run that the same message started before.
     async fn existing_run_handle(&self, thread_key: &ThreadKey, run: RunId) -> Result<RunHandle, AgentError> {
-        if let Some(driven) = self.0.active_runs.get(thread_key).filter(|driven| driven.run == run) {
-            return Ok(RunHandle { record_rx: driven.record_rx, replayed: true, cancel: None });
+        if let Some(active) = self.0.active_runs.get(thread_key).filter(|active| active.run == run) {
+            return Ok(RunHandle { record_rx: active.record_rx, replayed: true, cancel: None });
         }
         let record = self.0.run_store.run(&thread_key.tenant, run, self.0.hub.now()).await?;
-        let gone = || StoreError::Unavailable(format!("the run {run} is not in the store any more"));
-        let (_, told) = watch::channel(record.ok_or_else(gone)?);
-        Ok(RunHandle { record_rx: told, replayed: true, cancel: None })
+        let missing = || StoreError::Unavailable(format!("the run {run} is no longer in the store"));
+        let (_, record_rx) = watch::channel(record.ok_or_else(missing)?);
+        Ok(RunHandle { record_rx, replayed: true, cancel: None })
     }
 
     fn spawn_driver(
         &self,
-        place: DrivePermit,
+        permit: DrivePermit,
         thread_key: ThreadKey,
         plan: Arc<AgentPlan>,
-        held: RunCheckout,
+        checkout: RunCheckout,
         resumed: bool,
         cancel: CancellationToken,
     ) -> RunHandle {
         let Inner { hub, run_store, meters, tasks, stopping, language, .. } = &*self.0;
-        let record = held.open_run.record(&thread_key.thread, hub.now());
+        let record = checkout.open_run.record(&thread_key.thread, hub.now());
         let (run, agent) = (record.id, record.agent.clone());
-        let (told, hears) = watch::channel(record);
-        place.register(ActiveRun { run, record_rx: hears.clone(), cancel: cancel.clone() });
+        let (record_tx, record_rx) = watch::channel(record);
+        permit.register(ActiveRun { run, record_rx: record_rx.clone(), cancel: cancel.clone() });
         let mut driver = Driver {
             hub: hub.clone(),
             run_store: run_store.clone(),
             meters: meters.clone(),
             thread_key,
             plan,
-            checkout: held,
+            checkout,
             resumed,
             language: *language,
-            record_tx: told.clone(),
+            record_tx: record_tx.clone(),
             cancel: cancel.clone(),
             last_offer: None,
             failures: 0,
@@ -195,20 +195,20 @@ impl AgentService {
         };
         let (hub, stopping, meters) = (hub.clone(), stopping.clone(), meters.clone());
         tasks.spawn(async move {
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let end = tokio::select! {
                 biased;
                 end = driver.drive() => end,
                 () = stopping.cancelled() => None,
                 () = hub.shutdown_requested() => None,
             };
-            drop(place);
+            drop(permit);
             if let Some(record) = end {
                 driver.emit_end(&record);
-                meters.record_run(&agent, begun.elapsed(), record.status, record.error.as_ref());
-                told.send_replace(record);
+                meters.record_run(&agent, started_at.elapsed(), record.status, record.error.as_ref());
+                record_tx.send_replace(record);
             }
         });
-        RunHandle { record_rx: hears, replayed: false, cancel: Some(cancel) }
+        RunHandle { record_rx, replayed: false, cancel: Some(cancel) }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes answers as messages.
+//! Renders replies in the format of Anthropic's messages API.
 
 use serde_json::{Value, json};
 
@@ -7,16 +7,16 @@ use super::{
     wire::{Answer, Call, RenderedAnswer, split_chunks},
 };
 
-/// The answer, whole or in pieces.
-pub(super) fn render(answer: &Answer, asked: &ModelRequest) -> RenderedAnswer {
-    if asked.stream {
+/// The reply, complete or streamed.
+pub(super) fn render(answer: &Answer, request: &ModelRequest) -> RenderedAnswer {
+    if request.stream {
         RenderedAnswer::Events(stream_events(answer))
     } else {
         RenderedAnswer::Document(full_response(answer))
     }
 }
 
-/// An error.
+/// The body of an error response.
 pub(super) fn error_body(status: u16, message: &str) -> Value {
     let kind = match status {
         401 => "authentication_error",
@@ -50,7 +50,7 @@ fn message(answer: &Answer, content: &[Value], reason: Option<&str>, output: u64
 fn full_response(answer: &Answer) -> Value {
     let text = (!answer.text.is_empty()).then(|| json!({"type": "text", "text": answer.text}));
     let calls = answer.calls.iter().map(|call| {
-        // A whole answer is JSON, so arguments that are none can only be a text where an object belongs.
+        // A complete response is valid JSON, so malformed arguments can only be a string instead of an object.
         let input = if call.malformed { Value::from(call.arguments_text.as_str()) } else { call.arguments.clone() };
         json!({"type": "tool_use", "id": call_id(call), "name": call.tool, "input": input})
     });
@@ -61,27 +61,27 @@ fn full_response(answer: &Answer) -> Value {
 fn stream_events(answer: &Answer) -> Vec<String> {
     let mut events =
         vec![json!({"type": "message_start", "message": message(answer, &[], None, 1)}), json!({"type": "ping"})];
-    let mut block = |begin: Value, deltas: Vec<Value>| {
+    let mut block = |start: Value, deltas: Vec<Value>| {
         let index = events.iter().filter(|event| event["type"] == "content_block_start").count();
-        events.push(json!({"type": "content_block_start", "index": index, "content_block": begin}));
+        events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
         let deltas = deltas.into_iter();
         events.extend(deltas.map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})));
         events.push(json!({"type": "content_block_stop", "index": index}));
     };
     if !answer.text.is_empty() {
-        let deltas = split_chunks(&answer.text).into_iter().map(|piece| json!({"type": "text_delta", "text": piece}));
+        let deltas = split_chunks(&answer.text).into_iter().map(|chunk| json!({"type": "text_delta", "text": chunk}));
         block(json!({"type": "text", "text": ""}), deltas.collect());
     }
     for call in &answer.calls {
-        let begin = json!({"type": "tool_use", "id": call_id(call), "name": call.tool, "input": {}});
-        let written = [String::new()].into_iter().chain(split_chunks(&call.arguments_text));
-        let deltas = written.map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
-        block(begin, deltas.collect());
+        let start = json!({"type": "tool_use", "id": call_id(call), "name": call.tool, "input": {}});
+        let chunks = [String::new()].into_iter().chain(split_chunks(&call.arguments_text));
+        let deltas = chunks.map(|chunk| json!({"type": "input_json_delta", "partial_json": chunk}));
+        block(start, deltas.collect());
     }
     let delta = json!({"stop_reason": stop_reason(answer), "stop_sequence": null});
     let usage = json!({"output_tokens": answer.usage.output_tokens});
     events.push(json!({"type": "message_delta", "delta": delta, "usage": usage}));
     events.push(json!({"type": "message_stop"}));
-    let written = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
-    events.iter().map(written).collect()
+    let rendered = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
+    events.iter().map(rendered).collect()
 }

@@ -1,4 +1,4 @@
-//! Writes answers as chat completions.
+//! Renders replies in the format of OpenAI's chat completions API.
 
 use serde_json::{Value, json};
 
@@ -7,19 +7,19 @@ use super::{
     wire::{Answer, Call, RenderedAnswer, split_chunks},
 };
 
-/// When everything was made: a clock has no part in it.
+/// A fixed creation time, because replies must not depend on a clock.
 const CREATED: u64 = 1_767_225_600;
 
-/// The answer, whole or in pieces.
-pub(super) fn render(answer: &Answer, asked: &ModelRequest) -> RenderedAnswer {
-    if asked.stream {
-        RenderedAnswer::Events(stream_events(answer, asked.include_usage))
+/// The reply, complete or streamed.
+pub(super) fn render(answer: &Answer, request: &ModelRequest) -> RenderedAnswer {
+    if request.stream {
+        RenderedAnswer::Events(stream_events(answer, request.include_usage))
     } else {
         RenderedAnswer::Document(full_response(answer))
     }
 }
 
-/// An error.
+/// The body of an error response.
 pub(super) fn error_body(status: u16, message: &str) -> Value {
     let (kind, code) = match status {
         429 => ("requests", json!("rate_limit_exceeded")),
@@ -69,14 +69,16 @@ fn stream_events(answer: &Answer, with_usage: bool) -> Vec<String> {
         chunk(json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]))
     };
     let mut chunks = vec![delta(json!({"role": "assistant", "content": ""}), Value::Null)];
-    chunks.extend(split_chunks(&answer.text).into_iter().map(|piece| delta(json!({"content": piece}), Value::Null)));
+    chunks.extend(
+        split_chunks(&answer.text).into_iter().map(|chunk_text| delta(json!({"content": chunk_text}), Value::Null)),
+    );
     for (index, call) in answer.calls.iter().enumerate() {
         let function = json!({"name": call.tool, "arguments": ""});
-        let begin = json!({"index": index, "id": call_id(call), "type": "function", "function": function});
-        chunks.push(delta(json!({"tool_calls": [begin]}), Value::Null));
-        for piece in split_chunks(&call.arguments_text) {
-            let more = json!({"index": index, "function": {"arguments": piece}});
-            chunks.push(delta(json!({"tool_calls": [more]}), Value::Null));
+        let start = json!({"index": index, "id": call_id(call), "type": "function", "function": function});
+        chunks.push(delta(json!({"tool_calls": [start]}), Value::Null));
+        for chunk_text in split_chunks(&call.arguments_text) {
+            let next = json!({"index": index, "function": {"arguments": chunk_text}});
+            chunks.push(delta(json!({"tool_calls": [next]}), Value::Null));
         }
     }
     chunks.push(delta(json!({}), finish_reason(answer).into()));

@@ -1,4 +1,4 @@
-//! The routes of the scripted model, and what goes wrong on purpose.
+//! HTTP routes of the scripted model, and its fault injection.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::script::{Fault, Script};
 
-/// Longer conversations than this are for no script.
+/// Maximum size of a request body.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// A wire format.
@@ -48,27 +48,29 @@ const ANTHROPIC: WireFormat = WireFormat {
 
 struct StubState {
     script: Script,
-    /// How often each turn went wrong.
+    /// How often each turn has injected its fault.
     fault_counts: Vec<AtomicU32>,
     next_number: AtomicU64,
     logger: Option<Arc<RequestLogger>>,
 }
 
-pub(super) fn routes(script: Script, tell: Option<Arc<RequestLogger>>) -> Router {
-    let went_wrong = (0..script.turn_count()).map(|_| AtomicU32::new(0)).collect();
-    let room = Arc::new(StubState { script, fault_counts: went_wrong, next_number: AtomicU64::new(1), logger: tell });
-    let completions = |State(room): State<Arc<StubState>>, body: Bytes| async move { room.answer(OPENAI, &body).await };
-    let messages = |State(room): State<Arc<StubState>>, body: Bytes| async move { room.answer(ANTHROPIC, &body).await };
+pub(super) fn routes(script: Script, logger: Option<Arc<RequestLogger>>) -> Router {
+    let fault_counts = (0..script.turn_count()).map(|_| AtomicU32::new(0)).collect();
+    let state = Arc::new(StubState { script, fault_counts, next_number: AtomicU64::new(1), logger });
+    let completions =
+        |State(state): State<Arc<StubState>>, body: Bytes| async move { state.answer(OPENAI, &body).await };
+    let messages =
+        |State(state): State<Arc<StubState>>, body: Bytes| async move { state.answer(ANTHROPIC, &body).await };
     Router::new()
         .route("/v1/chat/completions", post(completions))
         .route("/v1/messages", post(messages))
         .route("/v1/models", get(models))
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .with_state(room)
+        .with_state(state)
 }
 
-/// Both providers' lists in one: each client reads its own members.
+/// A model list with the fields of both providers: each client reads its own.
 async fn models() -> Json<Value> {
     let model = json!({
         "id": "scripted", "object": "model", "created": 1_767_225_600, "owned_by": "toolhub",
@@ -78,41 +80,41 @@ async fn models() -> Json<Value> {
 }
 
 async fn not_found(uri: Uri) -> Response {
-    let detail = format!("there is nothing at {}; try /v1/chat/completions, /v1/messages or /v1/models", uri.path());
+    let detail = format!("no such path: {}; use /v1/chat/completions, /v1/messages or /v1/models", uri.path());
     wire::error_response(404, openai::error_body(404, &detail), None)
 }
 
 impl StubState {
     async fn answer(&self, wire: WireFormat, body: &[u8]) -> Response {
-        let read = serde_json::from_slice(body).map_err(|_| RequestError("the body is not JSON".into()));
-        let asked = match read.and_then(|body: Value| (wire.parse)(&body)) {
-            Ok(asked) => asked,
+        let json = serde_json::from_slice(body).map_err(|_| RequestError("the body is not JSON".into()));
+        let request = match json.and_then(|body: Value| (wire.parse)(&body)) {
+            Ok(request) => request,
             Err(RequestError(reason)) => {
-                self.log(&format!("{}: refused: {reason}", wire.name));
+                self.log(&format!("{}: rejected: {reason}", wire.name));
                 return wire::error_response(400, (wire.error_body)(400, &reason), None);
             }
         };
-        let scripted = self.script.answer(&asked.conversation);
+        let scripted = self.script.answer(&request.conversation);
         let fault = scripted.fault.filter(|fault| self.should_fault(scripted.turn, fault)).cloned().unwrap_or_default();
-        self.log(&log_line(wire, &asked, scripted.line, &scripted.calls, &fault));
+        self.log(&log_line(wire, &request, scripted.line, &scripted.calls, &fault));
         if let Some(time) = fault.slow {
             tokio::time::sleep(time).await;
         }
         if let Some(status) = fault.status {
             return wire::error_response(
                 status,
-                (wire.error_body)(status, "on purpose: the script says so"),
+                (wire.error_body)(status, "injected by the script"),
                 fault.retry_after,
             );
         }
         let calls: Vec<Call> = scripted.calls.into_iter().map(|call| Call::new(call, fault.malformed)).collect();
-        let usage = wire::estimate_usage(&asked.conversation, &asked.tools, &scripted.text, &calls);
+        let usage = wire::estimate_usage(&request.conversation, &request.tools, &scripted.text, &calls);
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let answer = Answer { number, model: asked.model.clone(), text: scripted.text, calls, usage };
-        (wire.render)(&answer, &asked).into_response(fault.cut)
+        let answer = Answer { number, model: request.model.clone(), text: scripted.text, calls, usage };
+        (wire.render)(&answer, &request).into_response(fault.cut)
     }
 
-    /// Counts, where only the first few answers of a turn go wrong.
+    /// Whether to inject the fault; counts it if `times` limits it.
     fn should_fault(&self, turn: usize, fault: &Fault) -> bool {
         let Some(times) = fault.times else { return true };
         let count = |before: u32| (before < times).then_some(before + 1);
@@ -120,23 +122,23 @@ impl StubState {
     }
 
     fn log(&self, line: &str) {
-        if let Some(tell) = &self.logger {
-            tell(line);
+        if let Some(logger) = &self.logger {
+            logger(line);
         }
     }
 }
 
-/// One request in one line, without what was said.
+/// The log line of a request, without message content.
 fn log_line(
     wire: WireFormat,
-    asked: &ModelRequest,
+    request: &ModelRequest,
     line: usize,
     calls: &[(String, String, Value)],
     fault: &Fault,
 ) -> String {
-    let how = if asked.stream { "streamed" } else { "whole" };
-    let turn = if line == 0 { "no turn fits".into() } else { format!("line {line}") };
-    let mut text = format!("{}, {how}, {} messages: {turn}", wire.name, asked.conversation.messages.len());
+    let mode = if request.stream { "streamed" } else { "complete" };
+    let turn = if line == 0 { "no turn matches".into() } else { format!("line {line}") };
+    let mut text = format!("{}, {mode}, {} messages: {turn}", wire.name, request.conversation.messages.len());
     let tools: Vec<&str> = calls.iter().map(|(_, tool, _)| tool.as_str()).collect();
     if !tools.is_empty() {
         text += &format!(", calls {}", tools.join(", "));

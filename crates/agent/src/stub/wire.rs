@@ -1,4 +1,4 @@
-//! What both wire formats have in common: an answer before it is written, and bytes on their way.
+//! What both wire formats share: a reply before it is rendered, and the HTTP response.
 
 use std::{io, time::Duration};
 
@@ -12,115 +12,115 @@ use serde_json::Value;
 
 use crate::{model::Usage, script::Conversation};
 
-/// So many letters are sent at once.
+/// Characters per streamed chunk.
 const CHUNK_CHARS: usize = 12;
-/// About so many letters make a token.
+/// Estimated characters per token.
 const CHARS_PER_TOKEN: usize = 4;
 
-/// An answer, before it is written in a provider's words.
+/// A reply, before it is rendered in a provider's format.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// A number that no other answer of this server has.
+    /// A number that is unique for this server.
     pub(super) number: u64,
-    /// The model, as it was asked for.
+    /// The model name of the request.
     pub(super) model: String,
     pub(super) text: String,
     pub(super) calls: Vec<Call>,
     pub(super) usage: Usage,
 }
 
-/// A call that is asked for.
+/// A requested call.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Without what the provider puts before it.
+    /// The id without the provider's prefix.
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) arguments: Value,
-    /// The arguments as text; no JSON where that is wanted.
+    /// The arguments as text; truncated JSON for a `malformed` fault.
     pub(super) arguments_text: String,
     pub(super) malformed: bool,
 }
 
 impl Call {
     pub(super) fn new((id, tool, arguments): (String, String, Value), malformed: bool) -> Self {
-        let mut written = arguments.to_string();
+        let mut arguments_text = arguments.to_string();
         if malformed {
-            // Cut before its end it is the most usual sort of broken.
-            let end = written.char_indices().nth_back(1).map_or(0, |(at, _)| at);
-            written.truncate(end.max(1));
+            // Truncated JSON is the most common kind of malformed arguments.
+            let end = arguments_text.char_indices().nth_back(1).map_or(0, |(end, _)| end);
+            arguments_text.truncate(end.max(1));
         }
-        Self { id, tool, arguments, arguments_text: written, malformed }
+        Self { id, tool, arguments, arguments_text, malformed }
     }
 }
 
-/// What goes out of the door.
+/// A rendered response body.
 #[derive(Debug)]
 pub(super) enum RenderedAnswer {
-    /// One document.
+    /// One JSON document.
     Document(Value),
-    /// Events, ready to be sent.
+    /// Server-sent events.
     Events(Vec<String>),
 }
 
 impl RenderedAnswer {
-    /// The answer; cut in the middle where that is wanted.
+    /// The HTTP response; truncated in the middle for a `cut` fault.
     pub(super) fn into_response(self, cut: bool) -> Response {
-        let (kind, mut pieces) = match self {
+        let (content_type, mut chunks) = match self {
             Self::Document(document) if !cut => return axum::Json(document).into_response(),
             Self::Document(document) => ("application/json", vec![document.to_string()]),
             Self::Events(events) => ("text/event-stream", events),
         };
         if cut {
-            pieces.truncate(pieces.len().div_ceil(2));
-            let last = pieces.last_mut().map(std::mem::take).unwrap_or_default();
-            pieces.pop();
-            pieces.push(last.chars().take(last.chars().count() / 2).collect());
+            chunks.truncate(chunks.len().div_ceil(2));
+            let last = chunks.last_mut().map(std::mem::take).unwrap_or_default();
+            chunks.pop();
+            chunks.push(last.chars().take(last.chars().count() / 2).collect());
         }
-        let pieces = pieces.into_iter().map(|piece| Ok(Bytes::from(piece)));
-        // An error in a body closes the connection before its end.
-        let end = cut.then(|| Err(io::Error::other("cut on purpose")));
-        // Between two pieces what was said is sent: so they arrive as pieces, and the first half before the cut.
-        let sent = futures_util::stream::iter(pieces.chain(end)).then(|piece| async {
+        let chunks = chunks.into_iter().map(|chunk| Ok(Bytes::from(chunk)));
+        // An error in the body aborts the connection.
+        let end = cut.then(|| Err(io::Error::other("truncated by the script")));
+        // Yielding flushes after each chunk, so that chunks arrive separately, and the first half before the abort.
+        let stream = futures_util::stream::iter(chunks.chain(end)).then(|chunk| async {
             tokio::task::yield_now().await;
-            piece
+            chunk
         });
-        let body = Body::from_stream(sent);
-        let kind = HeaderValue::from_static(kind);
-        ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))], body)
+        let body = Body::from_stream(stream);
+        let content_type = HeaderValue::from_static(content_type);
+        ([(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))], body)
             .into_response()
     }
 }
 
-/// An error in a provider's own shape.
+/// An error response with a provider's error body.
 pub(super) fn error_response(status: u16, body: Value, retry_after: Option<Duration>) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = (status, axum::Json(body)).into_response();
-    if let Some(wait) = retry_after {
-        // Whole seconds for everybody, and what was meant for those who read it.
-        let seconds = wait.as_millis().div_ceil(1000);
-        let headers = answer.headers_mut();
+    let mut response = (status, axum::Json(body)).into_response();
+    if let Some(delay) = retry_after {
+        // Whole seconds in the standard header, and milliseconds for clients that read them.
+        let seconds = delay.as_millis().div_ceil(1000);
+        let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, numeric_header(seconds));
-        headers.insert("retry-after-ms", numeric_header(wait.as_millis()));
+        headers.insert("retry-after-ms", numeric_header(delay.as_millis()));
     }
-    answer
+    response
 }
 
 fn numeric_header(number: u128) -> HeaderValue {
     HeaderValue::from_str(&number.to_string()).unwrap_or_else(|_| HeaderValue::from_static("1"))
 }
 
-/// A text in pieces, as models say it.
+/// A text in chunks, as models stream it.
 pub(super) fn split_chunks(text: &str) -> Vec<String> {
-    let letters: Vec<char> = text.chars().collect();
-    letters.chunks(CHUNK_CHARS).map(|piece| piece.iter().collect()).collect()
+    let chars: Vec<char> = text.chars().collect();
+    chars.chunks(CHUNK_CHARS).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// What an answer costs, roughly.
-pub(super) fn estimate_usage(asked: &Conversation, tools: &Value, text: &str, calls: &[Call]) -> Usage {
-    let count = |letters: usize| u64::try_from(letters.div_ceil(CHARS_PER_TOKEN)).unwrap_or(u64::MAX);
-    let said = serde_json::to_string(&asked.messages).unwrap_or_default();
+/// Estimates the token usage of a reply.
+pub(super) fn estimate_usage(conversation: &Conversation, tools: &Value, text: &str, calls: &[Call]) -> Usage {
+    let count = |chars: usize| u64::try_from(chars.div_ceil(CHARS_PER_TOKEN)).unwrap_or(u64::MAX);
+    let messages = serde_json::to_string(&conversation.messages).unwrap_or_default();
     let tools = if tools.is_null() { 0 } else { tools.to_string().chars().count() };
-    let input = asked.system.chars().count() + said.chars().count() + tools;
+    let input = conversation.system.chars().count() + messages.chars().count() + tools;
     let output =
         text.chars().count() + calls.iter().map(|call| call.tool.len() + call.arguments_text.len()).sum::<usize>();
     Usage { input_tokens: count(input), output_tokens: count(output).max(1) }

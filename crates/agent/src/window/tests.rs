@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::message::{AskedCall, CallResult};
+use crate::message::{CallResult, ToolCall};
 
 fn user(text: &str) -> Message {
     Message::User { content: text.into() }
@@ -9,9 +9,9 @@ fn user(text: &str) -> Message {
 
 /// A step: a call and its result.
 fn step(name: &str) -> [Message; 2] {
-    let call = AskedCall { id: name.into(), tool: "look".into(), arguments: json!({}), malformed: None, extra: None };
+    let call = ToolCall { id: name.into(), tool: "look".into(), arguments: json!({}), malformed: None, extra: None };
     let (id, tool, text) = (name.into(), "look".into(), "x".repeat(300));
-    let result = CallResult { id, call_id: None, tool, text, is_error: false, pictures: Vec::new() };
+    let result = CallResult { id, call_id: None, tool, text, is_error: false, images: Vec::new() };
     [
         Message::Assistant { content: String::new(), reasoning: String::new(), calls: vec![call] },
         Message::Tool { results: vec![result] },
@@ -19,24 +19,24 @@ fn step(name: &str) -> [Message; 2] {
 }
 
 fn sized(messages: impl IntoIterator<Item = Message>) -> Vec<SizedMessage> {
-    let mut upto = 0;
+    let mut tokens_so_far = 0;
     let measure = |message: Message| {
-        upto += message_tokens(&message);
-        SizedMessage { message, tokens_so_far: upto }
+        tokens_so_far += message_tokens(&message);
+        SizedMessage { message, tokens_so_far }
     };
     messages.into_iter().map(measure).collect()
 }
 
-fn select_fitting(messages: &[SizedMessage], room: u64) -> Vec<Message> {
-    select_messages(messages, trim_point(messages.last().map_or(0, |last| last.tokens_so_far), room))
+fn select_fitting(messages: &[SizedMessage], budget: u64) -> Vec<Message> {
+    select_messages(messages, trim_point(messages.last().map_or(0, |last| last.tokens_so_far), budget))
 }
 
 /// Every call has its result right after it, and every result its call right before it.
 fn assert_calls_paired(messages: &[Message]) {
     for pair in messages.windows(2) {
-        let asks = matches!(&pair[0], Message::Assistant { calls, .. } if !calls.is_empty());
-        let answers = matches!(pair[1], Message::Tool { .. });
-        assert_eq!(asks, answers, "{pair:?}");
+        let has_calls = matches!(&pair[0], Message::Assistant { calls, .. } if !calls.is_empty());
+        let has_results = matches!(pair[1], Message::Tool { .. });
+        assert_eq!(has_calls, has_results, "{pair:?}");
     }
     assert!(matches!(messages.first(), Some(Message::User { .. })), "{:?}", messages.first());
 }
@@ -49,46 +49,49 @@ fn what_fits_is_told_whole() {
 
 #[test]
 fn old_turns_are_left_out_first_and_calls_stay_with_their_results() {
-    let turn = |at: usize| [user(&format!("question {at}"))].into_iter().chain(step("a")).chain(step("b"));
+    let turn = |index: usize| [user(&format!("question {index}"))].into_iter().chain(step("a")).chain(step("b"));
     let messages = sized((0..20).flat_map(turn));
-    for room in [600, 900, 1_500, 3_000] {
-        let told = select_fitting(&messages, room);
-        assert_calls_paired(&told);
-        assert_eq!(told.iter().rfind(|message| matches!(message, Message::User { .. })), Some(&user("question 19")));
-        let size: u64 = told.iter().map(message_tokens).sum();
-        assert!(size <= room, "{size} of {room}");
-        assert!(told.len() > 4, "room for {room} is used: {}", told.len());
+    for budget in [600, 900, 1_500, 3_000] {
+        let selected = select_fitting(&messages, budget);
+        assert_calls_paired(&selected);
+        assert_eq!(
+            selected.iter().rfind(|message| matches!(message, Message::User { .. })),
+            Some(&user("question 19"))
+        );
+        let size: u64 = selected.iter().map(message_tokens).sum();
+        assert!(size <= budget, "{size} of {budget}");
+        assert!(selected.len() > 4, "the budget of {budget} is used: {}", selected.len());
     }
 }
 
 #[test]
 fn a_turn_that_is_too_long_keeps_its_question_and_its_last_steps() {
-    let steps = (0..40).flat_map(|at| step(&at.to_string()));
+    let steps = (0..40).flat_map(|index| step(&index.to_string()));
     let messages = sized([user("old")].into_iter().chain([user("question")]).chain(steps));
-    let told = select_fitting(&messages, 1_000);
-    assert_calls_paired(&told);
-    assert_eq!(told[0], user("question"));
-    assert!(told.len() < 20 && told.len() > 4, "{}", told.len());
-    let Some(Message::Tool { results }) = told.last() else { panic!("{told:?}") };
+    let selected = select_fitting(&messages, 1_000);
+    assert_calls_paired(&selected);
+    assert_eq!(selected[0], user("question"));
+    assert!(selected.len() < 20 && selected.len() > 4, "{}", selected.len());
+    let Some(Message::Tool { results }) = selected.last() else { panic!("{selected:?}") };
     assert_eq!(results[0].id, "39");
 }
 
 #[test]
 fn a_last_step_that_is_too_long_by_itself_is_told() {
     let messages = sized([user("question")].into_iter().chain(step("a")).chain(step("b")));
-    let told = select_fitting(&messages, 10);
-    assert_calls_paired(&told);
-    assert_eq!(told.len(), 3);
+    let selected = select_fitting(&messages, 10);
+    assert_calls_paired(&selected);
+    assert_eq!(selected.len(), 3);
 }
 
 #[test]
 fn what_is_left_out_stays_the_same_for_many_steps() {
     let mut messages = vec![user("question")];
     let mut beginnings = std::collections::BTreeSet::new();
-    for at in 0..60 {
-        messages.extend(step(&at.to_string()));
-        let told = select_fitting(&sized(messages.clone()), 2_000);
-        let Message::Assistant { calls, .. } = &told[1] else { panic!("{told:?}") };
+    for index in 0..60 {
+        messages.extend(step(&index.to_string()));
+        let selected = select_fitting(&sized(messages.clone()), 2_000);
+        let Message::Assistant { calls, .. } = &selected[1] else { panic!("{selected:?}") };
         beginnings.insert(calls[0].id.clone());
     }
     assert!(beginnings.len() < 20, "60 steps, {} beginnings", beginnings.len());

@@ -1,5 +1,5 @@
-//! What agents and models do, through the doors of the crate.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+//! Integration tests of model clients and the scripted model, through the public API of the crate.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod models;
 #[cfg(feature = "stub")]

@@ -1,4 +1,4 @@
-//! What the clients of providers understand and send: bytes as providers send them come from a small server, exactly as written here.
+//! The model clients against a mock server that sends the bytes of real providers.
 #![allow(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 mod anthropic;
@@ -14,25 +14,25 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolhub_agent::{Anthropic, AskedCall, Message, Model, ModelError, OpenAi, Prompt, Reply, Secret, StreamPart};
+use toolhub_agent::{Anthropic, Message, Model, ModelError, OpenAi, Prompt, Reply, Secret, StreamPart, ToolCall};
 
 use server::{CannedResponse, MockServer};
 
 const KEY: &str = "thk-very-secret-0123456789";
 
-/// A reply, and everything that was heard before it: `⟲` where it began anew.
+/// A reply, and the text streamed before it: `⟲` marks a restart.
 async fn ask(model: &dyn Model, prompt: Prompt<'_>) -> (Result<Reply, ModelError>, String) {
-    let heard = Arc::new(Mutex::new(String::new()));
-    let hearing = heard.clone();
-    let hear = move |piece: StreamPart<'_>| {
-        hearing.lock().unwrap_or_else(PoisonError::into_inner).push_str(match piece {
+    let streamed_text = Arc::new(Mutex::new(String::new()));
+    let sink_text = streamed_text.clone();
+    let sink = move |part: StreamPart<'_>| {
+        sink_text.lock().unwrap_or_else(PoisonError::into_inner).push_str(match part {
             StreamPart::Text(text) => text,
             StreamPart::Restart => "⟲",
         });
     };
-    let reply = model.ask(prompt, &hear).await;
-    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    (reply, heard)
+    let reply = model.ask(prompt, &sink).await;
+    let streamed_text = streamed_text.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    (reply, streamed_text)
 }
 
 fn prompt(messages: &[Message]) -> Prompt<'_> {
@@ -56,12 +56,12 @@ fn anthropic(server: &MockServer) -> Anthropic {
     Anthropic::new("m").base_url(server.url()).key(Secret::new(KEY)).first_wait(Duration::from_millis(1))
 }
 
-/// A call that is all right.
-fn call(id: &str, tool: &str, arguments: Value) -> AskedCall {
-    AskedCall { id: id.into(), tool: tool.into(), arguments, malformed: None, extra: None }
+/// A valid call.
+fn call(id: &str, tool: &str, arguments: Value) -> ToolCall {
+    ToolCall { id: id.into(), tool: tool.into(), arguments, malformed: None, extra: None }
 }
 
-/// A call whose arguments make no sense.
-fn malformed(id: &str, tool: &str, text: &str) -> AskedCall {
-    AskedCall { malformed: Some(text.into()), ..call(id, tool, json!({})) }
+/// A call with malformed arguments.
+fn malformed(id: &str, tool: &str, text: &str) -> ToolCall {
+    ToolCall { malformed: Some(text.into()), ..call(id, tool, json!({})) }
 }

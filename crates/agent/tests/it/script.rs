@@ -1,13 +1,13 @@
-//! What a scripted model says to what, and what is said about scripts that make no sense.
+//! Replies of a scripted model, and the problems of invalid scripts.
 
 mod demo;
 mod docs;
 mod invalid;
 
 use serde_json::{Value, json};
-use toolhub_agent::{AskedCall, CallResult, Conversation, Message, Script};
+use toolhub_agent::{CallResult, Conversation, Message, Script, ToolCall};
 
-/// A conversation as it grows: what the script asks for is answered by the test.
+/// A conversation with a script; the test provides the results of its calls.
 pub(crate) struct ScriptedConversation<'a> {
     script: &'a Script,
     pub(crate) conversation: Conversation,
@@ -19,25 +19,25 @@ impl<'a> ScriptedConversation<'a> {
         Self { script, conversation: Conversation { tools, may_call: true, ..Conversation::default() } }
     }
 
-    /// The user says something; out comes the text, or the calls as `tool{arguments}`.
+    /// Sends a user message; returns the text and the calls as `tool{arguments}`.
     pub(crate) fn user(&mut self, text: &str) -> String {
         self.conversation.messages.push(Message::User { content: text.into() });
         self.answer()
     }
 
-    /// These are the results of the calls that were asked for.
+    /// Sends the results of the requested calls.
     pub(crate) fn results(&mut self, texts: &[&str]) -> String {
         let Some(Message::Assistant { calls, .. }) = self.conversation.messages.last() else {
-            panic!("nothing was asked for")
+            panic!("the script requested no calls")
         };
         assert_eq!(calls.len(), texts.len(), "a result for each call");
-        let result = |(call, text): (&AskedCall, &&str)| CallResult {
+        let result = |(call, text): (&ToolCall, &&str)| CallResult {
             id: call.id.clone(),
             call_id: None,
             tool: call.tool.clone(),
             text: (*text).into(),
             is_error: false,
-            pictures: vec![],
+            images: vec![],
         };
         let results = calls.iter().zip(texts).map(result).collect();
         self.conversation.messages.push(Message::Tool { results });
@@ -45,20 +45,20 @@ impl<'a> ScriptedConversation<'a> {
     }
 
     fn answer(&mut self) -> String {
-        let said = self.script.answer(&self.conversation);
-        let calls: Vec<AskedCall> = said.calls.iter().map(to_tool_call).collect();
-        let mut words = said.text.clone();
+        let reply = self.script.answer(&self.conversation);
+        let calls: Vec<ToolCall> = reply.calls.iter().map(to_tool_call).collect();
+        let mut text = reply.text.clone();
         for call in &calls {
-            words += &format!("{}{}", call.tool, call.arguments);
+            text += &format!("{}{}", call.tool, call.arguments);
         }
-        self.conversation.messages.push(Message::Assistant { content: said.text, reasoning: String::new(), calls });
-        words
+        self.conversation.messages.push(Message::Assistant { content: reply.text, reasoning: String::new(), calls });
+        text
     }
 }
 
-fn to_tool_call((id, tool, arguments): &(String, String, Value)) -> AskedCall {
+fn to_tool_call((id, tool, arguments): &(String, String, Value)) -> ToolCall {
     let id = format!("call_{id}").into();
-    AskedCall { id, tool: tool.as_str().into(), arguments: arguments.clone(), malformed: None, extra: None }
+    ToolCall { id, tool: tool.as_str().into(), arguments: arguments.clone(), malformed: None, extra: None }
 }
 
 fn parse_script(text: &str) -> Script {
@@ -93,38 +93,38 @@ const WEATHER: &str = r#"
 #[test]
 fn a_turn_calls_once_and_what_came_of_it_is_said() {
     let script = parse_script(WEATHER);
-    let mut talk = ScriptedConversation::new(&script, &["weather", "report"]);
+    let mut chat = ScriptedConversation::new(&script, &["weather", "report"]);
     let call = r#"weather{"city":"Oslo","days":2,"deep":{"list":["in Oslo"]}}"#;
-    assert_eq!(talk.user("Weather in Oslo, please"), call);
-    assert_eq!(talk.results(&[r#"{"temp": 4.5}"#]), "It is 4.5 °C in Oslo.");
-    // What one message has called does not count for the next.
-    assert_eq!(talk.user("weather in Oslo"), call);
-    // A turn that names something that is not there does not fit, and the next one is tried.
-    assert_eq!(talk.results(&["The service is down."]), "No weather: The service is down.");
+    assert_eq!(chat.user("Weather in Oslo, please"), call);
+    assert_eq!(chat.results(&[r#"{"temp": 4.5}"#]), "It is 4.5 °C in Oslo.");
+    // The call limit applies to each user message separately.
+    assert_eq!(chat.user("weather in Oslo"), call);
+    // A turn with an unresolved placeholder does not match, and the next one is tried.
+    assert_eq!(chat.results(&["The service is down."]), "No weather: The service is down.");
 }
 
 #[test]
 fn what_was_said_and_found_before_is_remembered() {
     let script = parse_script(WEATHER);
-    let mut talk = ScriptedConversation::new(&script, &["weather", "report"]);
-    assert_eq!(talk.user("again"), "I can use: weather, report");
-    talk.user("weather in Oslo");
-    talk.results(&[r#"{"temp": 4}"#]);
-    talk.user("weather in Rome");
-    talk.results(&[r#"{"temp": 20}"#]);
-    assert_eq!(talk.user("again"), "It was 20 °C in Rome.");
+    let mut chat = ScriptedConversation::new(&script, &["weather", "report"]);
+    assert_eq!(chat.user("again"), "I can use: weather, report");
+    chat.user("weather in Oslo");
+    chat.results(&[r#"{"temp": 4}"#]);
+    chat.user("weather in Rome");
+    chat.results(&[r#"{"temp": 20}"#]);
+    assert_eq!(chat.user("again"), "It was 20 °C in Rome.");
 }
 
 #[test]
 fn which_tools_are_offered_decides() {
     let script = parse_script(WEATHER);
-    let mut talk = ScriptedConversation::new(&script, &["clock"]);
-    assert_eq!(talk.user("weather in Oslo"), "report is not available yet: it is not offered now");
-    talk.conversation.system = "Some tools wait:\n- `weather`: never\n- `report`: after `weather`\n".into();
-    assert_eq!(talk.user("weather in Oslo"), "report is not available yet: after `weather`");
-    let mut talk = ScriptedConversation::new(&script, &["weather", "report"]);
-    talk.conversation.may_call = false;
-    assert_eq!(talk.user("weather in Oslo"), "I can use: weather, report");
+    let mut chat = ScriptedConversation::new(&script, &["clock"]);
+    assert_eq!(chat.user("weather in Oslo"), "report is not available yet: it is not offered now");
+    chat.conversation.system = "Some tools wait:\n- `weather`: never\n- `report`: after `weather`\n".into();
+    assert_eq!(chat.user("weather in Oslo"), "report is not available yet: after `weather`");
+    let mut chat = ScriptedConversation::new(&script, &["weather", "report"]);
+    chat.conversation.may_call = false;
+    assert_eq!(chat.user("weather in Oslo"), "I can use: weather, report");
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn a_turn_calls_again_only_as_often_as_it_says() {
         repeat = 2
         "#,
     );
-    let mut talk = ScriptedConversation::new(&script, &[]);
-    assert_eq!(talk.user("go"), "Trying.flaky{}clock{}");
-    assert_eq!(talk.results(&["no", "12"]), "Trying.flaky{}clock{}");
-    assert_eq!(talk.results(&["no", "13"]), "I have no line for that in my script.");
-    assert_eq!(talk.user("go"), "Trying.flaky{}clock{}");
+    let mut chat = ScriptedConversation::new(&script, &[]);
+    assert_eq!(chat.user("go"), "Trying.flaky{}clock{}");
+    assert_eq!(chat.results(&["no", "12"]), "Trying.flaky{}clock{}");
+    assert_eq!(chat.results(&["no", "13"]), "I have no line for that in my script.");
+    assert_eq!(chat.user("go"), "Trying.flaky{}clock{}");
 }
 
 #[test]
@@ -167,28 +167,28 @@ fn every_condition_of_a_turn_must_hold() {
         "#,
     );
     let answer = |tools: &[&str], results: &[&str]| {
-        let mut talk = ScriptedConversation::new(&script, tools);
-        let first = talk.user("x");
-        if first.contains('{') { talk.results(results) } else { first }
+        let mut chat = ScriptedConversation::new(&script, tools);
+        let first = chat.user("x");
+        if first.contains('{') { chat.results(results) } else { first }
     };
-    let nothing = "I have no line for that in my script.";
-    assert_eq!(answer(&["a"], &[]), nothing);
-    assert_eq!(answer(&["a", "b", "d"], &[]), nothing);
+    let default = "I have no line for that in my script.";
+    assert_eq!(answer(&["a"], &[]), default);
+    assert_eq!(answer(&["a", "b", "d"], &[]), default);
     assert_eq!(answer(&["a", "b"], &["fine", "Error 7"]), "b failed: Error 7");
     assert_eq!(answer(&["a", "b"], &["Error", "fine"]), "the last was fine");
     assert_eq!(answer(&["a", "b"], &["Error", "well"]), "something came");
-    let mut talk = ScriptedConversation::new(&script, &["a", "b"]);
-    talk.conversation.system = "You are a pirate.".into();
-    assert_eq!(talk.user("x"), "Arr.");
+    let mut chat = ScriptedConversation::new(&script, &["a", "b"]);
+    chat.conversation.system = "You are a pirate.".into();
+    assert_eq!(chat.user("x"), "Arr.");
 }
 
 #[test]
 fn the_same_conversation_gets_the_same_answer_and_ids_tell_steps_apart() {
     let script = parse_script("[[turn]]\nwhen = { user = 'x' }\ncall = [{ tool = 'a' }, { tool = 'a' }]\nrepeat = 2");
-    let mut talk = ScriptedConversation::new(&script, &[]);
-    talk.user("x");
-    talk.results(&["1", "2"]);
-    let ids: Vec<&str> = talk
+    let mut chat = ScriptedConversation::new(&script, &[]);
+    chat.user("x");
+    chat.results(&["1", "2"]);
+    let ids: Vec<&str> = chat
         .conversation
         .messages
         .iter()
@@ -199,7 +199,8 @@ fn the_same_conversation_gets_the_same_answer_and_ids_tell_steps_apart() {
         .map(|call| call.id.as_str())
         .collect();
     assert_eq!(ids, ["call_t0_m1_0", "call_t0_m1_1", "call_t0_m3_0", "call_t0_m3_1"]);
-    let asked = Conversation { messages: talk.conversation.messages[..1].to_vec(), ..talk.conversation.clone() };
-    assert_eq!(script.answer(&asked), script.answer(&asked));
-    assert_eq!(script.answer(&asked).calls[0].2, json!({}));
+    let first_message =
+        Conversation { messages: chat.conversation.messages[..1].to_vec(), ..chat.conversation.clone() };
+    assert_eq!(script.answer(&first_message), script.answer(&first_message));
+    assert_eq!(script.answer(&first_message).calls[0].2, json!({}));
 }

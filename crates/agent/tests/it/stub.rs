@@ -1,4 +1,4 @@
-//! The scripted model behind HTTP, asked by the real clients, in both wire formats, whole and streamed.
+//! The scripted model over HTTP with the real clients: both wire formats, complete and streamed.
 
 mod faults;
 mod validation;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolhub_agent::{
-    Anthropic, CallResult, Message, Model, ModelError, OpenAi, Prompt, Reply, Script, Stop, StreamPart, Stub,
+    Anthropic, CallResult, Message, Model, ModelError, OpenAi, Prompt, Reply, Script, StopReason, StreamPart, Stub,
 };
 
-/// A script that is served.
+/// Serves a script.
 async fn serve_script(script: &str) -> Stub {
     let script = Script::parse(script).unwrap_or_else(|error| panic!("{error}"));
     Stub::serve(script, 0).await.unwrap()
@@ -60,23 +60,23 @@ async fn a_conversation_goes_through_in_both_formats_whole_and_streamed() {
         for stream in [false, true] {
             let what = format!("{:?}, streamed: {stream}", model.format());
             let reply = ask(&*model, &user("hello"), stream).await.unwrap();
-            assert_eq!((reply.text.as_str(), reply.stop), ("I can use: clock, weather", Stop::End), "{what}");
+            assert_eq!((reply.text.as_str(), reply.stop), ("I can use: clock, weather", StopReason::End), "{what}");
             assert!(reply.usage.input_tokens > 10 && reply.usage.output_tokens > 5, "{what}: {:?}", reply.usage);
 
             let mut messages = user("weather in Oslo?");
             let reply = ask(&*model, &messages, stream).await.unwrap();
-            assert_eq!((reply.text.as_str(), reply.stop), ("Let me see.", Stop::Calls), "{what}");
-            let asked: Vec<(&str, &Value)> =
+            assert_eq!((reply.text.as_str(), reply.stop), ("Let me see.", StopReason::Calls), "{what}");
+            let calls: Vec<(&str, &Value)> =
                 reply.calls.iter().map(|call| (call.tool.as_str(), &call.arguments)).collect();
             let note = "a longer text, so that it comes in pieces: 北京 🙂";
-            assert_eq!(asked, [("weather", &json!({"city": "Oslo", "note": note})), ("clock", &json!({}))], "{what}");
-            let result = |at: usize, text: &str| CallResult {
-                id: reply.calls[at].id.clone(),
+            assert_eq!(calls, [("weather", &json!({"city": "Oslo", "note": note})), ("clock", &json!({}))], "{what}");
+            let result = |index: usize, text: &str| CallResult {
+                id: reply.calls[index].id.clone(),
                 call_id: None,
-                tool: reply.calls[at].tool.clone(),
+                tool: reply.calls[index].tool.clone(),
                 text: text.into(),
-                is_error: at == 1,
-                pictures: vec![],
+                is_error: index == 1,
+                images: vec![],
             };
             let results = vec![result(0, r#"{"temp": 4}"#), result(1, "noon")];
             messages.push(Message::Assistant {
@@ -87,7 +87,7 @@ async fn a_conversation_goes_through_in_both_formats_whole_and_streamed() {
             messages.push(Message::Tool { results });
             let reply = ask(&*model, &messages, stream).await.unwrap();
             let text = "It is 4 °C in Oslo, at noon. This is a longer text in pieces: 北京 🙂";
-            assert_eq!((reply.text.as_str(), reply.stop), (text, Stop::End), "{what}");
+            assert_eq!((reply.text.as_str(), reply.stop), (text, StopReason::End), "{what}");
         }
     }
 }
@@ -96,9 +96,9 @@ async fn a_conversation_goes_through_in_both_formats_whole_and_streamed() {
 async fn a_streamed_text_comes_in_several_pieces() {
     let stub = serve_script(SCRIPT).await;
     for model in models(&stub) {
-        let pieces = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
-        let counted = pieces.clone();
-        let hear = move |_: StreamPart<'_>| {
+        let parts = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let counted = parts.clone();
+        let sink = move |_: StreamPart<'_>| {
             counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
         let messages = user("hello");
@@ -112,7 +112,7 @@ async fn a_streamed_text_comes_in_several_pieces() {
             timeout: time,
             trace: None,
         };
-        model.ask(prompt, &hear).await.unwrap();
-        assert!(pieces.load(std::sync::atomic::Ordering::Relaxed) > 1);
+        model.ask(prompt, &sink).await.unwrap();
+        assert!(parts.load(std::sync::atomic::Ordering::Relaxed) > 1);
     }
 }

@@ -1,7 +1,7 @@
-//! How the tools of a thread stand, in the shape agents of old know, and how they are reset.
+//! Statuses of a thread's tools, and their reset, in the response format of existing agent clients.
 //!
-//! In: a thread. Out: `{"success": true, "data": …}`; every problem says `"success": false`. The three members of a tool are all
-//! there is, unless more is asked for.
+//! In: a thread. Out: `{"success": true, "data": …}`; every problem carries `"success": false`. A tool has exactly
+//! three members, unless `?detail=full` asks for more.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,18 @@ use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
-    ErrorKind, StatusScope, ThreadInfo, ToolStatusInfo,
+    ErrorKind, OfferOptions, StatusScope, ThreadInfo, ToolStatusInfo,
     clock::Timestamp,
-    ids::{Tenant, ThreadId},
+    ids::Tenant,
     status::{Language, ToolStatus},
 };
 
+use super::threads::{self, ThreadPath};
 use crate::{
     app::App,
     extract::{AcceptLanguage, MaybeBody, Params, Query},
     json::Json,
-    problem::{ApiResult, Code, Problem},
+    problem::{ApiResult, Code},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -28,28 +29,28 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
     vec![
         Route::new(Method::GET, "/agents/{threadId}/tool-states", read, "threads", get_legacy)
-            .summary("How the tools of a thread stand")
-            .json_response::<ToolStatesResponse>(200, "Every tool, run or not")
+            .summary("Tool statuses of a thread")
+            .json_response::<ToolStatesResponse>(200, "Every tool, called or not")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable])
             .with_success_flag(),
         Route::new(Method::POST, "/agents/{threadId}/tool-states/reset", call, "threads", reset)
             .audited("thread.reset")
-            .summary("Forget what is held against the tools of a thread, or against one of them")
-            .json_response::<ToolStatesResponse>(200, "Which were reset, and how all stand now")
+            .summary("Reset the statuses of a thread's tools, or of one of them")
+            .json_response::<ToolStatesResponse>(200, "The tools that were reset, and all statuses now")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable])
             .with_success_flag(),
         Route::new(Method::GET, "/api/v1/threads/{id}/tool-states", read, "threads", get)
-            .summary("How the tools of a thread stand")
-            .json_response::<ToolStatesResponse>(200, "Every tool, run or not")
+            .summary("Tool statuses of a thread")
+            .json_response::<ToolStatesResponse>(200, "Every tool, called or not")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable])
             .with_success_flag(),
     ]
 }
 
-/// A thread in a path of old.
+/// A thread in a path outside `/api/v1`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct LegacyAgentPath {
@@ -57,47 +58,40 @@ struct LegacyAgentPath {
     thread_id: String,
 }
 
-/// A thread in a path.
-#[derive(Debug, Deserialize, JsonSchema)]
-struct ThreadPath {
-    /// The thread.
-    id: String,
-}
-
-/// How much is wanted.
+/// How much detail to return.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StatesQuery {
-    /// `full` for failures in a row, the last success and failure, and whether a list should be bound again.
+    /// `full` adds consecutive failures, the last success and failure, and whether a rebind is due.
     detail: Option<Detail>,
 }
 
-/// How much is told of a tool.
+/// The level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Detail {
     Full,
 }
 
-/// What is to be reset.
+/// What to reset.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "ToolStatesReset")]
 struct ResetBody {
     /// Only this tool.
     tool_name: Option<String>,
-    /// Also forget that it has succeeded, so that whatever waits for it waits again.
+    /// Also discard the evidence of its successes, so that tools that depend on it wait again.
     #[serde(default)]
     evidence: bool,
 }
 
-/// How the tools of a thread stand.
+/// The tool statuses of a thread.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ToolStatesAnswer")]
 struct ToolStatesResponse {
-    /// Always true; a problem says false.
+    /// Always true; problems carry false.
     success: bool,
-    /// The answer.
+    /// The statuses.
     data: ToolStates,
 }
 
@@ -107,40 +101,40 @@ struct ToolStatesResponse {
 struct ToolStates {
     /// The thread.
     agent_id: String,
-    /// The tools that were reset; only in the answer to a reset.
+    /// The tools that were reset; only in the response to a reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     reset: Option<Vec<String>>,
     /// Every tool, by name.
     tool_states: BTreeMap<String, ToolState>,
-    /// When it was so.
+    /// When the statuses were read.
     timestamp: Timestamp,
 }
 
-/// How a tool stands in a thread.
+/// The status of a tool in a thread.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ToolState {
-    /// The word.
+    /// The status.
     status: ToolStatus,
-    /// Why.
+    /// The reason for the status.
     reason: String,
-    /// When that last changed; when the thread was made, for a tool that never ran there.
+    /// When it last changed; when the thread was created, for a tool that was never called in it.
     last_updated: Timestamp,
     #[serde(flatten)]
-    full: Option<Full>,
+    full: Option<ToolStateDetails>,
 }
 
-/// What is told of a tool with `?detail=full`.
+/// Additional members with `?detail=full`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Full {
-    /// How many failures in a row count against it.
+struct ToolStateDetails {
+    /// Consecutive failures that count against it.
     consecutive_failures: u32,
     /// When it last succeeded.
     last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
     last_failure_time: Option<Timestamp>,
-    /// Whether a list that somebody holds for the thread should be bound again because of it.
+    /// Whether a list of offered tools that is bound for the thread should be bound again because of it.
     should_rebind: bool,
 }
 
@@ -151,7 +145,7 @@ async fn get_legacy(
     Query(query): Query<StatesQuery>,
     language: AcceptLanguage,
 ) -> ApiResult<Json<ToolStatesResponse>> {
-    let thread = find_thread(&app, &principal.tenant, &thread_id).await?;
+    let thread = threads::find(&app, &principal.tenant, &thread_id).await?;
     load_states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(respond)
 }
 
@@ -162,7 +156,7 @@ async fn get(
     Query(query): Query<StatesQuery>,
     language: AcceptLanguage,
 ) -> ApiResult<Json<ToolStatesResponse>> {
-    let thread = find_thread(&app, &principal.tenant, &id).await?;
+    let thread = threads::find(&app, &principal.tenant, &id).await?;
     load_states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(respond)
 }
 
@@ -174,14 +168,14 @@ async fn reset(
     MaybeBody(body): MaybeBody<ResetBody>,
 ) -> ApiResult<Json<ToolStatesResponse>> {
     let (hub, tenant) = (app.hub(), &principal.tenant);
-    let thread = find_thread(&app, tenant, &thread_id).await?;
+    let thread = threads::find(&app, tenant, &thread_id).await?;
     let ResetBody { tool_name, evidence } = body.unwrap_or_default();
     let names = match tool_name {
         Some(name) => vec![name],
         None => {
-            let meant = app.agents().thread_toolset(tenant, &thread.id).await?;
+            let toolset = app.agents().thread_toolset(tenant, &thread.id).await?;
             let all = hub.tools().list(&Default::default()).into_iter().map(|tool| tool.definition.name.to_string());
-            all.filter(|name| meant.contains(name)).collect()
+            all.filter(|name| toolset.contains(name)).collect()
         }
     };
     for name in &names {
@@ -195,13 +189,6 @@ async fn reset(
     Ok(respond(data))
 }
 
-/// The thread, if anybody has ever named it.
-async fn find_thread(app: &App, tenant: &Tenant, id: &str) -> ApiResult<ThreadInfo> {
-    let unknown = || Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{id}`"));
-    let thread = ThreadId::new(id).map_err(|_| unknown())?;
-    app.hub().thread(tenant, &thread).await?.ok_or_else(unknown)
-}
-
 async fn load_states(
     app: &App,
     tenant: &Tenant,
@@ -209,10 +196,10 @@ async fn load_states(
     full: bool,
     language: Language,
 ) -> ApiResult<ToolStates> {
-    let statuses = app.hub().tool_statuses_in(StatusScope::Thread(tenant, &thread.id), language).await?;
-    let meant = app.agents().thread_toolset(tenant, &thread.id).await?;
-    let meant = statuses.into_iter().filter(|info| meant.contains(&info.tool_name));
-    let tool_states = meant.map(|info| {
+    let toolset = app.agents().thread_toolset(tenant, &thread.id).await?;
+    let options = OfferOptions { toolset, language };
+    let statuses = app.hub().tool_statuses_with(StatusScope::Thread(tenant, &thread.id), &options).await?;
+    let tool_states = statuses.into_iter().map(|info| {
         let name = info.tool_name.to_string();
         (name, ToolState::of(info, thread.created, full))
     });
@@ -225,12 +212,12 @@ fn respond(data: ToolStates) -> Json<ToolStatesResponse> {
 }
 
 impl ToolState {
-    fn of(info: ToolStatusInfo, made: Timestamp, full: bool) -> Self {
+    fn of(info: ToolStatusInfo, created: Timestamp, full: bool) -> Self {
         Self {
             status: info.status,
             reason: info.reason,
-            last_updated: info.last_updated.max(info.last_success_time).unwrap_or(made),
-            full: full.then_some(Full {
+            last_updated: info.last_updated.max(info.last_success_time).unwrap_or(created),
+            full: full.then_some(ToolStateDetails {
                 consecutive_failures: info.consecutive_failures,
                 last_success_time: info.last_success_time,
                 last_failure_time: info.last_failure_time,

@@ -1,11 +1,11 @@
-//! Questions about calls: which there are, and the answers of people.
+//! Approvals of calls: listed, looked up and decided by people.
 
 use axum::{extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolhub_core::{
-    Answer as Answered, Approval, ApprovalError, ApprovalOutcome, ApprovalState, CallError, Detail, ErrorKind,
+    Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, CallError, Detail, ErrorKind,
     clock::Timestamp,
     ids::{ApprovalId, CallId, Caller, RunId, ThreadId},
 };
@@ -25,27 +25,27 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ApprovalsWrite));
     vec![
         Route::new(Method::GET, "/api/v1/approvals", read, "approvals", list)
-            .summary("Questions about calls, the newest first")
-            .json_response::<List<ApprovalView>>(200, "A page of them")
+            .summary("Approvals, newest first")
+            .json_response::<List<ApprovalView>>(200, "A page of approvals")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/approvals/{id}", read, "approvals", get)
-            .summary("One question")
-            .json_response::<ApprovalView>(200, "What is asked, and how it stands")
+            .summary("One approval")
+            .json_response::<ApprovalView>(200, "The approval")
             .problems(&[Code::APPROVAL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::POST, "/api/v1/approvals/{id}", write, "approvals", answer)
             .audited("approval.answer")
-            .summary("Answer a question")
-            .json_response::<ApprovalView>(200, "It is answered; the call goes on, or is told no")
+            .summary("Decide an approval")
+            .json_response::<ApprovalView>(200, "The approval is decided; the call continues or is refused")
             .problems(&[Code::APPROVAL_NOT_FOUND, Code::ALREADY_RESOLVED, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable, ErrorKind::ArgumentsInvalid, ErrorKind::Forbidden]),
     ]
 }
 
-/// A question in a path.
+/// An approval in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ApprovalPath {
-    /// The question.
+    /// The approval.
     id: String,
 }
 
@@ -60,9 +60,9 @@ impl ApprovalPath {
 }
 
 list_query! {
-    /// Which questions are query.
+    /// Which approvals to list.
     struct ApprovalsQuery {
-        /// Only those that stand so.
+        /// Only those in this state.
         state: Option<ApprovalState>,
     }
 }
@@ -72,129 +72,129 @@ async fn list(
     principal: Principal,
     Query(query): Query<ApprovalsQuery>,
     links: Links,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let before = page::decode_cursor_as(query.cursor.as_ref(), "approvals")?;
-    let most = query.limit.plus_one();
-    let mut found = app.hub().newest_approvals(&principal.tenant, query.state, before, most).await?;
-    let next = query.limit.truncate(&mut found).map(|last| last.id.to_string());
-    let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
-    Ok(here.list_response("approvals", items, next))
+    let limit = query.limit.plus_one();
+    let mut approvals = app.hub().newest_approvals(&principal.tenant, query.state, before, limit).await?;
+    let next = query.limit.truncate(&mut approvals).map(|last| last.id.to_string());
+    let items = approvals.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
+    Ok(uri.list_response("approvals", items, next))
 }
 
 async fn get(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<ApprovalPath>,
+    Params(path): Params<ApprovalPath>,
     links: Links,
 ) -> ApiResult<Json<ApprovalView>> {
-    let found = app.hub().approval(&principal.tenant, named.parse_id()?).await?;
-    found.map(|approval| Json(ApprovalView::of(approval, &links))).ok_or_else(|| named.not_found())
+    let approval = app.hub().approval(&principal.tenant, path.parse_id()?).await?;
+    approval.map(|approval| Json(ApprovalView::of(approval, &links))).ok_or_else(|| path.not_found())
 }
 
-/// An answer.
+/// A decision.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AnswerBody {
-    /// What it is.
+    /// The decision.
     outcome: ApprovalOutcome,
     /// The arguments to use instead; with `modify_with_editor` only.
     arguments: Option<Map<String, Value>>,
-    /// What the model is told with a no.
+    /// What the model is told when the call is refused.
     reason: Option<String>,
 }
 
 async fn answer(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<ApprovalPath>,
+    Params(path): Params<ApprovalPath>,
     links: Links,
     Body(body): Body<AnswerBody>,
 ) -> ApiResult<Json<ApprovalView>> {
-    let mut answer = Answered::new(body.outcome, principal.caller);
+    let mut answer = Answer::new(body.outcome, principal.caller);
     answer.arguments = body.arguments.map(Value::Object);
     answer.message = body.reason;
-    let id = named.parse_id()?;
-    let answered = app.hub().resolve_approval(&principal.tenant, id, answer).await.map_err(|error| match error {
-        // Not the key is too weak, but the arguments are forbidden: this is about the question.
+    let id = path.parse_id()?;
+    let approval = app.hub().resolve_approval(&principal.tenant, id, answer).await.map_err(|error| match error {
+        // The key is sufficient, but policy forbids the edited arguments: the problem is about this approval.
         ApprovalError::Forbidden(_) => approval_problem(error).with("approvalId", id),
         error => approval_problem(error),
     })?;
-    Ok(Json(ApprovalView::of(answered, &links)))
+    Ok(Json(ApprovalView::of(approval, &links)))
 }
 
-/// Why an answer was not taken, or a grant not found.
+/// The problem for a decision that was not accepted, or an unknown approval or grant.
 pub(super) fn approval_problem(error: ApprovalError) -> Problem {
-    let words = error.to_string();
+    let detail = error.to_string();
     match error {
-        ApprovalError::Unknown(_) => Problem::new(Code::APPROVAL_NOT_FOUND, words),
-        ApprovalError::UnknownGrant(_) => Problem::new(Code::GRANT_NOT_FOUND, words),
-        ApprovalError::Resolved(state) => Problem::new(Code::ALREADY_RESOLVED, words).with("state", state),
-        ApprovalError::ToolChanged(_) => Problem::new(Code::CONFLICT, words),
+        ApprovalError::Unknown(_) => Problem::new(Code::APPROVAL_NOT_FOUND, detail),
+        ApprovalError::UnknownGrant(_) => Problem::new(Code::GRANT_NOT_FOUND, detail),
+        ApprovalError::Resolved(state) => Problem::new(Code::ALREADY_RESOLVED, detail).with("state", state),
+        ApprovalError::ToolChanged(_) => Problem::new(Code::CONFLICT, detail),
         ApprovalError::Arguments { problems, .. } => {
-            let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(words).detail(Detail::Problems(problems));
+            let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(detail).detail(Detail::Problems(problems));
             error.into()
         }
-        ApprovalError::Forbidden(_) => CallError::new(ErrorKind::Forbidden).operator(words).into(),
+        ApprovalError::Forbidden(_) => CallError::new(ErrorKind::Forbidden).operator(detail).into(),
         ApprovalError::Store(error) => error.into(),
-        _ => Problem::new(Code::INVALID_REQUEST, words),
+        _ => Problem::new(Code::INVALID_REQUEST, detail),
     }
 }
 
-/// A question to a person: may this call run?
+/// A request to a person: may this call run?
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Approval")]
 struct ApprovalView {
-    /// The question.
+    /// The approval.
     id: ApprovalId,
-    /// Where it can be looked at, and answered.
+    /// Its URL, for reading and deciding it.
     url: String,
-    /// Where it stands.
+    /// Its state.
     state: ApprovalState,
-    /// The call that asked.
+    /// The call that requires it.
     call_id: CallId,
     /// The tool.
     tool: String,
-    /// Who wants to call it.
+    /// The key that makes the call.
     caller: Caller,
-    /// The conversation.
+    /// The thread.
     thread_id: Option<ThreadId>,
     /// The agent run.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<RunId>,
-    /// What the tool would be given.
+    /// The arguments of the call.
     arguments: Value,
-    /// The rule that asks.
+    /// The rule that requires the approval.
     rule: String,
-    /// Why it asks, in its owner's words.
+    /// Why, as configured with the rule.
     reason: Option<String>,
-    /// When it was asked.
+    /// When it was requested.
     asked_at: Timestamp,
-    /// When it is too late: to answer, and after a yes, to use it.
+    /// Until when it can be decided and, once approved, used.
     expires_at: Timestamp,
-    /// The answer, once there is one.
+    /// The decision, once there is one.
     answer: Option<AnswerView>,
-    /// The call that was made on it, or was told no.
+    /// The call that consumed it, or was refused because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     used_by: Option<CallId>,
 }
 
-/// A person's answer.
+/// A person's decision.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ApprovalAnswer")]
 struct AnswerView {
-    /// What it is.
+    /// The decision.
     outcome: ApprovalOutcome,
-    /// Who gave it.
+    /// The key that decided.
     by: Caller,
-    /// When.
+    /// When it was decided.
     at: Timestamp,
     /// The arguments to use instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Value>,
-    /// What the model is told with a no.
+    /// What the model is told when the call is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }

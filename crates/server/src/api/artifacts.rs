@@ -1,7 +1,7 @@
-//! What was too long for a model, to be fetched whole.
+//! Artifacts: content that was too long for a model, fetched whole.
 //!
-//! In: an id that nobody can guess. Out: the bytes. They are a tool's output and nobody's word: a browser saves them and is
-//! told to run nothing in them.
+//! In: an id that cannot be guessed. Out: the bytes. They are untrusted tool output: the headers make a browser
+//! download them and forbid it to run anything in them.
 
 use axum::{
     extract::State,
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/artifacts/{id}", Access::Needs(Scope::ToolsRead), "calls", fetch)
             .summary("Content that was too long for a model")
-            .response(200, "*/*", "All of it, with the media type the tool gave it")
+            .response(200, "*/*", "The whole content, with the media type given by the tool")
             .problems(&[Code::ARTIFACT_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -39,17 +39,17 @@ struct ArtifactPath {
 
 async fn fetch(
     State(app): State<App>,
-    who: Principal,
+    principal: Principal,
     Params(ArtifactPath { id }): Params<ArtifactPath>,
 ) -> ApiResult<Response> {
     let unknown = || Problem::new(Code::ARTIFACT_NOT_FOUND, "there is no such artifact, or it has expired");
     let id = ArtifactId::new(id).map_err(|_| unknown())?;
-    let artifact = app.hub().artifact(&who.tenant, &id).await?.ok_or_else(unknown)?;
+    let artifact = app.hub().artifact(&principal.tenant, &id).await?.ok_or_else(unknown)?;
     let (media, extension) = media_type(&artifact.mime_type);
     let mut response = artifact.bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, media);
-    // Letters, digits and a few signs: an id needs no quoting.
+    // An id consists of letters, digits and a few signs, so the file name needs no escaping.
     if let Ok(name) = HeaderValue::try_from(format!("attachment; filename=\"{id}.{extension}\"")) {
         headers.insert(header::CONTENT_DISPOSITION, name);
     }
@@ -59,14 +59,15 @@ async fn fetch(
     Ok(response)
 }
 
-/// The media type as a header, and how a file of it ends. What is no media type is bytes.
-fn media_type(said: &str) -> (HeaderValue, &'static str) {
+/// The media type as a header, and the matching file extension. An invalid media type becomes
+/// `application/octet-stream`.
+fn media_type(value: &str) -> (HeaderValue, &'static str) {
     let bytes = (HeaderValue::from_static("application/octet-stream"), "bin");
-    let essence = said.split(';').next().unwrap_or_default().trim();
-    let token = |part: &str| {
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    let is_token = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
     };
-    let legal = essence.split_once('/').is_some_and(|(kind, sort)| token(kind) && token(sort));
+    let is_legal = essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
     let extension = match essence {
         "text/plain" => "txt",
         "text/markdown" => "md",
@@ -78,10 +79,10 @@ fn media_type(said: &str) -> (HeaderValue, &'static str) {
         "audio/wav" => "wav",
         _ => "bin",
     };
-    let plain = essence.starts_with("text/") && !said.contains("charset");
-    let said = if plain { format!("{essence}; charset=utf-8") } else { said.to_owned() };
-    match HeaderValue::try_from(said) {
-        Ok(media) if legal => (media, extension),
+    let is_text = essence.starts_with("text/") && !value.contains("charset");
+    let value = if is_text { format!("{essence}; charset=utf-8") } else { value.to_owned() };
+    match HeaderValue::try_from(value) {
+        Ok(media) if is_legal => (media, extension),
         _ => bytes,
     }
 }
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn only_a_media_type_becomes_one() {
-        for (said, told) in [
+        for (value, expected) in [
             ("text/plain", "text/plain; charset=utf-8"),
             ("text/plain; charset=ascii", "text/plain; charset=ascii"),
             ("image/svg+xml", "image/svg+xml"),
@@ -102,7 +103,7 @@ mod tests {
             ("text/html\r\nx: y", "application/octet-stream"),
             ("application/json\0", "application/octet-stream"),
         ] {
-            assert_eq!(media_type(said).0, told, "{said:?}");
+            assert_eq!(media_type(value).0, expected, "{value:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The audit: who did what to the server.
+//! The audit log, listed.
 
 use axum::{extract::State, http::Method, response::IntoResponse};
 use toolhub_core::{ErrorKind, clock::Timestamp};
@@ -16,18 +16,18 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/audit", Access::Needs(Scope::Admin), "system", list)
-            .summary("Who changed what, and who was not let, the latest first")
-            .json_response::<List<Entry>>(200, "A page of it")
+            .summary("The audit log: changes and denied requests, newest first")
+            .json_response::<List<Entry>>(200, "A page of entries")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
 
 list_query! {
-    /// Which part of the audit is query.
+    /// Which entries to list.
     struct AuditQuery {
-        /// What happened then or later.
+        /// Only entries at or after this time.
         since: Option<Timestamp>,
-        /// What happened before then.
+        /// Only entries before this time.
         until: Option<Timestamp>,
     }
 }
@@ -35,10 +35,10 @@ list_query! {
 async fn list(
     State(app): State<App>,
     Query(query): Query<AuditQuery>,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let after = page::decode_cursor(query.cursor.as_ref(), "audit")?;
     let page = app.audit().page(query.since, query.until, after.as_deref(), query.limit.get());
     let (entries, next) = page.await?;
-    Ok(here.list_response("audit", entries, next))
+    Ok(uri.list_response("audit", entries, next))
 }

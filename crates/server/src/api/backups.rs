@@ -19,8 +19,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/backups", Access::Needs(Scope::Admin), "system", create)
             .audited("backup.make")
-            .summary("Make a backup of the store, while it is in use")
-            .json_response::<Backup>(201, "Where it is")
+            .summary("Make an online backup of the store")
+            .json_response::<Backup>(201, "The backup")
             .problems(&[Code::NOT_FOUND, Code::NOT_DONE]),
     ]
 }

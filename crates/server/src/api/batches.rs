@@ -1,8 +1,8 @@
-//! The calls of one step, as a model asked for them, and the messages to answer it with.
+//! Batches: executes the tool calls of one model message and returns the tool messages for the model.
 //!
-//! In: a model's message or its tool calls, in the words of its provider. Out: messages that can be sent back as they are. What a
-//! model got wrong becomes a message that helps it; the whole is refused only where it is no message at all. `read` takes a
-//! message apart, `write` puts the answers together; neither makes a call.
+//! In: a model's message or its tool calls, in the provider's format. Out: messages to append to the conversation
+//! unchanged. A mistake of the model becomes a message that helps it; only a body that is no message at all is refused.
+//! `request` parses the message, `response` formats the results; neither makes a call.
 
 mod request;
 mod response;
@@ -28,15 +28,15 @@ use crate::{
 };
 use request::{BatchBody, RequestedCall};
 
-/// How many calls one step may have.
+/// The largest number of calls in a batch.
 const MAX_BATCH_CALLS: usize = 128;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/threads/{id}/batches", Access::Needs(Scope::ToolsCall), "calls", batch)
             .handles_idempotency()
-            .summary("Make the calls a model asked for, and get the messages to answer it with")
-            .json_response::<BatchResponse>(200, "One answer for each call, in their order")
+            .summary("Execute the calls a model asked for, and get the messages to answer it with")
+            .json_response::<BatchResponse>(200, "One result per call, in the order of the calls")
             .problems(&[Code::INVALID_KEY, Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -45,19 +45,19 @@ pub(super) fn routes() -> Vec<Route> {
 /// A thread in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ThreadPath {
-    /// The thread; made when it is not there.
+    /// The thread; created if it does not exist.
     id: String,
 }
 
-/// In whose words.
+/// The format of the message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct BatchQuery {
-    /// The provider whose message it is; `{"calls": [{"tool", "arguments", "callId"}]}` where none is named.
+    /// The provider whose format the message has; without it, `{"calls": [{"tool", "arguments", "callId"}]}`.
     format: Option<Provider>,
 }
 
-/// A provider's words.
+/// The format of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "BatchFormat")]
@@ -66,22 +66,22 @@ enum Provider {
     Anthropic,
 }
 
-/// The answers to the calls of one step.
+/// The results of the calls of a batch.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "BatchAnswers")]
 struct BatchResponse {
-    /// Where a provider was named: messages for the model, to be added to the conversation as they are.
+    /// With a format: messages for the model, to append to the conversation unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<Vec<Value>>,
-    /// Where none was named: each call as it ended.
+    /// Without a format: the calls with their outcomes.
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<Vec<CallView>>,
 }
 
-/// The key of one call. Each call of a step is a call of its own, and so is its repetition.
-fn call_key(key: &IdempotencyKey, at: usize) -> String {
-    format!("{key}/{at}")
+/// The idempotency key of one call. Every call of a batch has its own, so each is replayed on its own.
+fn call_key(key: &IdempotencyKey, index: usize) -> String {
+    format!("{key}/{index}")
 }
 
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
@@ -97,25 +97,25 @@ async fn batch(
 ) -> ApiResult<Json<BatchResponse>> {
     let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{id}` cannot be a thread"));
     let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
-    let asked = match query.format {
+    let requested = match query.format {
         None => request::parse_plain(message)?,
         Some(Provider::Openai) => request::parse_openai(message)?,
         Some(Provider::Anthropic) => request::parse_anthropic(message)?,
     };
-    if asked.len() > MAX_BATCH_CALLS {
+    if requested.len() > MAX_BATCH_CALLS {
         return Err(Problem::new(
             Code::INVALID_REQUEST,
-            format!("one step has at most {MAX_BATCH_CALLS} calls, not {}", asked.len()),
+            format!("one step has at most {MAX_BATCH_CALLS} calls, not {}", requested.len()),
         ));
     }
-    // Told before anything is done, and to the client: the model has not chosen the key.
+    // Refuse this to the client before any call runs: the key was not the model's choice.
     if key.as_ref().is_some_and(|key| IdempotencyKey::new(call_key(key, MAX_BATCH_CALLS)).is_err()) {
         let detail = "the header `Idempotency-Key` is too long: that of a batch takes 1 to 251 characters";
         return Err(Problem::new(Code::INVALID_KEY, detail));
     }
     let hub = app.hub();
     let mut calls = Vec::new();
-    for (at, RequestedCall { id, call }) in asked.iter().enumerate() {
+    for (index, RequestedCall { id, call }) in requested.iter().enumerate() {
         let Ok((tool, arguments)) = call else { continue };
         let mut request = hub
             .call(tool.as_str(), arguments.clone())
@@ -130,23 +130,23 @@ async fn batch(
             request = request.trace(trace.clone());
         }
         if let Some(key) = &key {
-            request = request.idempotency_key(call_key(key, at));
+            request = request.idempotency_key(call_key(key, index));
         }
         calls.push(request);
     }
     let mut outcomes = hub.batch(calls).await.into_iter();
-    let ends = asked.into_iter().filter_map(|RequestedCall { id, call }| match call {
+    let results = requested.into_iter().filter_map(|RequestedCall { id, call }| match call {
         Ok(_) => outcomes.next().map(|outcome| (id, Ok(outcome))),
         Err(help) => Some((id, Err(help))),
     });
-    let ends: Vec<(Option<String>, Result<Outcome, String>)> = ends.collect();
+    let results: Vec<(Option<String>, Result<Outcome, String>)> = results.collect();
     Ok(Json(match query.format {
-        None => BatchResponse { calls: Some(response::call_views(ends, &links)), messages: None },
+        None => BatchResponse { calls: Some(response::call_views(results, &links)), messages: None },
         Some(Provider::Openai) => {
-            BatchResponse { messages: Some(response::openai_messages(&ends, &links)), calls: None }
+            BatchResponse { messages: Some(response::openai_messages(&results, &links)), calls: None }
         }
         Some(Provider::Anthropic) => {
-            BatchResponse { messages: Some(response::anthropic_messages(&ends, &links)), calls: None }
+            BatchResponse { messages: Some(response::anthropic_messages(&results, &links)), calls: None }
         }
     }))
 }

@@ -1,4 +1,4 @@
-//! Calls: made, looked up, followed, cancelled.
+//! Calls: made, listed, looked up, followed and cancelled.
 
 mod event_stream;
 mod rate_limit_headers;
@@ -58,32 +58,35 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/tools/{name}/calls", call, "calls", submission::call)
             .handles_idempotency()
-            .response_header(&[200, 202, 429], "RateLimit-Policy", "The rates of the tool, where it has any.")
-            .response_header(&[200, 202, 429], "RateLimit", "What is left of them, and until when.")
+            .response_header(&[200, 202, 429], "RateLimit-Policy", "The rate limits of the tool, if it has any.")
+            .response_header(&[200, 202, 429], "RateLimit", "The remaining quota, and when it resets.")
             .summary("Call a tool")
-            .json_response::<CallView>(200, "The call ran; how it ended is in it")
+            .json_response::<CallView>(200, "The call ran; the body has its outcome")
             .json_response::<CallView>(
                 202,
-                "The call goes on alone, or waits for a person; look at `Location` for its end",
+                "The call continues in the background, or waits for an approval; poll `Location` for its outcome",
             )
             .problems(&[Code::INVALID_KEY])
             .refusals(REFUSALS),
         Route::new(Method::GET, "/api/v1/calls", read, "calls", list)
-            .summary("Calls, the newest first")
-            .json_response::<List<CallView>>(200, "A page of them")
+            .summary("Calls, newest first")
+            .json_response::<List<CallView>>(200, "A page of calls")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/calls/{id}", read, "calls", get)
             .summary("One call")
-            .json_response::<CallView>(200, "Where it is, or how it ended")
+            .json_response::<CallView>(200, "Its progress or its outcome")
             .problems(&[Code::CALL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::POST, "/api/v1/calls/{id}/cancel", call, "calls", cancel)
-            .summary("Ask a call to stop")
-            .json_response::<CallView>(202, "It was asked; it still has an end, and a result that was faster wins")
+            .summary("Cancel a call")
+            .json_response::<CallView>(
+                202,
+                "Cancellation was requested; the call still gets an outcome, and a result that was faster wins",
+            )
             .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/calls/{id}/events", read, "calls", event_stream::follow)
-            .summary("Follow one call: its progress, then its end")
+            .summary("Follow one call: its progress, then its outcome")
             .response(200, "text/event-stream", "Events; the last one is `call.ended`")
             .problems(&[Code::CALL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
@@ -104,21 +107,21 @@ impl CallPath {
 }
 
 pub(super) fn not_found(id: &str) -> Problem {
-    Problem::new(Code::CALL_NOT_FOUND, format!("there is no call `{id}`, or nothing is kept of it"))
+    Problem::new(Code::CALL_NOT_FOUND, format!("there is no call `{id}`, or its record is no longer stored"))
 }
 
 list_query! {
-    /// Which calls are wanted.
+    /// Which calls to list.
     struct CallsQuery {
         /// Only calls of this tool.
         tool: Option<ToolName>,
         /// Only calls in this thread.
         thread_id: Option<ThreadId>,
-        /// Only calls that are here on their way: `executing` for those that are open, or one of the three ends.
+        /// Only calls with this status: `executing` for open ones, or one of the three terminal ones.
         status: Option<Status>,
-        /// Only calls that arrived at this moment or later.
+        /// Only calls that arrived at this time or later.
         since: Option<Timestamp>,
-        /// Only calls that arrived before this moment.
+        /// Only calls that arrived before this time.
         until: Option<Timestamp>,
     }
 }
@@ -128,7 +131,7 @@ async fn list(
     principal: Principal,
     Query(query): Query<CallsQuery>,
     links: Links,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let query = CallQuery {
         tool: query.tool,
@@ -140,46 +143,51 @@ async fn list(
         cursor: page::decode_cursor(query.cursor.as_ref(), "calls")?,
         ..CallQuery::default()
     };
-    let found = app.hub().calls(&principal.tenant, &query).await.map_err(|error| match error {
+    let matches = app.hub().calls(&principal.tenant, &query).await.map_err(|error| match error {
         CallQueryError::Store(error) => error.into(),
         _ => page::unknown_position(),
     })?;
-    let calls = found.calls.into_iter().map(|record| CallView::from_record(record, &links)).collect();
-    Ok(here.list_response("calls", calls, found.next))
+    let calls = matches.calls.into_iter().map(|record| CallView::from_record(record, &links)).collect();
+    Ok(uri.list_response("calls", calls, matches.next))
 }
 
 async fn get(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<CallPath>,
+    Params(path): Params<CallPath>,
     links: Links,
 ) -> ApiResult<Json<CallView>> {
-    let id = named.parse_id()?;
-    find(&app, &principal.tenant, id, &links).await?.map(Json).ok_or_else(|| not_found(&named.id))
+    let id = path.parse_id()?;
+    find(&app, &principal.tenant, id, &links).await?.map(Json).ok_or_else(|| not_found(&path.id))
 }
 
 async fn cancel(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<CallPath>,
+    Params(path): Params<CallPath>,
     links: Links,
 ) -> ApiResult<(StatusCode, Json<CallView>)> {
-    let id = named.parse_id()?;
-    // One that was refused before its tool ran leaves no record: then this is the last that is known of it.
+    let id = path.parse_id()?;
+    // A call that is refused before its tool runs leaves no record: this view is then the last that is known of it.
     let before = find(&app, &principal.tenant, id, &links).await?;
     match app.hub().cancel_call(&principal.tenant, id).await? {
         Cancellation::Requested => {}
-        Cancellation::NotFound => return Err(not_found(&named.id)),
+        Cancellation::NotFound => return Err(not_found(&path.id)),
         Cancellation::AlreadyEnded(status) => {
             return Err(Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already")).with("callStatus", status));
         }
-        _ => return Err(Problem::new(Code::CONFLICT, format!("`{id}` is run by another node; ask that one"))),
+        _ => {
+            return Err(Problem::new(
+                Code::CONFLICT,
+                format!("`{id}` runs on another node; send the request to that node"),
+            ));
+        }
     }
-    let view = find(&app, &principal.tenant, id, &links).await?.or(before).ok_or_else(|| not_found(&named.id))?;
+    let view = find(&app, &principal.tenant, id, &links).await?.or(before).ok_or_else(|| not_found(&path.id))?;
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
-/// A call as it is now, if anything is known of it.
+/// Looks up a call, if there is a record of it.
 pub(super) async fn find(app: &App, tenant: &Tenant, id: CallId, links: &Links) -> ApiResult<Option<CallView>> {
     let record = app.hub().call_record(tenant, id).await?;
     Ok(record.map(|record| CallView::from_record(record, links)))

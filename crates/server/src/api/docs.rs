@@ -1,6 +1,7 @@
-//! The API as a page: every route with what it takes and answers, and a form to try it. Nothing is fetched from outside.
+//! The API documentation as a page: every route with its inputs and responses, and a form to try it. Loads nothing from
+//! other servers.
 //!
-//! In: nothing. Out: three files that are part of the binary. The page reads `/openapi.json` and makes itself of that.
+//! In: nothing. Out: three files that are part of the binary. The page renders itself from `/openapi.json`.
 
 use axum::{
     http::{HeaderName, Method, header},
@@ -9,7 +10,7 @@ use axum::{
 
 use crate::{route::Route, scope::Access};
 
-/// Scripts and styles of our own only, nothing inline, no frames, no forms that leave by themselves.
+/// Only the server's own scripts and styles, nothing inline, no frames, no native form submission.
 const CSP_HEADER: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -46,7 +47,7 @@ async fn style() -> impl IntoResponse {
     (security_headers(), [(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("docs/page.css"))
 }
 
-/// A small page in the same dress. `title` and `up`, the way to the root, are ours; `body` is HTML.
+/// A small page in the same style. `title` and `up`, the relative path to the root, must be trusted; `body` is HTML.
 pub(super) fn html_page(title: &str, body: &str, up: &str) -> impl IntoResponse {
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -57,7 +58,7 @@ pub(super) fn html_page(title: &str, body: &str, up: &str) -> impl IntoResponse 
     (security_headers(), Html(page))
 }
 
-/// A text inside HTML.
+/// Escapes a text for HTML.
 pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

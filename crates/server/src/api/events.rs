@@ -1,15 +1,15 @@
-//! What happens, as it happens, to whoever listens.
+//! The event stream of the hub.
 //!
-//! In: which sorts of events, of which thread, since when. Out: a stream. A listener hears of its own tenant and of what concerns
-//! everybody. One that comes back says what it heard last: what is kept since then is told first. One that is too slow is told
-//! so by `stream.reset`, and reads again what matters to it.
+//! In: event types, a thread, and the last event received. Out: a stream of events of the client's own tenant, and of
+//! those without a tenant. A client that reconnects with `Last-Event-ID` gets the stored events since then first. A
+//! client that is too slow gets `stream.reset` and must read again what it needs.
 
 use std::sync::Arc;
 
 use axum::{
     extract::State,
     http::Method,
-    response::{Response, sse},
+    response::{Response, sse::Event as SseEvent},
 };
 use futures_util::stream;
 use schemars::JsonSchema;
@@ -26,25 +26,25 @@ use crate::{
     problem::ApiResult,
     route::Route,
     scope::{Access, Principal, Scope},
-    sse as wire,
+    sse,
 };
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/events", Access::Needs(Scope::ToolsRead), "events", listen)
-            .summary("Listen to what happens")
-            .response(200, "text/event-stream", "Events, for as long as the listener stays")
+            .summary("Subscribe to events")
+            .response(200, "text/event-stream", "Events, until the client disconnects")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
 
-/// Which events are wanted.
+/// Which events to send.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EventsQuery {
-    /// Names of events with commas between them; `approval.*` for all that begin so.
+    /// Names of events, separated by commas; `approval.*` for all with that prefix.
     types: Option<String>,
-    /// Only events of this thread, and those that concern everybody.
+    /// Only events of this thread, and those without a thread and tenant.
     thread_id: Option<ThreadId>,
 }
 
@@ -54,74 +54,68 @@ async fn listen(
     Query(query): Query<EventsQuery>,
     LastEventId(last): LastEventId,
 ) -> ApiResult<Response> {
-    // Listened to before it is looked up: nothing falls in between.
-    let news = app.hub().subscribe();
-    let ear = EventFilter {
+    // Subscribe before loading the backlog, so that no event in between is missed.
+    let events = app.hub().subscribe();
+    let filter = EventFilter {
         tenant: principal.tenant.clone(),
         thread: query.thread_id,
         types: EventTypes::of(query.types.as_deref()),
     };
-    let mut listener = EventSubscriber {
-        hub: app.hub().clone(),
-        filter: ear,
-        events: news,
-        last_id: 0,
-        backlog: Vec::new(),
-        next_page: None,
-    };
+    let mut subscriber =
+        EventSubscriber { hub: app.hub().clone(), filter, events, last_id: 0, backlog: Vec::new(), next_page: None };
     if let Some(last) = last {
-        listener.load_backlog(last).await?;
+        subscriber.load_backlog(last).await?;
     }
-    Ok(wire::stream(&app, principal, stream::unfold(listener, next_event)))
+    Ok(sse::stream(&app, principal, stream::unfold(subscriber, next_event)))
 }
 
 struct EventSubscriber {
     hub: ToolHub,
     filter: EventFilter,
     events: Subscription,
-    /// The last event that was told or passed over: what was looked up is heard again.
+    /// The last event that was sent or skipped: events of the backlog arrive again through the subscription.
     last_id: u64,
-    /// Events that were looked up, the next one last.
+    /// Stored events still to send, the next one last.
     backlog: Vec<StoredEvent>,
-    /// Where to look up more.
+    /// The cursor of the next page of stored events.
     next_page: Option<u64>,
 }
 
-/// What a listener wants to hear.
+/// Which events a client gets.
 struct EventFilter {
     tenant: Tenant,
     thread: Option<ThreadId>,
     types: EventTypes,
 }
 
-/// The next event that is wanted.
-async fn next_event(mut listener: EventSubscriber) -> Option<(sse::Event, EventSubscriber)> {
+/// The next event that passes the filter.
+async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventSubscriber)> {
     loop {
-        while let Some(event) = listener.backlog.pop() {
-            listener.last_id = listener.last_id.max(event.id);
-            if listener.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), &event.event) {
-                return Some((wire::event(Some(event.id), &event.event, &event), listener));
+        while let Some(event) = subscriber.backlog.pop() {
+            subscriber.last_id = subscriber.last_id.max(event.id);
+            if subscriber.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), &event.event) {
+                return Some((sse::event(Some(event.id), &event.event, &event), subscriber));
             }
         }
-        if let Some(page) = listener.next_page.take() {
-            // A store that does not answer now ends the stream: the listener comes back and asks again.
-            listener.load_backlog(page).await.ok()?;
+        if let Some(page) = subscriber.next_page.take() {
+            // An unavailable store ends the stream: the client reconnects and retries.
+            subscriber.load_backlog(page).await.ok()?;
             continue;
         }
-        let event: Arc<Event> = listener.events.next().await;
-        let reset = event.name() == "stream.reset";
-        if !reset && event.id <= listener.last_id {
+        let event: Arc<Event> = subscriber.events.next().await;
+        let is_reset = event.name() == "stream.reset";
+        if !is_reset && event.id <= subscriber.last_id {
             continue;
         }
-        listener.last_id = listener.last_id.max(event.id);
-        if reset || listener.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
-            return Some((wire::event(Some(event.id), event.name(), &*event), listener));
+        subscriber.last_id = subscriber.last_id.max(event.id);
+        if is_reset || subscriber.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
+            return Some((sse::event(Some(event.id), event.name(), &*event), subscriber));
         }
     }
 }
 
 impl EventSubscriber {
-    /// Looks up what is kept of the time since an event.
+    /// Loads stored events since the given one.
     async fn load_backlog(&mut self, last: u64) -> ApiResult<()> {
         let page = self.hub.events_since(&self.filter.tenant, last).await?;
         self.next_page = page.next;
@@ -133,28 +127,28 @@ impl EventSubscriber {
 
 impl EventFilter {
     fn matches(&self, tenant: Option<&Tenant>, thread: Option<&ThreadId>, name: &str) -> bool {
-        let everybodys = tenant.is_none() && thread.is_none();
+        let is_global = tenant.is_none() && thread.is_none();
         tenant.is_none_or(|tenant| *tenant == self.tenant)
-            && (everybodys || self.thread.is_none() || self.thread.as_ref() == thread)
+            && (is_global || self.thread.is_none() || self.thread.as_ref() == thread)
             && self.types.matches(name)
     }
 }
 
-/// Names of events; all of them where none is named.
+/// Names of events; empty for all.
 struct EventTypes(Vec<String>);
 
 impl EventTypes {
-    fn of(said: Option<&str>) -> Self {
-        let words = said.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
-        Self(words.map(str::to_owned).collect())
+    fn of(types: Option<&str>) -> Self {
+        let names = types.unwrap_or_default().split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        Self(names.map(str::to_owned).collect())
     }
 
     fn matches(&self, name: &str) -> bool {
-        let fits = |word: &String| match word.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == word,
+        let is_match = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == pattern,
         };
-        self.0.is_empty() || self.0.iter().any(fits)
+        self.0.is_empty() || self.0.iter().any(is_match)
     }
 }
 

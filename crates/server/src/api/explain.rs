@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
 
-use super::{stats::ToolPath, threads};
+use super::{threads, tools::ToolPath};
 use crate::{
     app::App,
     extract::{AcceptLanguage, Params, Query},
@@ -23,25 +23,25 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/tools/{name}/explain", Access::Needs(Scope::ToolsRead), "tools", explain)
             .summary("Why a tool is, or is not, offered, and what would change that")
-            .json_response::<Explained>(200, "The facts, and the answer in words")
-            .response_header(&[200], "Content-Language", "The language of the words.")
+            .json_response::<ExplainResponse>(200, "The facts, and an explanation in words")
+            .response_header(&[200], "Content-Language", "The language of the explanation.")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]
 }
 
-/// For whom it is explained.
+/// The thread to explain for.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ExplainQuery {
-    /// The thread; as a new one sees it where none is named.
+    /// The thread; without it, the answer for a new thread.
     thread_id: Option<String>,
 }
 
 /// Why a tool is, or is not, offered.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Explained {
-    /// The answer in words, in the language of `Accept-Language`.
+struct ExplainResponse {
+    /// The explanation in words, in the language of `Accept-Language`.
     text: String,
     #[serde(flatten)]
     facts: Explanation,
@@ -49,27 +49,28 @@ struct Explained {
 
 async fn explain(
     State(app): State<App>,
-    who: Principal,
+    principal: Principal,
     Params(ToolPath { name }): Params<ToolPath>,
     Query(query): Query<ExplainQuery>,
     AcceptLanguage(language): AcceptLanguage,
 ) -> ApiResult<impl IntoResponse> {
     let thread = match &query.thread_id {
-        Some(id) => threads::find(&app, &who.tenant, id).await?.id,
-        // A thread that nobody has used sees what all share, and nothing else. It is not made by being asked for.
+        Some(id) => threads::find(&app, &principal.tenant, id).await?.id,
+        // An unused thread sees only what all threads share. Asking for it does not create it.
         None => ThreadId::mint(),
     };
-    let mut facts = app.hub().explain(&name, &who.tenant, &thread).await?;
-    if !who.has_scope(Scope::Admin) {
-        // What all tenants share may have happened to another: its words may hold what that one asked for.
-        let shared = app.hub().explain(&name, &who.tenant, &ThreadId::mint()).await?.last_failure;
+    let mut facts = app.hub().explain(&name, &principal.tenant, &thread).await?;
+    if !principal.has_scope(Scope::Admin) {
+        // A shared failure may come from another tenant, and its text may contain that tenant's data: replace it by the
+        // generic text of its kind.
+        let shared = app.hub().explain(&name, &principal.tenant, &ThreadId::mint()).await?.last_failure;
         if let Some(failure) = facts.last_failure.as_mut().filter(|failure| shared.as_ref() == Some(*failure)) {
             failure.text = failure.kind.row().operator.into();
         }
     }
-    let tongue = match language {
+    let language_tag = match language {
         Language::English => "en",
         Language::Chinese => "zh",
     };
-    Ok(([(header::CONTENT_LANGUAGE, tongue)], Json(Explained { text: facts.text(language), facts })))
+    Ok(([(header::CONTENT_LANGUAGE, language_tag)], Json(ExplainResponse { text: facts.text(language), facts })))
 }

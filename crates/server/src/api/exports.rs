@@ -1,4 +1,4 @@
-//! Tools as model providers want to read them.
+//! Exports tools in the formats of model providers.
 
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
@@ -22,33 +22,33 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/tools/export", Access::Needs(Scope::ToolsRead), "tools", export_tools)
-            .summary("Tools in a model provider's own format")
-            .json_response::<Exported>(200, "All tools, or exactly those a thread is offered now")
+            .summary("Tools in a model provider's format")
+            .json_response::<ExportResponse>(200, "All tools, or exactly those offered to a thread now")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
 
-/// What is wanted.
+/// What to export.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ExportQuery {
     /// The provider's format.
-    #[serde(deserialize_with = "word")]
+    #[serde(deserialize_with = "parse_format")]
     format: Format,
-    /// Only the tools this thread is offered now. A thread nobody has named yet is offered what a new one would be.
+    /// Only the tools offered to this thread now. A thread that does not exist is offered what a new one would be.
     thread_id: Option<ThreadId>,
     /// Only the tools of this toolset.
     toolset: Option<String>,
 }
 
-fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Format, D::Error> {
+fn parse_format<'de, D: Deserializer<'de>>(from: D) -> Result<Format, D::Error> {
     String::deserialize(from)?.parse().map_err(de::Error::custom)
 }
 
-/// The tools, ready to be handed to a model.
+/// The exported tools.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Exported {
+struct ExportResponse {
     /// The format.
     format: Format,
     /// The tools, by name.
@@ -59,7 +59,7 @@ async fn export_tools(
     State(app): State<App>,
     principal: Principal,
     Query(query): Query<ExportQuery>,
-) -> ApiResult<Json<Exported>> {
+) -> ApiResult<Json<ExportResponse>> {
     let toolset = super::toolsets::find_toolset(&app, query.toolset.as_deref())?;
     let tools = match &query.thread_id {
         None if query.toolset.is_none() => app.hub().export(query.format),
@@ -67,7 +67,7 @@ async fn export_tools(
             let tools = app.hub().tools().in_toolset(&toolset).list(&ToolFilter::default());
             export::export(query.format, tools.iter().map(|tool| &tool.definition))
         }
-        Some(thread) => app.hub().offer_of(&principal.tenant, thread, &toolset).await?.export(query.format),
+        Some(thread) => app.hub().offer_with(&principal.tenant, thread, &toolset.into()).await?.export(query.format),
     };
-    Ok(Json(Exported { format: query.format, tools }))
+    Ok(Json(ExportResponse { format: query.format, tools }))
 }

@@ -1,4 +1,4 @@
-//! Grants: what people have allowed for good, and how that is taken back.
+//! Grants: standing approvals by people, listed and revoked.
 
 use axum::{
     extract::State,
@@ -27,13 +27,13 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ApprovalsWrite));
     vec![
         Route::new(Method::GET, "/api/v1/grants", read, "approvals", list)
-            .summary("What was allowed for good, by id")
-            .json_response::<List<GrantView>>(200, "A page of it")
+            .summary("Grants, by id")
+            .json_response::<List<GrantView>>(200, "A page of grants")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::DELETE, "/api/v1/grants/{id}", write, "approvals", revoke)
             .audited("grant.revoke")
-            .summary("Take back what was allowed for good")
-            .empty_response(204, "The next call asks again")
+            .summary("Revoke a grant")
+            .empty_response(204, "The grant is revoked; the next call requires an approval again")
             .problems(&[Code::GRANT_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -46,7 +46,7 @@ struct GrantPath {
     id: String,
 }
 
-/// A standing yes of a person.
+/// A person's standing approval.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Grant")]
@@ -55,15 +55,15 @@ struct GrantView {
     id: String,
     /// What it covers: a tool in one thread, a tool, or all tools of a server.
     covers: GrantScope,
-    /// The rule whose question it answers.
+    /// The rule whose approval it replaces.
     rule: String,
-    /// The tools it holds for, as they were when it was given.
+    /// The tools it applies to, as they were defined when it was given.
     tools: Vec<String>,
-    /// Who gave it.
+    /// The key that gave it.
     granted_by: Caller,
-    /// When.
+    /// When it was given.
     granted_at: Timestamp,
-    /// The question it was an answer to.
+    /// The approval it was decided with.
     approval_id: ApprovalId,
 }
 
@@ -85,14 +85,14 @@ async fn list(
     State(app): State<App>,
     principal: Principal,
     Query(query): Query<ListQuery>,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let after = page::decode_cursor(query.cursor.as_ref(), "grants")?;
-    let mut found = app.hub().grants(&principal.tenant).await?;
-    found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-    found.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
-    let next = query.limit.truncate(&mut found).map(|last| last.id.to_string());
-    Ok(here.list_response("grants", found.into_iter().map(GrantView::from).collect(), next))
+    let mut grants = app.hub().grants(&principal.tenant).await?;
+    grants.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    grants.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
+    let next = query.limit.truncate(&mut grants).map(|last| last.id.to_string());
+    Ok(uri.list_response("grants", grants.into_iter().map(GrantView::from).collect(), next))
 }
 
 async fn revoke(

@@ -1,4 +1,4 @@
-//! Whether the server lives, whether it is ready, and how it does in numbers.
+//! Liveness, readiness, and the metrics page.
 
 use std::time::Duration;
 
@@ -23,34 +23,34 @@ use crate::{
     scope::{Access, Scope},
 };
 
-/// How long the store may take to say that it is there.
+/// Timeout of the store in a readiness check.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Vec<Route> {
-    let asks = |path| {
+    let ready_route = |path| {
         Route::new(Method::GET, path, Access::Open, "health", readyz)
-            .response(200, "text/plain", "It is; with `verbose` what was looked at")
-            .response(503, "text/plain", "It is not, or not any more")
+            .response(200, "text/plain", "Ready; with `verbose`, one line per check")
+            .response(503, "text/plain", "Not ready, or shutting down")
     };
     vec![
-        Route::new(Method::GET, "/livez", Access::Open, "health", livez).summary("Whether the process lives").response(
+        Route::new(Method::GET, "/livez", Access::Open, "health", livez).summary("Liveness of the process").response(
             200,
             "text/plain",
-            "It does",
+            "The process is alive",
         ),
-        asks("/readyz").summary("Whether requests should be sent here"),
-        asks("/healthz").summary("The same, under another usual name"),
+        ready_route("/readyz").summary("Whether requests should be sent to this server"),
+        ready_route("/healthz").summary("Alias of `/readyz`"),
         Route::new(Method::GET, "/metrics", Access::Needs(Scope::ToolsRead), "health", metrics_page)
-            .summary("Numbers for Prometheus")
+            .summary("Metrics for Prometheus")
             .response(200, "text/plain", "Metrics, as text")
             .problems(&[Code::NOT_FOUND]),
     ]
 }
 
-/// How much to say.
+/// The level of detail.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ReadyQuery {
-    /// Say what was looked at. With keys, only to whoever has one.
+    /// List the checks. With keys, only for authenticated clients.
     verbose: Option<String>,
 }
 
@@ -60,21 +60,21 @@ async fn livez() -> &'static str {
 
 async fn readyz(
     State(app): State<App>,
-    MaybePrincipal(guest): MaybePrincipal,
+    MaybePrincipal(principal): MaybePrincipal,
     Query(ReadyQuery { verbose }): Query<ReadyQuery>,
 ) -> Response {
-    let checks = [("door", !app.stopping().is_cancelled()), ("store", is_store_ready(&app).await)];
-    let ready = checks.iter().all(|(_, good)| *good);
+    let checks = [("listener", !app.stopping().is_cancelled()), ("store", is_store_ready(&app).await)];
+    let ready = checks.iter().all(|(_, passed)| *passed);
     let mut text = String::new();
-    if verbose.is_some() && guest.is_some() {
-        for (name, good) in checks {
-            text += &format!("[{}]{name} {}\n", if good { '+' } else { '-' }, if good { "ok" } else { "failed" });
+    if verbose.is_some() && principal.is_some() {
+        for (name, passed) in checks {
+            text += &format!("[{}]{name} {}\n", if passed { '+' } else { '-' }, if passed { "ok" } else { "failed" });
         }
-        // A model that does not answer stands in nobody's way but its agents'.
-        for (model, wrong) in app.agents().meters().snapshot().last_errors {
-            text += &match wrong.as_str() {
+        // A failing model affects only its own agents, so it does not make the server unready.
+        for (model, error) in app.agents().meters().snapshot().last_errors {
+            text += &match error.as_str() {
                 "" => format!("[+]model {model} ok\n"),
-                wrong => format!("[!]model {model} degraded: {wrong} when it was asked last\n"),
+                error => format!("[!]model {model} degraded: {error} at the last request\n"),
             };
         }
     }
@@ -86,13 +86,13 @@ async fn readyz(
 async fn is_store_ready(app: &App) -> bool {
     let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes };
     let keys = [RowKey { partition, table: Table::Nodes, id: "ready".into() }];
-    let asked = app.store().load(&keys, app.now());
-    tokio::time::timeout(STORE_TIMEOUT, asked).await.is_ok_and(|answer| answer.is_ok())
+    let load = app.store().load(&keys, app.now());
+    tokio::time::timeout(STORE_TIMEOUT, load).await.is_ok_and(|result| result.is_ok())
 }
 
 async fn metrics_page(State(app): State<App>) -> Result<Response, Problem> {
     if !app.settings().metrics {
-        return Err(Problem::new(Code::NOT_FOUND, "metrics are turned off in the settings"));
+        return Err(Problem::new(Code::NOT_FOUND, "metrics are disabled in the settings"));
     }
     let media = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     let sources = Sources {

@@ -1,4 +1,4 @@
-//! Keys: who may use the server, and what they may do. A key is shown once, when it is made.
+//! API keys: created, listed and revoked. A key is shown only when it is created.
 
 use std::time::Duration;
 
@@ -31,38 +31,38 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     let admin = Access::Needs(Scope::Admin);
     vec![
-        // The answer is a secret, and written nowhere. A repetition is refused, because its name is taken.
+        // The response contains the key, so it must not be stored. A repetition is refused because the name is taken.
         Route::new(Method::POST, "/api/v1/keys", admin, "keys", create)
             .handles_idempotency()
-            .summary("Make a key; this answer is the only place it is ever shown")
-            .json_response::<MadeKey>(201, "The key")
+            .summary("Create a key; only this response shows it")
+            .json_response::<CreatedKey>(201, "The key")
             .problems(&[Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable])
             .audited("key.create"),
         Route::new(Method::GET, "/api/v1/keys", admin, "keys", list)
-            .summary("Which keys there are, by id; never the keys themselves")
-            .json_response::<List<KeyView>>(200, "A page of them")
+            .summary("Keys, by id, without their secrets")
+            .json_response::<List<KeyView>>(200, "A page of keys")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::DELETE, "/api/v1/keys/{id}", admin, "keys", revoke)
-            .summary("Take a key back; it opens nothing from then on")
-            .empty_response(204, "It is gone")
+            .summary("Revoke a key; it is refused from then on")
+            .empty_response(204, "The key is revoked")
             .problems(&[Code::KEY_NOT_FOUND, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable])
             .audited("key.revoke"),
     ]
 }
 
-/// A key that shall be made.
+/// The key to create.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wish {
-    /// What its holder is called in records, limits and rules.
+struct CreateKey {
+    /// The name of its holder in records, limits and rules.
     name: String,
-    /// Whose threads it sees; those of the asking key where absent.
+    /// The tenant whose threads it can access; by default that of the requesting key.
     tenant: Option<String>,
-    /// What it may do; at least one thing.
+    /// Its permissions; at least one.
     scopes: Vec<Scope>,
-    /// How long it holds, such as `12h` or `30d`; until it is taken back where absent.
+    /// How long it is valid, such as `12h` or `30d`; by default until it is revoked.
     expires_in: Option<String>,
 }
 
@@ -73,25 +73,25 @@ struct Wish {
 struct KeyView {
     /// Its id; for a key of the config `config:` and its name.
     id: String,
-    /// What its holder is called.
+    /// The name of its holder.
     name: String,
-    /// Whose threads it sees.
+    /// The tenant whose threads it can access.
     tenant: String,
-    /// What it may do.
+    /// Its permissions.
     scopes: Vec<Scope>,
-    /// Where it comes from.
+    /// Where it is defined.
     origin: Origin,
-    /// When it was made; not known of a key of the config.
+    /// When it was created; unknown for a key of the config.
     created_at: Option<Timestamp>,
-    /// Who made it.
+    /// The key that created it.
     created_by: Option<String>,
-    /// When it ends.
+    /// When it expires.
     expires_at: Option<Timestamp>,
     /// When it was last used, roughly, as far as this server knows.
     last_used_at: Option<Timestamp>,
 }
 
-/// Where a key comes from.
+/// Where a key is defined.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "KeyOrigin")]
@@ -102,10 +102,10 @@ enum Origin {
     Store,
 }
 
-/// A key that was just made.
+/// A key that was just created.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct MadeKey {
+struct CreatedKey {
     /// The key itself. It is shown only here.
     key: String,
     #[serde(flatten)]
@@ -119,31 +119,36 @@ struct KeyPath {
     id: String,
 }
 
-async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) -> ApiResult<impl IntoResponse> {
+async fn create(
+    State(app): State<App>,
+    principal: Principal,
+    Body(request): Body<CreateKey>,
+) -> ApiResult<impl IntoResponse> {
     let invalid = |detail: String| Problem::new(Code::INVALID_REQUEST, detail);
-    let name = Caller::new(wish.name.as_str()).map_err(|why| invalid(why.to_string()))?;
-    let tenant = wish.tenant.map_or(Ok(who.tenant), Tenant::new).map_err(|why| invalid(why.to_string()))?;
-    if wish.scopes.is_empty() {
-        return Err(invalid("a key without scopes could do nothing; name at least one".into()));
+    let name = Caller::new(request.name.as_str()).map_err(|why| invalid(why.to_string()))?;
+    let tenant = request.tenant.map_or(Ok(principal.tenant), Tenant::new).map_err(|why| invalid(why.to_string()))?;
+    if request.scopes.is_empty() {
+        return Err(invalid("a key needs at least one scope".into()));
     }
-    let span = |text: &str| {
-        parse_lifetime(text)
-            .ok_or_else(|| invalid("`expiresIn` is a whole number and a unit: s, m, h, d or w, such as `30d`".into()))
+    let lifetime = |text: &str| {
+        parse_lifetime(text).ok_or_else(|| {
+            invalid("`expiresIn` must be a whole number with a unit: s, m, h, d or w, such as `30d`".into())
+        })
     };
     let now = app.now();
-    let expires_at = wish.expires_in.as_deref().map(span).transpose()?.map(|span| now + span);
-    let shelf = app.keys().key_store().await?;
-    let taken = app.keys().config_keys().iter().any(|held| held.name == name)
-        || shelf.all().iter().any(|stored| stored.record.name == name);
-    if taken {
+    let expires_at = request.expires_in.as_deref().map(lifetime).transpose()?.map(|lifetime| now + lifetime);
+    let key_store = app.keys().key_store().await?;
+    let is_taken = app.keys().config_keys().iter().any(|entry| entry.name == name)
+        || key_store.all().iter().any(|stored| stored.record.name == name);
+    if is_taken {
         return Err(Problem::new(
             Code::CONFLICT,
-            format!("there is a key named `{name}`; records could not tell them apart"),
+            format!("a key named `{name}` exists already; records could not tell them apart"),
         )
-        .hint("choose another name, or take the old one back first"));
+        .hint("choose another name, or revoke the old key first"));
     }
     let new = NewKey::make().map_err(|error| Problem::new(Code::INTERNAL, error.to_string()))?;
-    let mut scopes = wish.scopes;
+    let mut scopes = request.scopes;
     scopes.sort_unstable();
     scopes.dedup();
     let record = Record {
@@ -153,59 +158,56 @@ async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) 
         hash: new.hash,
         scopes,
         created_at: now,
-        created_by: who.caller,
+        created_by: principal.caller,
         expires_at,
         last_used_at: None,
     };
-    shelf.add(&record).await?;
-    Ok((StatusCode::CREATED, Json(MadeKey { key: new.key, view: KeyView::from_record(&record, None) })))
+    key_store.add(&record).await?;
+    Ok((StatusCode::CREATED, Json(CreatedKey { key: new.key, view: KeyView::from_record(&record, None) })))
 }
 
-async fn list(
-    State(app): State<App>,
-    Query(query): Query<ListQuery>,
-    here: RequestUri,
-) -> ApiResult<impl IntoResponse> {
+async fn list(State(app): State<App>, Query(query): Query<ListQuery>, uri: RequestUri) -> ApiResult<impl IntoResponse> {
     let after = page::decode_cursor(query.cursor.as_ref(), "keys")?.unwrap_or_default();
     let stored = app.keys().key_store().await?.all();
-    let fixed = app.keys().config_keys();
-    let fixed = fixed.iter().map(KeyView::from_config);
-    let mut all: Vec<_> =
-        fixed.chain(stored.iter().map(|stored| KeyView::from_record(&stored.record, stored.last_used()))).collect();
+    let config_entries = app.keys().config_keys();
+    let config_keys = config_entries.iter().map(KeyView::from_config);
+    let mut all: Vec<_> = config_keys
+        .chain(stored.iter().map(|stored| KeyView::from_record(&stored.record, stored.last_used())))
+        .collect();
     all.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     all.retain(|view| view.id > after);
     let next = query.limit.truncate(&mut all).map(|last| last.id.clone());
-    Ok(here.list_response("keys", all, next))
+    Ok(uri.list_response("keys", all, next))
 }
 
 async fn revoke(State(app): State<App>, Params(KeyPath { id }): Params<KeyPath>) -> ApiResult<StatusCode> {
-    if app.keys().config_keys().iter().any(|held| held.id == id) {
-        return Err(Problem::new(Code::CONFLICT, "the key stands in the config; it goes by taking it out there"));
+    if app.keys().config_keys().iter().any(|entry| entry.id == id) {
+        return Err(Problem::new(Code::CONFLICT, "the key is defined in the config; remove it there"));
     }
-    let shelf = app.keys().key_store().await?;
-    let administers = shelf.get(&id).is_some_and(|stored| stored.record.scopes.contains(&Scope::Admin));
-    if administers && matches!(app.settings().auth, Auth::Keys(_)) && !app.keys().has_admin_key(Some(&id), app.now()) {
-        let why = "it is the last key with the scope `admin`; nobody could make another one";
-        return Err(Problem::new(Code::CONFLICT, why).hint("make another key with the scope `admin` first"));
+    let key_store = app.keys().key_store().await?;
+    let is_admin = key_store.get(&id).is_some_and(|stored| stored.record.scopes.contains(&Scope::Admin));
+    if is_admin && matches!(app.settings().auth, Auth::Keys(_)) && !app.keys().has_admin_key(Some(&id), app.now()) {
+        let why = "it is the last key with the scope `admin`; without it no key could be created";
+        return Err(Problem::new(Code::CONFLICT, why).hint("create another key with the scope `admin` first"));
     }
-    match shelf.remove(&id).await? {
+    match key_store.remove(&id).await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::new(Code::KEY_NOT_FOUND, "there is no key of this id")),
+        false => Err(Problem::new(Code::KEY_NOT_FOUND, "there is no key with this id")),
     }
 }
 
 impl KeyView {
-    fn from_config(held: &KeyEntry) -> Self {
+    fn from_config(entry: &KeyEntry) -> Self {
         Self {
-            id: held.id.to_string(),
-            name: held.name.to_string(),
-            tenant: held.tenant.to_string(),
-            scopes: held.scopes.iter().collect(),
+            id: entry.id.to_string(),
+            name: entry.name.to_string(),
+            tenant: entry.tenant.to_string(),
+            scopes: entry.scopes.iter().collect(),
             origin: Origin::Config,
             created_at: None,
             created_by: None,
-            expires_at: held.expires,
-            last_used_at: held.last_used(),
+            expires_at: entry.expires,
+            last_used_at: entry.last_used(),
         }
     }
 
@@ -227,7 +229,7 @@ impl KeyView {
 /// `90s`, `5m`, `12h`, `30d`, `2w`: from a second to a century.
 fn parse_lifetime(text: &str) -> Option<Duration> {
     const CENTURY: u64 = 100 * 365 * 86_400;
-    // Milliseconds are for shorter things than keys.
+    // Milliseconds are too short a unit for the lifetime of a key.
     let [(number, scale)] = units::parse_amounts(text, &DURATION_UNITS[1..])?[..] else { return None };
     number.checked_mul(scale / 1_000).filter(|seconds| (1..=CENTURY).contains(seconds)).map(Duration::from_secs)
 }

@@ -1,8 +1,8 @@
-//! What is said in a thread: sent to its agent, and looked up.
+//! Messages of a thread: sent to its agent, and listed.
 //!
-//! In: a message of a user. Out: 200 with the agent's answer, 202 where the run waits for somebody or the client does not wait, or a
-//! stream of everything that happens until the end of the run. A run belongs to its thread, not to the request: a client that
-//! goes away ends nothing.
+//! In: a user's message. Out: 200 with the agent's answer, 202 if the run waits for an approval or a result or the
+//! client does not wait, or a stream of the run's events until its end. A run belongs to its thread, not to the
+//! request: a client that disconnects does not end it.
 
 mod answer;
 
@@ -13,7 +13,7 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_agent::{AgentError, KeptMessage, RunHandle, RunRecord, UserMessage};
+use toolhub_agent::{AgentError, RunHandle, RunRecord, StoredMessage, UserMessage};
 use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
 
 use super::{
@@ -26,7 +26,7 @@ use crate::{
     json::Json,
     links::{self, Links},
     page::{self, List, ListQuery, ListResponse, RequestUri},
-    problem::{ApiResult, Code, Flaw, Problem},
+    problem::{ApiResult, Code, FieldError, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
     sse,
@@ -34,7 +34,7 @@ use crate::{
 use answer::MessageAnswer;
 
 const LIST_NAME: &str = "messages";
-/// The name of an agent is not longer.
+/// Longest name of an agent.
 const MAX_AGENT_NAME_LEN: usize = 64;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -42,24 +42,24 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/threads/{id}/messages", call, "agents", send)
             .handles_idempotency()
-            .summary("Say something to the agent of a thread; the thread is made when it is not there")
-            .json_response::<MessageAnswer>(200, "The run has ended; how is in it")
-            .response(200, "text/event-stream", "What happens in the run, until `run.completed` or `run.failed`")
+            .summary("Send a message to the agent of a thread; creates the thread if it does not exist")
+            .json_response::<MessageAnswer>(200, "The run has ended; the body has its result")
+            .response(200, "text/event-stream", "The events of the run, until `run.completed` or `run.failed`")
             .json_response::<MessageAnswer>(
                 202,
-                "The run goes on alone, or waits for a person or for results; look at `Location` for its end",
+                "The run continues in the background, or waits for an approval or for results; poll `Location` for its end",
             )
             .problems(&[Code::INVALID_KEY, Code::THREAD_NOT_FOUND, Code::AGENT_NOT_FOUND, Code::RUN_OPEN])
             .refusals(&[ErrorKind::IdempotencyKeyReused, ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/threads/{id}/messages", read, "agents", list)
-            .summary("What was said in a thread, the oldest first")
-            .json_response::<List<KeptMessage>>(200, "A page of it")
+            .summary("Messages of a thread, oldest first")
+            .json_response::<List<StoredMessage>>(200, "A page of messages")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
 
-/// What is said.
+/// The message to send.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "NewMessage")]
@@ -67,7 +67,7 @@ struct MessageBody {
     /// The text.
     #[schemars(length(min = 1))]
     content: String,
-    /// The agent it is said to; the one that was spoken to last in the thread, or `default`, where nothing is said.
+    /// The agent; by default the one used last in the thread, or `default`.
     #[schemars(length(min = 1, max = 64))]
     agent: Option<String>,
 }
@@ -87,24 +87,24 @@ async fn send(
     let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{}` cannot be a thread", truncate(&id)));
     let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
     if body.agent.as_ref().is_some_and(|name| name.is_empty() || name.len() > MAX_AGENT_NAME_LEN) {
-        return Err(field_problem("/agent", "takes 1 to 64 characters"));
+        return Err(field_problem("/agent", "must have 1 to 64 characters"));
     }
     let streams = accepts_event_stream(&headers);
-    // Listened to before it begins: nothing of it is missed. Who does not stream does not listen.
-    let news = streams.then(|| app.hub().subscribe());
+    // Subscribe before the run starts, so that no event is missed. Only streams need the subscription.
+    let events = streams.then(|| app.hub().subscribe());
     let (agent, caller) = (body.agent.map(Into::into), principal.caller.clone());
-    let said = UserMessage { content: body.content, agent, key, caller, trace };
-    let mut run = app.agents().send(&principal.tenant, &thread, said).await.map_err(agent_problem)?;
+    let message = UserMessage { content: body.content, agent, key, caller, trace };
+    let mut run = app.agents().send(&principal.tenant, &thread, message).await.map_err(agent_problem)?;
     let replayed = run.is_replayed();
-    let mut response = match news {
-        Some(news) => {
+    let mut response = match events {
+        Some(events) => {
             let tenant = principal.tenant.clone();
-            // One that was begun now may have ended already, but not unheard.
-            let following = match replayed {
-                true => event_stream::follow_existing(&app, tenant, &run.record(), news),
-                false => event_stream::follow_new(&app, tenant, run.id(), news),
+            // A run that was just started may have ended already, but its events are in the subscription.
+            let run_events = match replayed {
+                true => event_stream::follow_existing(&app, tenant, &run.record(), events),
+                false => event_stream::follow_new(&app, tenant, run.id(), events),
             };
-            sse::stream(&app, principal, following)
+            sse::stream(&app, principal, run_events)
         }
         None => respond(wait_for_run(&mut run, prefer).await, prefer, &links),
     };
@@ -114,7 +114,7 @@ async fn send(
     Ok(response)
 }
 
-/// The run as it is when the client has waited long enough.
+/// Waits as long as the client prefers, and returns the run's record.
 async fn wait_for_run(run: &mut RunHandle, prefer: Prefer) -> RunRecord {
     match prefer {
         Prefer { wait: Some(wait), .. } => match tokio::time::timeout(wait, run.wait_ended()).await {
@@ -127,32 +127,34 @@ async fn wait_for_run(run: &mut RunHandle, prefer: Prefer) -> RunRecord {
 }
 
 fn respond(record: RunRecord, prefer: Prefer, links: &Links) -> Response {
-    let (over, id) = (record.status.is_end(), record.id);
+    let (has_ended, id) = (record.status.is_end(), record.id);
     let body = Json(MessageAnswer::of(record, links));
-    let mut response = if over {
+    let mut response = if has_ended {
         body.into_response()
     } else {
         (StatusCode::ACCEPTED, [(header::LOCATION, links::run_path(id))], body).into_response()
     };
-    if let Some(value) = prefer.applied_header().and_then(|words| HeaderValue::try_from(words).ok()) {
+    if let Some(value) = prefer.applied_header().and_then(|value| HeaderValue::try_from(value).ok()) {
         response.headers_mut().insert("preference-applied", value);
     }
     response
 }
 
-/// Whether a client names streams among what it takes.
+/// Whether the client accepts an event stream.
 fn accepts_event_stream(headers: &HeaderMap) -> bool {
-    let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut media = said.flat_map(|value| value.split(',')).map(|one| one.split(';').next().unwrap_or_default().trim());
-    media.any(|one| one.eq_ignore_ascii_case("text/event-stream"))
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut media_types = values
+        .flat_map(|value| value.split(','))
+        .map(|media_type| media_type.split(';').next().unwrap_or_default().trim());
+    media_types.any(|media_type| media_type.eq_ignore_ascii_case("text/event-stream"))
 }
 
 fn field_problem(pointer: &str, detail: &str) -> Problem {
-    let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
-    Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [flaw])
+    let field_error = FieldError { pointer: pointer.into(), detail: detail.into() };
+    Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [field_error])
 }
 
-/// Why nobody was spoken to.
+/// The problem for a message that was not delivered.
 fn agent_problem(error: AgentError) -> Problem {
     match error {
         AgentError::Busy(run) => Problem::new(Code::RUN_OPEN, error.to_string())
@@ -164,7 +166,7 @@ fn agent_problem(error: AgentError) -> Problem {
                  `model` and `api_key`",
             ),
             known => Problem::new(Code::AGENT_NOT_FOUND, format!("there is no agent `{}`", truncate(name)))
-                .hint(format!("there are `{}`", known.join("`, `")))
+                .hint(format!("known are `{}`", known.join("`, `")))
                 .with("suggestions", known),
         },
         AgentError::Empty => field_problem("/content", "is empty"),
@@ -172,7 +174,7 @@ fn agent_problem(error: AgentError) -> Problem {
         AgentError::Stopping => Problem::new(Code::SHUTTING_DOWN, error.to_string()),
         AgentError::Store(error) => error.into(),
         other => {
-            tracing::error!(error = %other, "an agent was not spoken to");
+            tracing::error!(error = %other, "could not deliver message to agent");
             Problem::new(Code::INTERNAL, other.to_string())
         }
     }
@@ -180,14 +182,14 @@ fn agent_problem(error: AgentError) -> Problem {
 
 async fn list(
     State(app): State<App>,
-    who: Principal,
-    Params(of): Params<ThreadPath>,
+    principal: Principal,
+    Params(path): Params<ThreadPath>,
     Query(query): Query<ListQuery>,
-    here: RequestUri,
-) -> ApiResult<ListResponse<KeptMessage>> {
-    let thread = threads::find(&app, &who.tenant, &of.id).await?;
+    uri: RequestUri,
+) -> ApiResult<ListResponse<StoredMessage>> {
+    let thread = threads::find(&app, &principal.tenant, &path.id).await?;
     let after = page::decode_cursor_as(query.cursor.as_ref(), LIST_NAME)?;
-    let mut messages = app.agents().messages(&who.tenant, &thread.id, query.limit.plus_one(), after).await?;
+    let mut messages = app.agents().messages(&principal.tenant, &thread.id, query.limit.plus_one(), after).await?;
     let next = query.limit.truncate(&mut messages).map(|last| last.seq.to_string());
-    Ok(here.list_response(LIST_NAME, messages, next))
+    Ok(uri.list_response(LIST_NAME, messages, next))
 }

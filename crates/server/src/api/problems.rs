@@ -1,6 +1,6 @@
-//! What each code of a problem means and what to do about it: the pages that `type` leads to.
+//! Explanations of problem codes: the pages that `type` links to.
 //!
-//! In: a code. Out: its rows of the two tables, and advice, as JSON or as a page for people.
+//! In: a code. Out: its rows of the two code tables, and advice, as JSON or as an HTML page.
 
 mod advice;
 
@@ -24,12 +24,12 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/problems", Access::Open, "problems", index)
-            .summary("Every code a problem may have")
-            .json_response::<CodeList>(200, "What each means and what to do about it")
+            .summary("All problem codes")
+            .json_response::<CodeList>(200, "The codes, with meaning and advice")
             .response(200, "text/html", "The same as a page"),
         Route::new(Method::GET, "/problems/{code}", Access::Open, "problems", page)
-            .summary("What a code means and what to do about it")
-            .json_response::<CodeInfo>(200, "Its meaning")
+            .summary("Meaning of a problem code, and what to do about it")
+            .json_response::<CodeInfo>(200, "The code")
             .response(200, "text/html", "The same as a page"),
     ]
 }
@@ -41,7 +41,7 @@ struct CodePath {
     code: String,
 }
 
-/// Every code.
+/// All problem codes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ProblemCodes")]
 struct CodeList {
@@ -49,16 +49,16 @@ struct CodeList {
     items: Vec<CodeInfo>,
 }
 
-/// What a code means.
+/// A problem code.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ProblemCode")]
 struct CodeInfo {
     /// The code.
     code: &'static str,
-    /// The statuses it is answered with. 200: the call ran, and its outcome has the code.
+    /// The statuses of responses with it. 200: the call ran, and its outcome has the code.
     statuses: Vec<u16>,
-    /// What it means.
+    /// Its meaning.
     meaning: Vec<&'static str>,
     /// What to do about it.
     advice: &'static str,
@@ -82,7 +82,7 @@ fn describe_code(name: &str) -> Option<CodeInfo> {
     let mut statuses: Vec<u16> = codes().map(|code| code.status).chain(rows().map(|row| row.http)).collect();
     statuses.sort_unstable();
     statuses.dedup();
-    // What the core says of a code is nearer to the matter than the title of the same code here.
+    // The text of the core's table is more specific than the title of the same code here.
     let mut meaning: Vec<&str> = rows().map(|row| row.operator).collect();
     if meaning.is_empty() {
         meaning.extend(codes().map(|code| code.title));
@@ -92,46 +92,49 @@ fn describe_code(name: &str) -> Option<CodeInfo> {
 }
 
 async fn index(headers: HeaderMap) -> Response {
-    let all = all_codes();
+    let codes = all_codes();
     if prefers_html(&headers) {
-        let each = all.iter().map(|one| {
+        let items = codes.iter().map(|info| {
             format!(
                 "<li><a href=\"problems/{0}\"><code>{0}</code></a> {1}</li>",
-                one.code,
-                docs::escape_html(&one.meaning.join("; "))
+                info.code,
+                docs::escape_html(&info.meaning.join("; "))
             )
         });
-        return docs::html_page("Problems", &format!("<ul class=\"codes\">{}</ul>", each.collect::<String>()), "")
+        return docs::html_page("Problems", &format!("<ul class=\"codes\">{}</ul>", items.collect::<String>()), "")
             .into_response();
     }
-    Json(CodeList { items: all }).into_response()
+    Json(CodeList { items: codes }).into_response()
 }
 
 async fn page(headers: HeaderMap, Params(CodePath { code }): Params<CodePath>) -> ApiResult<Response> {
     let unknown = || Problem::new(Code::NOT_FOUND, "no problem has this code").hint("GET /problems lists every code");
-    let one = describe_code(&code).ok_or_else(unknown)?;
+    let info = describe_code(&code).ok_or_else(unknown)?;
     if !prefers_html(&headers) {
-        return Ok(Json(one).into_response());
+        return Ok(Json(info).into_response());
     }
-    let statuses: Vec<String> = one.statuses.iter().map(ToString::to_string).collect();
-    let again = if one.retryable { "The same request may succeed later." } else { "The same request will fail again." };
+    let statuses: Vec<String> = info.statuses.iter().map(ToString::to_string).collect();
+    let retry =
+        if info.retryable { "The same request may succeed later." } else { "The same request will fail again." };
     let body = format!(
-        "<p class=\"lead\">{}.</p><p>{}</p><dl><dt>Status</dt><dd>{}</dd><dt>Again?</dt><dd>{again}</dd></dl>\
+        "<p class=\"lead\">{}.</p><p>{}</p><dl><dt>Status</dt><dd>{}</dd><dt>Retry?</dt><dd>{retry}</dd></dl>\
          <p><a href=\"../problems\">All codes</a> · <a href=\"../docs\">The API</a></p>",
-        docs::escape_html(&one.meaning.join("; ")),
-        docs::escape_html(one.advice),
+        docs::escape_html(&info.meaning.join("; ")),
+        docs::escape_html(info.advice),
         statuses.join(", "),
     );
-    Ok(docs::html_page(one.code, &body, "../").into_response())
+    Ok(docs::html_page(info.code, &body, "../").into_response())
 }
 
-/// Whether it is a browser that asks.
+/// Whether the client prefers HTML, as browsers do.
 fn prefers_html(headers: &HeaderMap) -> bool {
-    let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut kinds = said.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
-    // Whoever names both takes what is named first.
-    let first = kinds.find(|kind| matches!(kind.trim(), "text/html" | "application/json" | "application/problem+json"));
-    first.is_some_and(|kind| kind.trim() == "text/html")
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut media_types =
+        values.flat_map(|value| value.split(',')).filter_map(|media_type| media_type.split(';').next());
+    // The media type named first decides.
+    let first = media_types
+        .find(|media_type| matches!(media_type.trim(), "text/html" | "application/json" | "application/problem+json"));
+    first.is_some_and(|media_type| media_type.trim() == "text/html")
 }
 
 #[cfg(test)]
@@ -140,9 +143,9 @@ mod tests {
 
     #[test]
     fn every_code_has_a_meaning_and_advice_of_its_own() {
-        for one in all_codes() {
-            assert!(!one.meaning.is_empty() && !one.statuses.is_empty(), "{}", one.code);
-            assert_ne!(one.advice, advice::NO_ADVICE, "`{}` needs advice", one.code);
+        for info in all_codes() {
+            assert!(!info.meaning.is_empty() && !info.statuses.is_empty(), "{}", info.code);
+            assert_ne!(info.advice, advice::NO_ADVICE, "`{}` needs advice", info.code);
         }
     }
 

@@ -1,4 +1,4 @@
-//! How executions went that somebody else made. They count like those made here.
+//! Results of executions that happened elsewhere. They count like those of the hub.
 
 use std::{fmt, time::Duration};
 
@@ -10,12 +10,12 @@ use serde::{
 };
 use toolhub_core::{ErrorKind, FailureScope, StatusScope, ToolError, ToolStatusInfo};
 
-use super::{stats::ToolPath, threads};
+use super::{threads, tools::ToolPath};
 use crate::{
     app::App,
     extract::{Body, Params},
     json::Json,
-    problem::{ApiResult, Code, Flaw, Problem},
+    problem::{ApiResult, Code, FieldError, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -24,29 +24,29 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/tools/{name}/reports", Access::Needs(Scope::ToolsCall), "tools", report)
             .audited("tool.report")
-            .summary("Tell how an execution went that was made elsewhere; what counts for every thread needs `admin`")
+            .summary("Report the result of an execution that happened elsewhere; one that counts for every thread needs `admin`")
             .json_response::<ToolStatusInfo>(200, "The tool's status now")
             .problems(&[Code::THREAD_NOT_FOUND, Code::FORBIDDEN])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]
 }
 
-/// How an execution went.
+/// The result of an execution.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Report {
-    /// The thread it was made in; none where it belongs to no thread.
+    /// The thread it belongs to, if any.
     thread_id: Option<String>,
-    /// It succeeded. May be left out where there is an error.
+    /// Whether it succeeded. May be omitted if there is an error.
     success: Option<bool>,
-    /// What went wrong.
+    /// The error.
     error: Option<ErrorObject>,
 }
 
-/// What went wrong, told as an object and not as a list of what is in it.
+/// The error, accepted only as an object: serde would also read an array of its members.
 #[derive(Debug, JsonSchema)]
 #[schemars(inline)]
-struct ErrorObject(Wrong);
+struct ErrorObject(ReportedError);
 
 impl<'de> Deserialize<'de> for ErrorObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -57,25 +57,26 @@ impl<'de> Deserialize<'de> for ErrorObject {
                 f.write_str("an object with a `message`")
             }
             fn visit_map<M: MapAccess<'de>>(self, members: M) -> Result<ErrorObject, M::Error> {
-                Wrong::deserialize(MapAccessDeserializer::new(members)).map(ErrorObject)
+                ReportedError::deserialize(MapAccessDeserializer::new(members)).map(ErrorObject)
             }
         }
         from.deserialize_map(ObjectVisitor)
     }
 }
 
-/// What went wrong.
+/// The error of an execution.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wrong {
-    /// The kind of error.
+struct ReportedError {
+    /// Its kind.
     #[serde(default)]
     kind: ReportedErrorKind,
     /// What happened, for operators.
     message: String,
-    /// Whether it speaks against the tool; as the kind says where absent. `false` for a tool that works and said no.
+    /// Whether it counts against the tool; by default as its kind says. `false` for a tool that works and refused the
+    /// call.
     counts: Option<bool>,
-    /// How long the other side asked to wait.
+    /// How long the upstream asked to wait.
     #[schemars(range(max = 86_400_000))]
     retry_after_ms: Option<u32>,
 }
@@ -109,56 +110,57 @@ impl From<ReportedErrorKind> for ErrorKind {
 
 async fn report(
     State(app): State<App>,
-    who: Principal,
+    principal: Principal,
     Params(ToolPath { name }): Params<ToolPath>,
     Body(report): Body<Report>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
     let tool = super::stats::find_tool(&app, &name)?;
-    let result = parse_result(report.success, report.error.map(|ErrorObject(wrong)| wrong))?;
-    authorize(&who, report.thread_id.is_some(), &result)?;
+    let result = parse_result(report.success, report.error.map(|ErrorObject(reported)| reported))?;
+    authorize(&principal, report.thread_id.is_some(), &result)?;
     let thread = match &report.thread_id {
-        Some(id) => Some(threads::find(&app, &who.tenant, id).await?.id),
+        Some(id) => Some(threads::find(&app, &principal.tenant, id).await?.id),
         None => None,
     };
-    let view = thread.as_ref().map_or(StatusScope::Shared, |thread| StatusScope::Thread(&who.tenant, thread));
+    let view = thread.as_ref().map_or(StatusScope::Shared, |thread| StatusScope::Thread(&principal.tenant, thread));
     Ok(Json(app.hub().report_result(&tool.definition.name, view, result).await?))
 }
 
-fn parse_result(success: Option<bool>, error: Option<Wrong>) -> ApiResult<Result<(), ToolError>> {
-    let refused = |pointer: &str, detail: &str| {
-        let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
-        Err(Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw]))
+fn parse_result(success: Option<bool>, error: Option<ReportedError>) -> ApiResult<Result<(), ToolError>> {
+    let invalid = |pointer: &str, detail: &str| {
+        let field_error = FieldError { pointer: pointer.into(), detail: detail.into() };
+        Err(Problem::new(Code::INVALID_REQUEST, detail).with("errors", [field_error]))
     };
     match (success, error) {
         (Some(true), None) => Ok(Ok(())),
-        (Some(true), Some(_)) => refused("/error", "an execution that succeeded has no error"),
-        (None, None) => refused("", "say `\"success\": true`, or what the `error` was"),
-        (Some(false), None) => Ok(Err(ToolError::new("it failed elsewhere; nobody said how"))),
-        (_, Some(wrong)) if wrong.retry_after_ms.is_some_and(|wait| wait > 86_400_000) => {
-            refused("/error/retryAfterMs", "`retryAfterMs` is at most a day, 86400000")
+        (Some(true), Some(_)) => invalid("/error", "an execution that succeeded has no error"),
+        (None, None) => invalid("", "send `\"success\": true`, or an `error`"),
+        (Some(false), None) => Ok(Err(ToolError::new("the execution failed elsewhere, without details"))),
+        (_, Some(reported)) if reported.retry_after_ms.is_some_and(|wait| wait > 86_400_000) => {
+            invalid("/error/retryAfterMs", "`retryAfterMs` must be at most a day, 86400000")
         }
-        (_, Some(wrong)) => {
-            let mut error = ToolError::with_kind(wrong.kind.into(), wrong.message);
-            if let Some(wait) = wrong.retry_after_ms {
+        (_, Some(reported)) => {
+            let mut error = ToolError::with_kind(reported.kind.into(), reported.message);
+            if let Some(wait) = reported.retry_after_ms {
                 error = error.retryable(Some(Duration::from_millis(wait.into())));
             }
             let counted = error.counts();
-            match wrong.counts {
+            match reported.counts {
                 Some(false) => Ok(Err(error.uncounted())),
-                Some(true) if !counted => refused("/error/counts", "an error of this kind never speaks against a tool"),
+                Some(true) if !counted => invalid("/error/counts", "an error of this kind never counts against a tool"),
                 _ => Ok(Err(error)),
             }
         }
     }
 }
 
-/// Whoever may only call tools could otherwise take one away from all others by telling tales.
-fn authorize(who: &Principal, in_thread: bool, result: &Result<(), ToolError>) -> ApiResult<()> {
-    let everybody = match result {
+/// Requires `admin` for a report that counts for every thread: otherwise a key that may only call tools could disable a
+/// tool for all others.
+fn authorize(principal: &Principal, in_thread: bool, result: &Result<(), ToolError>) -> ApiResult<()> {
+    let affects_all_threads = match result {
         Ok(()) => !in_thread,
         Err(error) => !in_thread || (error.counts() && error.kind().row().scope != FailureScope::Thread),
     };
-    if everybody && !who.has_scope(Scope::Admin) {
+    if affects_all_threads && !principal.has_scope(Scope::Admin) {
         let why = "a report that counts for every thread needs the scope `admin`";
         return Err(Problem::new(Code::FORBIDDEN, why).hint("name a thread, and the kind `tool_error` or `crashed`"));
     }

@@ -1,7 +1,7 @@
-//! The results of calls whose work is done outside.
+//! Results of external calls, reported by the program that executed them.
 //!
-//! In: a call that waits, and what came of it. Out: the call with its end. One that has ended, or is not for anybody outside, takes
-//! none.
+//! In: a call that waits for its result, and the result. Out: the call with its outcome. A call that has ended, or is
+//! not external, accepts none.
 
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
@@ -24,51 +24,53 @@ pub(super) fn routes() -> Vec<Route> {
     let call = Access::Needs(Scope::ToolsCall);
     vec![
         Route::new(Method::POST, "/api/v1/calls/{id}/result", call, "calls", report)
-            .summary("Bring the result of a call whose work is done outside")
-            .json_response::<CallView>(200, "It was taken; the call has ended with it")
+            .summary("Report the result of an external call")
+            .json_response::<CallView>(200, "The result was accepted; the call has ended with it")
             .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
 
-/// What came of a call: one of the two.
+/// The result of a call: either `output` or `error`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "CallResult")]
 struct ResultBody {
-    /// What the tool returned, in any form.
+    /// What the tool returned: any JSON value.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     output: Option<Value>,
-    /// Why it failed, in words.
+    /// Why it failed.
     #[schemars(length(min = 1))]
     error: Option<String>,
 }
 
-/// A member that is there, whatever it is: also null is a result.
+/// A member that is present, even if it is null: null is a result too.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
 
 async fn report(
     State(app): State<App>,
-    who: Principal,
-    Params(of): Params<CallPath>,
+    principal: Principal,
+    Params(path): Params<CallPath>,
     links: Links,
     Body(body): Body<ResultBody>,
 ) -> ApiResult<Json<CallView>> {
-    let id = of.parse_id()?;
+    let id = path.parse_id()?;
     let result = match body {
         ResultBody { output: Some(output), error: None } => Ok(output),
         ResultBody { output: None, error: Some(error) } if !error.trim().is_empty() => Err(ToolError::new(error)),
         _ => {
-            let detail = "a result is either `output` or `error`, and an error has words";
+            let detail = "a result is either `output` or a non-empty `error`";
             return Err(Problem::new(Code::INVALID_REQUEST, detail));
         }
     };
-    match app.hub().report_external_result(&who.tenant, id, result).await {
-        Ok(()) => calls::find(&app, &who.tenant, id, &links).await?.map(Json).ok_or_else(|| calls::not_found(&of.id)),
-        Err(ReportError::NotFound) => Err(calls::not_found(&of.id)),
+    match app.hub().report_external_result(&principal.tenant, id, result).await {
+        Ok(()) => {
+            calls::find(&app, &principal.tenant, id, &links).await?.map(Json).ok_or_else(|| calls::not_found(&path.id))
+        }
+        Err(ReportError::NotFound) => Err(calls::not_found(&path.id)),
         Err(ReportError::Late) => Err(Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already"))),
         Err(ReportError::Store(error)) => Err(error.into()),
         Err(error) => Err(Problem::new(Code::CONFLICT, error.to_string())),

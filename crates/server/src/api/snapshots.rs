@@ -1,4 +1,4 @@
-//! What a thread knows about its tools, as one JSON text: saved, and restored.
+//! Snapshots of a thread's tool statuses and evidence as one JSON text: saved and restored.
 
 use axum::{
     body::Bytes,
@@ -7,7 +7,7 @@ use axum::{
     response::IntoResponse,
 };
 use serde_json::Value;
-use toolhub_core::{ErrorKind, Restored};
+use toolhub_core::{ErrorKind, SnapshotRestore};
 
 use super::threads::{self, ThreadPath};
 use crate::{
@@ -32,16 +32,16 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::PUT, PATH, Access::Needs(Scope::StateWrite), "threads", restore)
             .audited("thread.restore")
             .summary("Restore a thread's statuses and evidence; the running config stays")
-            .json_response::<Restored>(
+            .json_response::<SnapshotRestore>(
                 200,
-                "What was restored. A snapshot that cannot be read restores nothing: see `warning`",
+                "What was restored. An unreadable snapshot restores nothing: see `warning`",
             )
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
 
-/// A body as it was sent. It is read by somebody who makes the best of a damaged one.
+/// The body as it was sent: the core parses it and salvages a damaged one.
 #[derive(Debug)]
 struct SnapshotBody(String);
 
@@ -51,31 +51,35 @@ impl FromBody for SnapshotBody {
     }
 
     fn from_body(_: &HeaderMap, body: Bytes, _: &App) -> Result<Self, Problem> {
-        let text =
-            String::from_utf8(body.into()).map_err(|_| Problem::new(Code::INVALID_JSON, "the body is no text"))?;
+        let text = String::from_utf8(body.into())
+            .map_err(|_| Problem::new(Code::INVALID_JSON, "the body is not valid UTF-8"))?;
         if text.trim().is_empty() {
-            return Err(Problem::new(Code::INVALID_JSON, "the request has no body; send what GET has answered"));
+            return Err(Problem::new(Code::INVALID_JSON, "the request has no body; send the response of GET"));
         }
         Ok(Self(text))
     }
 
-    fn not_whole(_: &axum::Error, limit: usize) -> Problem {
-        Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
+    fn incomplete_body_problem(_: &axum::Error, limit: usize) -> Problem {
+        Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive completely"))
     }
 }
 
-async fn save(State(app): State<App>, who: Principal, Params(of): Params<ThreadPath>) -> ApiResult<impl IntoResponse> {
-    let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let text = app.hub().serialize_tool_states(&who.tenant, &thread.id).await?;
+async fn save(
+    State(app): State<App>,
+    principal: Principal,
+    Params(path): Params<ThreadPath>,
+) -> ApiResult<impl IntoResponse> {
+    let thread = threads::find(&app, &principal.tenant, &path.id).await?;
+    let text = app.hub().serialize_tool_states(&principal.tenant, &thread.id).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text))
 }
 
 async fn restore(
     State(app): State<App>,
-    who: Principal,
-    Params(of): Params<ThreadPath>,
+    principal: Principal,
+    Params(path): Params<ThreadPath>,
     SnapshotBody(text): SnapshotBody,
-) -> ApiResult<Json<Restored>> {
-    let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    Ok(Json(app.hub().deserialize_tool_states(&who.tenant, &thread.id, &text).await?))
+) -> ApiResult<Json<SnapshotRestore>> {
+    let thread = threads::find(&app, &principal.tenant, &path.id).await?;
+    Ok(Json(app.hub().deserialize_tool_states(&principal.tenant, &thread.id, &text).await?))
 }

@@ -1,7 +1,7 @@
-//! What tools remember, for people and programs: looked at, written, patched, forgotten, rolled back.
+//! State of tools over HTTP: read, written, patched, deleted, rolled back.
 //!
-//! In: a context, one percent-encoded part of the path, and a kind. Out: entries with their version as `ETag`. Every
-//! condition on that version is part of the write itself.
+//! In: a context, one percent-encoded segment of the path, and a kind. Out: entries with their version as `ETag`. A
+//! condition on that version is checked by the write itself (compare-and-set).
 
 mod conditions;
 mod contexts;
@@ -32,45 +32,45 @@ use entry::{Entry, EntryResponse, state_problem};
 const PATH: &str = "/api/v1/state/contexts/{contextId}/{kind}";
 const READ_ACCESS: Access = Access::Needs(Scope::StateRead);
 const WRITE_ACCESS: Access = Access::Needs(Scope::StateWrite);
-/// What every request about a state may be refused with.
+/// Errors that every request about a state may be refused with.
 const COMMON_ERRORS: &[ErrorKind] =
     &[ErrorKind::StateNotFound, ErrorKind::StateUnreadable, ErrorKind::StoreUnavailable];
-/// What a write may be refused with beyond that.
+/// Additional errors of writes.
 const WRITE_ERRORS: &[ErrorKind] = &[ErrorKind::StateConflict, ErrorKind::StateTooLarge, ErrorKind::StateLimit];
 
-/// What the header says that entries have.
+/// Description of the `ETag` header of entries.
 const ETAG_DESCRIPTION: &str = "The version, for `If-Match` and `If-None-Match`.";
 
 pub(super) fn routes() -> Vec<Route> {
     let own = vec![
         Route::new(Method::GET, PATH, READ_ACCESS, "state", get)
-            .summary("What is remembered")
+            .summary("Read a state")
             .json_response::<Entry>(200, "The entry; its version is the `ETag`")
-            .empty_response(304, "It is still what `If-None-Match` names")
+            .empty_response(304, "The state still has the `ETag` of `If-None-Match`")
             .response_header(&[200, 304], "ETag", ETAG_DESCRIPTION)
             .refusals(COMMON_ERRORS),
         Route::new(Method::PUT, PATH, WRITE_ACCESS, "state", put)
             .audited("state.put")
-            .summary("Replace what is remembered, or begin to remember; makes the thread and the context")
-            .json_response::<Entry>(200, "The entry as it was written")
-            .json_response::<Entry>(201, "The entry, which is new")
+            .summary("Write a state as a whole; creates the thread and the context if they do not exist")
+            .json_response::<Entry>(200, "The entry that was written")
+            .json_response::<Entry>(201, "The entry that was created")
             .response_header(&[200, 201], "ETag", ETAG_DESCRIPTION)
             .problems(&[Code::STATE_CONFLICT])
             .refusals(COMMON_ERRORS)
             .refusals(WRITE_ERRORS),
         Route::new(Method::PATCH, PATH, WRITE_ACCESS, "state", patch)
             .audited("state.patch")
-            .summary("Merge members into what is remembered; null takes one away, the time to live stays")
-            .json_response::<Entry>(200, "The entry as it was written")
+            .summary("Merge members into a state (JSON merge patch); null removes a member, the time to live stays")
+            .json_response::<Entry>(200, "The entry that was written")
             .response_header(&[200], "ETag", ETAG_DESCRIPTION)
             .problems(&[Code::STATE_CONFLICT])
             .refusals(COMMON_ERRORS)
             .refusals(WRITE_ERRORS),
         Route::new(Method::DELETE, PATH, WRITE_ACCESS, "state", delete)
             .audited("state.delete")
-            .summary("Forget it, with its snapshots; its history stays")
-            .empty_response(204, "It is forgotten")
-            .response_header(&[204], "Durability", "`behind`: it is acknowledged before it is on the disk.")
+            .summary("Delete a state with its snapshots; its history stays")
+            .empty_response(204, "The state is deleted")
+            .response_header(&[204], "Durability", "`behind`: the write was acknowledged before it was durable.")
             .problems(&[Code::STATE_CONFLICT, Code::INVALID_REQUEST])
             .refusals(COMMON_ERRORS)
             .refusals(&[ErrorKind::StateConflict]),
@@ -82,13 +82,14 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct StatePath {
-    /// `{thread}/{state}`, or `~/{state}` for one that all threads share; percent-encoded, with `%2F` for the slash.
+    /// `{thread}/{state}`, or `~/{state}` for a state that all threads share; percent-encoded, with `%2F` for the
+    /// slash.
     context_id: String,
     /// The kind of state.
     kind: Kind,
 }
 
-/// The sorts of state a context may hold.
+/// The kinds of state in a context.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -112,44 +113,44 @@ impl From<Kind> for StateKind {
 
 impl StatePath {
     fn parse(&self) -> ApiResult<(ContextId, StateKind)> {
-        // What is no legal id names nothing that exists.
-        let wrong = |wrong: toolhub_core::ids::IdError| {
-            Problem::new(Code::NOT_FOUND, wrong.to_string())
+        // An invalid id names nothing that exists.
+        let invalid = |error: toolhub_core::ids::IdError| {
+            Problem::new(Code::NOT_FOUND, error.to_string())
                 .hint("write the context as `thread%2Fstate` or `~%2Fstate`")
         };
-        Ok((self.context_id.parse().map_err(wrong)?, self.kind.into()))
+        Ok((self.context_id.parse().map_err(invalid)?, self.kind.into()))
     }
 }
 
-/// What is to be remembered.
+/// The state to write.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Written {
-    /// All of it.
+struct PutState {
+    /// The whole data.
     data: Map<String, Value>,
-    /// How long, such as `30s`, `1h` or `7d`; for ever where nothing is said, which kind `cache` does not allow.
+    /// Time to live, such as `30s`, `1h` or `7d`; by default unlimited, which kind `cache` does not allow.
     ttl: Option<DurationParam>,
 }
 
-/// What is to be merged into what is remembered.
+/// The changes to merge into a state.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Patched {
-    /// The members that change; null takes one away.
+struct PatchState {
+    /// The members that change; null removes one.
     data: Map<String, Value>,
 }
 
 async fn get(
     State(app): State<App>,
-    who: Principal,
-    Params(place): Params<StatePath>,
-    same: IfNoneMatch,
+    principal: Principal,
+    Params(path): Params<StatePath>,
+    if_none_match: IfNoneMatch,
 ) -> ApiResult<Response> {
-    let (context, kind) = place.parse()?;
-    let found = app.hub().state().get_state(&who.tenant, &context, kind).await.map_err(state_problem)?;
-    let entry = Entry::from(found.ok_or_else(|| not_found(&context, kind))?);
+    let (context, kind) = path.parse()?;
+    let entry = app.hub().state().get_state(&principal.tenant, &context, kind).await.map_err(state_problem)?;
+    let entry = Entry::from(entry.ok_or_else(|| not_found(&context, kind))?);
     let tag = entry.etag();
-    Ok(if same.matches(&tag) {
+    Ok(if if_none_match.matches(&tag) {
         tag.attach_to(StatusCode::NOT_MODIFIED).into_response()
     } else {
         EntryResponse(entry).into_response()
@@ -158,20 +159,20 @@ async fn get(
 
 async fn put(
     State(app): State<App>,
-    who: Principal,
-    Params(place): Params<StatePath>,
-    is: IfMatch,
-    is_not: IfNoneMatch,
-    Body(written): Body<Written>,
+    principal: Principal,
+    Params(path): Params<StatePath>,
+    if_match: IfMatch,
+    if_none_match: IfNoneMatch,
+    Body(body): Body<PutState>,
 ) -> ApiResult<Response> {
-    let (context, kind) = place.parse()?;
+    let (context, kind) = path.parse()?;
     let state = app.hub().state();
-    let condition = is.condition(&is_not, &app, &who.tenant, (&context, kind)).await?;
-    let ttl = written.ttl.map(|DurationParam(time)| time);
-    // A state in a thread that nobody knows would never be swept.
-    use_thread(&app, &who.tenant, &context).await?;
-    let data = (Value::Object(written.data), ttl);
-    let entry = state.set_state_if(&who.tenant, &context, kind, data, condition.condition).await;
+    let condition = if_match.condition(&if_none_match, &app, &principal.tenant, (&context, kind)).await?;
+    let ttl = body.ttl.map(|DurationParam(time)| time);
+    // Create the thread first: the state of an unknown thread would never be swept.
+    use_thread(&app, &principal.tenant, &context).await?;
+    let data = (Value::Object(body.data), ttl);
+    let entry = state.set_state_if(&principal.tenant, &context, kind, data, condition.condition).await;
     let (entry, new) = entry.map_err(|error| condition.to_problem(error))?;
     let entry = Entry::from(entry).with_durability(state.durability(&context));
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
@@ -180,41 +181,41 @@ async fn put(
 
 async fn patch(
     State(app): State<App>,
-    who: Principal,
-    Params(place): Params<StatePath>,
-    is: IfMatch,
-    is_not: IfNoneMatch,
-    Body(patched): Body<Patched>,
+    principal: Principal,
+    Params(path): Params<StatePath>,
+    if_match: IfMatch,
+    if_none_match: IfNoneMatch,
+    Body(body): Body<PatchState>,
 ) -> ApiResult<EntryResponse> {
-    let (context, kind) = place.parse()?;
+    let (context, kind) = path.parse()?;
     let state = app.hub().state();
-    let condition = is.condition(&is_not, &app, &who.tenant, (&context, kind)).await?;
-    let data = Value::Object(patched.data);
-    let entry = state.update_state_if(&who.tenant, &context, kind, data, condition.condition).await;
+    let condition = if_match.condition(&if_none_match, &app, &principal.tenant, (&context, kind)).await?;
+    let data = Value::Object(body.data);
+    let entry = state.update_state_if(&principal.tenant, &context, kind, data, condition.condition).await;
     let entry = entry.map_err(|error| condition.to_problem(error))?;
-    use_thread(&app, &who.tenant, &context).await?;
+    use_thread(&app, &principal.tenant, &context).await?;
     Ok(EntryResponse(Entry::from(entry).with_durability(state.durability(&context))))
 }
 
 async fn delete(
     State(app): State<App>,
-    who: Principal,
-    Params(place): Params<StatePath>,
-    is: IfMatch,
-    is_not: IfNoneMatch,
+    principal: Principal,
+    Params(path): Params<StatePath>,
+    if_match: IfMatch,
+    if_none_match: IfNoneMatch,
 ) -> ApiResult<Response> {
-    let (context, kind) = place.parse()?;
+    let (context, kind) = path.parse()?;
     let state = app.hub().state();
-    let condition = is.condition(&is_not, &app, &who.tenant, (&context, kind)).await?;
-    let was_there = state.delete_state_if(&who.tenant, &context, kind, condition.condition).await;
-    if !was_there.map_err(|error| condition.to_problem(error))? {
+    let condition = if_match.condition(&if_none_match, &app, &principal.tenant, (&context, kind)).await?;
+    let deleted = state.delete_state_if(&principal.tenant, &context, kind, condition.condition).await;
+    if !deleted.map_err(|error| condition.to_problem(error))? {
         return Err(not_found(&context, kind));
     }
-    use_thread(&app, &who.tenant, &context).await?;
+    use_thread(&app, &principal.tenant, &context).await?;
     Ok(entry::with_durability_header(StatusCode::NO_CONTENT.into_response(), state.durability(&context)))
 }
 
-/// Notes that the context's thread is in use, and makes it where it is not there.
+/// Marks the context's thread as used, and creates it if it does not exist.
 async fn use_thread(app: &App, tenant: &Tenant, context: &ContextId) -> ApiResult<()> {
     match context.thread() {
         Some(thread) => Ok(app.hub().touch_thread(tenant, thread).await?),

@@ -1,4 +1,4 @@
-//! Tools from a distance: what one has done, what holds for each, and how they hang together.
+//! Statistics, policies and the dependency graph of tools.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{CallError, DependencyGroup, Detail, ErrorKind, Limits, RecentStats, Tool, ToolFilter, ToolStats};
 
+use super::tools::ToolPath;
 use crate::{
     app::App,
     duration_param::DurationParam,
@@ -24,20 +25,20 @@ pub(super) fn routes() -> Vec<Route> {
     let reads = Access::Needs(Scope::ToolsRead);
     vec![
         Route::new(Method::GET, "/api/v1/tools/{name}/stats", reads, "tools", stats)
-            .summary("What a tool has done since the server began, or within a time, in numbers")
-            .json_response::<StatsView>(200, "Calls, errors, latency, retries; since the server began also refusals")
+            .summary("Statistics of a tool since the server started, or within a time window")
+            .json_response::<StatsView>(200, "Calls, errors, latency, retries; since the start also refusals")
             .problems(&[Code::INVALID_REQUEST])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)
-            .summary("What holds for the calls of each tool: rules and limits")
+            .summary("Rules and limits of each tool")
             .json_response::<List<PolicyView>>(200, "A page of tools, by name"),
         Route::new(Method::GET, "/api/v1/graph", reads, "tools", graph)
-            .summary("Which tools wait for which")
-            .json_response::<Graph>(200, "Tools, and an edge for each that waits"),
+            .summary("Dependency graph of the tools")
+            .json_response::<Graph>(200, "Tools, and an edge for each dependency"),
     ]
 }
 
-/// The tool of this name.
+/// The tool with this name.
 pub(super) fn find_tool(app: &App, name: &str) -> ApiResult<Arc<Tool>> {
     let unknown = || {
         let shown: String = name.chars().take(64).collect();
@@ -48,29 +49,22 @@ pub(super) fn find_tool(app: &App, name: &str) -> ApiResult<Arc<Tool>> {
     Ok(app.hub().get(name).ok_or_else(unknown)?)
 }
 
-/// A tool's name in a path.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ToolPath {
-    /// The tool.
-    pub(super) name: String,
-}
-
-/// How far to look back.
+/// The time window.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StatsQuery {
-    /// Only calls that ended within this time up to now, such as `90s`, `1h` or `7d`; no longer than calls are kept.
+    /// Only calls that ended within this time before now, such as `90s`, `1h` or `7d`; at most the retention of calls.
     window: Option<DurationParam>,
 }
 
-/// What a tool has done.
+/// Statistics of a tool.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 enum StatsView {
-    /// Since the server began, as it counted.
+    /// Since the server started, from its counters.
     Counted(Box<ToolStats>),
-    /// Within a time, as the journal tells.
+    /// Within a time window, from the journal.
     Recent(Box<RecentStats>),
 }
 
@@ -81,21 +75,21 @@ async fn stats(
 ) -> ApiResult<Json<StatsView>> {
     let tool = find_tool(&app, &name)?;
     let name = &tool.definition.name;
-    let kept = app.hub().call_retention();
-    let figures = match window {
+    let retention = app.hub().call_retention();
+    let view = match window {
         None => app.hub().tool_stats(name).map(|counted| StatsView::Counted(counted.into())),
-        Some(DurationParam(window)) if window > kept => {
-            let wrong = format!("calls are kept for {}, so a window is no longer than that", DurationParam(kept));
-            return Err(Problem::new(Code::INVALID_REQUEST, wrong));
+        Some(DurationParam(window)) if window > retention => {
+            let detail = format!("calls are stored for {}, so the window must not be longer", DurationParam(retention));
+            return Err(Problem::new(Code::INVALID_REQUEST, detail));
         }
         Some(DurationParam(window)) => {
             app.hub().recent_stats(name, window).await?.map(|recent| StatsView::Recent(recent.into()))
         }
     };
-    Ok(Json(figures.ok_or_else(|| CallError::new(ErrorKind::ToolNotFound))?))
+    Ok(Json(view.ok_or_else(|| CallError::new(ErrorKind::ToolNotFound))?))
 }
 
-/// What holds for the calls of a tool.
+/// Rules and limits of a tool.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ToolPolicy")]
@@ -105,9 +99,9 @@ struct PolicyView {
     /// The rule that denies every call of it, so that it is not offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     denied_by: Option<String>,
-    /// The rules that may concern its calls, in the order they are asked, and what holds where none of them speaks.
+    /// The rules that may apply to its calls, in the order of evaluation, and the default.
     rules: Vec<String>,
-    /// Times, sizes, rates, slots, retries.
+    /// Timeouts, sizes, rate limits, concurrency, retries.
     limits: Limits,
 }
 
@@ -115,12 +109,12 @@ async fn policies(
     State(app): State<App>,
     AcceptLanguage(language): AcceptLanguage,
     Query(query): Query<ListQuery>,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<ListResponse<PolicyView>> {
     let last = page::decode_cursor(query.cursor.as_ref(), LIST_NAME)?;
     let tools = app.hub().list(&ToolFilter::default());
     let after = tools.iter().filter(|tool| last.as_deref().is_none_or(|last| tool.definition.name.as_str() > last));
-    let mut found: Vec<PolicyView> = after
+    let mut policies: Vec<PolicyView> = after
         .take(query.limit.plus_one())
         .map(|tool| PolicyView {
             tool: tool.definition.name.to_string(),
@@ -129,16 +123,16 @@ async fn policies(
             limits: tool.limits().clone(),
         })
         .collect();
-    let next = query.limit.truncate(&mut found).map(|last| last.tool.clone());
-    Ok(here.list_response(LIST_NAME, found, next))
+    let next = query.limit.truncate(&mut policies).map(|last| last.tool.clone());
+    Ok(uri.list_response(LIST_NAME, policies, next))
 }
 
-/// Which tools wait for which.
+/// The dependency graph of the tools.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Graph {
-    /// The tools, by name, and the names of those that others wait for although nobody has registered them.
+    /// The tools, by name, and dependencies that are not registered.
     nodes: Vec<Node>,
-    /// Who waits for whom.
+    /// The dependencies.
     edges: Vec<Edge>,
 }
 
@@ -147,30 +141,30 @@ struct Graph {
 struct Node {
     /// Its name.
     name: String,
-    /// Its kind; null for one that is not there.
+    /// Its kind; null if it is not registered.
     kind: Option<String>,
-    /// Whether it waits for nothing.
+    /// Whether it has no dependencies.
     root: bool,
 }
 
-/// One tool waits for another.
+/// A dependency of one tool on another.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Edge {
     /// The tool that must succeed.
     from: String,
-    /// The tool that waits for it.
+    /// The tool that depends on it.
     to: String,
-    /// Which of the groups it belongs to that must all be satisfied, counted from 0.
+    /// The index of its dependency group; all groups must be satisfied.
     group: usize,
     /// Whether all tools of the group must succeed, any of them, or all in this order.
     needs: GroupMode,
-    /// How old a success may be; any age where absent.
+    /// How old a success may be; absent for any age.
     #[serde(skip_serializing_if = "Option::is_none")]
     within_ms: Option<u64>,
 }
 
-/// How the tools of a group count together.
+/// How the tools of a group combine.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -183,17 +177,17 @@ enum GroupMode {
 async fn graph(State(app): State<App>) -> Json<Graph> {
     let tools = app.hub().list(&ToolFilter::default());
     let mut nodes: Vec<Node> = Vec::with_capacity(tools.len());
-    let (mut edges, mut awaited) = (Vec::new(), BTreeSet::new());
+    let (mut edges, mut dependencies) = (Vec::new(), BTreeSet::new());
     for tool in &tools {
         let definition = &tool.definition;
         let (name, kind) = (definition.name.to_string(), Some(definition.kind.to_string()));
-        for (number, group) in definition.depends_on.0.iter().enumerate() {
+        for (index, group) in definition.depends_on.0.iter().enumerate() {
             for base in group.tools() {
-                awaited.insert(base.clone());
+                dependencies.insert(base.clone());
                 edges.push(Edge {
                     from: base.to_string(),
                     to: name.clone(),
-                    group: number,
+                    group: index,
                     needs: group_mode(group),
                     within_ms: group.within().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
                 });
@@ -201,8 +195,8 @@ async fn graph(State(app): State<App>) -> Json<Graph> {
         }
         nodes.push(Node { name, kind, root: definition.depends_on.is_empty() });
     }
-    let gone = awaited.into_iter().filter(|name| app.hub().get(name).is_none());
-    nodes.extend(gone.map(|name| Node { name: name.to_string(), kind: None, root: true }));
+    let unregistered = dependencies.into_iter().filter(|name| app.hub().get(name).is_none());
+    nodes.extend(unregistered.map(|name| Node { name: name.to_string(), kind: None, root: true }));
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Json(Graph { nodes, edges })
 }

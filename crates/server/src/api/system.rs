@@ -1,4 +1,4 @@
-//! The server itself: what it is, and what it can do.
+//! The OpenAPI document, and information about the server.
 
 use std::sync::OnceLock;
 
@@ -22,60 +22,60 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/openapi.json", Access::Open, "system", document)
-            .summary("This description")
+            .summary("This OpenAPI document")
             .json_response::<Value>(200, "OpenAPI 3.1"),
         Route::new(Method::GET, "/api/v1/info", Access::Needs(Scope::ToolsRead), "system", info)
-            .summary("What this server is, and who is asking")
-            .json_response::<Info>(200, "Its version, what it has, and what the key may do"),
+            .summary("Information about this server and the key")
+            .json_response::<Info>(200, "Version, numbers, and the permissions of the key"),
     ]
 }
 
-/// What this server is, and who is asking.
+/// Information about this server and the key.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Info {
     /// Its version.
     version: &'static str,
-    /// The config file it runs on, null where there is none; told to those who may do everything.
+    /// The config file, null if there is none; only for keys with the scope `admin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_file: Option<Option<String>>,
-    /// How many tools it knows.
+    /// Number of registered tools.
     tools: usize,
-    /// How many calls run on tasks of their own.
+    /// Number of calls running on their own tasks.
     running: usize,
-    /// How many calls wait for their turn.
+    /// Number of calls waiting in queues.
     queued: usize,
-    /// How many blocking functions run on although nobody waits for them.
+    /// Number of blocking functions that still run although their calls have ended.
     stuck: usize,
-    /// Whose threads and states this key sees.
+    /// The tenant whose threads and states this key can access.
     tenant: String,
     /// The name of the key.
     caller: String,
-    /// What the key may do.
+    /// The permissions of the key.
     scopes: Vec<Scope>,
 }
 
-/// The same for everybody and for as long as the process lives, so it is made once.
+/// The same for every client as long as the process lives, so it is serialized once.
 async fn document() -> impl IntoResponse {
     static TEXT: OnceLock<Bytes> = OnceLock::new();
-    let made = || super::document().to_string().into();
-    ([(header::CONTENT_TYPE, "application/json")], TEXT.get_or_init(made).clone())
+    let serialize = || super::document().to_string().into();
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.get_or_init(serialize).clone())
 }
 
-async fn info(State(app): State<App>, who: Principal) -> Json<Info> {
+async fn info(State(app): State<App>, principal: Principal) -> Json<Info> {
     let hub = app.hub();
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
-        config_file: who.has_scope(Scope::Admin).then(|| {
-            let file = app.host_control().and_then(|steward| steward.config_file());
+        config_file: principal.has_scope(Scope::Admin).then(|| {
+            let file = app.host_control().and_then(|host_control| host_control.config_file());
             file.map(|file| file.display().to_string())
         }),
         tools: hub.tools().len(),
         running: hub.running_calls(),
         queued: hub.queued_calls(),
         stuck: hub.stuck_calls(),
-        tenant: who.tenant.to_string(),
-        caller: who.caller.to_string(),
-        scopes: Scope::ALL.into_iter().filter(|scope| who.has_scope(*scope)).collect(),
+        tenant: principal.tenant.to_string(),
+        caller: principal.caller.to_string(),
+        scopes: Scope::ALL.into_iter().filter(|scope| principal.has_scope(*scope)).collect(),
     })
 }

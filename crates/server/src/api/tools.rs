@@ -1,4 +1,4 @@
-//! Tools: which there are, how each stands, and what an admin says about them.
+//! Tools: listed, looked up, and their shared status set by an admin.
 
 mod change;
 mod view;
@@ -25,31 +25,34 @@ pub(super) fn routes() -> Vec<Route> {
     let mut routes = vec![
         Route::new(Method::GET, "/api/v1/tools", read, "tools", list)
             .summary("Tools, by name")
-            .json_response::<List<ToolView>>(200, "A page of them")
+            .json_response::<List<ToolView>>(200, "A page of tools")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/tools/{name}", read, "tools", get)
             .summary("One tool")
-            .json_response::<ToolView>(200, "What it is and how it stands")
+            .json_response::<ToolView>(200, "Definition, status and statistics")
             .refusals(known),
         Route::new(Method::PUT, "/api/v1/tools/{name}/status", admin, "tools", set_status)
             .audited("tool.status")
-            .summary("Say by hand how a tool stands, for everybody")
-            .json_response::<ToolStatusInfo>(200, "What holds now")
+            .summary("Override the status of a tool, for all threads")
+            .json_response::<ToolStatusInfo>(200, "The effective status")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/reset", admin, "tools", reset)
             .audited("tool.reset")
-            .summary("Forget what is held against a tool, for everybody")
-            .json_response::<ToolStatusInfo>(200, "What holds now")
+            .summary("Reset the status of a tool, for all threads")
+            .json_response::<ToolStatusInfo>(200, "The effective status")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/disable", admin, "tools", disable)
             .audited("tool.disable")
-            .summary("Disable a tool for everybody, until it is enabled again")
-            .json_response::<ToolStatusInfo>(200, "What holds now")
+            .summary("Disable a tool for all threads, until it is enabled again")
+            .json_response::<ToolStatusInfo>(200, "The effective status")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/enable", admin, "tools", enable)
             .audited("tool.enable")
             .summary("Enable a tool that was disabled")
-            .json_response::<ToolStatusInfo>(200, "What holds now; something else may still be in its way")
+            .json_response::<ToolStatusInfo>(
+                200,
+                "The effective status; the tool may still be unavailable for another reason",
+            )
             .refusals(known),
     ];
     routes.extend(change::routes());
@@ -64,17 +67,17 @@ pub(super) struct ToolPath {
 }
 
 list_query! {
-    /// Which tools are wanted.
+    /// Which tools to list.
     struct ToolsQuery {
         /// Only tools of this kind.
         kind: Option<Kind>,
-        /// Only tools that stand so.
+        /// Only tools with this status.
         status: Option<ToolStatus>,
         /// Only tools of this toolset.
         toolset: Option<String>,
         /// Only tools with this tag.
         tag: Option<String>,
-        /// Only tools with this text in their name, title or description, in whatever case.
+        /// Only tools with this text in their name, title or description, ignoring case.
         q: Option<String>,
     }
 }
@@ -82,7 +85,7 @@ list_query! {
 async fn list(
     State(app): State<App>,
     Query(query): Query<ToolsQuery>,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let after = page::decode_cursor(query.cursor.as_ref(), "tools")?;
     let filter = ToolFilter { kind: query.kind, tag: query.tag };
@@ -96,36 +99,36 @@ async fn list(
     let statuses = app.hub().tool_statuses(StatusScope::Shared).await?;
     let (mut items, mut next) = (Vec::new(), None);
     for tool in tools {
-        let Ok(at) = statuses.binary_search_by(|info| info.tool_name.cmp(&tool.definition.name)) else { continue };
-        if query.status.is_some_and(|status| statuses[at].status != status) {
+        let Ok(index) = statuses.binary_search_by(|info| info.tool_name.cmp(&tool.definition.name)) else { continue };
+        if query.status.is_some_and(|status| statuses[index].status != status) {
             continue;
         }
         if items.len() == query.limit.get() {
             next = items.last().map(|last: &ToolView| last.name().to_owned());
             break;
         }
-        items.push(ToolView::of(&app, &tool, &statuses[at]).without_standing());
+        items.push(ToolView::of(&app, &tool, &statuses[index]).without_standing());
     }
-    Ok(here.list_response("tools", items, next))
+    Ok(uri.list_response("tools", items, next))
 }
 
 async fn get(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<Json<ToolView>> {
     let status = app.hub().tool_status(&name, StatusScope::Shared).await?;
-    let gone = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
-    let tool = app.hub().get(&name).ok_or_else(gone)?;
+    let not_found = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
+    let tool = app.hub().get(&name).ok_or_else(not_found)?;
     Ok(Json(ToolView::of(&app, &tool, &status).with_policy(&tool)))
 }
 
-/// How a tool stands, in somebody's words.
+/// A status override.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct StatusBody {
-    /// `maintenance` and `unavailable` hold until they are lifted; `failed` withholds it as if it had failed; `available`
-    /// lifts all of these.
+    /// `maintenance` and `unavailable` hold until they are cleared; `failed` opens the circuit breaker; `available`
+    /// clears all of these.
     status: ToolStatus,
-    /// Why.
+    /// The reason.
     reason: Option<String>,
-    /// When it ends by itself.
+    /// When the override expires.
     until: Option<Timestamp>,
 }
 
@@ -148,7 +151,7 @@ async fn reset(State(app): State<App>, Params(ToolPath { name }): Params<ToolPat
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ToolDisable")]
 struct DisableBody {
-    /// In words for whoever wonders.
+    /// The reason, for people.
     reason: Option<String>,
 }
 
@@ -157,12 +160,12 @@ async fn disable(
     Params(ToolPath { name }): Params<ToolPath>,
     MaybeBody(body): MaybeBody<DisableBody>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
-    Ok(Json(app.hub().set_tool_enabled(&name, false, body.and_then(|body| body.reason)).await?))
+    Ok(Json(app.hub().disable_tool(&name, body.and_then(|body| body.reason)).await?))
 }
 
 async fn enable(
     State(app): State<App>,
     Params(ToolPath { name }): Params<ToolPath>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
-    Ok(Json(app.hub().set_tool_enabled(&name, true, None).await?))
+    Ok(Json(app.hub().enable_tool(&name).await?))
 }

@@ -1,4 +1,4 @@
-//! Toolsets: names under which the config puts tools together.
+//! Toolsets: named groups of tools in the config.
 
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
@@ -17,17 +17,17 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/toolsets", Access::Needs(Scope::ToolsRead), "tools", list)
             .summary("The toolsets of the config, by name")
-            .json_response::<Toolsets>(200, "All of them"),
+            .json_response::<Toolsets>(200, "All toolsets"),
     ]
 }
 
-/// The toolset of a name in a query; every tool where none is named.
+/// The toolset with this name; all tools if no name is given.
 pub(super) fn find_toolset(app: &App, name: Option<&str>) -> ApiResult<Toolset> {
     let Some(name) = name else { return Ok(Toolset::all()) };
-    let known = app.host_control().map(|steward| steward.toolsets()).unwrap_or_default();
-    let found = known.iter().find(|set| set.name == name);
+    let toolsets = app.host_control().map(|host_control| host_control.toolsets()).unwrap_or_default();
+    let found = toolsets.iter().find(|set| set.name == name);
     found.and_then(|set| Toolset::from_patterns(set.tools.iter().map(String::as_str)).ok()).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|set| set.name.as_str()).collect();
+        let names: Vec<&str> = toolsets.iter().map(|set| set.name.as_str()).collect();
         let shown: String = name.chars().take(64).collect();
         Problem::new(Code::INVALID_REQUEST, format!("there is no toolset `{shown}`")).with("suggestions", names)
     })
@@ -36,7 +36,7 @@ pub(super) fn find_toolset(app: &App, name: Option<&str>) -> ApiResult<Toolset> 
 /// All toolsets.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Toolsets {
-    /// By name.
+    /// The toolsets, by name.
     items: Vec<ToolsetView>,
 }
 
@@ -51,19 +51,19 @@ struct ToolsetView {
     description: Option<String>,
     /// Names of tools, and globs over them.
     patterns: Vec<String>,
-    /// The tools that fit now.
+    /// The registered tools that match.
     tools: Vec<ToolName>,
     /// The agents that are offered them.
     agents: Vec<String>,
 }
 
 async fn list(State(app): State<App>, _: Principal) -> ApiResult<Json<Toolsets>> {
-    let known = app.host_control().map(|steward| steward.toolsets()).unwrap_or_default();
+    let toolsets = app.host_control().map(|host_control| host_control.toolsets()).unwrap_or_default();
     let all = app.hub().list(&ToolFilter::default());
-    let items = known.into_iter().map(|set| {
-        let fits = Toolset::from_patterns(set.tools.iter().map(String::as_str));
-        let fits = |name: &str| fits.as_ref().is_ok_and(|fits| fits.contains(name));
-        let tools = all.iter().map(|tool| tool.definition.name.clone()).filter(|name| fits(name)).collect();
+    let items = toolsets.into_iter().map(|set| {
+        let toolset = Toolset::from_patterns(set.tools.iter().map(String::as_str));
+        let matches = |name: &str| toolset.as_ref().is_ok_and(|toolset| toolset.contains(name));
+        let tools = all.iter().map(|tool| tool.definition.name.clone()).filter(|name| matches(name)).collect();
         ToolsetView { name: set.name, description: set.description, patterns: set.tools, tools, agents: set.agents }
     });
     Ok(Json(Toolsets { items: items.collect() }))

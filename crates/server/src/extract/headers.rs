@@ -1,7 +1,7 @@
-//! What requests say in headers: an idempotency key, how long they wait, their trace, their language, what they heard last.
+//! Request headers as values: `Idempotency-Key`, `Prefer`, `traceparent`, `Accept-Language`, `Last-Event-ID`.
 //!
-//! In: headers. Out: values, or a refusal where guessing would do harm. A preference nobody knows is passed over, as the
-//! standard asks.
+//! In: headers. Out: values, or a problem where a wrong guess would do harm. Unknown preferences are ignored, as RFC
+//! 7240 requires.
 
 use std::time::Duration;
 
@@ -16,60 +16,60 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// The longest a request waits because it asked to.
+/// Upper bound of `Prefer: wait`.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// `Idempotency-Key`: the client's word that a repetition is the same request.
+/// `Idempotency-Key`: marks a repetition as the same request.
 #[derive(Debug)]
 pub(crate) struct IdempotencyHeader(pub(crate) Option<IdempotencyKey>);
 
 impl FromParts for IdempotencyHeader {
     fn describe(operation: &mut Operation<'_>) {
         let schema = json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+( +[!-~]+)*$"});
-        let what = "The client's word that a repetition is the same request: it has one effect, and the same answer for a \
-                    day. With or without quotes.";
+        let what = "Marks a repetition as the same request: it has one effect, and gets the same response for a day. \
+                    With or without quotes.";
         operation.header("Idempotency-Key", what, &schema);
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let mut values = parts.headers.get_all("idempotency-key").iter();
         let Some(value) = values.next() else { return Ok(Self(None)) };
-        let refused = |why: &str| Problem::new(Code::INVALID_KEY, format!("the header `Idempotency-Key` {why}"));
+        let invalid = |why: &str| Problem::new(Code::INVALID_KEY, format!("the header `Idempotency-Key` {why}"));
         if values.next().is_some() {
-            return Err(refused("is there more than once"));
+            return Err(invalid("occurs more than once"));
         }
-        let text = value.to_str().map_err(|_| refused("has characters beyond ASCII"))?;
-        let key = unquote(text).ok_or_else(|| refused("begins with a quote that does not end"))?;
-        IdempotencyKey::new(key).map(|key| Self(Some(key))).map_err(|wrong| refused(&format!("is no key: {wrong}")))
+        let text = value.to_str().map_err(|_| invalid("has characters outside ASCII"))?;
+        let key = unquote(text).ok_or_else(|| invalid("has an opening quote without a closing one"))?;
+        IdempotencyKey::new(key).map(|key| Self(Some(key))).map_err(|error| invalid(&format!("is not valid: {error}")))
     }
 }
 
-/// The text of a quoted string of a header, or the text as it is.
+/// The content of a quoted header string, or the text itself if it has no quotes.
 fn unquote(text: &str) -> Option<String> {
     let Some(rest) = text.trim().strip_prefix('"') else { return Some(text.trim().into()) };
-    let (mut key, mut letters) = (String::new(), rest.chars());
+    let (mut key, mut chars) = (String::new(), rest.chars());
     loop {
-        match letters.next()? {
-            '"' => return letters.next().is_none().then_some(key),
-            '\\' => key.push(letters.next()?),
-            letter => key.push(letter),
+        match chars.next()? {
+            '"' => return chars.next().is_none().then_some(key),
+            '\\' => key.push(chars.next()?),
+            next => key.push(next),
         }
     }
 }
 
-/// `Prefer`: how long the client waits for an answer.
+/// `Prefer`: how long the client waits for a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Prefer {
-    /// It does not wait.
+    /// Respond with 202 immediately.
     pub(crate) respond_async: bool,
-    /// It waits this long, and then takes a promise.
+    /// Wait this long, then respond with 202.
     pub(crate) wait: Option<Duration>,
 }
 
 impl FromParts for Prefer {
     fn describe(operation: &mut Operation<'_>) {
-        let what = "`respond-async`: answer 202 at once and go on alone. `wait=N`: wait up to N seconds, also for a person, \
-                    before that.";
+        let what = "`respond-async`: respond with 202 immediately and continue in the background. `wait=N`: wait up to N \
+                    seconds for the result or an approval, then respond with 202.";
         operation.header("Prefer", what, &json!({"type": "string", "examples": ["respond-async", "wait=1"]}));
     }
 
@@ -83,10 +83,10 @@ impl Prefer {
         let mut prefer = Self::default();
         let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
         for preference in values.flat_map(|value| value.split(',')) {
-            // What stands behind `;` are parameters; none of these preferences has any.
-            let (word, value) =
-                preference.split(';').next().and_then(|word| word.split_once('=')).unwrap_or((preference, ""));
-            match word.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+            // Parameters follow a `;`; none of these preferences has any.
+            let (name, value) =
+                preference.split(';').next().and_then(|name| name.split_once('=')).unwrap_or((preference, ""));
+            match name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
                 "respond-async" => prefer.respond_async = true,
                 "wait" => {
                     let seconds = value.trim().trim_matches('"').parse().ok().map(Duration::from_secs);
@@ -98,14 +98,14 @@ impl Prefer {
         prefer
     }
 
-    /// What `Preference-Applied` says when it was heeded.
+    /// The value of `Preference-Applied`.
     pub(crate) fn applied_header(self) -> Option<String> {
-        let words = [
+        let preferences = [
             self.respond_async.then(|| "respond-async".to_owned()),
             self.wait.map(|wait| format!("wait={}", wait.as_secs())),
         ];
-        let words: Vec<String> = words.into_iter().flatten().collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        let preferences: Vec<String> = preferences.into_iter().flatten().collect();
+        (!preferences.is_empty()).then(|| preferences.join(", "))
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Trace(pub(crate) Option<TraceContext>);
 
 impl FromParts for Trace {
     fn describe(operation: &mut Operation<'_>) {
-        let what = "The trace the request belongs to (W3C Trace Context). One that cannot be read is passed over.";
+        let what = "The trace the request belongs to (W3C Trace Context). A malformed one is ignored.";
         operation.header("traceparent", what, &json!({"type": "string"}));
     }
 
@@ -137,14 +137,15 @@ impl FromParts for AcceptLanguage {
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        let said = parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        Ok(Self(preferred_language(said)))
+        let value =
+            parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        Ok(Self(preferred_language(value)))
     }
 }
 
-/// Of the languages there are, the one that is wanted most.
-fn preferred_language(said: &str) -> Language {
-    let wanted = said.split(',').filter_map(|range| {
+/// The supported language with the highest weight.
+fn preferred_language(value: &str) -> Language {
+    let supported = value.split(',').filter_map(|range| {
         let mut parts = range.split(';').map(str::trim);
         let language = parts.next()?.split('-').next()?.to_ascii_lowercase();
         let language = match language.as_str() {
@@ -156,24 +157,24 @@ fn preferred_language(said: &str) -> Language {
         let weight = weight.map_or(1.0, |weight| weight.parse::<f32>().unwrap_or(0.0));
         (weight > 0.0).then_some((weight, language))
     });
-    let most = wanted.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    most.map_or(Language::English, |(_, language)| language)
+    let best = supported.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.map_or(Language::English, |(_, language)| language)
 }
 
-/// `Last-Event-ID`: the last event a listener has heard.
+/// `Last-Event-ID`: the last event the client received.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastEventId(pub(crate) Option<u64>);
 
 impl FromParts for LastEventId {
     fn describe(operation: &mut Operation<'_>) {
-        let what = "The last event that was heard: what is kept since then is told first.";
+        let what = "The last event the client received: stored events since then are sent first.";
         operation.header("Last-Event-ID", what, &json!({"type": "integer", "minimum": 0, "format": "int64"}));
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        let Some(said) = parts.headers.get("last-event-id") else { return Ok(Self(None)) };
-        // A browser that has heard nothing yet may send it empty.
-        let text = said.to_str().unwrap_or("?").trim();
+        let Some(value) = parts.headers.get("last-event-id") else { return Ok(Self(None)) };
+        // A browser that has received no event yet may send an empty value.
+        let text = value.to_str().unwrap_or("?").trim();
         if text.is_empty() {
             return Ok(Self(None));
         }
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_language_wanted_most_is_spoken() {
-        for (said, language) in [
+        for (value, language) in [
             ("", Language::English),
             ("zh", Language::Chinese),
             ("zh-CN,zh;q=0.9,en;q=0.8", Language::Chinese),
@@ -227,7 +228,7 @@ mod tests {
             ("zh;q=0", Language::English),
             ("de", Language::English),
         ] {
-            assert_eq!(preferred_language(said), language, "{said}");
+            assert_eq!(preferred_language(value), language, "{value}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A key as a text: `thk_`, its id, and 32 secret bytes' worth of letters and digits.
+//! Text form of a key: `thk_`, its id, and a secret of 32 bytes' worth of letters and digits.
 //!
-//! In: chance, or what a client sends. Out: a new key with its hash, or the id and the digest of a given one. A key is
-//! shown once; what is kept is its digest.
+//! In: random bytes, or the key that a client sends. Out: a new key with its hash, or the id and the digest of a given
+//! one. A key is shown once; only its digest is stored.
 
 use std::fmt;
 
@@ -12,26 +12,26 @@ pub(crate) type Digest = [u8; 32];
 
 const PREFIX: &str = "thk_";
 const ID_LEN: usize = 12;
-/// 62 to the power of 43 is more than 2 to the power of 256.
+/// 62^43 is more than 2^256.
 const SECRET_LEN: usize = 43;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A key that was just made. Whoever has it must keep it: nothing else does.
+/// A new key. It is stored nowhere: only its hash is.
 #[derive(Clone)]
 pub struct NewKey {
-    /// Its name in lists; no secret.
+    /// Its id in lists; not secret.
     pub id: String,
-    /// The key itself, to be given to whoever shall use it.
+    /// The key itself, for the client that will use it.
     pub key: String,
-    /// What a config file says instead of the key: `sha256:` and the digest of it.
+    /// The value for a config file: `sha256:` and the digest of the key.
     pub hash: String,
 }
 
 impl NewKey {
-    /// Makes a key.
+    /// Generates a key.
     ///
     /// # Errors
-    /// When the operating system has no chance to give.
+    /// When the operating system provides no random bytes.
     pub fn make() -> std::io::Result<Self> {
         let id = random_text(ID_LEN)?;
         let key = format!("{PREFIX}{id}_{}", random_text(SECRET_LEN)?);
@@ -40,18 +40,18 @@ impl NewKey {
     }
 }
 
-/// The key is left out: what is printed for people who look for mistakes ends in logs.
+/// Omits the key: debug output ends up in logs.
 impl fmt::Debug for NewKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewKey").field("id", &self.id).field("hash", &self.hash).finish_non_exhaustive()
     }
 }
 
-/// The id in the text of a key, where it has the form of one.
+/// The id in the text of a key, if the text has the form of a key.
 pub(crate) fn key_id(key: &str) -> Option<&str> {
     let (id, secret) = key.strip_prefix(PREFIX)?.split_once('_')?;
-    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    (id.len() == ID_LEN && secret.len() == SECRET_LEN && plain(id) && plain(secret)).then_some(id)
+    let is_alphanumeric = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (id.len() == ID_LEN && secret.len() == SECRET_LEN && is_alphanumeric(id) && is_alphanumeric(secret)).then_some(id)
 }
 
 /// The digest of a key.
@@ -64,7 +64,7 @@ pub(crate) fn format_hash(digest: &Digest) -> String {
     digest.iter().fold(String::from("sha256:"), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// The digest in such a text.
+/// Parses `sha256:` and a digest in hexadecimal.
 pub(crate) fn parse_hash(hash: &str) -> Option<Digest> {
     let hex = hash.strip_prefix("sha256:")?;
     if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -77,15 +77,16 @@ pub(crate) fn parse_hash(hash: &str) -> Option<Digest> {
     Some(digest)
 }
 
-/// Letters and digits by chance, each as likely as the other.
-fn random_text(many: usize) -> std::io::Result<String> {
-    let mut text = String::with_capacity(many);
+/// Random letters and digits, uniformly distributed.
+fn random_text(len: usize) -> std::io::Result<String> {
+    let mut text = String::with_capacity(len);
     let mut bytes = [0; 64];
-    while text.len() < many {
+    while text.len() < len {
         getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
-        // 248 is four times 62: what lies above would favour the first letters.
-        let fair = bytes.iter().filter(|byte| **byte < 248).map(|byte| char::from(ALPHABET[usize::from(*byte) % 62]));
-        text.extend(fair.take(many - text.len()));
+        // 248 is four times 62: larger bytes would make the first letters more likely.
+        let uniform =
+            bytes.iter().filter(|byte| **byte < 248).map(|byte| char::from(ALPHABET[usize::from(*byte) % 62]));
+        text.extend(uniform.take(len - text.len()));
     }
     Ok(text)
 }

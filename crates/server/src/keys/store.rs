@@ -1,7 +1,7 @@
-//! The keys that were made over the API: rows in the store, all of them known here.
+//! Keys created through the API: rows in the store, cached in memory as a whole.
 //!
-//! In: a new key, or one to be taken back. Out: who has which. Whatever another node changes is heard of by watching; what is
-//! changed here is known here before anybody is answered. A row that cannot be read opens nothing and is told to `tracing`.
+//! In: a key to add or to remove. Out: the current keys. Changes by other nodes arrive through a watch; changes made
+//! here are in the cache before the request is answered. An unreadable row authenticates no request and is logged.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub_core::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, Scan, Scope as Whose,
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, Scan, Scope as ScanScope,
         StoreError, Table, Watcher, Write,
     },
     clock::{Clock, SystemClock, Timestamp},
@@ -29,12 +29,12 @@ use super::{KeyEntry, encoding};
 use crate::scope::Scope;
 
 const SCHEMA_VERSION: u32 = 1;
-/// How soon a store that did not answer is asked again.
+/// Wait before a failed reload is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// When a key was used last is written down so often at most.
+/// How often the time of the last use is written, at most.
 const LAST_USED_WRITE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// A key as it is kept.
+/// A key as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
@@ -49,7 +49,7 @@ pub(crate) struct Record {
     pub(crate) last_used_at: Option<Timestamp>,
 }
 
-/// A key of the store, ready to be compared with.
+/// A key of the store, with its parsed form.
 #[derive(Debug)]
 pub(crate) struct StoredKey {
     pub(super) entry: KeyEntry,
@@ -61,9 +61,9 @@ pub(crate) struct StoredKey {
 pub(crate) struct KeyStore {
     store: Arc<dyn Backend>,
     keys: ArcSwap<HashMap<SmolStr, Arc<StoredKey>>>,
-    /// Whoever reads all keys does so alone, so that an older reading never replaces a newer one.
+    /// Serialises reloads, so that an older result never replaces a newer one.
     reload_lock: Mutex<()>,
-    /// Ends the watching when nobody needs the keys any more.
+    /// Stops the watch when the key store is dropped.
     watch_guard: OnceCell<DropGuard>,
 }
 
@@ -72,27 +72,27 @@ impl KeyStore {
         Arc::new(Self { store, keys: ArcSwap::default(), reload_lock: Mutex::default(), watch_guard: OnceCell::new() })
     }
 
-    /// Reads the keys, the first time somebody needs them, and watches them from then on.
+    /// Loads the keys on first use and watches them from then on.
     ///
     /// # Errors
-    /// When the store does not answer. Then nobody is let in by a key of the store.
+    /// When the store is unavailable. Then no key of the store is accepted.
     pub(crate) async fn ensure_loaded(self: &Arc<Self>) -> Result<(), StoreError> {
-        let begin = async || {
-            // Watched before they are read, so that no change falls in between.
+        let load_and_watch = async || {
+            // Start the watch before the load, so that no change in between is missed.
             let changes = self.store.watch(Table::Keys);
             self.reload().await?;
             let (keys, stop, mut first) = (Arc::downgrade(self), CancellationToken::new(), Some(changes));
             let stopped = stop.clone();
-            let make = move || {
+            let new_watch = move || {
                 let changes = || keys.upgrade().map(|keys| keys.store.watch(Table::Keys));
                 let changes = first.take().or_else(changes);
                 changes
                     .map_or_else(|| async {}.boxed(), |changes| watch(keys.clone(), changes, stopped.clone()).boxed())
             };
-            tokio::spawn(supervise("key watch", stop.clone(), Box::new(make)));
+            tokio::spawn(supervise("key watch", stop.clone(), Box::new(new_watch)));
             Ok(stop.drop_guard())
         };
-        self.watch_guard.get_or_try_init(begin).await.map(drop)
+        self.watch_guard.get_or_try_init(load_and_watch).await.map(drop)
     }
 
     /// Whether the store has no key.
@@ -100,7 +100,7 @@ impl KeyStore {
         self.keys.load().is_empty()
     }
 
-    /// The key of this id.
+    /// The key with this id.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredKey>> {
         self.keys.load().get(id).cloned()
     }
@@ -112,13 +112,13 @@ impl KeyStore {
         all
     }
 
-    /// Keeps a key.
+    /// Adds a key.
     pub(crate) async fn add(&self, record: &Record) -> Result<(), StoreError> {
         self.write(record, Expect::Absent).await?;
         self.reload().await
     }
 
-    /// Takes a key back; it opens nothing from here on. Says whether there was one.
+    /// Removes a key; it is refused from here on. Returns whether there was one.
     pub(crate) async fn remove(&self, id: &str) -> Result<bool, StoreError> {
         let Some(stored) = self.get(id) else { return Ok(false) };
         let (durability, expect) = (Durability::PowerSafe, Expect::Any);
@@ -128,17 +128,17 @@ impl KeyStore {
         Ok(true)
     }
 
-    /// Notes that a key was used; now and then that is written down.
+    /// Records the use of a key; writes it to the store from time to time.
     pub(super) fn mark_used(self: &Arc<Self>, stored: &Arc<StoredKey>, now: Timestamp) {
         if !stored.entry.mark_used(now, LAST_USED_WRITE_INTERVAL) {
             return;
         }
-        let (shelf, stored) = (self.clone(), stored.clone());
+        let (key_store, stored) = (self.clone(), stored.clone());
         tokio::spawn(async move {
             let record = Record { last_used_at: Some(now), ..stored.record.clone() };
-            // Only where it is still the same: a key that was taken back must not come back.
-            if let Err(error) = shelf.write(&record, Expect::Same(stored.version)).await {
-                tracing::debug!(%error, key = %record.id, "when a key was used last could not be written down");
+            // Only if the row is unchanged: a removed key must not come back.
+            if let Err(error) = key_store.write(&record, Expect::Same(stored.version)).await {
+                tracing::debug!(%error, key = %record.id, "could not write the last use of a key");
             }
         });
     }
@@ -152,16 +152,16 @@ impl KeyStore {
     }
 
     async fn reload(&self) -> Result<(), StoreError> {
-        let _alone = self.reload_lock.lock().await;
-        let mut known = HashMap::new();
-        let mut scan = Scan::new(Table::Keys, Whose::All).limit(500);
+        let _guard = self.reload_lock.lock().await;
+        let mut keys = HashMap::new();
+        let mut scan = Scan::new(Table::Keys, ScanScope::All).limit(500);
         loop {
             let page = self.store.scan(scan.clone(), SystemClock.now()).await?;
             for (key, row) in page.rows {
-                let before = self.get(&key.id);
-                match StoredKey::of(&row.value, row.schema, row.version, before.as_deref()) {
-                    Some(stored) => drop(known.insert(key.id, Arc::new(stored))),
-                    None => tracing::warn!(id = %key.id, "a stored key cannot be read and opens nothing"),
+                let previous = self.get(&key.id);
+                match StoredKey::of(&row.value, row.schema, row.version, previous.as_deref()) {
+                    Some(stored) => drop(keys.insert(key.id, Arc::new(stored))),
+                    None => tracing::warn!(id = %key.id, "stored API key is unreadable; ignoring it"),
                 }
             }
             match page.next {
@@ -169,18 +169,18 @@ impl KeyStore {
                 None => break,
             }
         }
-        self.keys.store(Arc::new(known));
+        self.keys.store(Arc::new(keys));
         Ok(())
     }
 }
 
 impl StoredKey {
-    fn of(value: &[u8], layout: u32, seen: RowVersion, before: Option<&Self>) -> Option<Self> {
-        if layout != SCHEMA_VERSION {
+    fn of(value: &[u8], schema: u32, version: RowVersion, previous: Option<&Self>) -> Option<Self> {
+        if schema != SCHEMA_VERSION {
             return None;
         }
         let record: Record = serde_json::from_slice(value).ok()?;
-        let held = KeyEntry::new(
+        let entry = KeyEntry::new(
             record.id.clone(),
             record.name.clone(),
             record.tenant.clone(),
@@ -188,33 +188,33 @@ impl StoredKey {
             record.expires_at,
             encoding::parse_hash(&record.hash)?,
         );
-        let last = before.and_then(|before| before.entry.last_used()).max(record.last_used_at);
+        let last = previous.and_then(|previous| previous.entry.last_used()).max(record.last_used_at);
         if let Some(last) = last {
-            held.mark_used(last, Duration::ZERO);
+            entry.mark_used(last, Duration::ZERO);
         }
-        Some(Self { entry: held, record, version: seen })
+        Some(Self { entry, record, version })
     }
 
-    /// When it was used last, as far as this node knows.
+    /// When it was last used, as far as this node knows.
     pub(crate) fn last_used(&self) -> Option<Timestamp> {
         self.entry.last_used()
     }
 }
 
-/// Reads the keys again whenever one has changed.
-async fn watch(shelf: Weak<KeyStore>, mut changes: Watcher, gone: CancellationToken) {
+/// Reloads the keys whenever one has changed.
+async fn watch(key_store: Weak<KeyStore>, mut changes: Watcher, stop: CancellationToken) {
     loop {
         tokio::select! {
-            () = gone.cancelled() => return,
+            () = stop.cancelled() => return,
             change = changes.next() => if change.is_none() { return },
         }
         loop {
-            let Some(shelf) = shelf.upgrade() else { return };
-            match shelf.reload().await {
+            let Some(key_store) = key_store.upgrade() else { return };
+            match key_store.reload().await {
                 Ok(()) => break,
-                Err(error) => tracing::warn!(%error, "the keys could not be read again"),
+                Err(error) => tracing::warn!(%error, "reload of the API keys failed; retrying"),
             }
-            drop(shelf);
+            drop(key_store);
             tokio::time::sleep(RETRY_DELAY).await;
         }
     }

@@ -1,7 +1,7 @@
-//! Bodies on their way: what a client sends within its limits, what it gets for as long as the server serves.
+//! Request and response bodies: enforces size and time limits on request bodies, ends event streams at shutdown.
 //!
-//! In: hyper's body, or the answer of a route. Out: the same bytes. A body that is too large or comes too slowly ends with
-//! `BodyError`, also in the middle of a handler that reads it.
+//! In: hyper's body, or the response body of a route. Out: the same bytes. A request body that is too large or too slow
+//! ends with `BodyError`, also while a handler is reading it.
 
 use std::{
     future::Future,
@@ -22,34 +22,26 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::conn_state::{ConnState, InFlight};
 use crate::body_error::BodyError;
 
-/// What a client sends.
+/// A request body with a size limit and a deadline.
 pub(crate) struct LimitedBody {
     body: Incoming,
     conn: Arc<ConnState>,
     remaining: usize,
     started: Instant,
     max_duration: Duration,
-    /// Made when somebody waits for the first time: most bodies are here at once.
+    /// Created at the first wait: most bodies have arrived completely before they are read.
     timer: Option<Pin<Box<Sleep>>>,
     complete: bool,
 }
 
 impl LimitedBody {
-    /// The body of a request that was just made.
-    pub(crate) fn wrap(body: Incoming, conn: Arc<ConnState>, most_bytes: usize, most: Duration) -> Body {
+    /// Wraps the body of a new request; the deadline starts now.
+    pub(crate) fn wrap(body: Incoming, conn: Arc<ConnState>, max_bytes: usize, max_duration: Duration) -> Body {
         if body.is_end_stream() {
             return Body::empty();
         }
-        let begun = Instant::now();
-        Body::new(Self {
-            body,
-            conn,
-            remaining: most_bytes,
-            started: begun,
-            max_duration: most,
-            timer: None,
-            complete: false,
-        })
+        let started = Instant::now();
+        Body::new(Self { body, conn, remaining: max_bytes, started, max_duration, timer: None, complete: false })
     }
 }
 
@@ -62,20 +54,21 @@ impl HttpBody for LimitedBody {
         let frame = match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
-                let (begun, most) = (this.started, this.max_duration);
-                let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(begun + most)));
+                let (started, max_duration) = (this.started, this.max_duration);
+                let timer =
+                    this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(started + max_duration)));
                 ready!(timer.as_mut().poll(cx));
                 return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
             }
         };
         match frame {
             Some(Ok(frame)) => {
-                let many = frame.data_ref().map_or(0, Bytes::len);
-                let Some(left) = this.remaining.checked_sub(many) else {
+                let len = frame.data_ref().map_or(0, Bytes::len);
+                let Some(remaining) = this.remaining.checked_sub(len) else {
                     return Poll::Ready(Some(Err(BodyError::TooLarge.into())));
                 };
-                this.remaining = left;
-                // A body that is always there, a little of it, is as slow as one that is not.
+                this.remaining = remaining;
+                // A body that trickles in never waits long enough for the timer, so check the deadline here as well.
                 if this.started.elapsed() > this.max_duration {
                     return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
                 }
@@ -107,17 +100,17 @@ impl Drop for LimitedBody {
     }
 }
 
-/// What a client gets.
+/// A response body. It counts as in flight until it is dropped.
 pub(crate) struct ResponseBody {
     body: Body,
-    /// A stream without an end of its own ends when the server does.
+    /// Set for event streams, which have no end of their own: resolves when the server shuts down.
     shutdown: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     _in_flight: InFlight,
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: Body, until: Option<WaitForCancellationFutureOwned>, working: InFlight) -> Self {
-        Self { body, shutdown: until.map(Box::pin), _in_flight: working }
+    pub(crate) fn new(body: Body, shutdown: Option<WaitForCancellationFutureOwned>, in_flight: InFlight) -> Self {
+        Self { body, shutdown: shutdown.map(Box::pin), _in_flight: in_flight }
     }
 }
 
@@ -128,7 +121,7 @@ impl HttpBody for ResponseBody {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if frame.is_pending() && this.shutdown.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
+        if frame.is_pending() && this.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(None);
         }
         frame

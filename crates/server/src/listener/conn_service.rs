@@ -1,7 +1,7 @@
-//! Brings the requests of one connection to the routes.
+//! The hyper service of one connection: passes its requests to the router.
 //!
-//! In: requests as hyper reads them. Out: answers as hyper writes them. Here a request is checked by `origin_check` before
-//! any route, and its body gets its limits.
+//! In: requests as hyper reads them. Out: responses for hyper to write. Runs `origin_check` before any route and wraps
+//! the body with its limits.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
     request_info::{REQUEST_ID, RequestInfo},
 };
 
-/// Serves one connection.
+/// The hyper service of one connection.
 #[derive(Clone)]
 pub(crate) struct ConnService {
     pub(crate) router: Router,
@@ -39,23 +39,23 @@ impl hyper::service::Service<Request<Incoming>> for ConnService {
     type Future = BoxFuture<'static, Result<Response<ResponseBody>, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let working = self.conn.begin_request();
+        let in_flight = self.conn.begin_request();
         let (limits, conn) = (self.app.settings().limits, self.conn.clone());
         let request = request.map(|body| LimitedBody::wrap(body, conn, limits.body, limits.body_timeout));
         let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
         Box::pin(async move {
             let response = answer.await;
-            let endless = response
+            let is_event_stream = response
                 .headers()
                 .get(header::CONTENT_TYPE)
                 .is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"));
-            let until = endless.then(|| app.stopping().clone().cancelled_owned());
-            Ok(response.map(|body| ResponseBody::new(body, until, working)))
+            let shutdown = is_event_stream.then(|| app.stopping().clone().cancelled_owned());
+            Ok(response.map(|body| ResponseBody::new(body, shutdown, in_flight)))
         })
     }
 }
 
-/// Answers a request by the routes, if the origin check lets it through.
+/// Runs the origin check, then the router; adds the request id and `nosniff` to the response.
 pub(crate) fn answer(
     app: &App,
     router: &Router,
@@ -80,7 +80,7 @@ pub(crate) fn answer(
                 let Ok(response) = answer.await;
                 response
             }
-            Err(refused) => refused,
+            Err(problem_response) => problem_response,
         };
         let headers = response.headers_mut();
         if let Some(id) = id {

@@ -1,7 +1,7 @@
-//! What every open connection is doing, and which of them must go.
+//! Activity of every open connection, and the decision which of them to close.
 //!
-//! In: notes from the connection's own parts: bytes came, a request began, it ended, a write waits. Out: orders to the
-//! connection: come to an end, or be cut. One task looks at all of them now and then, so that no request pays for a timer.
+//! In: reports from the connection's own parts: bytes read, request begun, request ended, write blocked. Out: commands
+//! to the connection: drain or abort. One periodic task checks all connections, so that no request pays for a timer.
 
 use std::{
     collections::HashMap,
@@ -18,42 +18,42 @@ use tokio::time::Instant;
 
 use crate::settings::Limits;
 
-/// What a connection is told.
+/// What a connection must do. Commands only escalate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum ConnCommand {
-    /// Go on.
+    /// Keep serving.
     Serve = 0,
-    /// End what has begun, take nothing new.
+    /// Finish the requests in flight, accept no new ones.
     Drain = 1,
-    /// End now.
+    /// Close immediately.
     Abort = 2,
 }
 
-/// One connection.
+/// The activity of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnState {
     epoch: Instant,
-    /// Requests that are being worked on; several with HTTP/2.
+    /// Requests in flight; several with HTTP/2.
     in_flight: AtomicU32,
-    /// Whether a request has begun to come, and is not here yet.
+    /// Whether a request has been received in part.
     reading: AtomicBool,
-    /// Whether it has ever asked for something.
+    /// Whether it has ever received a complete request.
     has_served: AtomicBool,
-    /// Since when it does what it does, in milliseconds since the listener opened.
+    /// When the current state began (idle, or reading a request), in milliseconds since the listener started.
     state_since: AtomicU64,
-    /// Since when a write waits for the client, and 0 when none does.
+    /// Since when a write waits for the client, 0 when none does.
     write_blocked_since: AtomicU64,
-    /// A body was not read to its end, so bytes nobody wants may still be on their way.
+    /// Whether a request body was dropped before its end, so that its rest may still arrive.
     unread_body: AtomicBool,
     command: AtomicU8,
     waker: AtomicWaker,
 }
 
 impl ConnState {
-    fn new(begun: Instant) -> Self {
+    fn new(epoch: Instant) -> Self {
         let conn = Self {
-            epoch: begun,
+            epoch,
             in_flight: AtomicU32::new(0),
             reading: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
@@ -67,14 +67,14 @@ impl ConnState {
         conn
     }
 
-    /// Bytes have come.
+    /// Bytes were read.
     pub(crate) fn on_bytes_read(&self) {
         if self.in_flight.load(SeqCst) == 0 && !self.reading.swap(true, SeqCst) {
             self.state_since.store(self.elapsed_millis(), SeqCst);
         }
     }
 
-    /// A request is here. It is worked on until the answer is dropped.
+    /// A request was received. It is in flight until the guard is dropped with the response body.
     pub(crate) fn begin_request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, SeqCst);
         self.reading.store(false, SeqCst);
@@ -82,7 +82,7 @@ impl ConnState {
         InFlight(self.clone())
     }
 
-    /// A write waits for the client to read.
+    /// A write is waiting for the client to read.
     pub(crate) fn on_write_blocked(&self) {
         if self.write_blocked_since.load(SeqCst) == 0 {
             self.write_blocked_since.store(self.elapsed_millis().max(1), SeqCst);
@@ -96,69 +96,69 @@ impl ConnState {
         }
     }
 
-    /// A body was left before its end.
+    /// A request body was dropped before its end.
     pub(crate) fn mark_unread_body(&self) {
         self.unread_body.store(true, SeqCst);
     }
 
-    /// Whether bytes nobody wants may still be on their way.
+    /// Whether the rest of a dropped body may still arrive.
     pub(crate) fn has_unread_body(&self) -> bool {
         self.unread_body.load(SeqCst)
     }
 
-    /// Tells the connection what to do. An order is never taken back.
-    pub(crate) fn send_command(&self, order: ConnCommand) {
-        if self.command.fetch_max(order as u8, SeqCst) < order as u8 {
+    /// Sends a command to the connection. A lower command never replaces a higher one.
+    pub(crate) fn send_command(&self, command: ConnCommand) {
+        if self.command.fetch_max(command as u8, SeqCst) < command as u8 {
             self.waker.wake();
         }
     }
 
-    /// What the connection was told, once that is more than it knew.
+    /// Resolves to the current command once it is higher than `known`.
     pub(crate) fn poll_command(&self, context: &mut Context<'_>, known: ConnCommand) -> Poll<ConnCommand> {
-        let order = || match self.command.load(SeqCst) {
+        let command = || match self.command.load(SeqCst) {
             0 => ConnCommand::Serve,
             1 => ConnCommand::Drain,
             _ => ConnCommand::Abort,
         };
-        if order() > known {
-            return Poll::Ready(order());
+        if command() > known {
+            return Poll::Ready(command());
         }
         self.waker.register(context.waker());
-        if order() > known { Poll::Ready(order()) } else { Poll::Pending }
+        if command() > known { Poll::Ready(command()) } else { Poll::Pending }
     }
 
     fn elapsed_millis(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Whether it takes longer than it may.
+    /// Whether it exceeds one of the timeouts.
     fn is_overdue(&self, limits: &Limits, now: u64) -> bool {
-        let over = |since: u64, most: Duration| u128::from(now.saturating_sub(since)) > most.as_millis();
-        let stalled = self.write_blocked_since.load(SeqCst);
-        if stalled != 0 && over(stalled, limits.body_timeout) {
+        let exceeds = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
+        let blocked_since = self.write_blocked_since.load(SeqCst);
+        if blocked_since != 0 && exceeds(blocked_since, limits.body_timeout) {
             return true;
         }
         if self.in_flight.load(SeqCst) > 0 {
             return false;
         }
-        let most = if self.reading.load(SeqCst) { limits.header_timeout } else { limits.idle_timeout };
-        over(self.state_since.load(SeqCst), most)
+        let limit = if self.reading.load(SeqCst) { limits.header_timeout } else { limits.idle_timeout };
+        exceeds(self.state_since.load(SeqCst), limit)
     }
 
-    /// How long nothing came of it, for whoever must choose which to close. One that never asked, or whose request does not
-    /// come, counts as if it had been silent four times as long; one that has only just come is the last to go.
-    /// `None` where somebody works for it.
+    /// How long the connection has been idle, in milliseconds, to choose which ones to close. The time counts fourfold
+    /// for one that has never sent a complete request or is sending one, so a fresh connection still scores lowest.
+    /// `None` while a request is in flight or a command is pending.
     fn eviction_score(&self, now: u64) -> Option<u64> {
         if self.in_flight.load(SeqCst) > 0 || self.command.load(SeqCst) > 0 {
             return None;
         }
-        let silent = now.saturating_sub(self.state_since.load(SeqCst));
-        let proven = self.has_served.load(SeqCst) && !self.reading.load(SeqCst);
-        Some(if proven { silent } else { silent.saturating_mul(4) })
+        let idle_for = now.saturating_sub(self.state_since.load(SeqCst));
+        let is_proven = self.has_served.load(SeqCst) && !self.reading.load(SeqCst);
+        Some(if is_proven { idle_for } else { idle_for.saturating_mul(4) })
     }
 }
 
-/// A request that is worked on.
+/// Guard of a request in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight(Arc<ConnState>);
 
@@ -176,7 +176,7 @@ pub(crate) struct Connections {
     open: Mutex<(u64, HashMap<u64, Arc<ConnState>>)>,
 }
 
-/// The place of a connection in the list, until it is dropped.
+/// Keeps a connection in the list until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     connections: Arc<Connections>,
@@ -199,40 +199,40 @@ impl Connections {
         Registration { connections: self.clone(), number, conn }
     }
 
-    /// Cuts those that take too long; answers how many.
+    /// Aborts connections that exceeded a timeout; returns how many.
     pub(crate) fn abort_overdue(&self, limits: &Limits) -> usize {
         let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let late: Vec<_> = self.all().into_iter().filter(|conn| conn.is_overdue(limits, now)).collect();
-        late.iter().for_each(|conn| conn.send_command(ConnCommand::Abort));
-        late.len()
+        let overdue: Vec<_> = self.all().into_iter().filter(|conn| conn.is_overdue(limits, now)).collect();
+        overdue.iter().for_each(|conn| conn.send_command(ConnCommand::Abort));
+        overdue.len()
     }
 
-    /// Closes some on which nothing is asked, the most silent first; answers how many.
+    /// Closes some idle connections, the longest idle first; returns how many.
     pub(crate) fn evict_idle(&self) -> usize {
         let (all, now) = (self.all(), u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX));
         let mut idle: Vec<_> =
-            all.iter().filter_map(|conn| conn.eviction_score(now).map(|silent| (silent, conn))).collect();
-        // A few at a time: whoever comes next must not look at all of them again.
-        let many = (all.len() / 64).max(1).min(idle.len());
-        if many == 0 {
+            all.iter().filter_map(|conn| conn.eviction_score(now).map(|idle_for| (idle_for, conn))).collect();
+        // Evict several together, so that the next new connection need not scan all of them again.
+        let count = (all.len() / 64).max(1).min(idle.len());
+        if count == 0 {
             return 0;
         }
-        idle.select_nth_unstable_by_key(many - 1, |(silent, _)| std::cmp::Reverse(*silent));
-        for (_, conn) in &idle[..many] {
+        idle.select_nth_unstable_by_key(count - 1, |(idle_for, _)| std::cmp::Reverse(*idle_for));
+        for (_, conn) in &idle[..count] {
             conn.send_command(if conn.reading.load(SeqCst) { ConnCommand::Abort } else { ConnCommand::Drain });
         }
-        many
+        count
     }
 
-    /// Cuts those whose request has begun to come and is not here.
+    /// Aborts connections that have received only part of a request.
     pub(crate) fn abort_partial_requests(&self) {
-        let half = |conn: &Arc<ConnState>| conn.reading.load(SeqCst) && conn.in_flight.load(SeqCst) == 0;
-        self.all().iter().filter(|conn| half(conn)).for_each(|conn| conn.send_command(ConnCommand::Abort));
+        let is_partial = |conn: &Arc<ConnState>| conn.reading.load(SeqCst) && conn.in_flight.load(SeqCst) == 0;
+        self.all().iter().filter(|conn| is_partial(conn)).for_each(|conn| conn.send_command(ConnCommand::Abort));
     }
 
-    /// Tells all of them.
-    pub(crate) fn broadcast(&self, order: ConnCommand) {
-        self.all().iter().for_each(|conn| conn.send_command(order));
+    /// Sends a command to all connections.
+    pub(crate) fn broadcast(&self, command: ConnCommand) {
+        self.all().iter().for_each(|conn| conn.send_command(command));
     }
 
     fn all(&self) -> Vec<Arc<ConnState>> {

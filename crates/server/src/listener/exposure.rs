@@ -1,19 +1,19 @@
-//! Whether an address may be listened on: one that strangers can reach needs keys, and the names it is reached by.
+//! Refuses to listen on an address that is not loopback, unless keys and allowed hosts are configured.
 
 use std::net::SocketAddr;
 
 use crate::{keys::Keys, origin_check::OriginCheck, settings::Auth};
 
-/// Why an address may not be listened on.
+/// Why an address must not be listened on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExposureError {
-    /// Everybody who reaches it could do everything.
+    /// Every client that reaches it would have full access.
     WithoutKeys,
-    /// Any web page could reach it by a name of its own.
+    /// Any web page could reach it through DNS rebinding.
     WithoutHosts,
 }
 
-/// Whether a server may listen here.
+/// Whether the server may listen on `address`.
 pub(crate) fn check_exposure(
     address: SocketAddr,
     auth: &Auth,

@@ -1,7 +1,8 @@
-//! The bytes of a connection, noted as they come and go.
+//! A TCP stream that reports reads and blocked writes to its `ConnState`.
 //!
-//! In: a TCP stream. Out: the same, with its `ConnState` told what happens. When it is closed while the client still sends a
-//! body nobody wants, it reads on for a moment: the system would otherwise throw the answer away together with the body.
+//! In: a TCP stream. Out: the same bytes. If it is dropped while the client still sends a body that was not read, it
+//! drains the socket for a moment: closing with unread data resets the connection, and the client would lose the
+//! response.
 
 use std::{
     io,
@@ -18,21 +19,21 @@ use tokio::{
 
 use super::conn_state::{ConnState, Registration};
 
-/// How long a connection is read on after its last answer, so that the client sees it.
+/// How long the socket is drained after its last response, so that the client can read it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How much is read on at most.
+/// How many bytes are drained at most.
 const MAX_LINGER_BYTES: usize = 16 << 20;
 
-/// A connection, and the place it takes.
+/// A connection with its registration and permit.
 #[derive(Debug)]
 pub(crate) struct TrackedIo {
-    /// There until this is dropped.
+    /// `None` only while it is dropped.
     open: Option<(TcpStream, Registration, OwnedSemaphorePermit)>,
 }
 
 impl TrackedIo {
-    pub(crate) fn new(tcp: TcpStream, registration: Registration, place: OwnedSemaphorePermit) -> Self {
-        Self { open: Some((tcp, registration, place)) }
+    pub(crate) fn new(tcp: TcpStream, registration: Registration, permit: OwnedSemaphorePermit) -> Self {
+        Self { open: Some((tcp, registration, permit)) }
     }
 
     fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &ConnState)> {
@@ -53,7 +54,7 @@ impl AsyncRead for TrackedIo {
     }
 }
 
-/// Notes whether a write waits for the client.
+/// Reports whether a write is blocked on the client.
 fn track_write<T>(conn: &ConnState, written: Poll<T>) -> Poll<T> {
     if written.is_pending() {
         conn.on_write_blocked();
@@ -93,24 +94,24 @@ impl AsyncWrite for TrackedIo {
 
 impl Drop for TrackedIo {
     fn drop(&mut self) {
-        let Some((tcp, registration, place)) = self.open.take() else { return };
+        let Some((tcp, registration, permit)) = self.open.take() else { return };
         if registration.conn.has_unread_body()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(LINGER_TIMEOUT, drain_unread(tcp)).await;
-                drop((registration, place));
+                drop((registration, permit));
             });
         }
     }
 }
 
-/// Reads until the client has enough of it.
+/// Reads and discards until the client closes, or `MAX_LINGER_BYTES` were read.
 async fn drain_unread(mut tcp: TcpStream) {
-    let (mut bin, mut left) = (vec![0; 16 << 10], MAX_LINGER_BYTES);
-    while let Ok(many @ 1..) = tcp.read(&mut bin).await {
-        left = left.saturating_sub(many);
-        if left == 0 {
+    let (mut buffer, mut remaining) = (vec![0; 16 << 10], MAX_LINGER_BYTES);
+    while let Ok(read @ 1..) = tcp.read(&mut buffer).await {
+        remaining = remaining.saturating_sub(read);
+        if remaining == 0 {
             break;
         }
     }

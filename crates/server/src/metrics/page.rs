@@ -1,7 +1,7 @@
-//! The page of `/metrics`: what the hub, the server and the process can tell in numbers.
+//! The page of `/metrics`: numbers about the hub, the agents, the server and the process.
 //!
-//! In: the hub's own counts and the server's. Out: text. Names of tools and routes are labels; ids of threads and calls
-//! never are.
+//! In: the counters of hub, agents and server. Out: text in the Prometheus format. Names of tools and routes are
+//! labels; ids of threads and calls never are, to bound the cardinality.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -13,16 +13,16 @@ use super::Meters;
 use super::prometheus_text::{MetricType, PrometheusText};
 use crate::settings::Build;
 
-/// How long the statuses of tools are waited for.
+/// Timeout for reading the tool statuses from the store.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The bounds OpenTelemetry asks for: from 10 ms, doubled each time.
+/// The bucket bounds that OpenTelemetry recommends: from 10 ms, doubled each time.
 const CALL_BOUNDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
-/// A store takes microseconds when it is well.
+/// A healthy store takes microseconds.
 const STORE_BOUNDS: [f64; 10] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
 
-/// People take their time.
+/// A person takes seconds to hours.
 const APPROVAL_BOUNDS: [f64; 8] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0];
 
 const STATUS_LABELS: [(ToolStatus, &str); 4] = [
@@ -32,128 +32,135 @@ const STATUS_LABELS: [(ToolStatus, &str); 4] = [
     (ToolStatus::Maintenance, "maintenance"),
 ];
 
-/// Where the numbers come from.
+/// The sources of the numbers.
 pub(crate) struct Sources<'a> {
-    /// The hub, with its own counts.
+    /// The hub, with its own counters.
     pub(crate) hub: &'a ToolHub,
-    /// The agents, with theirs.
+    /// The agents, with their own counters.
     pub(crate) agents: &'a AgentService,
-    /// What the server counts.
+    /// The server's counters.
     pub(crate) meters: &'a Meters,
-    /// What was built.
+    /// Version information.
     pub(crate) build: &'a Build,
-    /// When the server began.
+    /// When the server started.
     pub(crate) started: Instant,
-    /// Cancelled when the server stops; a count of states ends then.
+    /// Cancelled when the server stops, which aborts a running count of states.
     pub(crate) stopping: &'a CancellationToken,
 }
 
-/// All numbers, now.
-pub(crate) async fn render(from: &Sources<'_>) -> String {
+/// Renders all metrics with their current values.
+pub(crate) async fn render(sources: &Sources<'_>) -> String {
     let mut text = PrometheusText::default();
-    let stats = from.hub.stats();
-    calls(&mut text, from, &stats);
-    agents(&mut text, from);
-    statuses(&mut text, from).await;
-    changes(&mut text, from);
-    hub(&mut text, from);
-    approvals(&mut text, from);
-    store(&mut text, from);
-    states(&mut text, from).await;
-    server(&mut text, from);
-    process(&mut text, from);
+    let stats = sources.hub.stats();
+    calls(&mut text, sources, &stats);
+    agents(&mut text, sources);
+    statuses(&mut text, sources).await;
+    changes(&mut text, sources);
+    hub(&mut text, sources);
+    approvals(&mut text, sources);
+    store(&mut text, sources);
+    states(&mut text, sources).await;
+    server(&mut text, sources);
+    process(&mut text, sources);
     text.finish()
 }
 
-fn calls(text: &mut PrometheusText, from: &Sources<'_>, stats: &[ToolStats]) {
-    let help = "Calls that ended, by their outcome: `success` or the name of the error.";
+fn calls(text: &mut PrometheusText, sources: &Sources<'_>, stats: &[ToolStats]) {
+    let help = "Completed calls by outcome: `success` or the name of the error.";
     let mut family = text.family("toolhub_tool_calls_total", MetricType::Counter, help);
     for tool in stats {
         let name = tool.tool.as_str();
-        let kind = from.hub.get(name).map(|tool| tool.definition.kind.to_string()).unwrap_or_default();
+        let kind = sources.hub.get(name).map(|tool| tool.definition.kind.to_string()).unwrap_or_default();
         family.sample(&[("tool", name), ("kind", &kind), ("outcome", "success")], tool.succeeded.count);
-        for (error, many) in &tool.errors {
-            family.sample(&[("tool", name), ("kind", &kind), ("outcome", error)], many);
+        for (error, count) in &tool.errors {
+            family.sample(&[("tool", name), ("kind", &kind), ("outcome", error)], count);
         }
     }
-    let help =
-        "How long calls took that reached their tool; `error_type` is the name of the error, empty for a success.";
+    let help = "Duration of calls that reached their tool; `error_type` is the name of the error, empty for a success.";
     let mut family = text.family("gen_ai_execute_tool_duration_seconds", MetricType::Histogram, help);
     for tool in stats {
-        let ends = [("", &tool.succeeded)].into_iter().chain(tool.failed.iter().map(|(error, took)| (*error, took)));
-        for (error, took) in ends {
+        let durations =
+            [("", &tool.succeeded)].into_iter().chain(tool.failed.iter().map(|(error, latency)| (*error, latency)));
+        for (error, latency) in durations {
             let labels =
                 [("gen_ai_tool_name", tool.tool.as_str()), ("gen_ai_tool_type", "function"), ("error_type", error)];
-            family.latency_histogram(&labels, &CALL_BOUNDS, took);
+            family.latency_histogram(&labels, &CALL_BOUNDS, latency);
         }
     }
-    let mut each = |name, sort, help, of: fn(&ToolStats) -> u64| {
-        let mut family = text.family(name, sort, help);
+    let mut per_tool = |name, metric_type, help, value_of: fn(&ToolStats) -> u64| {
+        let mut family = text.family(name, metric_type, help);
         for tool in stats {
-            family.sample(&[("tool", tool.tool.as_str())], of(tool));
+            family.sample(&[("tool", tool.tool.as_str())], value_of(tool));
         }
     };
-    let retries = "Attempts that were made again after a failure.";
-    each("toolhub_tool_retries_total", MetricType::Counter, retries, |tool| tool.retries);
-    each("toolhub_rate_limited_total", MetricType::Counter, "Calls a rate limit held back.", |tool| tool.rate_limited);
-    each("toolhub_tool_in_flight", MetricType::Gauge, "Calls that are with the tool.", |tool| tool.in_flight);
-    each("toolhub_tool_stuck", MetricType::Gauge, "Calls that run on though nobody waits.", |tool| tool.stuck as u64);
+    let retries = "Retries of failed attempts.";
+    per_tool("toolhub_tool_retries_total", MetricType::Counter, retries, |tool| tool.retries);
+    per_tool("toolhub_rate_limited_total", MetricType::Counter, "Calls delayed or refused by a rate limit.", |tool| {
+        tool.rate_limited
+    });
+    per_tool("toolhub_tool_in_flight", MetricType::Gauge, "Calls the tool is executing.", |tool| tool.in_flight);
+    per_tool("toolhub_tool_stuck", MetricType::Gauge, "Ended calls whose blocking function still runs.", |tool| {
+        tool.stuck as u64
+    });
 }
 
-fn agents(text: &mut PrometheusText, from: &Sources<'_>) {
-    let stats = from.agents.meters().snapshot();
-    let help = "How long runs of agents took, waits included; `error_type` is empty for a run that completed.";
+fn agents(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let stats = sources.agents.meters().snapshot();
+    let help = "Duration of agent runs, waits included; `error_type` is empty for a run that completed.";
     let mut family = text.family("gen_ai_invoke_agent_duration_seconds", MetricType::Histogram, help);
-    for ((agent, error), spread) in &stats.runs {
+    for ((agent, error), histogram) in &stats.runs {
         let labels = [("gen_ai_agent_name", agent.as_str()), ("error_type", error.as_str())];
-        family.histogram(&labels, &toolhub_agent::RUN_SECONDS_BUCKETS, spread);
+        family.histogram(&labels, &toolhub_agent::RUN_SECONDS_BUCKETS, histogram);
     }
-    let help = "How long models took to answer, with all that was tried again.";
+    let help = "Duration of model requests, retries included.";
     let mut family = text.family("gen_ai_client_operation_duration_seconds", MetricType::Histogram, help);
-    for ((model, error), spread) in &stats.requests {
+    for ((model, error), histogram) in &stats.requests {
         let labels = [
             ("gen_ai_operation_name", "chat"),
             ("gen_ai_request_model", model.as_str()),
             ("error_type", error.as_str()),
         ];
-        family.histogram(&labels, &toolhub_agent::REQUEST_SECONDS_BUCKETS, spread);
+        family.histogram(&labels, &toolhub_agent::REQUEST_SECONDS_BUCKETS, histogram);
     }
-    let help = "How many tokens models read and wrote, answer by answer.";
+    let help = "Tokens that models read and wrote per response.";
     let mut family = text.family("gen_ai_client_token_usage", MetricType::Histogram, help);
-    for ((model, sort), spread) in &stats.tokens {
-        let labels = [("gen_ai_request_model", model.as_str()), ("gen_ai_token_type", *sort)];
-        family.histogram(&labels, &toolhub_agent::TOKEN_BUCKETS, spread);
+    for ((model, token_type), histogram) in &stats.tokens {
+        let labels = [("gen_ai_request_model", model.as_str()), ("gen_ai_token_type", *token_type)];
+        family.histogram(&labels, &toolhub_agent::TOKEN_BUCKETS, histogram);
     }
 }
 
-async fn statuses(text: &mut PrometheusText, from: &Sources<'_>) {
-    // A store that does not answer must not hide the other numbers.
-    let asked = tokio::time::timeout(STATUS_TIMEOUT, from.hub.tool_statuses(StatusScope::Shared));
-    let Ok(Ok(tools)) = asked.await else { return };
-    let mut family =
-        text.family("toolhub_tool_status", MetricType::Gauge, "1 for the status a tool has for everybody.");
+async fn statuses(text: &mut PrometheusText, sources: &Sources<'_>) {
+    // A store that does not respond must not hide the other metrics.
+    let statuses = tokio::time::timeout(STATUS_TIMEOUT, sources.hub.tool_statuses(StatusScope::Shared));
+    let Ok(Ok(tools)) = statuses.await else { return };
+    let mut family = text.family(
+        "toolhub_tool_status",
+        MetricType::Gauge,
+        "1 for the tool's current shared status, 0 for the others.",
+    );
     for tool in tools {
-        for (status, word) in STATUS_LABELS {
-            let labels = [("tool", tool.tool_name.as_str()), ("status", word)];
+        for (status, label) in STATUS_LABELS {
+            let labels = [("tool", tool.tool_name.as_str()), ("status", label)];
             family.sample(&labels, u8::from(tool.status == status));
         }
     }
 }
 
-fn changes(text: &mut PrometheusText, from: &Sources<'_>) {
-    let word = |status| STATUS_LABELS.iter().find(|(known, _)| *known == status).map_or("", |(_, word)| word);
-    let help = "How often the status of a tool changed, for everybody or in one thread.";
+fn changes(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let label = |status| STATUS_LABELS.iter().find(|(known, _)| *known == status).map_or("", |(_, label)| label);
+    let help = "Status changes of a tool, shared or in one thread.";
     let mut family = text.family("toolhub_tool_status_transitions_total", MetricType::Counter, help);
-    for change in from.hub.status_changes() {
-        let labels = [("tool", change.tool.as_str()), ("from", word(change.from)), ("to", word(change.to))];
+    for change in sources.hub.status_changes() {
+        let labels = [("tool", change.tool.as_str()), ("from", label(change.from)), ("to", label(change.to))];
         family.sample(&labels, change.count);
     }
 }
 
-fn approvals(text: &mut PrometheusText, from: &Sources<'_>) {
-    let stats = from.hub.approval_stats();
-    text.single("toolhub_approvals_pending", MetricType::Gauge, "Questions that wait for a person.", stats.pending);
-    let help = "How long it took until a person answered.";
+fn approvals(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let stats = sources.hub.approval_stats();
+    text.single("toolhub_approvals_pending", MetricType::Gauge, "Approvals waiting for a decision.", stats.pending);
+    let help = "Time until an approval was decided by a person.";
     text.family("toolhub_approval_wait_seconds", MetricType::Histogram, help).latency_histogram(
         &[],
         &APPROVAL_BOUNDS,
@@ -161,40 +168,45 @@ fn approvals(text: &mut PrometheusText, from: &Sources<'_>) {
     );
 }
 
-fn store(text: &mut PrometheusText, from: &Sources<'_>) {
-    let help = "How long the store took, whatever it answered.";
+fn store(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let help = "Duration of store operations, failed ones included.";
     let mut family = text.family("toolhub_store_operation_seconds", MetricType::Histogram, help);
-    for stats in from.hub.store_stats() {
+    for stats in sources.hub.store_stats() {
         family.latency_histogram(&[("backend", stats.backend), ("op", stats.operation)], &STORE_BOUNDS, &stats.latency);
     }
 }
 
-async fn states(text: &mut PrometheusText, from: &Sources<'_>) {
-    let help = "States that were kept when they were counted last.";
+async fn states(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let help = "Stored states, as of the last count.";
     let mut family = text.family("toolhub_state_entries", MetricType::Gauge, help);
-    for (kind, many) in from.meters.state_counter.counts(from.hub, from.stopping).await {
-        family.sample(&[("type", kind.as_str())], many);
+    for (kind, count) in sources.meters.state_counter.counts(sources.hub, sources.stopping).await {
+        family.sample(&[("type", kind.as_str())], count);
     }
 }
 
-fn hub(text: &mut PrometheusText, from: &Sources<'_>) {
-    let hub = from.hub;
-    text.single("toolhub_queue_depth", MetricType::Gauge, "Calls that wait for their turn.", hub.queued_calls());
-    text.single("toolhub_calls_running", MetricType::Gauge, "Calls on tasks of their own.", hub.running_calls());
-    text.single("toolhub_tools", MetricType::Gauge, "Tools that are registered.", hub.tools().len());
-    let help = "Threads that were used here within about ten minutes.";
+fn hub(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let hub = sources.hub;
+    text.single("toolhub_queue_depth", MetricType::Gauge, "Calls waiting in queues.", hub.queued_calls());
+    text.single("toolhub_calls_running", MetricType::Gauge, "Calls running on their own tasks.", hub.running_calls());
+    text.single("toolhub_tools", MetricType::Gauge, "Registered tools.", hub.tools().len());
+    let help = "Threads used on this node within about ten minutes.";
     text.single("toolhub_threads_active", MetricType::Gauge, help, hub.active_threads());
-    let help = "Events a listener, or the store that keeps them, was too slow for.";
+    let help = "Events dropped because a subscriber, or the store that persists them, was too slow.";
     text.single("toolhub_events_dropped_total", MetricType::Counter, help, hub.dropped_events());
     let journal = hub.journal_stats();
-    let help = "Records of read-only calls that were written.";
+    let help = "Journal records of read-only calls that were written.";
     text.single("toolhub_journal_written_total", MetricType::Counter, help, journal.written);
-    text.single("toolhub_journal_dropped_total", MetricType::Counter, "Records that were given up.", journal.dropped);
+    text.single(
+        "toolhub_journal_dropped_total",
+        MetricType::Counter,
+        "Journal records that were dropped.",
+        journal.dropped,
+    );
 }
 
-fn server(text: &mut PrometheusText, from: &Sources<'_>) {
-    let (routes, listener) = (from.meters.routes(), &from.meters.listener);
-    let mut family = text.family("toolhub_http_requests_total", MetricType::Counter, "Requests that were answered.");
+fn server(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let (routes, listener) = (sources.meters.routes(), &sources.meters.listener);
+    let mut family = text.family("toolhub_http_requests_total", MetricType::Counter, "Answered requests.");
     for (route, method, meter) in &routes {
         for (digit, class) in [(1, "1xx"), (2, "2xx"), (3, "3xx"), (4, "4xx"), (5, "5xx")] {
             if meter.class(digit) > 0 {
@@ -202,32 +214,36 @@ fn server(text: &mut PrometheusText, from: &Sources<'_>) {
             }
         }
     }
-    let help = "How long it took until answers began, all together.";
+    let help = "Total time until responses began.";
     let mut family = text.family("toolhub_http_request_seconds_total", MetricType::Counter, help);
     for (route, method, meter) in &routes {
         family.sample(&[("route", route), ("method", method)], meter.total_seconds());
     }
     let mut count = |name, help, value: u64| text.single(name, MetricType::Counter, help, value);
-    count("toolhub_connections_accepted_total", "Connections that were let in.", listener.accepted.load(Relaxed));
-    count("toolhub_connections_refused_total", "Connections there was no place for.", listener.refused.load(Relaxed));
-    let help = "Connections that were closed to let others in.";
+    count("toolhub_connections_accepted_total", "Accepted connections.", listener.accepted.load(Relaxed));
+    count(
+        "toolhub_connections_refused_total",
+        "Connections closed because of the connection limit.",
+        listener.refused.load(Relaxed),
+    );
+    let help = "Idle connections closed to make room for new ones.";
     count("toolhub_connections_displaced_total", help, listener.evicted.load(Relaxed));
-    count("toolhub_connections_cut_total", "Connections that were too slow.", listener.timed_out.load(Relaxed));
-    text.single("toolhub_connections", MetricType::Gauge, "Connections that are open.", listener.open.load(Relaxed));
+    count("toolhub_connections_cut_total", "Connections aborted by a timeout.", listener.timed_out.load(Relaxed));
+    text.single("toolhub_connections", MetricType::Gauge, "Open connections.", listener.open.load(Relaxed));
 }
 
-fn process(text: &mut PrometheusText, from: &Sources<'_>) {
-    let mut info = text.family("toolhub_build_info", MetricType::Gauge, "What was built.");
-    let Build { version, revision, rustc } = from.build;
+fn process(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let mut info = text.family("toolhub_build_info", MetricType::Gauge, "Version information.");
+    let Build { version, revision, rustc } = sources.build;
     info.sample(&[("version", version), ("revision", revision), ("rustc", rustc)], 1);
-    let uptime = from.started.elapsed().as_secs_f64();
-    text.single("toolhub_uptime_seconds", MetricType::Gauge, "How long the server has been there.", uptime);
+    let uptime = sources.started.elapsed().as_secs_f64();
+    text.single("toolhub_uptime_seconds", MetricType::Gauge, "Time since the server started.", uptime);
     if let Some(bytes) = resident_bytes() {
-        text.single("process_resident_memory_bytes", MetricType::Gauge, "Memory the process takes.", bytes);
+        text.single("process_resident_memory_bytes", MetricType::Gauge, "Resident memory of the process.", bytes);
     }
 }
 
-/// Memory of this process, where the system says so in a file.
+/// Resident memory of this process, on systems with `/proc`.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,6 +1,6 @@
-//! Numbers as Prometheus reads them.
+//! The Prometheus text format.
 //!
-//! In: names, labels and values. Out: text, with every label escaped and every family announced once.
+//! In: names, labels and values. Out: text, with labels escaped and one `HELP` and `TYPE` per family.
 
 use std::{
     fmt::{Display, Write},
@@ -10,11 +10,11 @@ use std::{
 use toolhub_agent::Histogram;
 use toolhub_core::Latency;
 
-/// A page of numbers in the making.
+/// A page of metrics under construction.
 #[derive(Debug, Default)]
 pub(crate) struct PrometheusText(String);
 
-/// The sorts of families.
+/// The types of metrics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MetricType {
     Counter,
@@ -23,20 +23,20 @@ pub(crate) enum MetricType {
 }
 
 impl PrometheusText {
-    /// Begins a family.
-    pub(crate) fn family(&mut self, name: &'static str, sort: MetricType, help: &str) -> MetricFamily<'_> {
-        let word = match sort {
+    /// Starts a family.
+    pub(crate) fn family(&mut self, name: &'static str, metric_type: MetricType, help: &str) -> MetricFamily<'_> {
+        let type_name = match metric_type {
             MetricType::Counter => "counter",
             MetricType::Gauge => "gauge",
             MetricType::Histogram => "histogram",
         };
-        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {word}\n"));
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {type_name}\n"));
         MetricFamily { text: self, name }
     }
 
-    /// A family of one number.
-    pub(crate) fn single(&mut self, name: &'static str, sort: MetricType, help: &str, value: impl Display) {
-        self.family(name, sort, help).sample(&[], value);
+    /// A family with a single sample.
+    pub(crate) fn single(&mut self, name: &'static str, metric_type: MetricType, help: &str, value: impl Display) {
+        self.family(name, metric_type, help).sample(&[], value);
     }
 
     /// The whole page.
@@ -45,58 +45,59 @@ impl PrometheusText {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _ = self.0.write_fmt(line);
     }
 }
 
-/// The numbers of one name.
+/// The samples of one metric.
 pub(crate) struct MetricFamily<'a> {
     text: &'a mut PrometheusText,
     name: &'static str,
 }
 
 impl MetricFamily<'_> {
-    /// One number.
+    /// Writes one sample.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.write_sample("", labels, value);
     }
 
-    /// How long something took, as counts up to each of these bounds, in seconds.
-    pub(crate) fn latency_histogram(&mut self, labels: &[(&str, &str)], bounds: &[f64], took: &Latency) {
-        let within = took.cumulative_counts(&bounds.iter().copied().map(Duration::from_secs_f64).collect::<Vec<_>>());
-        for (bound, many) in bounds.iter().zip(within) {
-            self.write_sample("_bucket", &[labels, &[("le", &bound.to_string())]].concat(), many);
+    /// Writes a latency histogram with these bucket bounds, in seconds.
+    pub(crate) fn latency_histogram(&mut self, labels: &[(&str, &str)], bounds: &[f64], latency: &Latency) {
+        let cumulative =
+            latency.cumulative_counts(&bounds.iter().copied().map(Duration::from_secs_f64).collect::<Vec<_>>());
+        for (bound, count) in bounds.iter().zip(cumulative) {
+            self.write_sample("_bucket", &[labels, &[("le", &bound.to_string())]].concat(), count);
         }
-        self.write_sample("_bucket", &[labels, &[("le", "+Inf")]].concat(), took.count);
-        self.write_sample("_sum", labels, took.mean.as_secs_f64() * took.count as f64);
-        self.write_sample("_count", labels, took.count);
+        self.write_sample("_bucket", &[labels, &[("le", "+Inf")]].concat(), latency.count);
+        self.write_sample("_sum", labels, latency.mean.as_secs_f64() * latency.count as f64);
+        self.write_sample("_count", labels, latency.count);
     }
 
-    /// How values are spread, as counts up to each of these bounds.
-    pub(crate) fn histogram(&mut self, labels: &[(&str, &str)], bounds: &[f64], spread: &Histogram) {
-        let mut below = 0;
-        for (bound, many) in bounds.iter().zip(&spread.buckets) {
-            below += many;
-            self.write_sample("_bucket", &[labels, &[("le", &bound.to_string())]].concat(), below);
+    /// Writes a histogram with these bucket bounds.
+    pub(crate) fn histogram(&mut self, labels: &[(&str, &str)], bounds: &[f64], histogram: &Histogram) {
+        let mut cumulative = 0;
+        for (bound, count) in bounds.iter().zip(&histogram.buckets) {
+            cumulative += count;
+            self.write_sample("_bucket", &[labels, &[("le", &bound.to_string())]].concat(), cumulative);
         }
-        self.write_sample("_bucket", &[labels, &[("le", "+Inf")]].concat(), spread.count());
-        self.write_sample("_sum", labels, spread.sum);
-        self.write_sample("_count", labels, spread.count());
+        self.write_sample("_bucket", &[labels, &[("le", "+Inf")]].concat(), histogram.count());
+        self.write_sample("_sum", labels, histogram.sum);
+        self.write_sample("_count", labels, histogram.count());
     }
 
-    /// One number of a part of it, such as `_sum`.
+    /// Writes one sample with a suffix such as `_sum`.
     pub(crate) fn write_sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         let name = self.name;
-        let mut all = String::new();
+        let mut rendered = String::new();
         for (label, value) in labels {
-            let comma = if all.is_empty() { "" } else { "," };
-            let _ = write!(all, "{comma}{label}=\"{}\"", escape_label(value));
+            let comma = if rendered.is_empty() { "" } else { "," };
+            let _ = write!(rendered, "{comma}{label}=\"{}\"", escape_label(value));
         }
-        if all.is_empty() {
+        if rendered.is_empty() {
             self.text.line(format_args!("{name}{suffix} {value}\n"));
         } else {
-            self.text.line(format_args!("{name}{suffix}{{{all}}} {value}\n"));
+            self.text.line(format_args!("{name}{suffix}{{{rendered}}} {value}\n"));
         }
     }
 }
@@ -115,8 +116,8 @@ mod tests {
         let mut family = text.family("calls_total", MetricType::Counter, "How many.");
         family.sample(&[("tool", "a\"b\\c\nd"), ("kind", "x")], 1);
         family.sample(&[], 2.5);
-        let wanted = "# HELP calls_total How many.\n# TYPE calls_total counter\n\
+        let expected = "# HELP calls_total How many.\n# TYPE calls_total counter\n\
                       calls_total{tool=\"a\\\"b\\\\c\\nd\",kind=\"x\"} 1\ncalls_total 2.5\n";
-        assert_eq!(text.finish(), wanted);
+        assert_eq!(text.finish(), expected);
     }
 }

@@ -1,7 +1,7 @@
-//! How many states are kept, counted now and then.
+//! Number of stored states, counted from time to time.
 //!
-//! In: a look at the page of numbers. Out: the last count. Counting walks all states, so it is done beside whoever looks, only
-//! when somebody looks, and rests long enough that it never takes more than a small part of the store's time.
+//! In: a scrape of `/metrics`. Out: the last count. A count scans all states, so it runs on its own task, only when the
+//! page is requested, and with pauses that bound its share of the store's time.
 
 use std::{
     collections::BTreeMap,
@@ -12,16 +12,16 @@ use std::{
 use tokio::time::Instant;
 use toolhub_core::{CancellationToken, StateKind, ToolHub};
 
-/// How long whoever begins a count waits for its end; small stores are counted by then.
+/// How long the request that starts a count waits for its result; small stores are counted by then.
 const COUNT_WAIT_TIMEOUT: Duration = Duration::from_millis(250);
-/// How many times as long as it took a count rests: it takes a hundredth of the time at most.
+/// The pause after a count, as a multiple of its duration: counting takes 1 % of the time at most.
 const REST_FACTOR: u32 = 100;
-/// It rests at least this long.
+/// The shortest pause.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// A count that has not ended by then never will.
+/// A count that takes longer is presumed lost, and another one may start.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The last count, and when the next one may begin.
+/// The last count, and when the next one is due.
 #[derive(Debug, Default)]
 pub(crate) struct StateCounter(Arc<Mutex<StateCounts>>);
 
@@ -32,37 +32,37 @@ struct StateCounts {
 }
 
 impl StateCounter {
-    /// How many states of each kind were there when they were counted last; nothing before that.
+    /// The number of states of each kind at the last count; empty before the first.
     pub(crate) async fn counts(&self, hub: &ToolHub, stopping: &CancellationToken) -> BTreeMap<StateKind, u64> {
         if self.try_begin() {
-            let (book, state, stopping) = (self.0.clone(), hub.state().clone(), stopping.clone());
+            let (counts, state, stopping) = (self.0.clone(), hub.state().clone(), stopping.clone());
             let count = tokio::spawn(stopping.run_until_cancelled_owned(async move {
-                let begun = Instant::now();
-                let counted = state.count().await;
-                let mut book = lock(&book);
-                book.next_due = Some(Instant::now() + (begun.elapsed() * REST_FACTOR).max(MIN_INTERVAL));
-                match counted {
-                    Ok(counted) => book.by_kind = counted,
-                    Err(error) => tracing::debug!(%error, "the states could not be counted"),
+                let started = Instant::now();
+                let result = state.count().await;
+                let mut counts = lock(&counts);
+                counts.next_due = Some(Instant::now() + (started.elapsed() * REST_FACTOR).max(MIN_INTERVAL));
+                match result {
+                    Ok(by_kind) => counts.by_kind = by_kind,
+                    Err(error) => tracing::debug!(%error, "count of stored states failed"),
                 }
             }));
-            // A count that takes longer goes on, for whoever looks next.
+            // A count that takes longer continues; the next request sees its result.
             let _ = tokio::time::timeout(COUNT_WAIT_TIMEOUT, count).await;
         }
         lock(&self.0).by_kind.clone()
     }
 
-    /// Whether it is time to count. Only one is told so.
+    /// Whether a count is due. Returns true to one caller only.
     fn try_begin(&self) -> bool {
-        let (now, mut book) = (Instant::now(), lock(&self.0));
-        let due = book.next_due.is_none_or(|next| next <= now);
-        if due {
-            book.next_due = Some(now + COUNT_TIMEOUT);
+        let (now, mut counts) = (Instant::now(), lock(&self.0));
+        let is_due = counts.next_due.is_none_or(|next| next <= now);
+        if is_due {
+            counts.next_due = Some(now + COUNT_TIMEOUT);
         }
-        due
+        is_due
     }
 }
 
-fn lock(book: &Mutex<StateCounts>) -> MutexGuard<'_, StateCounts> {
-    book.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(counts: &Mutex<StateCounts>) -> MutexGuard<'_, StateCounts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

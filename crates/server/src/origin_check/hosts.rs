@@ -1,6 +1,6 @@
-//! The hosts a server answers for.
+//! The hosts that a server accepts in `Host`.
 //!
-//! In: names and addresses as the owner writes them. Out: whether a `Host` is one of them, whatever its port.
+//! In: names and addresses from the settings. Out: whether a `Host` is one of them, with any port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// From texts such as `localhost`, `127.0.0.1`, `::1` and `[::1]`; a port behind them is passed over.
+    /// Parses texts such as `localhost`, `127.0.0.1`, `::1` and `[::1]`; ports are ignored.
     pub(crate) fn new<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut list = Self::default();
         for host in hosts {
@@ -30,35 +30,35 @@ impl Hosts {
         list
     }
 
-    /// Whether the server answers for it. `host` is without its port.
+    /// Whether the host, without its port, is in the list.
     pub(crate) fn contains(&self, host: &str) -> bool {
         self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
             || parse_address(host).is_some_and(|address| self.addresses.contains(&address))
     }
 
-    /// Whether somebody on another machine could be meant by one of them.
+    /// Whether any of them can name this server for other machines.
     pub(crate) fn has_non_loopback(&self) -> bool {
         self.names.iter().any(|name| &**name != "localhost")
             || self.addresses.iter().any(|address| !address.is_loopback())
     }
 }
 
-/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; `None` where it is none of these.
+/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; `None` for any other form.
 pub(crate) fn host_name(authority: &str) -> Option<&str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => authority.split_at(rest.find(']')? + 2),
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
-    let port_is_good = match port.strip_prefix(':') {
+    let is_valid_port = match port.strip_prefix(':') {
         Some(digits) => (1..=5).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()),
         None => port.is_empty(),
     };
-    // Everything that could be taken for another part of a URL is refused here, once.
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'[' | b']' | b':');
-    (port_is_good && !host.is_empty() && host.bytes().all(legal)).then_some(host)
+    // Refuses every character that could belong to another part of a URL.
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'[' | b']' | b':');
+    (is_valid_port && !host.is_empty() && host.bytes().all(is_legal)).then_some(host)
 }
 
-/// The address a host is, where it is one. An address of the old sort inside one of the new sort is the old one.
+/// The host as an IP address, if it is one. An IPv4-mapped IPv6 address becomes the IPv4 address.
 fn parse_address(host: &str) -> Option<IpAddr> {
     match host.strip_prefix('[') {
         Some(rest) => Some(IpAddr::V6(rest.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?).to_canonical()),

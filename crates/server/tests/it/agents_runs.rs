@@ -1,4 +1,4 @@
-//! Runs that wait for people and for results, agents that may use less, and what is counted.
+//! Runs that wait for approvals and results, agents with fewer tools, and metrics.
 
 use serde_json::{Value, json};
 use toolhub_server::{Scope, Server};
@@ -17,73 +17,75 @@ fn as_text(of: &Value) -> &str {
 
 #[tokio::test]
 async fn a_run_waits_for_a_person_and_goes_on_with_the_answer() {
-    let cafe = agent_fixture().await;
-    let promised = cafe.send_message("t1", "call order {\"what\":\"tea\"}").await;
-    let told = promised.expect_status(202);
-    assert_eq!((&told["status"], &told["calls"][0]["status"]), (&json!("waiting"), &json!("awaiting_approval")));
-    let approval = &told["calls"][0]["approval"];
+    let fixture = agent_fixture().await;
+    let promised = fixture.send_message("t1", "call order {\"what\":\"tea\"}").await;
+    let answer = promised.expect_status(202);
+    assert_eq!((&answer["status"], &answer["calls"][0]["status"]), (&json!("waiting"), &json!("awaiting_approval")));
+    let approval = &answer["calls"][0]["approval"];
     assert!(as_text(&approval["url"]).ends_with(as_text(&approval["id"])));
-    let run = cafe.api.get(promised.header("location")).await.expect_status(200);
+    let run = fixture.api.get(promised.header("location")).await.expect_status(200);
     assert_eq!((&run["status"], &run["calls"][0]["approvalId"]), (&json!("waiting"), &approval["id"]));
-    // Who looks at the run's events hears the rest of it.
-    let events = cafe.api.stream(&format!("{}/events", promised.header("location")), &[]).await;
+    // A client that follows the run gets the remaining events.
+    let events = fixture.api.stream(&format!("{}/events", promised.header("location")), &[]).await;
     let yes = json!({"outcome": "proceed_once"});
-    cafe.api.post(&format!("/api/v1/approvals/{}", as_text(&approval["id"])), yes).await.expect_status(200);
+    fixture.api.post(&format!("/api/v1/approvals/{}", as_text(&approval["id"])), yes).await.expect_status(200);
     let names: Vec<String> = events.collect_rest().await.into_iter().map(|(name, _)| name).collect();
     for expected in ["approval.resolved", "tool.execution.completed", "message.completed", "run.completed"] {
-        assert!(names.iter().any(|name| name == expected), "{expected} is not among {names:?}");
+        assert!(names.iter().any(|name| name == expected), "{expected} is not in {names:?}");
     }
     assert_eq!(names.last().map(String::as_str), Some("run.completed"));
-    let run = cafe.api.get(promised.header("location")).await.expect_status(200);
+    let run = fixture.api.get(promised.header("location")).await.expect_status(200);
     assert_eq!((&run["status"], &run["calls"][0]["status"]), (&json!("completed"), &json!("success")));
     assert!(as_text(&run["content"]).contains("tea"), "{run}");
 }
 
 #[tokio::test]
 async fn a_no_is_told_to_the_model_and_the_run_ends_well() {
-    let cafe = agent_fixture().await;
-    let told = cafe.send_message("t1", "call order {\"what\":\"tea\"}").await.expect_status(202);
+    let fixture = agent_fixture().await;
+    let answer = fixture.send_message("t1", "call order {\"what\":\"tea\"}").await.expect_status(202);
     let no = json!({"outcome": "cancel", "reason": "no tea today"});
-    cafe.api
-        .post(&format!("/api/v1/approvals/{}", as_text(&told["calls"][0]["approval"]["id"])), no)
+    fixture
+        .api
+        .post(&format!("/api/v1/approvals/{}", as_text(&answer["calls"][0]["approval"]["id"])), no)
         .await
         .expect_status(200);
-    let run = cafe.run_until(as_text(&told["runId"]), |run| run["status"] == "completed").await;
+    let run = fixture.run_until(as_text(&answer["runId"]), |run| run["status"] == "completed").await;
     assert!(as_text(&run["content"]).contains("no tea today"), "{run}");
 }
 
-async fn send_external(cafe: &AgentFixture, content: &str) -> Value {
-    let said = json!({"content": content, "agent": "outside"});
-    let told = cafe.api.post(MESSAGES_PATH, said).await.expect_status(202);
-    assert_eq!(told["status"], "waiting");
-    told
+async fn send_external(fixture: &AgentFixture, content: &str) -> Value {
+    let message = json!({"content": content, "agent": "outside"});
+    let answer = fixture.api.post(MESSAGES_PATH, message).await.expect_status(202);
+    assert_eq!(answer["status"], "waiting");
+    answer
 }
 
 #[tokio::test]
 async fn the_work_of_a_call_is_done_outside_and_its_result_brought_back_once() {
-    let cafe = agent_fixture().await;
-    let told = send_external(&cafe, "call slow {\"x\":1}").await;
-    let call = &told["calls"][0];
+    let fixture = agent_fixture().await;
+    let answer = send_external(&fixture, "call slow {\"x\":1}").await;
+    let call = &answer["calls"][0];
     assert_eq!((&call["tool"], &call["arguments"]), (&json!("slow"), &json!({"x": 1})));
     let result = format!("/api/v1/calls/{}/result", as_text(&call["id"]));
     for wrong in [json!({}), json!({"output": 1, "error": "x"}), json!({"error": " "}), json!({"output": 1, "x": 1})] {
-        cafe.api.post(&result, wrong).await.expect_problem(422, "invalid_request");
+        fixture.api.post(&result, wrong).await.expect_problem(422, "invalid_request");
     }
-    let ended = cafe.api.post(&result, json!({"output": {"n": 7}})).await.expect_status(200);
+    let ended = fixture.api.post(&result, json!({"output": {"n": 7}})).await.expect_status(200);
     assert_eq!((&ended["status"], &ended["output"]), (&json!("success"), &json!({"n": 7})));
-    let run = cafe.run_until(as_text(&told["runId"]), |run| run["status"] == "completed").await;
+    let run = fixture.run_until(as_text(&answer["runId"]), |run| run["status"] == "completed").await;
     assert!(as_text(&run["content"]).contains('7'), "{run}");
-    cafe.api.post(&result, json!({"output": 8})).await.expect_problem(409, "call_ended");
-    assert_eq!(cafe.api.started.available_permits(), 0, "the tool itself never ran");
+    fixture.api.post(&result, json!({"output": 8})).await.expect_problem(409, "call_ended");
+    assert_eq!(fixture.api.started.available_permits(), 0, "the tool itself never ran");
 }
 
 #[tokio::test]
 async fn only_whoever_may_bring_the_result_is_shown_what_is_secret_in_the_arguments() {
-    let cafe = agent_fixture().await;
+    let fixture = agent_fixture().await;
     let (worker, work) = make_key("worker", "main", &[Scope::ToolsRead, Scope::ToolsCall]);
     let (reader, read) = make_key("reader", "main", &[Scope::ToolsRead, Scope::StateRead]);
-    let (hub, store, settings) = (cafe.api.hub.clone(), cafe.api.store.clone(), settings_with_keys([worker, reader]));
-    let router = Server::new(hub, store, settings).agents(cafe.agents.clone()).router();
+    let (hub, store, settings) =
+        (fixture.api.hub.clone(), fixture.api.store.clone(), settings_with_keys([worker, reader]));
+    let router = Server::new(hub, store, settings).agents(fixture.agents.clone()).router();
     let ask = async |key: &str, path: &str, body: Option<Value>| {
         let method = if body.is_some() { "POST" } else { "GET" };
         let (body, bearer) = (body.map(|body| body.to_string()), format!("Bearer {key}"));
@@ -91,17 +93,17 @@ async fn only_whoever_may_bring_the_result_is_shown_what_is_secret_in_the_argume
         assert!(reply.status < 300, "{reply:?}");
         reply
     };
-    let said = json!({"content": "call slow {\"x\":1,\"token\":\"hunter2\"}", "agent": "outside"});
-    let told = ask(&work, MESSAGES_PATH, Some(said)).await.json();
+    let message = json!({"content": "call slow {\"x\":1,\"token\":\"hunter2\"}", "agent": "outside"});
+    let answer = ask(&work, MESSAGES_PATH, Some(message)).await.json();
     let whole = json!({"x": 1, "token": "hunter2"});
-    assert_eq!(told["calls"][0]["arguments"], whole);
-    let (run, call) = (format!("/api/v1/runs/{}", as_text(&told["runId"])), as_text(&told["calls"][0]["id"]));
+    assert_eq!(answer["calls"][0]["arguments"], whole);
+    let (run, call) = (format!("/api/v1/runs/{}", as_text(&answer["runId"])), as_text(&answer["calls"][0]["id"]));
     assert_eq!(ask(&work, &run, None).await.json()["calls"][0]["arguments"], whole);
     assert_eq!(ask(&read, &run, None).await.json()["calls"][0]["arguments"], json!({"x": 1, "token": "[redacted]"}));
     let call = format!("/api/v1/calls/{call}");
     for path in [run.as_str(), "/api/v1/threads/t1/runs", "/api/v1/threads/t1/export", &call, "/api/v1/calls"] {
         let mut shown = ask(&read, path, None).await.json();
-        // The person has said it there.
+        // The secret was part of the user's message, so it is in the messages.
         let _ = shown.as_object_mut().and_then(|members| members.remove("messages"));
         let shown = shown.to_string();
         assert!(shown.contains("slow") && !shown.contains("hunter2"), "{path}: {shown}");
@@ -111,130 +113,137 @@ async fn only_whoever_may_bring_the_result_is_shown_what_is_secret_in_the_argume
 
 #[tokio::test]
 async fn an_error_from_outside_counts_and_is_told_and_null_is_a_result() {
-    let cafe = agent_fixture().await;
-    let told = send_external(&cafe, "call slow").await;
+    let fixture = agent_fixture().await;
+    let answer = send_external(&fixture, "call slow").await;
     let result = |call: &Value| format!("/api/v1/calls/{}/result", as_text(&call["id"]));
-    let ended = cafe.api.post(&result(&told["calls"][0]), json!({"error": "the wire is cut"})).await.expect_status(200);
+    let ended =
+        fixture.api.post(&result(&answer["calls"][0]), json!({"error": "the wire is cut"})).await.expect_status(200);
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("error"), &json!("tool_error")));
-    let run = cafe.run_until(as_text(&told["runId"]), |run| run["status"] == "completed").await;
+    let run = fixture.run_until(as_text(&answer["runId"]), |run| run["status"] == "completed").await;
     assert!(as_text(&run["content"]).contains("the wire is cut"), "{run}");
-    let states = cafe.api.get("/agents/t1/tool-states?detail=full").await.expect_status(200);
+    let states = fixture.api.get("/agents/t1/tool-states?detail=full").await.expect_status(200);
     assert_eq!(states["data"]["toolStates"]["slow"]["consecutiveFailures"], 1);
-    let told = send_external(&cafe, "call slow").await;
-    let ended = cafe.api.post(&result(&told["calls"][0]), json!({"output": null})).await.expect_status(200);
+    let answer = send_external(&fixture, "call slow").await;
+    let ended = fixture.api.post(&result(&answer["calls"][0]), json!({"output": null})).await.expect_status(200);
     assert_eq!(ended["status"], "success");
 }
 
 #[tokio::test]
 async fn only_calls_that_are_done_outside_take_results() {
-    let cafe = agent_fixture().await;
-    let told = cafe.send_message("t1", "call add {\"a\":1,\"b\":1}").await.expect_status(200);
-    let done = format!("/api/v1/calls/{}/result", as_text(&told["calls"][0]["id"]));
-    let refused = cafe.api.post(&done, json!({"output": 1})).await;
+    let fixture = agent_fixture().await;
+    let answer = fixture.send_message("t1", "call add {\"a\":1,\"b\":1}").await.expect_status(200);
+    let done = format!("/api/v1/calls/{}/result", as_text(&answer["calls"][0]["id"]));
+    let refused = fixture.api.post(&done, json!({"output": 1})).await;
     assert_eq!(refused.status, 409, "{refused:?}");
-    let promised = cafe
+    let promised = fixture
         .api
         .request("POST", MESSAGES_PATH, Some(json!({"content": "call slow"})), &[("prefer", "respond-async")])
         .await;
-    let run = cafe
+    let run = fixture
         .run_until(as_text(&promised.expect_status(202)["runId"]), |run| run["calls"][0]["status"] == "executing")
         .await;
     let runs_here = format!("/api/v1/calls/{}/result", as_text(&run["calls"][0]["id"]));
-    cafe.api.post(&runs_here, json!({"output": 1})).await.expect_problem(409, "conflict");
-    cafe.api.release.add_permits(1);
-    cafe.api.post("/api/v1/calls/nonsense/result", json!({"output": 1})).await.expect_problem(404, "call_not_found");
+    fixture.api.post(&runs_here, json!({"output": 1})).await.expect_problem(409, "conflict");
+    fixture.api.release.add_permits(1);
+    fixture.api.post("/api/v1/calls/nonsense/result", json!({"output": 1})).await.expect_problem(404, "call_not_found");
 }
 
 #[tokio::test]
 async fn a_cancelled_run_takes_its_calls_along() {
-    let cafe = agent_fixture().await;
-    let said = Some(json!({"content": "call slow"}));
-    let told = cafe.api.request("POST", MESSAGES_PATH, said, &[("prefer", "respond-async")]).await.expect_status(202);
-    cafe.api.started.acquire().await.unwrap().forget();
-    cafe.api
-        .request("POST", &format!("/api/v1/runs/{}/cancel", as_text(&told["runId"])), None, &[])
+    let fixture = agent_fixture().await;
+    let message = Some(json!({"content": "call slow"}));
+    let answer =
+        fixture.api.request("POST", MESSAGES_PATH, message, &[("prefer", "respond-async")]).await.expect_status(202);
+    fixture.api.started.acquire().await.unwrap().forget();
+    fixture
+        .api
+        .request("POST", &format!("/api/v1/runs/{}/cancel", as_text(&answer["runId"])), None, &[])
         .await
         .expect_status(202);
-    let run = cafe.run_until(as_text(&told["runId"]), |run| run["status"] == "cancelled").await;
+    let run = fixture.run_until(as_text(&answer["runId"]), |run| run["status"] == "cancelled").await;
     assert_eq!(run["calls"][0]["status"], "cancelled");
-    cafe.api.dropped.acquire().await.unwrap().forget();
-    // The conversation is whole: the call has its result, and the next message is answered.
-    assert_eq!(cafe.send_message("t1", "hello").await.expect_status(200)["message"]["content"], "hello");
+    fixture.api.dropped.acquire().await.unwrap().forget();
+    // The conversation is complete: the call has its result, and the next message is answered.
+    assert_eq!(fixture.send_message("t1", "hello").await.expect_status(200)["message"]["content"], "hello");
 }
 
 #[tokio::test]
 async fn a_thread_in_which_a_run_waits_says_how_it_can_be_taken_away() {
-    let cafe = agent_fixture().await;
-    let run = cafe.send_message("t1", "call order {\"what\":\"tea\"}").await.expect_status(202)["runId"]
+    let fixture = agent_fixture().await;
+    let run = fixture.send_message("t1", "call order {\"what\":\"tea\"}").await.expect_status(202)["runId"]
         .as_str()
         .unwrap()
         .to_owned();
-    let delete = async || cafe.api.request("DELETE", "/api/v1/threads/t1", None, &[]).await;
+    let delete = async || fixture.api.request("DELETE", "/api/v1/threads/t1", None, &[]).await;
     let busy = delete().await.expect_problem(409, "thread_busy");
     assert_eq!(busy["runId"], run.as_str());
     let (method, path) = ("POST", format!("/api/v1/runs/{run}/cancel"));
     assert!(busy["hint"].as_str().unwrap().contains(&format!("{method} {path}")), "{busy}");
-    cafe.api.request(method, &path, None, &[]).await.expect_status(202);
-    cafe.run_until(&run, |run| run["status"] == "cancelled").await;
+    fixture.api.request(method, &path, None, &[]).await.expect_status(202);
+    fixture.run_until(&run, |run| run["status"] == "cancelled").await;
     delete().await.expect_status(204);
-    // A call without a run is told apart.
+    // A call without a run is counted separately.
     let call = Some(json!({"arguments": {}, "threadId": "t2"}));
-    cafe.api.request("POST", "/api/v1/tools/slow/calls", call, &[("prefer", "respond-async")]).await.expect_status(202);
-    cafe.api.started.acquire().await.unwrap().forget();
-    let busy = cafe.api.request("DELETE", "/api/v1/threads/t2", None, &[]).await.expect_problem(409, "thread_busy");
+    fixture
+        .api
+        .request("POST", "/api/v1/tools/slow/calls", call, &[("prefer", "respond-async")])
+        .await
+        .expect_status(202);
+    fixture.api.started.acquire().await.unwrap().forget();
+    let busy = fixture.api.request("DELETE", "/api/v1/threads/t2", None, &[]).await.expect_problem(409, "thread_busy");
     assert!(busy["runId"].is_null() && busy["hint"].as_str().unwrap().contains("?threadId=t2"), "{busy}");
-    cafe.api.release.add_permits(1);
+    fixture.api.release.add_permits(1);
 }
 
 #[tokio::test]
 async fn the_states_of_a_thread_are_those_of_its_toolset() {
-    let cafe = agent_fixture().await;
-    cafe.api.post(MESSAGES_PATH, json!({"content": "hello", "agent": "sums"})).await.expect_status(200);
+    let fixture = agent_fixture().await;
+    fixture.api.post(MESSAGES_PATH, json!({"content": "hello", "agent": "sums"})).await.expect_status(200);
     for path in ["/agents/t1/tool-states", "/api/v1/threads/t1/tool-states"] {
-        let states = cafe.api.get(path).await.expect_status(200);
+        let states = fixture.api.get(path).await.expect_status(200);
         let names: Vec<&String> = states["data"]["toolStates"].as_object().unwrap().keys().collect();
         assert_eq!(names, ["add"], "{path}");
     }
-    let reset = cafe.api.request("POST", "/agents/t1/tool-states/reset", None, &[]).await.expect_status(200);
+    let reset = fixture.api.request("POST", "/agents/t1/tool-states/reset", None, &[]).await.expect_status(200);
     assert_eq!(reset["data"]["reset"], json!(["add"]));
-    // What is beyond it is not there for its agent.
-    let said = json!({"content": "call order {}"});
-    let told = cafe.api.post(MESSAGES_PATH, said).await.expect_status(200);
-    assert_eq!((&told["agent"], &told["calls"][0]["status"]), (&json!("sums"), &json!("error")));
-    cafe.send_message("t2", "hello").await.expect_status(200);
-    let states = cafe.api.get("/agents/t2/tool-states").await.expect_status(200);
+    // Tools outside its toolset do not exist for the agent.
+    let message = json!({"content": "call order {}"});
+    let answer = fixture.api.post(MESSAGES_PATH, message).await.expect_status(200);
+    assert_eq!((&answer["agent"], &answer["calls"][0]["status"]), (&json!("sums"), &json!("error")));
+    fixture.send_message("t2", "hello").await.expect_status(200);
+    let states = fixture.api.get("/agents/t2/tool-states").await.expect_status(200);
     assert!(states["data"]["toolStates"].as_object().unwrap().len() > 3);
 }
 
 #[tokio::test]
 async fn a_model_that_fails_is_told_to_whoever_asks_and_the_server_stays_ready() {
-    let cafe = agent_fixture().await;
+    let fixture = agent_fixture().await;
     let ready = async || {
-        let reply = cafe.api.get("/readyz?verbose").await;
+        let reply = fixture.api.get("/readyz?verbose").await;
         assert_eq!(reply.status, 200);
         reply.text
     };
-    assert!(!ready().await.contains("model"), "nobody was asked yet");
-    cafe.send_message("t1", "faint").await.expect_status(200);
-    assert!(ready().await.contains("[!]model parrot degraded: failed when it was asked last\n"), "{}", ready().await);
-    cafe.send_message("t1", "hello").await.expect_status(200);
-    assert_eq!(ready().await, "[+]door ok\n[+]store ok\n[+]model parrot ok\nok\n");
+    assert!(!ready().await.contains("model"), "no model was called yet");
+    fixture.send_message("t1", "faint").await.expect_status(200);
+    assert!(ready().await.contains("[!]model echo degraded: failed at the last request\n"), "{}", ready().await);
+    fixture.send_message("t1", "hello").await.expect_status(200);
+    assert_eq!(ready().await, "[+]listener ok\n[+]store ok\n[+]model echo ok\nok\n");
 }
 
 #[tokio::test]
 async fn runs_and_models_are_counted() {
-    let cafe = agent_fixture().await;
-    cafe.send_message("t1", "hello").await.expect_status(200);
-    cafe.send_message("t1", "faint").await.expect_status(200);
-    let page = cafe.api.get("/metrics").await.text;
+    let fixture = agent_fixture().await;
+    fixture.send_message("t1", "hello").await.expect_status(200);
+    fixture.send_message("t1", "faint").await.expect_status(200);
+    let page = fixture.api.get("/metrics").await.text;
     for line in [
         "gen_ai_invoke_agent_duration_seconds_count{gen_ai_agent_name=\"default\",error_type=\"\"} 1",
         "gen_ai_invoke_agent_duration_seconds_count{gen_ai_agent_name=\"default\",error_type=\"model_failed\"} 1",
-        "gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name=\"chat\",gen_ai_request_model=\"parrot\",error_type=\"\"} 1",
-        "gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name=\"chat\",gen_ai_request_model=\"parrot\",error_type=\"failed\"} 1",
-        "gen_ai_client_token_usage_sum{gen_ai_request_model=\"parrot\",gen_ai_token_type=\"input\"} 10",
-        "gen_ai_client_token_usage_bucket{gen_ai_request_model=\"parrot\",gen_ai_token_type=\"output\",le=\"4\"} 0",
-        "gen_ai_client_token_usage_bucket{gen_ai_request_model=\"parrot\",gen_ai_token_type=\"output\",le=\"16\"} 1",
+        "gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name=\"chat\",gen_ai_request_model=\"echo\",error_type=\"\"} 1",
+        "gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name=\"chat\",gen_ai_request_model=\"echo\",error_type=\"failed\"} 1",
+        "gen_ai_client_token_usage_sum{gen_ai_request_model=\"echo\",gen_ai_token_type=\"input\"} 10",
+        "gen_ai_client_token_usage_bucket{gen_ai_request_model=\"echo\",gen_ai_token_type=\"output\",le=\"4\"} 0",
+        "gen_ai_client_token_usage_bucket{gen_ai_request_model=\"echo\",gen_ai_token_type=\"output\",le=\"16\"} 1",
     ] {
         assert!(page.contains(line), "no {line} in\n{page}");
     }

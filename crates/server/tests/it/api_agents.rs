@@ -1,11 +1,11 @@
-//! The two routes agents of old know, to the letter.
+//! The two routes outside `/api/v1`, exactly as existing agent clients use them.
 
 use serde_json::{Value, json};
 
 use crate::support_api::{ApiFixture, api_fixture};
 
-async fn call(shop: &ApiFixture, tool: &str) {
-    shop.post(&format!("/api/v1/tools/{tool}/calls"), json!({"threadId": "thread_123"})).await.expect_status(200);
+async fn call(api: &ApiFixture, tool: &str) {
+    api.post(&format!("/api/v1/tools/{tool}/calls"), json!({"threadId": "thread_123"})).await.expect_status(200);
 }
 
 fn members(value: &Value) -> Vec<&str> {
@@ -14,12 +14,12 @@ fn members(value: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn every_tool_of_a_thread_is_told_with_three_members() {
-    let shop = api_fixture().await;
-    call(&shop, "look").await;
+    let api = api_fixture().await;
+    call(&api, "look").await;
     for _ in 0..3 {
-        call(&shop, "broken").await;
+        call(&api, "broken").await;
     }
-    let reply = shop.get("/agents/thread_123/tool-states").await;
+    let reply = api.get("/agents/thread_123/tool-states").await;
     let body = reply.expect_status(200);
     assert_eq!(members(&body), ["data", "success"]);
     assert_eq!(members(&body["data"]), ["agentId", "timestamp", "toolStates"]);
@@ -29,24 +29,24 @@ async fn every_tool_of_a_thread_is_told_with_three_members() {
     for (name, state) in states.as_object().unwrap() {
         assert_eq!(members(state), ["lastUpdated", "reason", "status"], "{name}");
     }
-    let told = |name: &str| (states[name]["status"].as_str().unwrap(), states[name]["reason"].as_str().unwrap());
-    assert_eq!(told("look"), ("available", "executed successfully"));
-    assert_eq!(told("broken"), ("failed", "failed 3 times in a row"));
-    assert_eq!(told("report"), ("available", "dependencies met"));
-    assert_eq!(told("add"), ("available", "never run"));
-    let made = shop.hub.thread(&Default::default(), &toolhub_core::ids::ThreadId::new("thread_123").unwrap()).await;
-    assert_eq!(states["add"]["lastUpdated"], made.unwrap().unwrap().created.to_string());
+    let state_of = |name: &str| (states[name]["status"].as_str().unwrap(), states[name]["reason"].as_str().unwrap());
+    assert_eq!(state_of("look"), ("available", "executed successfully"));
+    assert_eq!(state_of("broken"), ("failed", "failed 3 times in a row"));
+    assert_eq!(state_of("report"), ("available", "dependencies met"));
+    assert_eq!(state_of("add"), ("available", "never run"));
+    let thread = api.hub.thread(&Default::default(), &toolhub_core::ids::ThreadId::new("thread_123").unwrap()).await;
+    assert_eq!(states["add"]["lastUpdated"], thread.unwrap().unwrap().created.to_string());
     assert_eq!(
-        shop.get("/api/v1/threads/thread_123/tool-states").await.expect_status(200)["data"]["toolStates"],
+        api.get("/api/v1/threads/thread_123/tool-states").await.expect_status(200)["data"]["toolStates"],
         *states
     );
 }
 
 #[tokio::test]
 async fn more_is_told_when_it_is_asked_for_and_reasons_come_in_chinese() {
-    let shop = api_fixture().await;
-    call(&shop, "broken").await;
-    let full = shop.get("/agents/thread_123/tool-states?detail=full").await.expect_status(200);
+    let api = api_fixture().await;
+    call(&api, "broken").await;
+    let full = api.get("/agents/thread_123/tool-states?detail=full").await.expect_status(200);
     let broken = &full["data"]["toolStates"]["broken"];
     let all = [
         "consecutiveFailures",
@@ -60,40 +60,40 @@ async fn more_is_told_when_it_is_asked_for_and_reasons_come_in_chinese() {
     assert_eq!(members(broken), all);
     assert_eq!(broken["consecutiveFailures"], 1);
     let chinese =
-        shop.request("GET", "/agents/thread_123/tool-states", None, &[("accept-language", "zh-CN,zh;q=0.9")]).await;
+        api.request("GET", "/agents/thread_123/tool-states", None, &[("accept-language", "zh-CN,zh;q=0.9")]).await;
     assert_eq!(chinese.expect_status(200)["data"]["toolStates"]["add"]["reason"], "尚未执行");
 }
 
 #[tokio::test]
 async fn a_reset_takes_one_tool_or_all_with_or_without_a_body() {
-    let shop = api_fixture().await;
+    let api = api_fixture().await;
     for _ in 0..3 {
-        call(&shop, "broken").await;
+        call(&api, "broken").await;
     }
     let path = "/agents/thread_123/tool-states/reset";
-    let one = shop.post(path, json!({"toolName": "broken"})).await.expect_status(200);
+    let one = api.post(path, json!({"toolName": "broken"})).await.expect_status(200);
     assert_eq!(one["data"]["reset"], json!(["broken"]));
     assert_eq!(one["data"]["toolStates"]["broken"]["status"], "available");
-    let all = shop.request("POST", path, None, &[]).await.expect_status(200);
+    let all = api.request("POST", path, None, &[]).await.expect_status(200);
     assert_eq!(all["data"]["reset"].as_array().unwrap().len(), 7);
-    assert_eq!(shop.post(path, json!({})).await.expect_status(200)["success"], true);
-    call(&shop, "look").await;
-    let forgot = shop.post(path, json!({"toolName": "look", "evidence": true})).await.expect_status(200);
+    assert_eq!(api.post(path, json!({})).await.expect_status(200)["success"], true);
+    call(&api, "look").await;
+    let forgot = api.post(path, json!({"toolName": "look", "evidence": true})).await.expect_status(200);
     assert_eq!(forgot["data"]["toolStates"]["report"]["status"], "unavailable");
 }
 
 #[tokio::test]
 async fn problems_there_say_that_it_was_no_success() {
-    let shop = api_fixture().await;
-    call(&shop, "look").await;
+    let api = api_fixture().await;
+    call(&api, "look").await;
     let path = "/agents/thread_123/tool-states/reset";
     let problems = [
-        shop.get("/agents/nobody/tool-states").await.expect_problem(404, "thread_not_found"),
-        shop.get("/agents/no%20body/tool-states").await.expect_problem(404, "thread_not_found"),
-        shop.get("/agents/thread_123/tool-states?detail=some").await.expect_problem(422, "invalid_request"),
-        shop.post(path, json!({"toolName": "brokn"})).await.expect_problem(404, "tool_not_found"),
-        shop.post(path, json!({"tool": "broken"})).await.expect_problem(422, "invalid_request"),
-        shop.post("/agents/nobody/tool-states/reset", json!({})).await.expect_problem(404, "thread_not_found"),
+        api.get("/agents/nobody/tool-states").await.expect_problem(404, "thread_not_found"),
+        api.get("/agents/no%20body/tool-states").await.expect_problem(404, "thread_not_found"),
+        api.get("/agents/thread_123/tool-states?detail=some").await.expect_problem(422, "invalid_request"),
+        api.post(path, json!({"toolName": "brokn"})).await.expect_problem(404, "tool_not_found"),
+        api.post(path, json!({"tool": "broken"})).await.expect_problem(422, "invalid_request"),
+        api.post("/agents/nobody/tool-states/reset", json!({})).await.expect_problem(404, "thread_not_found"),
     ];
     for problem in &problems {
         assert_eq!(problem["success"], false, "{problem}");

@@ -1,20 +1,20 @@
-//! A request that is repeated with its `Idempotency-Key`: one effect, one answer, on every route that takes a POST.
+//! Idempotency keys: one effect and one response on every POST route.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolhub_core::{BoxFuture, ToolHub, backend::Memory};
-use toolhub_server::{Backup, HostControl, HostControlError, Reloaded, Server, Settings};
+use toolhub_server::{Backup, HostControl, HostControlError, ReloadReport, Server, Settings};
 
 use crate::{
     support_api::send,
     support_state::{Reply, StateFixture, state_fixture},
 };
 
-/// Somebody asks with a key.
-async fn request_keyed(house: &StateFixture, who: &str, what: &str, body: Option<Value>) -> Reply {
-    house.request(who, what, body, &[("idempotency-key", "\"k1\"")]).await
+/// Sends a request with an idempotency key.
+async fn request_keyed(server: &StateFixture, who: &str, what: &str, body: Option<Value>) -> Reply {
+    server.request(who, what, body, &[("idempotency-key", "\"k1\"")]).await
 }
 
 #[test]
@@ -31,76 +31,83 @@ fn every_post_takes_a_key_but_the_one_whose_answer_is_a_secret() {
 
 #[tokio::test]
 async fn a_thread_is_made_once_for_a_key() {
-    let house = state_fixture().await;
-    let first = request_keyed(&house, "ann", "POST /api/v1/threads", None).await;
-    let again = request_keyed(&house, "ann", "POST /api/v1/threads", None).await;
-    assert_eq!(first.expect_status(201), again.expect_status(201));
-    assert_eq!((first.header("location"), first.header("idempotency-replayed")), (again.header("location"), ""));
-    assert_eq!((again.header("content-type"), again.header("idempotency-replayed")), ("application/json", "true"));
-    assert_eq!(house.get("/api/v1/threads").await.items("id").len(), 1);
-    // Without it, every request is one of its own.
-    house.request("ann", "POST /api/v1/threads", None, &[]).await.expect_status(201);
-    assert_eq!(house.get("/api/v1/threads").await.items("id").len(), 2);
+    let server = state_fixture().await;
+    let first = request_keyed(&server, "ann", "POST /api/v1/threads", None).await;
+    let replayed = request_keyed(&server, "ann", "POST /api/v1/threads", None).await;
+    assert_eq!(first.expect_status(201), replayed.expect_status(201));
+    assert_eq!((first.header("location"), first.header("idempotency-replayed")), (replayed.header("location"), ""));
+    assert_eq!(
+        (replayed.header("content-type"), replayed.header("idempotency-replayed")),
+        ("application/json", "true")
+    );
+    assert_eq!(server.get("/api/v1/threads").await.items("id").len(), 1);
+    // Without a key, every request is executed.
+    server.request("ann", "POST /api/v1/threads", None, &[]).await.expect_status(201);
+    assert_eq!(server.get("/api/v1/threads").await.items("id").len(), 2);
 }
 
 #[tokio::test]
 async fn a_key_belongs_to_a_tenant_and_holds_for_one_request_of_one_caller() {
-    let house = state_fixture().await;
-    let first = request_keyed(&house, "ann", "POST /api/v1/threads", None).await.expect_status(201);
-    let other = request_keyed(&house, "bob", "POST /api/v1/threads", None).await;
+    let server = state_fixture().await;
+    let first = request_keyed(&server, "ann", "POST /api/v1/threads", None).await.expect_status(201);
+    let other = request_keyed(&server, "bob", "POST /api/v1/threads", None).await;
     assert_eq!((other.header("idempotency-replayed"), other.expect_status(201)["id"] == first["id"]), ("", false));
     for (who, body) in [("ann", Some(json!({"id": "t9"}))), ("caller", None)] {
-        request_keyed(&house, who, "POST /api/v1/threads", body).await.expect_problem(422, "idempotency_key_reused");
+        request_keyed(&server, who, "POST /api/v1/threads", body).await.expect_problem(422, "idempotency_key_reused");
     }
-    // Another sort of request has keys of its own.
-    let elsewhere = request_keyed(&house, "ann", "POST /api/v1/tools/look/calls", Some(json!({"arguments": {}}))).await;
+    // Keys are scoped by route.
+    let elsewhere =
+        request_keyed(&server, "ann", "POST /api/v1/tools/look/calls", Some(json!({"arguments": {}}))).await;
     assert_eq!((elsewhere.status, elsewhere.header("idempotency-replayed")), (200, ""));
     for wrong in ["\"", "", "ä"] {
-        let refused = house.request("ann", "POST /api/v1/threads", None, &[("idempotency-key", wrong)]).await;
+        let refused = server.request("ann", "POST /api/v1/threads", None, &[("idempotency-key", wrong)]).await;
         refused.expect_problem(400, "idempotency_key_invalid");
     }
 }
 
 #[tokio::test]
 async fn what_was_refused_may_be_tried_again_with_the_same_key() {
-    let house = state_fixture().await;
-    request_keyed(&house, "ann", "POST /api/v1/threads", Some(json!({"id": "a/b"})))
+    let server = state_fixture().await;
+    request_keyed(&server, "ann", "POST /api/v1/threads", Some(json!({"id": "a/b"})))
         .await
         .expect_problem(422, "invalid_request");
-    request_keyed(&house, "ann", "POST /api/v1/threads", Some(json!({"id": "t1"}))).await.expect_status(201);
+    request_keyed(&server, "ann", "POST /api/v1/threads", Some(json!({"id": "t1"}))).await.expect_status(201);
     assert_eq!(
-        request_keyed(&house, "ann", "POST /api/v1/threads", Some(json!({"id": "t1"}))).await.expect_status(201)["id"],
+        request_keyed(&server, "ann", "POST /api/v1/threads", Some(json!({"id": "t1"}))).await.expect_status(201)["id"],
         "t1"
     );
 }
 
 #[tokio::test]
 async fn a_report_counts_once_and_a_rollback_is_made_once() {
-    let house = state_fixture().await;
-    house.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
+    let server = state_fixture().await;
+    server.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
     let failed = || Some(json!({"threadId": "t1", "error": {"message": "it broke"}}));
     for _ in 0..5 {
-        let told = request_keyed(&house, "ann", "POST /api/v1/tools/look/reports", failed()).await.expect_status(200);
-        assert_eq!((&told["status"], &told["consecutiveFailures"]), (&json!("available"), &json!(1)), "{told}");
+        let body = request_keyed(&server, "ann", "POST /api/v1/tools/look/reports", failed()).await.expect_status(200);
+        assert_eq!((&body["status"], &body["consecutiveFailures"]), (&json!("available"), &json!(1)), "{body}");
     }
     let state = "/api/v1/state/contexts/t1%2Fcart/business";
     for number in 1..=3 {
-        house.send_json(&format!("PUT {state}"), json!({"data": {"number": number}})).await;
+        server.send_json(&format!("PUT {state}"), json!({"data": {"number": number}})).await;
     }
-    let back = || {
+    let rollback = || {
         request_keyed(
-            &house,
+            &server,
             "ann",
             "POST /api/v1/state/contexts/t1%2Fcart/business/rollback",
             Some(json!({"version": 1})),
         )
     };
-    let (first, again) = (back().await, back().await);
-    assert_eq!((first.expect_status(200), first.header("etag")), (again.expect_status(200), again.header("etag")));
-    assert_eq!(house.get(state).await.expect_status(200)["version"], 4);
+    let (first, replayed) = (rollback().await, rollback().await);
+    assert_eq!(
+        (first.expect_status(200), first.header("etag")),
+        (replayed.expect_status(200), replayed.header("etag"))
+    );
+    assert_eq!(server.get(state).await.expect_status(200)["version"], 4);
 }
 
-/// A steward whose backups end when the test says so.
+/// A host program whose backups finish when the test releases them.
 struct SlowBackupHost {
     started: Semaphore,
     release: Semaphore,
@@ -111,8 +118,8 @@ impl HostControl for SlowBackupHost {
         Value::Null
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>> {
-        Box::pin(async { Ok(Reloaded::default()) })
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>> {
+        Box::pin(async { Ok(ReloadReport::default()) })
     }
 
     fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
@@ -128,26 +135,26 @@ impl HostControl for SlowBackupHost {
 async fn a_repetition_waits_for_nobody_and_what_was_begun_goes_on_without_its_client() {
     let store = Arc::new(Memory::default());
     let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
-    let steward = Arc::new(SlowBackupHost { started: Semaphore::new(0), release: Semaphore::new(0) });
-    let router = Server::with_host_control(hub, store, Settings::default(), steward.clone()).router();
+    let host_control = Arc::new(SlowBackupHost { started: Semaphore::new(0), release: Semaphore::new(0) });
+    let router = Server::with_host_control(hub, store, Settings::default(), host_control.clone()).router();
     let backup = || {
         let router = router.clone();
         async move { send(&router, "POST", "/api/v1/backups", None, &[("idempotency-key", "k1")]).await }
     };
     let first = tokio::spawn(backup());
-    steward.started.acquire().await.unwrap().forget();
+    host_control.started.acquire().await.unwrap().forget();
     backup().await.expect_problem(409, "idempotency_in_progress");
-    // The client goes away in the middle.
+    // The client disconnects during the backup.
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    steward.release.add_permits(1);
-    let told = loop {
-        let again = backup().await;
-        if again.status != 409 {
-            break again;
+    host_control.release.add_permits(1);
+    let body = loop {
+        let replayed = backup().await;
+        if replayed.status != 409 {
+            break replayed;
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!((told.header("idempotency-replayed"), &told.expect_status(201)["bytes"]), ("true", &json!(1)));
-    assert_eq!(steward.started.available_permits(), 0, "a second one was made");
+    assert_eq!((body.header("idempotency-replayed"), &body.expect_status(201)["bytes"]), ("true", &json!(1)));
+    assert_eq!(host_control.started.available_permits(), 0, "a second backup was made");
 }

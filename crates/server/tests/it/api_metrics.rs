@@ -1,4 +1,4 @@
-//! The numbers of `/metrics`, after things that really happened.
+//! The metrics page, after real calls.
 
 use std::sync::{
     Arc,
@@ -16,26 +16,26 @@ use toolhub_server::{Build, Server};
 
 use crate::support_api::{ApiFixture, api_fixture, send, settings};
 
-/// The number of a line that begins with this name and these labels.
+/// The value of the sample with this name and these labels.
 #[track_caller]
 fn metric_value(page: &str, line: &str) -> f64 {
     let found = page.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("`{line}` is missing:\n{page}")).parse().unwrap()
 }
 
-async fn metrics_page(shop: &ApiFixture) -> String {
-    let answer = shop.get("/metrics").await;
-    assert_eq!(answer.status, 200);
-    answer.text
+async fn metrics_page(api: &ApiFixture) -> String {
+    let response = api.get("/metrics").await;
+    assert_eq!(response.status, 200);
+    response.text
 }
 
 #[tokio::test]
 async fn how_long_calls_took_is_told_apart_by_how_they_ended() {
-    let shop = api_fixture().await;
-    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1, "b": 2}})).await.expect_status(200);
-    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": i64::MAX, "b": 2}})).await.expect_status(200);
-    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1}})).await.expect_status(422);
-    let page = metrics_page(&shop).await;
+    let api = api_fixture().await;
+    api.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1, "b": 2}})).await.expect_status(200);
+    api.post("/api/v1/tools/add/calls", json!({"arguments": {"a": i64::MAX, "b": 2}})).await.expect_status(200);
+    api.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1}})).await.expect_status(422);
+    let page = metrics_page(&api).await;
     let took = |end: &str, error: &str| {
         let labels = format!("gen_ai_tool_name=\"add\",gen_ai_tool_type=\"function\",error_type=\"{error}\"");
         metric_value(&page, &format!("gen_ai_execute_tool_duration_seconds_{end}{{{labels}}}"))
@@ -52,11 +52,11 @@ async fn how_long_calls_took_is_told_apart_by_how_they_ended() {
 
 #[tokio::test]
 async fn changes_of_a_status_are_counted_although_nobody_listens() {
-    let shop = api_fixture().await;
+    let api = api_fixture().await;
     for status in ["maintenance", "available", "maintenance"] {
-        shop.request("PUT", "/api/v1/tools/look/status", Some(json!({"status": status})), &[]).await.expect_status(200);
+        api.request("PUT", "/api/v1/tools/look/status", Some(json!({"status": status})), &[]).await.expect_status(200);
     }
-    let page = metrics_page(&shop).await;
+    let page = metrics_page(&api).await;
     let changed = |from: &str, to: &str| {
         metric_value(
             &page,
@@ -69,26 +69,26 @@ async fn changes_of_a_status_are_counted_although_nobody_listens() {
 
 #[tokio::test]
 async fn questions_count_until_they_are_answered() {
-    let shop = api_fixture().await;
+    let api = api_fixture().await;
     let ask = async |what: &str| {
         let body = json!({"arguments": {"what": what}, "threadId": "t"});
-        let asked = shop.request("POST", "/api/v1/tools/order/calls", Some(body), &[("prefer", "wait=0")]).await;
-        asked.json()
+        let response = api.request("POST", "/api/v1/tools/order/calls", Some(body), &[("prefer", "wait=0")]).await;
+        response.json()
     };
     ask("tea").await;
     ask("milk").await;
-    let waits = metrics_page(&shop).await;
-    assert_eq!(metric_value(&waits, "toolhub_approvals_pending"), 2.0);
-    assert_eq!(metric_value(&waits, "toolhub_approval_wait_seconds_count"), 0.0);
-    assert_eq!(metric_value(&waits, "toolhub_threads_active"), 1.0);
-    let list = shop.get("/api/v1/approvals?state=pending").await.expect_status(200);
+    let pending = metrics_page(&api).await;
+    assert_eq!(metric_value(&pending, "toolhub_approvals_pending"), 2.0);
+    assert_eq!(metric_value(&pending, "toolhub_approval_wait_seconds_count"), 0.0);
+    assert_eq!(metric_value(&pending, "toolhub_threads_active"), 1.0);
+    let list = api.get("/api/v1/approvals?state=pending").await.expect_status(200);
     let id = list["items"][0]["id"].as_str().unwrap();
-    shop.post(&format!("/api/v1/approvals/{id}"), json!({"outcome": "cancel"})).await.expect_status(200);
-    let answered = metrics_page(&shop).await;
+    api.post(&format!("/api/v1/approvals/{id}"), json!({"outcome": "cancel"})).await.expect_status(200);
+    let answered = metrics_page(&api).await;
     assert_eq!(metric_value(&answered, "toolhub_approvals_pending"), 1.0);
     assert_eq!(metric_value(&answered, "toolhub_approval_wait_seconds_count"), 1.0);
-    // The next hub on the same store finds the one that is left.
-    let next = ToolHub::builder().shared_store(shop.store.clone()).build().await.unwrap();
+    // The next hub on the same store finds the pending approval.
+    let next = ToolHub::builder().shared_store(api.store.clone()).build().await.unwrap();
     while next.approval_stats().pending != 1 {
         tokio::task::yield_now().await;
     }
@@ -96,16 +96,16 @@ async fn questions_count_until_they_are_answered() {
 
 #[tokio::test]
 async fn the_store_and_lost_events_are_measured() {
-    let shop = api_fixture().await;
-    let mut listener = shop.hub.subscribe();
-    assert_eq!(metric_value(&metrics_page(&shop).await, "toolhub_events_dropped_total"), 0.0);
-    // More than a listener may be behind, whatever each call tells.
+    let api = api_fixture().await;
+    let mut listener = api.hub.subscribe();
+    assert_eq!(metric_value(&metrics_page(&api).await, "toolhub_events_dropped_total"), 0.0);
+    // More events than a subscriber's buffer holds.
     for _ in 0..4_200 {
-        let _ = shop.hub.call("add", json!({"a": 1, "b": 2})).await;
+        let _ = api.hub.call("add", json!({"a": 1, "b": 2})).await;
     }
-    let _ = shop.hub.call("broken", json!({})).await;
+    let _ = api.hub.call("broken", json!({})).await;
     while listener.try_next().is_some() {}
-    let page = metrics_page(&shop).await;
+    let page = metrics_page(&api).await;
     assert!(metric_value(&page, "toolhub_events_dropped_total") > 0.0, "{page}");
     let commits = "toolhub_store_operation_seconds_count{backend=\"memory\",op=\"commit\"}";
     assert!(metric_value(&page, commits) > 0.0);
@@ -115,32 +115,32 @@ async fn the_store_and_lost_events_are_measured() {
 
 #[tokio::test]
 async fn states_are_counted_by_their_kind() {
-    let shop = api_fixture().await;
+    let api = api_fixture().await;
     let put = async |context: &str, kind: &str, body: Value| {
-        shop.request("PUT", &format!("/api/v1/state/contexts/{context}/{kind}"), Some(body), &[]).await
+        api.request("PUT", &format!("/api/v1/state/contexts/{context}/{kind}"), Some(body), &[]).await
     };
     for (context, kind) in [("a%2Fcart", "business"), ("b%2Fcart", "business"), ("b%2Fcart", "connection")] {
         put(context, kind, json!({"data": {"tea": 1}})).await.expect_status(201);
     }
     put("a%2Fseen", "cache", json!({"data": {}, "ttl": "1h"})).await.expect_status(201);
-    let page = metrics_page(&shop).await;
+    let page = metrics_page(&api).await;
     let kinds = ["business", "cache", "connection", "session"];
-    let many = kinds.map(|kind| metric_value(&page, &format!("toolhub_state_entries{{type=\"{kind}\"}}")));
-    assert_eq!(many, [2.0, 1.0, 1.0, 0.0], "{page}");
+    let counts = kinds.map(|kind| metric_value(&page, &format!("toolhub_state_entries{{type=\"{kind}\"}}")));
+    assert_eq!(counts, [2.0, 1.0, 1.0, 0.0], "{page}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn states_are_counted_again_after_a_rest_and_only_when_somebody_looks() {
-    let shop = api_fixture().await;
+    let api = api_fixture().await;
     let put = async |context: &str| {
         let path = format!("/api/v1/state/contexts/{context}%2Fcart/business");
-        shop.request("PUT", &path, Some(json!({"data": {}})), &[]).await.expect_status(201);
+        api.request("PUT", &path, Some(json!({"data": {}})), &[]).await.expect_status(201);
     };
-    let business = async || metric_value(&metrics_page(&shop).await, "toolhub_state_entries{type=\"business\"}");
+    let business = async || metric_value(&metrics_page(&api).await, "toolhub_state_entries{type=\"business\"}");
     put("a").await;
     assert_eq!(business().await, 1.0);
     put("b").await;
-    assert_eq!(business().await, 1.0, "the last count is shown while it rests");
+    assert_eq!(business().await, 1.0, "the last count is shown until the next is due");
     tokio::time::advance(std::time::Duration::from_secs(2)).await;
     put("c").await;
     assert_eq!(business().await, 3.0);
@@ -156,7 +156,7 @@ async fn what_was_built_is_told_as_the_program_says_it() {
     assert_eq!(metric_value(&page, "toolhub_build_info{version=\"7.1\",revision=\"abc\",rustc=\"1.95.0\"}"), 1.0);
 }
 
-/// A store that stops answering when it is told to.
+/// A store that hangs when the test says so.
 #[derive(Default)]
 struct StallingStore {
     memory: Memory,
@@ -219,6 +219,6 @@ async fn a_store_that_does_not_answer_hides_no_number_that_is_known_without_it()
     let calls = "toolhub_tool_calls_total{tool=\"look\",kind=\"stateless\",outcome=\"success\"}";
     assert_eq!(metric_value(&page, calls), 1.0);
     assert_eq!(metric_value(&page, "toolhub_approvals_pending"), 0.0);
-    assert!(!page.contains("toolhub_state_entries{"), "nothing was counted, which is not the same as none");
-    assert!(page.contains("toolhub_build_info"), "the page goes on to its end");
+    assert!(!page.contains("toolhub_state_entries{"), "no count is not the same as zero");
+    assert!(page.contains("toolhub_build_info"), "the page is complete");
 }

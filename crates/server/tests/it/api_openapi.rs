@@ -1,4 +1,4 @@
-//! The description of the API: complete, valid, and true.
+//! The OpenAPI document: complete, valid, and correct.
 
 use std::collections::BTreeSet;
 
@@ -21,19 +21,19 @@ fn every_operation_says_what_it_does_and_what_it_answers() {
     let mut ids = BTreeSet::new();
     for (method, path, operation) in operations() {
         let name = format!("{method} {path}");
-        assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{name}: its id is taken");
-        assert!(!operation["summary"].as_str().unwrap().is_empty(), "{name} says nothing");
-        let answers = operation["responses"].as_object().unwrap();
-        assert!(answers.keys().any(|status| status.starts_with('2')), "{name} never succeeds");
-        assert!(answers.values().all(|answer| !answer["description"].as_str().unwrap().is_empty()), "{name}");
+        assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{name}: duplicate operation id");
+        assert!(!operation["summary"].as_str().unwrap().is_empty(), "{name} has no summary");
+        let responses = operation["responses"].as_object().unwrap();
+        assert!(responses.keys().any(|status| status.starts_with('2')), "{name} never succeeds");
+        assert!(responses.values().all(|answer| !answer["description"].as_str().unwrap().is_empty()), "{name}");
         let guarded = operation["security"].is_array();
-        assert_eq!(guarded, answers.contains_key("401"), "{name}");
-        let wanted: BTreeSet<&str> =
+        assert_eq!(guarded, responses.contains_key("401"), "{name}");
+        let expected: BTreeSet<&str> =
             path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         let none = Vec::new();
         let parameters = operation["parameters"].as_array().unwrap_or(&none);
         let described = parameters.iter().filter(|one| one["in"] == "path").map(|one| one["name"].as_str().unwrap());
-        assert_eq!(wanted, described.collect(), "{name}: the parts of its path");
+        assert_eq!(expected, described.collect(), "{name}: its path parameters");
         assert!(parameters.iter().all(|one| one["schema"].is_object()), "{name}");
     }
     assert!(ids.len() > 20, "{ids:?}");
@@ -69,8 +69,8 @@ fn every_reference_leads_somewhere() {
         match value {
             Value::Object(members) => {
                 if let Some(Value::String(to)) = members.get("$ref") {
-                    let pointer = to.strip_prefix('#').unwrap_or_else(|| panic!("{to} leads outside"));
-                    assert!(document.pointer(pointer).is_some(), "{to} leads nowhere");
+                    let pointer = to.strip_prefix('#').unwrap_or_else(|| panic!("{to} is not a local reference"));
+                    assert!(document.pointer(pointer).is_some(), "{to} does not resolve");
                 }
                 members.values().for_each(|member| walk(member, document));
             }
@@ -84,8 +84,8 @@ fn every_reference_leads_somewhere() {
 
 #[tokio::test]
 async fn the_server_gives_its_description_and_every_address_in_it_is_served() {
-    let shop = api_fixture().await;
-    let served = shop.get("/openapi.json").await.expect_status(200);
+    let api = api_fixture().await;
+    let served = api.get("/openapi.json").await.expect_status(200);
     assert_eq!((&served["openapi"], &served["info"]["title"]), (&json!("3.1.0"), &json!("Toolhub")));
     for (method, path, operation) in operations() {
         let streams = operation["responses"]["200"]["content"]["text/event-stream"].is_object();
@@ -94,11 +94,11 @@ async fn the_server_gives_its_description_and_every_address_in_it_is_served() {
         }
         let parts: Vec<String> =
             path.split('/').map(|part| if part.starts_with('{') { "nobody".into() } else { part.to_owned() }).collect();
-        let reply = shop.request(&method.to_uppercase(), &parts.join("/"), None, &[]).await;
+        let reply = api.request(&method.to_uppercase(), &parts.join("/"), None, &[]).await;
         let known = operation["responses"].as_object().unwrap().contains_key(&reply.status.to_string());
-        assert!(known, "{method} {path} answered {}, which is not described: {}", reply.status, reply.text);
+        assert!(known, "{method} {path} answered {}, which is not documented: {}", reply.status, reply.text);
         if reply.status == 404 {
-            assert_ne!(reply.json()["hint"], "GET /openapi.json lists every address", "{method} {path} is not served");
+            assert_ne!(reply.json()["hint"], "GET /openapi.json lists every path", "{method} {path} is not served");
         }
     }
 }

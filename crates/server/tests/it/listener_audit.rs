@@ -1,4 +1,4 @@
-//! The audit: who did what, and who was not let, without their secrets.
+//! The audit log: actions and denied requests, without secrets.
 
 use axum::{
     Router,
@@ -25,15 +25,15 @@ async fn acts_and_refusals_are_kept_the_latest_first_a_page_at_a_time() {
     let (reader, weak) = make_key("reader", "b", &[Scope::ToolsRead]);
     let router = Server::new(hub.hub, hub.store, settings_with_keys([admin, reader])).router();
     for n in 0..3 {
-        let wish = json!({"name": format!("ci-{n}"), "scopes": ["tools:read"]});
+        let request_body = json!({"name": format!("ci-{n}"), "scopes": ["tools:read"]});
         assert_eq!(
-            send_request(&router, &text, Method::POST, "/api/v1/keys?why=secret", wish).await.0,
+            send_request(&router, &text, Method::POST, "/api/v1/keys?why=secret", request_body).await.0,
             StatusCode::CREATED
         );
     }
     assert_eq!(send_request(&router, &weak, Method::GET, "/api/v1/audit", Value::Null).await.0, StatusCode::FORBIDDEN);
     assert_eq!(send_request(&router, "x", Method::GET, "/api/v1/keys", Value::Null).await.0, StatusCode::UNAUTHORIZED);
-    // Reading leaves no trace.
+    // Reads are not audited.
     assert_eq!(send_request(&router, &text, Method::GET, "/api/v1/keys", Value::Null).await.0, StatusCode::OK);
 
     let (mut entries, mut path) = (Vec::new(), "/api/v1/audit?limit=2".to_owned());
@@ -60,9 +60,9 @@ async fn acts_and_refusals_are_kept_the_latest_first_a_page_at_a_time() {
     let (_, later) = send_request(&router, &text, Method::GET, &format!("/api/v1/audit?since={at}"), Value::Null).await;
     let (_, before) =
         send_request(&router, &text, Method::GET, &format!("/api/v1/audit?until={at}"), Value::Null).await;
-    let many = |page: &Value| page["items"].as_array().unwrap().len();
-    assert_eq!(many(&later) + many(&before), 5);
-    assert!(many(&later) >= 3);
+    let count = |page: &Value| page["items"].as_array().unwrap().len();
+    assert_eq!(count(&later) + count(&before), 5);
+    assert!(count(&later) >= 3);
     let (status, _) = send_request(&router, &text, Method::GET, "/api/v1/audit?since=yesterday", Value::Null).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
 }
@@ -74,8 +74,8 @@ async fn the_audit_is_kept_as_long_as_the_owner_says() {
     let mut settings = settings_with_keys([admin]);
     settings.audit_retention = std::time::Duration::ZERO;
     let router = Server::new(hub.hub, hub.store, settings).router();
-    let wish = json!({"name": "ci", "scopes": ["tools:read"]});
-    assert_eq!(send_request(&router, &text, Method::POST, "/api/v1/keys", wish).await.0, StatusCode::CREATED);
+    let request_body = json!({"name": "ci", "scopes": ["tools:read"]});
+    assert_eq!(send_request(&router, &text, Method::POST, "/api/v1/keys", request_body).await.0, StatusCode::CREATED);
     let (_, page) = send_request(&router, &text, Method::GET, "/api/v1/audit", Value::Null).await;
     assert_eq!(page["items"], json!([]));
 }
@@ -89,6 +89,6 @@ async fn a_flood_of_refusals_does_not_fill_the_store() {
         send_request(&router, "x", Method::GET, "/api/v1/keys", Value::Null).await;
     }
     let (_, page) = send_request(&router, &text, Method::GET, "/api/v1/audit?limit=500", Value::Null).await;
-    let many = page["items"].as_array().unwrap().len();
-    assert!((1..200).contains(&many), "{many} entries");
+    let count = page["items"].as_array().unwrap().len();
+    assert!((1..200).contains(&count), "{count} entries");
 }

@@ -1,23 +1,22 @@
-//! Who is let in before any route is asked, and on which addresses a server listens at all.
+//! Host and origin checks before routing, and the addresses a server refuses to listen on.
 
 use axum::http::{Request, StatusCode, header};
 use toolhub_server::{Auth, Scope, ServeError, Server, Settings};
 
 use crate::support_listener::{
-    self as support, RunningServer, make_key, read_json, read_to_end, send_raw, settings, settings_with_keys,
-    start_server, test_hub,
+    RunningServer, make_key, read_json, read_to_end, send_raw, settings, settings_with_keys, start_server, test_hub,
 };
 use tokio::io::AsyncWriteExt;
 
-async fn send_text(house: &RunningServer, request: &str) -> String {
-    let mut tcp = house.connect().await;
+async fn send_text(server: &RunningServer, request: &str) -> String {
+    let mut tcp = server.connect().await;
     tcp.write_all(request.as_bytes()).await.unwrap();
     read_to_end(&mut tcp).await
 }
 
 #[tokio::test]
 async fn a_foreign_host_is_refused_on_every_address_known_or_not() {
-    let house = start_server(settings()).await;
+    let server = start_server(settings()).await;
     for path in ["/livez", "/nowhere", "/api/v1/info"] {
         for wrong in [
             "host: evil.example",
@@ -29,28 +28,28 @@ async fn a_foreign_host_is_refused_on_every_address_known_or_not() {
             "host: ",
             "x-forwarded-host: localhost",
         ] {
-            let answer =
-                send_text(&house, &format!("GET {path} HTTP/1.1\r\n{wrong}\r\nconnection: close\r\n\r\n")).await;
-            assert!(answer.starts_with("HTTP/1.1 421"), "{path} {wrong:?}: {answer}");
-            assert!(answer.contains("\"misdirected\""), "{answer}");
+            let response =
+                send_text(&server, &format!("GET {path} HTTP/1.1\r\n{wrong}\r\nconnection: close\r\n\r\n")).await;
+            assert!(response.starts_with("HTTP/1.1 421"), "{path} {wrong:?}: {response}");
+            assert!(response.contains("\"misdirected\""), "{response}");
         }
         let absolute = format!("GET http://localhost{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        assert!(send_text(&house, &absolute).await.starts_with("HTTP/1.1 421"));
+        assert!(send_text(&server, &absolute).await.starts_with("HTTP/1.1 421"));
     }
     for good in ["localhost", "LOCALHOST:1", "127.0.0.1:99", "[::1]:8665", "[0:0:0:0:0:0:0:1]"] {
-        let answer =
-            send_text(&house, &format!("GET /livez HTTP/1.1\r\nhost: {good}\r\nconnection: close\r\n\r\n")).await;
-        assert!(answer.starts_with("HTTP/1.1 200"), "{good}: {answer}");
+        let response =
+            send_text(&server, &format!("GET /livez HTTP/1.1\r\nhost: {good}\r\nconnection: close\r\n\r\n")).await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{good}: {response}");
     }
 }
 
 #[tokio::test]
 async fn a_page_of_another_site_is_refused_and_our_own_is_not() {
-    let house = start_server(settings()).await;
+    let server = start_server(settings()).await;
     let check = async |headers: &str, status: &str| {
         let ask = format!("GET /livez HTTP/1.1\r\nhost: localhost:8665\r\n{headers}\r\nconnection: close\r\n\r\n");
-        let answer = send_text(&house, &ask).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{headers:?}: {answer}");
+        let response = send_text(&server, &ask).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{headers:?}: {response}");
     };
     for foreign in [
         "origin: http://evil.example",
@@ -76,13 +75,15 @@ async fn a_page_of_another_site_is_refused_and_our_own_is_not() {
 
 #[tokio::test]
 async fn a_request_is_named_in_its_answer_and_keeps_a_plain_name_it_brought() {
-    let house = start_server(settings()).await;
-    let answer =
-        send_text(&house, "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-request-id: job-7\r\nconnection: close\r\n\r\n");
-    assert!(answer.await.contains("x-request-id: job-7\r\n"));
+    let server = start_server(settings()).await;
+    let response = send_text(
+        &server,
+        "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-request-id: job-7\r\nconnection: close\r\n\r\n",
+    );
+    assert!(response.await.contains("x-request-id: job-7\r\n"));
     let ask = "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-request-id: a b<c>\r\nconnection: close\r\n\r\n";
-    let answer = send_text(&house, ask).await;
-    assert!(answer.contains("x-request-id: ") && !answer.contains("a b<c>"), "{answer}");
+    let response = send_text(&server, ask).await;
+    assert!(response.contains("x-request-id: ") && !response.contains("a b<c>"), "{response}");
 }
 
 async fn bind(settings: Settings) -> Result<(), ServeError> {
@@ -142,7 +143,7 @@ async fn a_key_that_has_ended_opens_nothing() {
 async fn a_site_behind_a_proxy_is_known_by_its_public_address() {
     let mut settings = settings();
     settings.public_url = Some("https://tools.example:443/hub/".into());
-    let hub = support::test_hub().await;
+    let hub = test_hub().await;
     let router = Server::new(hub.hub, hub.store, settings).router();
     let ask = |host: &str, origin: &str| {
         Request::get("/livez").header("host", host).header("origin", origin).body(axum::body::Body::empty()).unwrap()

@@ -1,4 +1,4 @@
-//! Clients that are slow, send too much, or only sit there, beside one that does not notice them.
+//! Clients that are slow, send too much or stay idle, and one that is not affected by them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use toolhub_testkit::soak;
 
 use crate::support_listener::{CALL_ECHO, TEST_TIMEOUT, read_to_end, settings, start_server};
 
-/// Short times, so that a test need not wait for long ones.
+/// Short timeouts, so that tests are fast.
 fn short_timeouts() -> Settings {
     let mut settings = settings();
     settings.limits.header_timeout = Duration::from_millis(300);
@@ -21,21 +21,21 @@ fn short_timeouts() -> Settings {
     settings
 }
 
-/// Sends a byte now and then until the other side has enough; what it said.
+/// Sends a byte from time to time until the server closes; returns its response.
 async fn trickle(mut tcp: TcpStream, begin: String) -> String {
     let drip = async {
         tcp.write_all(begin.as_bytes()).await.ok()?;
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         let mut part = [0; 1024];
         loop {
             tokio::select! {
                 read = tcp.read(&mut part) => match read {
-                    Ok(many @ 1..) => answer.extend_from_slice(&part[..many]),
-                    _ => return Some(String::from_utf8_lossy(&answer).into_owned()),
+                    Ok(many @ 1..) => response.extend_from_slice(&part[..many]),
+                    _ => return Some(String::from_utf8_lossy(&response).into_owned()),
                 },
                 () = tokio::time::sleep(Duration::from_millis(30)) => {
                     if tcp.write_all(b"x").await.is_err() {
-                        return Some(String::from_utf8_lossy(&answer).into_owned());
+                        return Some(String::from_utf8_lossy(&response).into_owned());
                     }
                 }
             }
@@ -46,39 +46,39 @@ async fn trickle(mut tcp: TcpStream, begin: String) -> String {
 
 #[tokio::test]
 async fn headers_that_trickle_are_cut_while_others_are_served() {
-    let house = start_server(short_timeouts()).await;
+    let server = start_server(short_timeouts()).await;
     let mut slow = JoinSet::new();
     for _ in 0..100 {
-        slow.spawn(trickle(house.connect().await, "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-slow: ".into()));
-        slow.spawn(trickle(house.connect().await, "PRI * HTTP/2.0\r\n\r\nSM".into()));
+        slow.spawn(trickle(server.connect().await, "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-slow: ".into()));
+        slow.spawn(trickle(server.connect().await, "PRI * HTTP/2.0\r\n\r\nSM".into()));
     }
     while !slow.is_empty() {
-        house.assert_echo().await;
+        server.assert_echo().await;
         while let Some(ended) = slow.try_join_next() {
-            let answer = ended.unwrap();
-            assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let response = ended.unwrap();
+            assert!(!response.starts_with("HTTP/1.1 200"), "{response}");
         }
     }
 }
 
 #[tokio::test]
 async fn bodies_that_trickle_are_cut_while_a_handler_reads_them() {
-    let house = start_server(short_timeouts()).await;
+    let server = start_server(short_timeouts()).await;
     let mut slow = JoinSet::new();
     for way in ["content-length: 100000", "transfer-encoding: chunked"] {
         let begin = format!("{CALL_ECHO}\r\nhost: localhost\r\n{way}\r\n\r\n");
-        // A chunk that was begun, and goes on byte by byte.
+        // A chunk that has begun, and continues byte by byte.
         let begin = if way.contains("chunked") { format!("{begin}ffff\r\n") } else { begin };
         for _ in 0..50 {
-            slow.spawn(trickle(house.connect().await, begin.clone()));
+            slow.spawn(trickle(server.connect().await, begin.clone()));
         }
     }
     let mut cut = 0;
     while !slow.is_empty() {
-        house.assert_echo().await;
-        while let Some(answer) = slow.try_join_next() {
-            let answer = answer.unwrap();
-            assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("too_slow"), "{answer}");
+        server.assert_echo().await;
+        while let Some(response) = slow.try_join_next() {
+            let response = response.unwrap();
+            assert!(response.starts_with("HTTP/1.1 408") && response.contains("too_slow"), "{response}");
             cut += 1;
         }
     }
@@ -87,9 +87,9 @@ async fn bodies_that_trickle_are_cut_while_a_handler_reads_them() {
 
 #[tokio::test]
 async fn a_body_that_never_ends_is_answered_and_closed_and_costs_no_memory() {
-    let house = start_server(settings()).await;
+    let server = start_server(settings()).await;
     let before = resident_bytes();
-    let mut tcp = house.connect().await;
+    let mut tcp = server.connect().await;
     let head = format!("{CALL_ECHO}\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
     tcp.write_all(head.as_bytes()).await.unwrap();
     let (mut from, mut to) = tcp.split();
@@ -106,47 +106,48 @@ async fn a_body_that_never_ends_is_answered_and_closed_and_costs_no_memory() {
         let many = from.read(&mut part).await.unwrap_or(0);
         String::from_utf8_lossy(&part[..many]).into_owned()
     };
-    let (sent, answer) = tokio::time::timeout(TEST_TIMEOUT, futures_util::future::join(send, answered)).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("too_large"), "{answer}");
+    let (sent, response) =
+        tokio::time::timeout(TEST_TIMEOUT, futures_util::future::join(send, answered)).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 413") && response.contains("too_large"), "{response}");
     assert!(sent < 1 << 30, "it took {sent} bytes");
     assert!(resident_bytes().saturating_sub(before) < 64 << 20, "memory grew from {before} to {}", resident_bytes());
-    house.assert_echo().await;
+    server.assert_echo().await;
 }
 
 #[tokio::test]
 async fn a_body_said_to_be_too_large_and_headers_without_end_are_refused() {
-    let house = start_server(settings()).await;
-    let answer = house.request(CALL_ECHO, &vec![b' '; (2 << 20) + 1]).await;
-    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-    let mut tcp = house.connect().await;
+    let server = start_server(settings()).await;
+    let response = server.request(CALL_ECHO, &vec![b' '; (2 << 20) + 1]).await;
+    assert!(response.starts_with("HTTP/1.1 413"), "{response}");
+    let mut tcp = server.connect().await;
     let head = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\nx-long: {}\r\n\r\n", "x".repeat(64 << 10));
     let _ = tcp.write_all(head.as_bytes()).await;
     assert!(read_to_end(&mut tcp).await.starts_with("HTTP/1.1 431"));
-    let mut tcp = house.connect().await;
+    let mut tcp = server.connect().await;
     let many: String = (0..10_000).map(|n| format!("x-{n}: 1\r\n")).collect();
     let _ = tcp.write_all(format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{many}\r\n").as_bytes()).await;
     assert!(read_to_end(&mut tcp).await.starts_with("HTTP/1.1 431"));
-    house.assert_echo().await;
+    server.assert_echo().await;
 }
 
 #[tokio::test]
 async fn json_nested_without_end_is_refused() {
-    let house = start_server(settings()).await;
+    let server = start_server(settings()).await;
     for bomb in ["[".repeat(1 << 20), r#"{"arguments":"#.to_owned() + &r#"{"a":"#.repeat(100_000)] {
-        let answer = house.request(CALL_ECHO, bomb.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 422") && answer.contains("nested deeper"), "{answer}");
+        let response = server.request(CALL_ECHO, bomb.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 422") && response.contains("nested deeper"), "{response}");
     }
-    house.assert_echo().await;
+    server.assert_echo().await;
 }
 
 #[tokio::test]
 async fn a_connection_on_which_nothing_is_asked_is_closed_in_time_and_one_in_use_is_not() {
     let mut settings = short_timeouts();
     settings.limits.idle_timeout = Duration::from_millis(600);
-    let house = start_server(settings).await;
-    let mut idle = house.connect().await;
-    let mut used = house.connect().await;
-    let mut working = house.connect().await;
+    let server = start_server(settings).await;
+    let mut idle = server.connect().await;
+    let mut used = server.connect().await;
+    let mut working = server.connect().await;
     let call = format!("{}\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}", crate::support_listener::CALL_SLOW);
     working.write_all(call.as_bytes()).await.unwrap();
     for _ in 0..10 {
@@ -157,8 +158,8 @@ async fn a_connection_on_which_nothing_is_asked_is_closed_in_time_and_one_in_use
     }
     assert_eq!(read_to_end(&mut idle).await, "");
     assert_eq!(read_to_end(&mut used).await, "");
-    // Its answer took longer than an idle connection may last.
-    house.hub.release.add_permits(1);
+    // The call takes longer than the idle timeout, and its connection stays open.
+    server.hub.release.add_permits(1);
     assert!(read_to_end(&mut working).await.starts_with("HTTP/1.1 200"));
 }
 
@@ -166,15 +167,15 @@ async fn a_connection_on_which_nothing_is_asked_is_closed_in_time_and_one_in_use
 async fn a_normal_client_is_served_beside_very_many_idle_ones() {
     let mut settings = settings();
     settings.limits.connections = 200;
-    let house = start_server(settings).await;
+    let server = start_server(settings).await;
     let many = soak(1_000, 10_000);
     let mut idle = Vec::new();
     for number in 0..many {
-        let Ok(mut tcp) = TcpStream::connect(house.address).await else {
-            assert!(number > 400, "this system has too few places for open files");
+        let Ok(mut tcp) = TcpStream::connect(server.address).await else {
+            assert!(number > 400, "the limit of open files on this system is too low");
             break;
         };
-        // Some say nothing, some begin to, some have asked once.
+        // Some send nothing, some send a partial request, some have sent one request.
         match number % 3 {
             0 => {}
             1 => drop(tcp.write_all(b"GET /livez HT").await),
@@ -182,27 +183,27 @@ async fn a_normal_client_is_served_beside_very_many_idle_ones() {
         }
         idle.push(tcp);
         if number % 50 == 0 {
-            house.assert_echo().await;
+            server.assert_echo().await;
         }
     }
     for _ in 0..100 {
-        house.assert_echo().await;
+        server.assert_echo().await;
     }
     drop(idle);
-    house.assert_echo().await;
+    server.assert_echo().await;
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_read_its_answers_is_cut() {
-    let house = start_server(short_timeouts()).await;
-    let mut tcp = house.connect().await;
+    let server = start_server(short_timeouts()).await;
+    let mut tcp = server.connect().await;
     let asks = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(200);
     let flood = async { while tcp.write_all(&asks).await.is_ok() {} };
     tokio::time::timeout(TEST_TIMEOUT, flood).await.expect("it is cut");
-    house.assert_echo().await;
+    server.assert_echo().await;
 }
 
-/// Bytes of memory of this process, client and server together.
+/// Resident memory of this process, client and server together.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Every route against everybody who may not pass: made from the list of routes, so that a new one is tried as well.
+//! Access checks of every route, generated from the OpenAPI document, so that new routes are covered.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use toolhub_server::{Scope, Server};
 
 use crate::support_listener::{TestHub, make_key, read_json, send_raw, settings_with_keys, test_hub};
 
-/// One route, as the API describes it.
+/// One route of the OpenAPI document.
 struct Route {
     method: Method,
     path: String,
-    /// Its path with something in each gap.
+    /// Its path with values for all parameters.
     filled: String,
     scope: Option<Scope>,
-    /// The statuses it may answer with.
+    /// The documented statuses.
     documented: BTreeSet<String>,
 }
 
@@ -35,11 +35,11 @@ fn routes() -> Vec<Route> {
             routes.push(Route { method, path: path.clone(), filled: fill_path(path), scope, documented });
         }
     }
-    assert!(routes.len() > 5, "the description has only {} routes", routes.len());
+    assert!(routes.len() > 5, "the document has only {} routes", routes.len());
     routes
 }
 
-/// Ids that another tenant really has, where one fits.
+/// Ids that exist in another tenant.
 fn fill_path(path: &str) -> String {
     let parts = path.split('/').map(|part| match part {
         "{name}" | "{tool}" => "echo",
@@ -51,7 +51,7 @@ fn fill_path(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// A server with a key for each set of scopes that matters.
+/// A server with a key for each relevant set of scopes.
 struct KeyedServer {
     router: Router,
     hub: TestHub,
@@ -61,17 +61,17 @@ struct KeyedServer {
 impl KeyedServer {
     async fn new() -> Self {
         let hub = test_hub().await;
-        let mut made = vec![make_key("admin", "main", &[Scope::Admin]), make_key("nothing", "main", &[])];
-        made.push(make_key("b-admin", "b", &[Scope::Admin]));
-        made.push(make_key("b", "b", &Scope::ALL[..5]));
-        made.push(make_key("a", "a", &Scope::ALL[..5]));
+        let mut new_keys = vec![make_key("admin", "main", &[Scope::Admin]), make_key("nothing", "main", &[])];
+        new_keys.push(make_key("b-admin", "b", &[Scope::Admin]));
+        new_keys.push(make_key("b", "b", &Scope::ALL[..5]));
+        new_keys.push(make_key("a", "a", &Scope::ALL[..5]));
         for scope in Scope::ALL {
-            made.push(make_key(&format!("only-{scope}").replace(':', "-"), "main", &[scope]));
+            new_keys.push(make_key(&format!("only-{scope}").replace(':', "-"), "main", &[scope]));
             let others: Vec<Scope> = Scope::ALL[..5].iter().copied().filter(|other| *other != scope).collect();
-            made.push(make_key(&format!("all-but-{scope}").replace(':', "-"), "main", &others));
+            new_keys.push(make_key(&format!("all-but-{scope}").replace(':', "-"), "main", &others));
         }
-        let keys = made.iter().map(|(setting, text)| (setting.name.clone(), text.clone())).collect();
-        let settings = settings_with_keys(made.into_iter().map(|(setting, _)| setting));
+        let keys = new_keys.iter().map(|(setting, text)| (setting.name.clone(), text.clone())).collect();
+        let settings = settings_with_keys(new_keys.into_iter().map(|(setting, _)| setting));
         let router = Server::new(hub.hub.clone(), hub.store.clone(), settings).router();
         Self { router, hub, keys }
     }
@@ -110,7 +110,7 @@ async fn without_a_key_or_with_a_bad_one_only_open_routes_answer() {
     let bare = good.replace("Bearer ", "");
     let short = good[..good.len() - 1].to_owned();
     for route in routes() {
-        let asked = (&route.method, &route.filled);
+        let request = (&route.method, &route.filled);
         let mut cases: Vec<(&str, Vec<(HeaderName, &str)>)> = vec![("no key", vec![])];
         for (what, value) in [
             ("nothing", ""),
@@ -128,13 +128,13 @@ async fn without_a_key_or_with_a_bad_one_only_open_routes_answer() {
         cases.push(("another header", vec![(HeaderName::from_static("x-api-key"), &good)]));
         cases.push(("a cookie", vec![(header::COOKIE, &good)]));
         for (what, headers) in cases {
-            let (status, body) = server.request(asked.0, asked.1, &headers).await;
+            let (status, body) = server.request(request.0, request.1, &headers).await;
             if route.scope.is_some() {
-                assert_eq!(status, StatusCode::UNAUTHORIZED, "{asked:?} with {what}: {body}");
+                assert_eq!(status, StatusCode::UNAUTHORIZED, "{request:?} with {what}: {body}");
                 assert_eq!(body["code"], "unauthenticated");
-                assert!(route.documented.contains("401"), "{asked:?}");
+                assert!(route.documented.contains("401"), "{request:?}");
             } else {
-                assert!(![401, 403].contains(&status.as_u16()), "{asked:?} with {what}: {status} {body}");
+                assert!(![401, 403].contains(&status.as_u16()), "{request:?} with {what}: {status} {body}");
             }
         }
     }
@@ -146,22 +146,25 @@ async fn a_key_opens_what_its_scopes_say_and_nothing_else() {
     let mut undocumented = Vec::new();
     for route in routes() {
         let Some(scope) = route.scope else { continue };
-        let word = scope.to_string().replace(':', "-");
-        for short in ["nothing".to_owned(), format!("all-but-{word}")] {
+        let scope_name = scope.to_string().replace(':', "-");
+        for short in ["nothing".to_owned(), format!("all-but-{scope_name}")] {
             let key = server.key(&short);
             let (status, body) = server.request(&route.method, &route.filled, &[(header::AUTHORIZATION, &key)]).await;
-            let asked = (&route.method, &route.path, &short);
-            assert_eq!((status, &body["code"]), (StatusCode::FORBIDDEN, &json!("forbidden")), "{asked:?}: {body}");
-            assert!(body["detail"].as_str().is_some_and(|detail| detail.contains(scope.as_str())), "{asked:?}: {body}");
-            assert!(route.documented.contains("403"), "{asked:?}");
+            let request = (&route.method, &route.path, &short);
+            assert_eq!((status, &body["code"]), (StatusCode::FORBIDDEN, &json!("forbidden")), "{request:?}: {body}");
+            assert!(
+                body["detail"].as_str().is_some_and(|detail| detail.contains(scope.as_str())),
+                "{request:?}: {body}"
+            );
+            assert!(route.documented.contains("403"), "{request:?}");
         }
-        for enough in [format!("only-{word}"), "admin".to_owned()] {
+        for enough in [format!("only-{scope_name}"), "admin".to_owned()] {
             let key = server.key(&enough);
             let (status, body) = server.request(&route.method, &route.filled, &[(header::AUTHORIZATION, &key)]).await;
-            let asked = (&route.method, &route.path, &enough);
-            assert!(!["unauthenticated", "forbidden"].iter().any(|code| body["code"] == *code), "{asked:?}: {body}");
+            let request = (&route.method, &route.path, &enough);
+            assert!(!["unauthenticated", "forbidden"].iter().any(|code| body["code"] == *code), "{request:?}: {body}");
             if !route.documented.contains(status.as_str()) {
-                undocumented.push(format!("{asked:?} answers {status}: {body}"));
+                undocumented.push(format!("{request:?} answers {status}: {body}"));
             }
         }
     }
@@ -176,7 +179,7 @@ async fn an_odd_spelling_of_an_address_leads_nowhere_or_to_the_same_gate() {
     for route in routes() {
         let path = &route.filled;
         let inner = path.trim_start_matches('/');
-        let odd = [
+        let spellings = [
             format!("//{inner}"),
             format!("/{}", inner.replace('/', "//")),
             format!("{path}/"),
@@ -197,12 +200,12 @@ async fn an_odd_spelling_of_an_address_leads_nowhere_or_to_the_same_gate() {
             format!("/{}", inner.replacen('a', "%61", 1)),
             format!("{path}?key={}", server.key("admin").replace(' ', "%20")),
         ];
-        for odd in odd {
-            let (status, body) = server.request(&route.method, &odd, &[]).await;
+        for spellings in spellings {
+            let (status, body) = server.request(&route.method, &spellings, &[]).await;
             let refused = [401, 404, 405].contains(&status.as_u16());
-            // An open route is open under its own spelling, and whatever stands behind the `?`.
-            let open = open.iter().any(|known| odd.starts_with(known));
-            assert!(refused || open, "{} {odd}: {status} {body}", route.method);
+            // An open route is open only in its exact spelling, with any query.
+            let open = open.iter().any(|known| spellings.starts_with(known));
+            assert!(refused || open, "{} {spellings}: {status} {body}", route.method);
         }
     }
 }
@@ -211,11 +214,11 @@ async fn an_odd_spelling_of_an_address_leads_nowhere_or_to_the_same_gate() {
 async fn foreign_hosts_and_origins_are_refused_on_every_route_before_the_key_is_looked_at() {
     let server = KeyedServer::new().await;
     let key = server.key("admin");
-    let mut asked: Vec<(Method, String)> = routes().into_iter().map(|route| (route.method, route.filled)).collect();
-    asked.push((Method::GET, "/nowhere".into()));
-    asked.push((Method::TRACE, "/livez".into()));
+    let mut request: Vec<(Method, String)> = routes().into_iter().map(|route| (route.method, route.filled)).collect();
+    request.push((Method::GET, "/nowhere".into()));
+    request.push((Method::TRACE, "/livez".into()));
     let fetch_site = HeaderName::from_static("sec-fetch-site");
-    for (method, path) in asked {
+    for (method, path) in request {
         for key in [key.as_str(), "Bearer x"] {
             let with_key = (header::AUTHORIZATION, key);
             for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.example", "0.0.0.0"] {
@@ -243,7 +246,7 @@ async fn nothing_of_one_tenant_is_shown_to_another() {
     let call = server.hub.hub.call("echo", json!({"said": CANARY})).tenant(tenant).thread("t-a").await;
     assert!(call.error.is_none());
     for route in routes() {
-        // What changes things would only make things of the asker's own.
+        // Other methods would only create resources of the caller's own tenant.
         if route.method != Method::GET {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Secrets planted wherever a client can put one, and looked for wherever the server writes something down.
+//! Secrets in every part of a request, searched for in logs, rows, events and responses.
 
 use std::{cell::RefCell, fmt, fmt::Write as _};
 
@@ -26,8 +26,8 @@ thread_local! {
     static CAPTURED_LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Writes down everything that is told to `tracing` on this thread. It listens for the whole process: one that listens for
-/// a thread does not hear of lines that another thread was the first to write while nobody listened.
+/// Captures all `tracing` events of this thread. The subscriber is global: with a thread-local one, a callsite that
+/// another thread registered first, without a subscriber, would stay disabled.
 struct CapturingSubscriber;
 
 struct FieldVisitor(String);
@@ -41,7 +41,7 @@ impl Visit for FieldVisitor {
 fn append_line(record: impl FnOnce(&mut FieldVisitor)) {
     let mut line = FieldVisitor(String::new());
     record(&mut line);
-    CAPTURED_LOG.with_borrow_mut(|told| *told += &(line.0 + "\n"));
+    CAPTURED_LOG.with_borrow_mut(|log| *log += &(line.0 + "\n"));
 }
 
 impl Subscriber for CapturingSubscriber {
@@ -85,7 +85,7 @@ async fn planted_secrets_are_nowhere_to_be_found() {
     let bearer = format!("Bearer {text}");
     let bad = format!("Bearer thk_{}_CANARYbadkey{}", "a".repeat(12), "b".repeat(31));
 
-    let mut answers = String::new();
+    let mut responses = String::new();
     let call = json!({"arguments": {"said": "hello", "password": "CANARY-argument", "apiToken": "CANARY-token"}});
     for key in [bearer.as_str(), bad.as_str(), "Basic CANARY-basic", ""] {
         let headers = [
@@ -102,31 +102,32 @@ async fn planted_secrets_are_nowhere_to_be_found() {
             "/metrics?token=CANARY-query",
             "/readyz?verbose=CANARY-query",
         ] {
-            answers += &send_request(&router, Method::GET, path, &headers, &Value::Null).await;
+            responses += &send_request(&router, Method::GET, path, &headers, &Value::Null).await;
         }
         let path = "/api/v1/tools/echo/calls?token=CANARY-query";
-        // The answer of `echo` holds what it was told; that is the tool's doing, so it is not looked at.
+        // The response of `echo` contains its arguments by design, so it is not searched.
         let _ = send_request(&router, Method::POST, path, &headers, &call).await;
         let _ = send_request(&router, Method::POST, "/api/v1/tools/echo/calls", &headers, &call).await;
         let broken = json!({"arguments": {"said": 1}, "CANARYmember": "CANARY-value", "token": "CANARY-value"});
         let refused = send_request(&router, Method::POST, "/api/v1/tools/echo/calls", &headers, &broken).await;
         assert!(!refused.contains("CANARY-value"), "{refused}");
     }
-    answers += &send_request(&router, Method::GET, "/metrics", &[("authorization", &bearer)], &Value::Null).await;
-    answers += &send_request(&router, Method::GET, "/api/v1/audit", &[("authorization", &bearer)], &Value::Null).await;
-    answers += &send_request(&router, Method::GET, "/api/v1/keys", &[("authorization", &bearer)], &Value::Null).await;
-    assert!(answers.contains("toolhub_http_requests_total") && answers.contains("denied"));
+    responses += &send_request(&router, Method::GET, "/metrics", &[("authorization", &bearer)], &Value::Null).await;
+    responses +=
+        &send_request(&router, Method::GET, "/api/v1/audit", &[("authorization", &bearer)], &Value::Null).await;
+    responses += &send_request(&router, Method::GET, "/api/v1/keys", &[("authorization", &bearer)], &Value::Null).await;
+    assert!(responses.contains("toolhub_http_requests_total") && responses.contains("denied"));
 
-    let mut kept = String::new();
+    let mut stored = String::new();
     for table in [Table::Audit, Table::Keys] {
         let rows = hub.store.scan(Scan::new(table, Whose::All), Timestamp::default()).await.unwrap().rows;
-        rows.iter().for_each(|(key, row)| kept += &format!("{} {}", key.id, String::from_utf8_lossy(&row.value)));
+        rows.iter().for_each(|(key, row)| stored += &format!("{} {}", key.id, String::from_utf8_lossy(&row.value)));
     }
     let events = hub.hub.events_since(&Tenant::default(), 0).await.unwrap();
-    kept += &serde_json::to_string(&events).unwrap();
-    let told = CAPTURED_LOG.with_borrow(String::clone);
-    assert!(told.contains("route=") && told.contains("status=401"), "{told}");
-    for (place, text) in [("answers", &answers), ("rows and events", &kept), ("log", &told)] {
+    stored += &serde_json::to_string(&events).unwrap();
+    let log = CAPTURED_LOG.with_borrow(String::clone);
+    assert!(log.contains("route=") && log.contains("status=401"), "{log}");
+    for (place, text) in [("answers", &responses), ("rows and events", &stored), ("log", &log)] {
         for planted in ["CANARY", secret.as_str()] {
             let around = text.find(planted).map(|at| &text[at.saturating_sub(200)..(at + 100).min(text.len())]);
             assert_eq!(around, None, "in {place}");

@@ -1,5 +1,4 @@
-//! Every route, asked by somebody of another tenant for things that are really there: made from the description of the API,
-//! so that a new route is tried as well.
+//! Tenant isolation of every route, generated from the OpenAPI document: another tenant requests resources that exist.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,11 +20,11 @@ use toolhub_server::{Scope, Server};
 use crate::support_agents::EchoModel;
 use crate::support_listener::{make_key, read_json, send_raw, settings_with_keys};
 
-/// In everything that tenant `a` has.
+/// Part of everything that tenant `a` has.
 const CANARY: &str = "canary-of-tenant-a";
 
-/// The routes that make things of the asker's own under whatever name they are given. For all others a thing of somebody else
-/// is not there.
+/// Routes that create resources of the caller's own under any given name. For all others, another tenant's resource
+/// does not exist.
 const CREATES_OWN_RESOURCE: [(&str, &str); 4] = [
     ("POST", "/api/v1/threads/{id}/messages"),
     ("POST", "/api/v1/threads/{id}/batches"),
@@ -33,7 +32,7 @@ const CREATES_OWN_RESOURCE: [(&str, &str); 4] = [
     ("PUT", "/api/v1/threads/{id}/snapshot"),
 ];
 
-/// What a route wants to be sent, so that it is not refused for its form.
+/// A valid body per route, so that the request is not refused for its form.
 const BODIES: [(&str, &str); 8] = [
     ("POST /api/v1/threads/{id}/messages", r#"{"content": "hello"}"#),
     ("POST /api/v1/calls/{id}/result", r#"{"output": 1}"#),
@@ -48,11 +47,11 @@ const BODIES: [(&str, &str); 8] = [
 struct TwoTenants {
     router: Router,
     keys: BTreeMap<String, String>,
-    /// What stands in the gap of a path, by how the path begins.
+    /// The value of a path parameter, by the beginning of the path.
     ids: Vec<(&'static str, String)>,
 }
 
-/// A server on which tenant `a` has one of everything.
+/// A server on which tenant `a` has one resource of each type.
 async fn two_tenants() -> TwoTenants {
     let any = || json!({"type": "object"});
     let echo =
@@ -64,8 +63,8 @@ async fn two_tenants() -> TwoTenants {
     let store = Arc::new(Memory::default());
     let builder = ToolHub::builder().shared_store(store.clone()).tool(echo("order").confirm()).tool(cart);
     let hub = builder.tool(echo("long").read_only().text_limit(10)).build().await.unwrap();
-    let (a, said) = (Tenant::new("a").unwrap(), json!({"said": CANARY}));
-    let call = |tool: &'static str| hub.call(tool, said.clone()).tenant(a.clone()).thread("t-a");
+    let (a, arguments) = (Tenant::new("a").unwrap(), json!({"said": CANARY}));
+    let call = |tool: &'static str| hub.call(tool, arguments.clone()).tenant(a.clone()).thread("t-a");
     let ended = call("cart").await;
     assert!(ended.error.is_none(), "{ended:?}");
     let long = call("long").await;
@@ -87,14 +86,14 @@ async fn two_tenants() -> TwoTenants {
     agents.define("default", AgentPlan::new(Arc::new(EchoModel::default())));
     let mut run = agents.send(&a, &ThreadId::new("t-a").unwrap(), CANARY).await.unwrap();
     assert_eq!(run.wait_ended().await.status, RunStatus::Completed);
-    let made = [
+    let resources = [
         make_key("a", "a", &Scope::ALL[..5]),
         make_key("b", "b", &Scope::ALL[..5]),
         make_key("b-admin", "b", &[Scope::Admin]),
     ];
-    let keys = made.iter().map(|(setting, text)| (setting.name.clone(), text.clone())).collect();
+    let keys = resources.iter().map(|(setting, text)| (setting.name.clone(), text.clone())).collect();
     let server =
-        Server::new(hub, store, settings_with_keys(made.into_iter().map(|(setting, _)| setting))).agents(agents);
+        Server::new(hub, store, settings_with_keys(resources.into_iter().map(|(setting, _)| setting))).agents(agents);
     let ids = vec![
         ("/api/v1/approvals/", question.to_string()),
         ("/api/v1/artifacts/", artifact),
@@ -109,7 +108,7 @@ async fn two_tenants() -> TwoTenants {
 }
 
 impl TwoTenants {
-    /// The path with things of tenant `a` in its gaps; `None` where it has no gap for one.
+    /// The path with resources of tenant `a` as its parameters; `None` if it has no parameter for one.
     fn fill_path(&self, path: &str) -> Option<String> {
         let (_, id) = self.ids.iter().find(|(begins, _)| path.starts_with(begins) && path.contains('{'))?;
         let parts = path.split('/').map(|part| match part {
@@ -131,17 +130,17 @@ impl TwoTenants {
         (status.as_u16(), body)
     }
 
-    /// Everything tenant `a` can read, by address.
+    /// Everything that tenant `a` can read, by path.
     async fn readable_by_a(&self) -> BTreeMap<String, Value> {
         let mut all = BTreeMap::new();
         for (method, path) in routes() {
-            let whose =
+            let lists =
                 ["approvals", "calls", "grants", "threads", "state/contexts"].map(|list| format!("/api/v1/{list}"));
-            let filled = if whose.contains(&path) { Some(path.clone()) } else { self.fill_path(&path) };
+            let filled = if lists.contains(&path) { Some(path.clone()) } else { self.fill_path(&path) };
             if let (Some(filled), "GET") = (filled, method.as_str()) {
                 let (status, mut body) = self.request("a", "GET", &filled, None).await;
                 assert_eq!(status, 200, "{filled}: {body}");
-                // When it was asked is another moment each time.
+                // The time of the request differs each time.
                 for place in ["/data/timestamp", "/toolStates/timestamp", "/timestamp", "/savedAt"] {
                     body.pointer_mut(place).map(Value::take);
                 }
@@ -165,36 +164,36 @@ fn routes() -> Vec<(String, String)> {
 async fn whatever_another_tenant_asks_for_is_not_there_and_stays_as_it_is() {
     let two = two_tenants().await;
     let before = two.readable_by_a().await;
-    let told: Vec<_> =
+    let recognised: Vec<_> =
         before.iter().filter(|(_, body)| body.to_string().contains(CANARY)).map(|(path, _)| path).collect();
-    assert!(told.len() > 8, "hardly anything of tenant a can be recognised: {told:?}");
+    assert!(recognised.len() > 8, "too few paths show data of tenant a: {recognised:?}");
     let (mut tried, mut wrong) = (0, Vec::new());
     let mut all = routes();
-    // Those that make something come last: from then on the other tenant has something of that name too.
+    // Routes that create something come last: from then on the other tenant has a resource of that name too.
     all.sort_by_key(|(method, path)| CREATES_OWN_RESOURCE.contains(&(method.as_str(), path.as_str())));
     for (method, path) in all {
-        let asked = format!("{method} {path}");
-        let body = BODIES.iter().find(|(route, _)| *route == asked).map(|(_, body)| *body);
+        let route_name = format!("{method} {path}");
+        let body = BODIES.iter().find(|(route, _)| *route == route_name).map(|(_, body)| *body);
         let filled = two.fill_path(&path);
         let batch = if path.ends_with("/batches") { "?format=openai" } else { "" };
         let own = CREATES_OWN_RESOURCE.contains(&(method.as_str(), path.as_str()));
         let address = format!("{}{batch}", filled.clone().unwrap_or_else(|| path.clone()));
         for who in ["b", "b-admin"] {
-            let (status, answer) = two.request(who, &method, &address, body).await;
-            if answer.to_string().contains(CANARY) {
-                wrong.push(format!("{who} sees of tenant a: {asked} {answer}"));
+            let (status, response) = two.request(who, &method, &address, body).await;
+            if response.to_string().contains(CANARY) {
+                wrong.push(format!("{who} sees data of tenant a: {route_name} {response}"));
             }
             if filled.is_some() && !own && status != 404 {
-                wrong.push(format!("{who} is answered {status}: {asked} {answer}"));
+                wrong.push(format!("{who} gets {status}: {route_name} {response}"));
             }
-            if method == "GET" && answer["items"].as_array().is_some_and(|items| items.iter().any(belongs_to_a)) {
-                wrong.push(format!("{who} is shown a list with things of tenant a: {asked} {answer}"));
+            if method == "GET" && response["items"].as_array().is_some_and(|items| items.iter().any(belongs_to_a)) {
+                wrong.push(format!("{who} gets a list with data of tenant a: {route_name} {response}"));
             }
             tried += usize::from(filled.is_some());
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
-    assert!(tried > 30, "only {tried} routes have a place for a thing of a tenant");
+    assert!(tried > 30, "only {tried} routes have a parameter for a tenant's resource");
     for (path, after) in two.readable_by_a().await {
         assert_eq!(after, before[&path], "{path}");
     }

@@ -1,4 +1,4 @@
-//! The behaviour of the server, through its router and its door.
+//! Integration tests of the server, through its router and through sockets.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
 mod agents_messages;

@@ -1,4 +1,4 @@
-//! What tools remember, over HTTP: entries, tags and conditions, the past.
+//! State over HTTP: entries, entity tags, preconditions, history.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::support_state::{Reply, StateFixture, state_fixture, state_fixture_on}
 
 const CART: &str = "/api/v1/state/contexts/t1%2Fcart/business";
 
-async fn put(house: &StateFixture, data: Value, headers: &[(&str, &str)]) -> Reply {
-    house.request("ann", &format!("PUT {CART}"), Some(json!({"data": data})), headers).await
+async fn put(server: &StateFixture, data: Value, headers: &[(&str, &str)]) -> Reply {
+    server.request("ann", &format!("PUT {CART}"), Some(json!({"data": data})), headers).await
 }
 
 #[tokio::test]
 async fn a_state_is_written_read_patched_and_forgotten() {
-    let house = state_fixture().await;
-    house.get(CART).await.expect_problem(404, "state_not_found");
-    let written = put(&house, json!({"tea": 1, "cake": {"n": 2}}), &[]).await;
+    let server = state_fixture().await;
+    server.get(CART).await.expect_problem(404, "state_not_found");
+    let written = put(&server, json!({"tea": 1, "cake": {"n": 2}}), &[]).await;
     assert_eq!(written.header("etag"), "\"1\"");
     let entry = written.expect_status(201);
     assert_eq!(
@@ -30,35 +30,39 @@ async fn a_state_is_written_read_patched_and_forgotten() {
     );
     assert_eq!((&entry["expiresAt"], &entry["durability"]), (&Value::Null, &Value::Null));
     assert!(entry["createdAt"].as_str().unwrap().ends_with('Z') && entry["createdAt"] == entry["updatedAt"]);
-    let read = house.get(CART).await;
+    let read = server.get(CART).await;
     assert_eq!((read.header("etag"), read.expect_status(200)), ("\"1\"", entry));
-    let patched = house.send_json(&format!("PATCH {CART}"), json!({"data": {"tea": null, "cake": {"m": 3}}})).await;
+    let patched = server.send_json(&format!("PATCH {CART}"), json!({"data": {"tea": null, "cake": {"m": 3}}})).await;
     assert_eq!(patched.header("etag"), "\"2\"");
     assert_eq!(patched.expect_status(200)["data"], json!({"cake": {"n": 2, "m": 3}}));
-    put(&house, json!({}), &[]).await.expect_status(200);
-    assert_eq!(house.get("/api/v1/threads/t1").await.expect_status(200)["calls"], 0, "a state write makes the thread");
-    house.request("ann", &format!("DELETE {CART}"), None, &[]).await.expect_status(204);
-    house.request("ann", &format!("DELETE {CART}"), None, &[]).await.expect_problem(404, "state_not_found");
-    house.send_json(&format!("PATCH {CART}"), json!({"data": {}})).await.expect_problem(404, "state_not_found");
+    put(&server, json!({}), &[]).await.expect_status(200);
+    assert_eq!(
+        server.get("/api/v1/threads/t1").await.expect_status(200)["calls"],
+        0,
+        "a state write creates the thread"
+    );
+    server.request("ann", &format!("DELETE {CART}"), None, &[]).await.expect_status(204);
+    server.request("ann", &format!("DELETE {CART}"), None, &[]).await.expect_problem(404, "state_not_found");
+    server.send_json(&format!("PATCH {CART}"), json!({"data": {}})).await.expect_problem(404, "state_not_found");
 }
 
 #[tokio::test]
 async fn a_write_with_if_match_is_made_only_on_that_version() {
-    let house = state_fixture().await;
-    put(&house, json!({"n": 1}), &[("if-match", "*")]).await.expect_problem(412, "state_conflict");
-    put(&house, json!({"n": 1}), &[("if-match", "\"1\"")]).await.expect_problem(412, "state_conflict");
-    put(&house, json!({"n": 1}), &[("if-none-match", "*")]).await.expect_status(201);
-    let late = put(&house, json!({"n": 2}), &[("if-none-match", "*")]).await.expect_problem(412, "state_conflict");
-    assert_eq!(late["version"], 1);
-    put(&house, json!({"n": 2}), &[("if-match", "\"1\"")]).await.expect_status(200);
+    let server = state_fixture().await;
+    put(&server, json!({"n": 1}), &[("if-match", "*")]).await.expect_problem(412, "state_conflict");
+    put(&server, json!({"n": 1}), &[("if-match", "\"1\"")]).await.expect_problem(412, "state_conflict");
+    put(&server, json!({"n": 1}), &[("if-none-match", "*")]).await.expect_status(201);
+    let conflict = put(&server, json!({"n": 2}), &[("if-none-match", "*")]).await.expect_problem(412, "state_conflict");
+    assert_eq!(conflict["version"], 1);
+    put(&server, json!({"n": 2}), &[("if-match", "\"1\"")]).await.expect_status(200);
     for stale in ["\"1\"", "1", "W/\"2\"", "\"x\"", "\"7\", \"8\""] {
-        put(&house, json!({"n": 9}), &[("if-match", stale)]).await.expect_problem(412, "state_conflict");
+        put(&server, json!({"n": 9}), &[("if-match", stale)]).await.expect_problem(412, "state_conflict");
     }
     for good in ["\"2\"", "3", "\"9\", \"4\"", "*"] {
-        put(&house, json!({"n": 3}), &[("if-match", good)]).await.expect_status(200);
+        put(&server, json!({"n": 3}), &[("if-match", good)]).await.expect_status(200);
     }
     let with = async |method: &str, body: Option<Value>, tag: &str| {
-        house.request("ann", &format!("{method} {CART}"), body, &[("if-match", tag)]).await
+        server.request("ann", &format!("{method} {CART}"), body, &[("if-match", tag)]).await
     };
     with("PATCH", Some(json!({"data": {"m": 1}})), "\"5\"").await.expect_problem(412, "state_conflict");
     with("PATCH", Some(json!({"data": {"m": 1}})), "\"6\"").await.expect_status(200);
@@ -68,11 +72,11 @@ async fn a_write_with_if_match_is_made_only_on_that_version() {
 
 #[tokio::test]
 async fn of_many_writers_with_one_tag_exactly_one_writes() {
-    let house = Arc::new(state_fixture().await);
-    put(&house, json!({"n": 0}), &[]).await.expect_status(201);
+    let server = Arc::new(state_fixture().await);
+    put(&server, json!({"n": 0}), &[]).await.expect_status(201);
     let writers = (0..16).map(|number| {
-        let house = house.clone();
-        tokio::spawn(async move { put(&house, json!({"n": number}), &[("if-match", "\"1\"")]).await.status })
+        let server = server.clone();
+        tokio::spawn(async move { put(&server, json!({"n": number}), &[("if-match", "\"1\"")]).await.status })
     });
     let mut ends = Vec::new();
     for writer in writers.collect::<Vec<_>>() {
@@ -85,38 +89,38 @@ async fn of_many_writers_with_one_tag_exactly_one_writes() {
 
 #[tokio::test]
 async fn what_a_reader_has_already_is_not_sent_again() {
-    let house = state_fixture().await;
-    put(&house, json!({"n": 1}), &[]).await.expect_status(201);
-    let read = async |tag: &str| house.request("ann", &format!("GET {CART}"), None, &[("if-none-match", tag)]).await;
+    let server = state_fixture().await;
+    put(&server, json!({"n": 1}), &[]).await.expect_status(201);
+    let read = async |tag: &str| server.request("ann", &format!("GET {CART}"), None, &[("if-none-match", tag)]).await;
     for same in ["\"1\"", "W/\"1\"", "1", "*", "\"0\", \"1\""] {
-        let answer = read(same).await;
-        assert_eq!((answer.status, answer.header("etag"), answer.bytes.len()), (304, "\"1\"", 0), "{same}");
+        let response = read(same).await;
+        assert_eq!((response.status, response.header("etag"), response.bytes.len()), (304, "\"1\"", 0), "{same}");
     }
     assert_eq!(read("\"2\"").await.expect_status(200)["data"]["n"], 1);
 }
 
 #[tokio::test]
 async fn a_cache_must_end_and_has_no_versions_to_compare() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     let cache = "/api/v1/state/contexts/~%2Fprices/cache";
     let write = async |body: Value, headers: &[(&str, &str)]| {
-        house.request("ann", &format!("PUT {cache}"), Some(body), headers).await
+        server.request("ann", &format!("PUT {cache}"), Some(body), headers).await
     };
     let problem = write(json!({"data": {}}), &[]).await.expect_problem(422, "invalid_request");
     assert!(problem["detail"].as_str().unwrap().contains("time to live"), "{problem}");
     let first = write(json!({"data": {"a": 1}, "ttl": "1h"}), &[]).await;
     assert!(first.expect_status(201)["expiresAt"].is_string() && first.expect_status(201)["version"] == 0);
     let tag = first.header("etag").to_owned();
-    let same = house.request("ann", &format!("GET {cache}"), None, &[("if-none-match", &tag)]).await;
+    let same = server.request("ann", &format!("GET {cache}"), None, &[("if-none-match", &tag)]).await;
     assert_eq!(same.status, 304);
     let second = write(json!({"data": {"a": 2}, "ttl": "1h"}), &[]).await;
-    assert!(second.status == 200 && second.header("etag") != tag, "another content has another tag");
+    assert!(second.status == 200 && second.header("etag") != tag, "different content has a different tag");
     write(json!({"data": {}, "ttl": "1h"}), &[("if-match", &tag)]).await.expect_problem(422, "invalid_request");
 }
 
 #[tokio::test]
 async fn what_cannot_be_written_is_refused_in_words() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for (body, pointer) in [
         (json!({}), ""),
         (json!({"data": 5}), "/data"),
@@ -126,33 +130,33 @@ async fn what_cannot_be_written_is_refused_in_words() {
         (json!({"data": {}, "tttl": "1h"}), "/tttl"),
     ] {
         let problem =
-            house.send_json(&format!("PUT {CART}"), body.clone()).await.expect_problem(422, "invalid_request");
+            server.send_json(&format!("PUT {CART}"), body.clone()).await.expect_problem(422, "invalid_request");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}: {problem}");
     }
     let large = json!({"data": {"a": "x".repeat(1_100_000)}});
-    house.send_json(&format!("PUT {CART}"), large).await.expect_problem(413, "state_too_large");
-    put(&house, json!({}), &[("if-none-match", "\"1\"")]).await.expect_problem(422, "invalid_request");
+    server.send_json(&format!("PUT {CART}"), large).await.expect_problem(413, "state_too_large");
+    put(&server, json!({}), &[("if-none-match", "\"1\"")]).await.expect_problem(422, "invalid_request");
     for path in ["t1/business", "t1%2Fcart/odd", "cart/business", "t1%2Fa%2Fb/business", "%ff/business", "~/business"] {
-        house
+        server
             .send_json(&format!("PUT /api/v1/state/contexts/{path}"), json!({"data": {}}))
             .await
             .expect_problem(404, "not_found");
     }
-    house.get(CART).await.expect_problem(404, "state_not_found");
+    server.get(CART).await.expect_problem(404, "state_not_found");
 }
 
 #[tokio::test]
 async fn every_kind_can_be_written_and_is_listed() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for kind in ["connection", "session", "business", "cache"] {
         let path = format!("/api/v1/state/contexts/t1%2Fcart/{kind}");
-        let entry = house
+        let entry = server
             .send_json(&format!("PUT {path}"), json!({"data": {"k": kind}, "ttl": "1h30m"}))
             .await
             .expect_status(201);
-        assert_eq!(house.get(&path).await.expect_status(200), entry);
+        assert_eq!(server.get(&path).await.expect_status(200), entry);
     }
-    let listed = house.get("/api/v1/state/contexts").await.expect_status(200);
+    let listed = server.get("/api/v1/state/contexts").await.expect_status(200);
     let context = &listed["items"][0];
     assert_eq!(
         (&context["id"], &context["toolType"], &context["threadId"]),
@@ -164,11 +168,11 @@ async fn every_kind_can_be_written_and_is_listed() {
 
 #[tokio::test]
 async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     let contexts = ["~%2Fbasket", "t1%2Fbasket", "t2%2Fbasket", "t1%2Fnotes", "t3%2Fnotes", "t1%2Fzoo"];
     for context in contexts {
         for kind in ["business", "session"] {
-            house
+            server
                 .send_json(&format!("PUT /api/v1/state/contexts/{context}/{kind}"), json!({"data": {}}))
                 .await
                 .expect_status(201);
@@ -177,7 +181,7 @@ async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
     let all = async |query: &str| {
         let (mut found, mut next) = (Vec::new(), Some(format!("/api/v1/state/contexts?{query}")));
         while let Some(path) = next {
-            let page = house.get(&path).await;
+            let page = server.get(&path).await;
             found.extend(page.items("id"));
             next = page.next_link();
         }
@@ -188,76 +192,76 @@ async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
         let every = ["t1/basket", "t1/notes", "t1/zoo", "t2/basket", "t3/notes", "~/basket"];
         assert_eq!(all(&format!("limit={limit}")).await, every, "limit {limit}");
         assert_eq!(all(&format!("threadId=t1&limit={limit}")).await, ["t1/basket", "t1/notes", "t1/zoo"]);
-        // The tool `cart` keeps its state under another name; no tool is called `notes`.
+        // The tool `cart` stores its state under another name; no tool is called `notes`.
         assert_eq!(all(&format!("tool=cart&limit={limit}")).await, ["t1/basket", "t2/basket", "~/basket"]);
         assert_eq!(all(&format!("tool=notes&limit={limit}")).await, ["t1/notes", "t3/notes"]);
     }
     assert_eq!(all("threadId=unknown").await, [""; 0]);
-    house.get("/api/v1/state/contexts?threadId=a%2Fb").await.expect_problem(422, "invalid_request");
-    house.get("/api/v1/state/contexts?tool=a%2Fb").await.expect_problem(422, "invalid_request");
+    server.get("/api/v1/state/contexts?threadId=a%2Fb").await.expect_problem(422, "invalid_request");
+    server.get("/api/v1/state/contexts?tool=a%2Fb").await.expect_problem(422, "invalid_request");
 }
 
 #[tokio::test]
 async fn what_a_tool_wrote_is_read_over_http_and_the_other_way_round() {
-    let house = state_fixture().await;
-    house.call("cart", "t1", json!({"tea": 1})).await;
+    let server = state_fixture().await;
+    server.call("cart", "t1", json!({"tea": 1})).await;
     let basket = "/api/v1/state/contexts/t1%2Fbasket/business";
-    assert_eq!(house.get(basket).await.expect_status(200)["data"], json!({"tea": 1}));
-    house.send_json(&format!("PUT {basket}"), json!({"data": {"tea": 5}})).await.expect_status(200);
-    house.call("cart", "t1", json!({"tea": 6})).await;
-    assert_eq!(house.get(basket).await.header("etag"), "\"3\"");
+    assert_eq!(server.get(basket).await.expect_status(200)["data"], json!({"tea": 1}));
+    server.send_json(&format!("PUT {basket}"), json!({"data": {"tea": 5}})).await.expect_status(200);
+    server.call("cart", "t1", json!({"tea": 6})).await;
+    assert_eq!(server.get(basket).await.header("etag"), "\"3\"");
 }
 
 #[tokio::test]
 async fn the_past_is_told_the_newest_first_and_can_be_gone_back_to() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for n in 1..=5 {
-        put(&house, json!({"n": n, "password": "canary"}), &[]).await;
+        put(&server, json!({"n": n, "password": "canary"}), &[]).await;
     }
-    let versions = house.get(&format!("{CART}/versions?limit=2")).await;
+    let versions = server.get(&format!("{CART}/versions?limit=2")).await;
     assert_eq!(versions.items("version"), ["5", "4"]);
-    let next = house.get(&versions.next_link().unwrap()).await;
+    let next = server.get(&versions.next_link().unwrap()).await;
     assert_eq!(next.items("version"), ["3", "2"]);
-    assert_eq!(house.get(&next.next_link().unwrap()).await.items("version"), ["1"]);
-    let (mut told, mut next) = (Vec::new(), Some(format!("{CART}/history?limit=2")));
+    assert_eq!(server.get(&next.next_link().unwrap()).await.items("version"), ["1"]);
+    let (mut listed, mut next) = (Vec::new(), Some(format!("{CART}/history?limit=2")));
     while let Some(path) = next {
-        let page = house.get(&path).await;
+        let page = server.get(&path).await;
         assert!(!page.text().contains("canary"));
-        told.extend(page.items("version"));
+        listed.extend(page.items("version"));
         next = page.next_link();
     }
-    assert_eq!(told, ["5", "4", "3", "2", "1"]);
-    let back = async |version: u64, tag: &str| {
-        house
+    assert_eq!(listed, ["5", "4", "3", "2", "1"]);
+    let rollback = async |version: u64, tag: &str| {
+        server
             .request("ann", &format!("POST {CART}/rollback"), Some(json!({"version": version})), &[("if-match", tag)])
             .await
     };
-    back(2, "\"4\"").await.expect_problem(412, "state_conflict");
-    let entry = back(2, "\"5\"").await;
+    rollback(2, "\"4\"").await.expect_problem(412, "state_conflict");
+    let entry = rollback(2, "\"5\"").await;
     assert_eq!((entry.header("etag"), &entry.expect_status(200)["data"]["n"]), ("\"6\"", &json!(2)));
-    house
+    server
         .send_json(&format!("POST {CART}/rollback"), json!({"version": 99}))
         .await
         .expect_problem(404, "state_not_found");
     for what in ["history", "versions"] {
-        house
+        server
             .get(&format!("/api/v1/state/contexts/t1%2Fother/business/{what}"))
             .await
             .expect_problem(404, "state_not_found");
-        house.get(&format!("/api/v1/state/contexts/t1%2Fcart/session/{what}")).await.expect_problem(404, "not_found");
+        server.get(&format!("/api/v1/state/contexts/t1%2Fcart/session/{what}")).await.expect_problem(404, "not_found");
     }
 }
 
 #[tokio::test]
 async fn a_reader_may_not_write_and_a_caller_may_not_read() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     let body = Some(json!({"data": {}}));
-    house.request("caller", &format!("PUT {CART}"), body, &[]).await.expect_problem(403, "forbidden");
-    house.request("caller", &format!("GET {CART}"), None, &[]).await.expect_problem(403, "forbidden");
-    house.request("nobody", &format!("GET {CART}"), None, &[]).await.expect_problem(401, "unauthenticated");
+    server.request("caller", &format!("PUT {CART}"), body, &[]).await.expect_problem(403, "forbidden");
+    server.request("caller", &format!("GET {CART}"), None, &[]).await.expect_problem(403, "forbidden");
+    server.request("nobody", &format!("GET {CART}"), None, &[]).await.expect_problem(401, "unauthenticated");
 }
 
-/// A store that says it writes later.
+/// A store that reports itself as write-behind.
 struct WriteBehindStore(Memory);
 
 impl Backend for WriteBehindStore {
@@ -283,11 +287,11 @@ impl Backend for WriteBehindStore {
 
 #[tokio::test]
 async fn a_write_that_is_not_durable_yet_says_so() {
-    let house = state_fixture_on(Arc::new(WriteBehindStore(Memory::default()))).await;
-    assert_eq!(put(&house, json!({"n": 1}), &[]).await.expect_status(201)["durability"], "behind");
-    let patched = house.send_json(&format!("PATCH {CART}"), json!({"data": {"n": 2}})).await.expect_status(200);
+    let server = state_fixture_on(Arc::new(WriteBehindStore(Memory::default()))).await;
+    assert_eq!(put(&server, json!({"n": 1}), &[]).await.expect_status(201)["durability"], "behind");
+    let patched = server.send_json(&format!("PATCH {CART}"), json!({"data": {"n": 2}})).await.expect_status(200);
     assert_eq!(patched["durability"], "behind");
-    assert_eq!(house.get(CART).await.expect_status(200)["durability"], Value::Null);
-    let gone = house.request("ann", &format!("DELETE {CART}"), None, &[]).await;
-    assert_eq!((gone.status, gone.header("durability")), (204, "behind"));
+    assert_eq!(server.get(CART).await.expect_status(200)["durability"], Value::Null);
+    let deleted = server.request("ann", &format!("DELETE {CART}"), None, &[]).await;
+    assert_eq!((deleted.status, deleted.header("durability")), (204, "behind"));
 }

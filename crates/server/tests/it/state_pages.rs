@@ -1,4 +1,4 @@
-//! Pages for people: what a code means, and the API itself.
+//! HTML pages: problem codes and the API documentation.
 
 use serde_json::Value;
 use toolhub_server::Server;
@@ -7,7 +7,7 @@ use crate::support_state::state_fixture;
 
 #[tokio::test]
 async fn every_code_the_api_may_answer_has_a_page() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     let document = Server::openapi();
     let texts = document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
     let problems = texts.flat_map(|operation| operation["responses"].as_object().unwrap().values().cloned());
@@ -20,34 +20,37 @@ async fn every_code_the_api_may_answer_has_a_page() {
     codes.dedup();
     assert!(codes.len() > 20, "{codes:?}");
     for code in codes {
-        let told = house.request("nobody", &format!("GET /problems/{code}"), None, &[]).await.expect_status(200);
-        assert_eq!(told["code"], code.as_str());
-        assert!(!told["advice"].as_str().unwrap().is_empty());
+        let body = server.request("nobody", &format!("GET /problems/{code}"), None, &[]).await.expect_status(200);
+        assert_eq!(body["code"], code.as_str());
+        assert!(!body["advice"].as_str().unwrap().is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_code_is_a_page_for_browsers() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
     for path in ["/problems", "/problems/state_conflict"] {
-        let page = house.request("nobody", &format!("GET {path}"), None, &browser).await;
+        let page = server.request("nobody", &format!("GET {path}"), None, &browser).await;
         assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"), "{path}");
         assert!(page.text().contains("state_conflict") && !page.text().contains("<script"));
     }
     assert!(
-        house.request("nobody", "GET /problems", None, &[]).await.expect_status(200)["items"].as_array().unwrap().len()
+        server.request("nobody", "GET /problems", None, &[]).await.expect_status(200)["items"]
+            .as_array()
+            .unwrap()
+            .len()
             > 40
     );
-    house.request("nobody", "GET /problems/nothing", None, &browser).await.expect_problem(404, "not_found");
+    server.request("nobody", "GET /problems/nothing", None, &browser).await.expect_problem(404, "not_found");
 }
 
 #[tokio::test]
 async fn the_pages_of_the_api_need_nothing_from_outside() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for (path, media) in [("/docs", "text/html"), ("/docs/page.js", "text/javascript"), ("/docs/page.css", "text/css")]
     {
-        let file = house.request("nobody", &format!("GET {path}"), None, &[]).await;
+        let file = server.request("nobody", &format!("GET {path}"), None, &[]).await;
         assert_eq!(file.status, 200);
         assert_eq!(file.header("content-type"), format!("{media}; charset=utf-8"));
         let policy = file.header("content-security-policy");
@@ -57,7 +60,7 @@ async fn the_pages_of_the_api_need_nothing_from_outside() {
             assert!(!file.text().contains(outside), "{path} has `{outside}`");
         }
     }
-    let described = house.request("nobody", "GET /openapi.json", None, &[]).await.expect_status(200);
+    let described = server.request("nobody", "GET /openapi.json", None, &[]).await.expect_status(200);
     assert_eq!(described, Server::openapi());
     assert_eq!(described["openapi"], Value::from("3.1.0"));
 }

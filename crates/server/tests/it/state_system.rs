@@ -1,4 +1,4 @@
-//! The server itself: what it is, its config, reloads and backups.
+//! The server itself: information, config, reloads and backups.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::support_state::{bad_config, state_fixture};
 
 #[tokio::test]
 async fn whoever_asks_is_told_what_the_server_is_and_what_they_may() {
-    let house = state_fixture().await;
-    let info = house.request("ann", "GET /api/v1/info", None, &[]).await.expect_status(200);
+    let server = state_fixture().await;
+    let info = server.request("ann", "GET /api/v1/info", None, &[]).await.expect_status(200);
     assert_eq!((&info["tools"], &info["tenant"], &info["caller"]), (&json!(6), &json!("a"), &json!("ann")));
     assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
     assert!(!info["scopes"].as_array().unwrap().contains(&json!("admin")), "{info}");
-    house.request("caller", "GET /api/v1/info", None, &[]).await.expect_problem(403, "forbidden");
+    server.request("caller", "GET /api/v1/info", None, &[]).await.expect_problem(403, "forbidden");
 }
 
 #[tokio::test]
 async fn config_reload_and_backup_are_for_admins() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for what in ["GET /api/v1/config", "POST /api/v1/reload", "POST /api/v1/backups"] {
-        house.request("ann", what, None, &[]).await.expect_problem(403, "forbidden");
-        house.request("nobody", what, None, &[]).await.expect_problem(401, "unauthenticated");
+        server.request("ann", what, None, &[]).await.expect_problem(403, "forbidden");
+        server.request("nobody", what, None, &[]).await.expect_problem(401, "unauthenticated");
     }
-    let boss = async |what: &str| house.request("boss", what, None, &[]).await;
+    let boss = async |what: &str| server.request("boss", what, None, &[]).await;
     assert_eq!(boss("GET /api/v1/config").await.expect_status(200)["secret"], "••••");
     let reloaded = boss("POST /api/v1/reload").await.expect_status(200);
     assert_eq!(reloaded, json!({"added": ["new"], "replaced": [], "removed": [], "needsRestart": ["server.port"]}));
@@ -35,9 +35,9 @@ async fn config_reload_and_backup_are_for_admins() {
 
 #[tokio::test]
 async fn a_bad_config_is_refused_with_all_its_problems() {
-    let house = state_fixture().await;
-    *house.host.next.lock().unwrap() = Some(bad_config());
-    let problem = house.request("boss", "POST /api/v1/reload", None, &[]).await.expect_problem(422, "config_invalid");
+    let server = state_fixture().await;
+    *server.host.next.lock().unwrap() = Some(bad_config());
+    let problem = server.request("boss", "POST /api/v1/reload", None, &[]).await.expect_problem(422, "config_invalid");
     let errors = problem["errors"].as_array().unwrap();
     let pointers: Vec<_> = errors.iter().map(|error| error["pointer"].as_str().unwrap()).collect();
     assert_eq!(pointers, ["/server/port", "/tools/a~1b"]);
@@ -46,12 +46,12 @@ async fn a_bad_config_is_refused_with_all_its_problems() {
 
 #[tokio::test]
 async fn what_a_steward_cannot_do_is_said() {
-    let house = state_fixture().await;
-    *house.host.next.lock().unwrap() = Some(HostControlError::Failed("the disk is full".into()));
-    let problem = house.request("boss", "POST /api/v1/backups", None, &[]).await.expect_problem(500, "not_done");
+    let server = state_fixture().await;
+    *server.host.next.lock().unwrap() = Some(HostControlError::Failed("the disk is full".into()));
+    let problem = server.request("boss", "POST /api/v1/backups", None, &[]).await.expect_problem(500, "not_done");
     assert_eq!(problem["detail"], "the disk is full");
-    *house.host.next.lock().unwrap() = Some(HostControlError::Unsupported("a store in memory has no backups".into()));
-    house.request("boss", "POST /api/v1/backups", None, &[]).await.expect_problem(404, "not_found");
+    *server.host.next.lock().unwrap() = Some(HostControlError::Unsupported("a store in memory has no backups".into()));
+    server.request("boss", "POST /api/v1/backups", None, &[]).await.expect_problem(404, "not_found");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Reports, explanations, numbers, policies and the graph of tools.
+//! Reports, explanations, statistics, policies and the dependency graph of tools.
 
 use serde_json::{Value, json};
 
@@ -6,28 +6,28 @@ use crate::support_state::state_fixture;
 
 #[tokio::test]
 async fn failures_elsewhere_count_like_those_made_here() {
-    let house = state_fixture().await;
-    house.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
-    let report = async |body: Value| house.send_json("POST /api/v1/tools/look/reports", body).await;
+    let server = state_fixture().await;
+    server.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
+    let report = async |body: Value| server.send_json("POST /api/v1/tools/look/reports", body).await;
     for failures in 1..=3 {
         let status = report(json!({"threadId": "t1", "error": {"message": "it broke"}})).await.expect_status(200);
         assert_eq!(status["consecutiveFailures"], failures);
     }
-    let explained = house.get("/api/v1/tools/look/explain?threadId=t1").await.expect_status(200);
+    let explained = server.get("/api/v1/tools/look/explain?threadId=t1").await.expect_status(200);
     assert_eq!((&explained["status"], &explained["offered"]), (&json!("failed"), &json!(false)));
     assert!(explained["text"].as_str().unwrap().contains("it broke"), "{explained}");
-    let fresh = house.get("/api/v1/tools/look/explain").await.expect_status(200);
+    let fresh = server.get("/api/v1/tools/look/explain").await.expect_status(200);
     assert_eq!(fresh["offered"], true, "a new thread does not see another's failures");
     assert_eq!(report(json!({"threadId": "t1", "success": true})).await.expect_status(200)["toolName"], "look");
 }
 
 #[tokio::test]
 async fn an_error_that_does_not_count_changes_nothing() {
-    let house = state_fixture().await;
-    house.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
+    let server = state_fixture().await;
+    server.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
     for _ in 0..4 {
         let error = json!({"kind": "tool_error", "message": "not found", "counts": false});
-        let status = house
+        let status = server
             .send_json("POST /api/v1/tools/look/reports", json!({"threadId": "t1", "error": error}))
             .await
             .expect_status(200);
@@ -37,8 +37,8 @@ async fn an_error_that_does_not_count_changes_nothing() {
 
 #[tokio::test]
 async fn only_an_admin_reports_what_counts_for_everybody() {
-    let house = state_fixture().await;
-    house.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
+    let server = state_fixture().await;
+    server.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
     let error = |kind: &str| json!({"kind": kind, "message": "gone"});
     for body in [
         json!({"error": error("tool_error")}),
@@ -46,14 +46,14 @@ async fn only_an_admin_reports_what_counts_for_everybody() {
         json!({"threadId": "t1", "error": error("upstream_error")}),
         json!({"threadId": "t1", "error": error("timeout")}),
     ] {
-        house.send_json("POST /api/v1/tools/look/reports", body.clone()).await.expect_problem(403, "forbidden");
-        house.request("boss", "POST /api/v1/tools/look/reports", Some(body), &[]).await.expect_status(200);
+        server.send_json("POST /api/v1/tools/look/reports", body.clone()).await.expect_problem(403, "forbidden");
+        server.request("boss", "POST /api/v1/tools/look/reports", Some(body), &[]).await.expect_status(200);
     }
 }
 
 #[tokio::test]
 async fn a_report_that_says_nothing_or_both_is_refused() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for body in [
         json!({}),
         json!({"success": true, "error": {"message": "no"}}),
@@ -62,9 +62,9 @@ async fn a_report_that_says_nothing_or_both_is_refused() {
         json!({"error": {"message": "x", "kind": "overloaded", "counts": true}}),
         json!({"sucess": true}),
     ] {
-        house.send_json("POST /api/v1/tools/look/reports", body).await.expect_problem(422, "invalid_request");
+        server.send_json("POST /api/v1/tools/look/reports", body).await.expect_problem(422, "invalid_request");
     }
-    house
+    server
         .send_json("POST /api/v1/tools/lok/reports", json!({"success": true}))
         .await
         .expect_problem(404, "tool_not_found");
@@ -72,9 +72,11 @@ async fn a_report_that_says_nothing_or_both_is_refused() {
 
 #[tokio::test]
 async fn an_explanation_names_what_is_missing_in_the_language_that_is_wanted() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     let explain = async |tool: &str, language: &str| {
-        house.request("ann", &format!("GET /api/v1/tools/{tool}/explain"), None, &[("accept-language", language)]).await
+        server
+            .request("ann", &format!("GET /api/v1/tools/{tool}/explain"), None, &[("accept-language", language)])
+            .await
     };
     let report = explain("report", "en").await;
     assert_eq!(report.header("content-language"), "en");
@@ -84,50 +86,50 @@ async fn an_explanation_names_what_is_missing_in_the_language_that_is_wanted() {
     assert!(chinese.expect_status(200)["text"].as_str().unwrap().contains("暂不可用"));
     assert!(explain("never", "en").await.expect_status(200)["deniedBy"].is_string());
     explain("lok", "en").await.expect_problem(404, "tool_not_found");
-    assert_eq!(house.get("/api/v1/threads").await.items("id"), [""; 0], "asking makes no thread");
-    house.get("/api/v1/tools/look/explain?threadId=unknown").await.expect_problem(404, "thread_not_found");
+    assert_eq!(server.get("/api/v1/threads").await.items("id"), [""; 0], "explain creates no thread");
+    server.get("/api/v1/tools/look/explain?threadId=unknown").await.expect_problem(404, "thread_not_found");
 }
 
 #[tokio::test]
 async fn a_tools_numbers_are_told() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for _ in 0..3 {
-        house.call("look", "t1", json!({})).await;
+        server.call("look", "t1", json!({})).await;
     }
-    let stats = house.get("/api/v1/tools/look/stats").await.expect_status(200);
+    let stats = server.get("/api/v1/tools/look/stats").await.expect_status(200);
     assert_eq!((&stats["calls"], &stats["latency"]["count"]), (&json!(3), &json!(3)));
-    let problem = house.get("/api/v1/tools/loook/stats").await.expect_problem(404, "tool_not_found");
+    let problem = server.get("/api/v1/tools/loook/stats").await.expect_problem(404, "tool_not_found");
     assert_eq!(problem["suggestions"], json!(["look"]));
 }
 
 #[tokio::test]
 async fn a_tools_numbers_within_a_time_come_from_the_journal() {
-    let house = state_fixture().await;
+    let server = state_fixture().await;
     for _ in 0..3 {
-        house.call("long", "t1", json!({})).await;
+        server.call("long", "t1", json!({})).await;
     }
-    house.call("browse", "t1", json!({})).await;
+    server.call("browse", "t1", json!({})).await;
     for window in ["90s", "1h", "30d"] {
-        let stats = house.get(&format!("/api/v1/tools/long/stats?window={window}")).await.expect_status(200);
+        let stats = server.get(&format!("/api/v1/tools/long/stats?window={window}")).await.expect_status(200);
         assert_eq!((&stats["calls"], &stats["latency"]["count"]), (&json!(3), &json!(3)), "{stats}");
         assert_eq!((&stats["complete"], &stats["errors"]), (&json!(true), &json!({})), "{stats}");
         assert!(stats["from"].as_str() < stats["until"].as_str(), "{stats}");
     }
     for window in ["", "1", "0s", "hour", "-1h"] {
-        house.get(&format!("/api/v1/tools/long/stats?window={window}")).await.expect_problem(422, "invalid_request");
+        server.get(&format!("/api/v1/tools/long/stats?window={window}")).await.expect_problem(422, "invalid_request");
     }
-    let long = house.get("/api/v1/tools/long/stats?window=31d").await.expect_problem(422, "invalid_request");
+    let long = server.get("/api/v1/tools/long/stats?window=31d").await.expect_problem(422, "invalid_request");
     assert!(long["detail"].as_str().unwrap().contains("30d"), "{long}");
-    house.get("/api/v1/tools/loong/stats?window=1h").await.expect_problem(404, "tool_not_found");
+    server.get("/api/v1/tools/loong/stats?window=1h").await.expect_problem(404, "tool_not_found");
 }
 
 #[tokio::test]
 async fn policies_name_rules_and_limits_of_each_tool() {
-    let house = state_fixture().await;
-    let first = house.get("/api/v1/policies?limit=4").await;
+    let server = state_fixture().await;
+    let first = server.get("/api/v1/policies?limit=4").await;
     assert_eq!(first.items("tool"), ["browse", "cart", "long", "look"]);
     assert_eq!(first.expect_status(200)["items"][3]["limits"]["rateLimits"][0]["requests"], 20);
-    let second = house.get(&first.next_link().unwrap()).await;
+    let second = server.get(&first.next_link().unwrap()).await;
     assert_eq!(second.items("tool"), ["never", "report"]);
     let never = second.expect_status(200)["items"][0].clone();
     assert!(never["deniedBy"].is_string() && never["rules"].as_array().unwrap().len() == 2, "{never}");
@@ -136,13 +138,13 @@ async fn policies_name_rules_and_limits_of_each_tool() {
 
 #[tokio::test]
 async fn the_graph_has_every_tool_and_an_edge_for_each_that_waits() {
-    let house = state_fixture().await;
-    let graph = house.get("/api/v1/graph").await.expect_status(200);
+    let server = state_fixture().await;
+    let graph = server.get("/api/v1/graph").await.expect_status(200);
     let names: Vec<&str> =
         graph["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["browse", "cart", "long", "look", "never", "report"]);
     assert_eq!(graph["edges"], json!([{"from": "look", "to": "report", "group": 0, "needs": "all"}]));
-    house.hub.unregister("look").await;
-    let graph = house.get("/api/v1/graph").await.expect_status(200);
+    server.hub.unregister("look").await;
+    let graph = server.get("/api/v1/graph").await.expect_status(200);
     assert_eq!(graph["nodes"][3], json!({"name": "look", "kind": null, "root": true}));
 }

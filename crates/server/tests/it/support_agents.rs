@@ -1,20 +1,20 @@
-//! The shop with an agent in it, whose model does what the last message says.
+//! The API fixture with agents whose model follows instructions in the last message.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolhub_agent::{
-    AgentPlan, AgentService, AskedCall, Message, Model, ModelError, ModelFault, Prompt, Reply, Stop, StreamPart,
-    StreamSink, ToolExecution, Usage,
+    AgentPlan, AgentService, Message, Model, ModelError, ModelFault, Prompt, Reply, StopReason, StreamPart, StreamSink,
+    ToolCall, ToolExecution, Usage,
 };
 use toolhub_core::{BoxFuture, Toolset, export::Format};
 use toolhub_server::Server;
 
 use crate::support_api::{ApiFixture, TEST_TIMEOUT, api_fixture, settings};
 
-/// A model without a mind. `call NAME {…}` makes it ask for a call (several with ` and ` between them), `think` makes it wait for a
-/// permit, `faint` makes it fall over; everything else it repeats. Of results it tells the text.
+/// A model that follows instructions: `call NAME {…}` requests a call (several are separated by ` and `), `think` waits
+/// for a permit, `faint` fails; anything else is echoed. It repeats the text of tool results.
 pub(crate) struct EchoModel {
     pub(crate) release: Arc<Semaphore>,
     pub(crate) requests: Arc<Semaphore>,
@@ -29,14 +29,14 @@ impl Default for EchoModel {
 
 impl Model for EchoModel {
     fn name(&self) -> &str {
-        "parrot"
+        "echo"
     }
 
     fn format(&self) -> Format {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, sink: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let usage = Usage { input_tokens: 10, output_tokens: 5 };
             self.requests.add_permits(1);
@@ -46,7 +46,7 @@ impl Model for EchoModel {
                         let (_, rest) = one.split_once(' ').unwrap();
                         let (tool, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
                         let arguments = serde_json::from_str(arguments).unwrap();
-                        AskedCall {
+                        ToolCall {
                             id: format!("c{at}").into(),
                             tool: tool.into(),
                             arguments,
@@ -54,10 +54,10 @@ impl Model for EchoModel {
                             extra: None,
                         }
                     });
-                    return Ok(Reply { calls: calls.collect(), stop: Stop::Calls, usage, ..Reply::default() });
+                    return Ok(Reply { calls: calls.collect(), stop: StopReason::Calls, usage, ..Reply::default() });
                 }
                 Some(Message::User { content }) if content == "faint" => {
-                    return Err(ModelError::new(ModelFault::Failed, "the model fell over"));
+                    return Err(ModelError::new(ModelFault::Failed, "the model failed"));
                 }
                 Some(Message::User { content }) if content == "think" => {
                     self.release.acquire().await.unwrap().forget();
@@ -67,11 +67,11 @@ impl Model for EchoModel {
                 Some(Message::Tool { results }) => {
                     results.iter().map(|result| result.text.clone()).collect::<Vec<_>>().join(" and ")
                 }
-                other => panic!("asked with {other:?}"),
+                other => panic!("unexpected last message {other:?}"),
             };
             if prompt.stream {
                 for piece in text.split_inclusive(' ') {
-                    hear(StreamPart::Text(piece));
+                    sink(StreamPart::Text(piece));
                 }
             }
             Ok(Reply { text, usage, ..Reply::default() })
@@ -79,7 +79,7 @@ impl Model for EchoModel {
     }
 }
 
-/// The shop, its agents, and what the model waits for.
+/// The API fixture, its agents, and the semaphores of the model.
 pub(crate) struct AgentFixture {
     pub(crate) api: ApiFixture,
     pub(crate) agents: AgentService,
@@ -87,37 +87,37 @@ pub(crate) struct AgentFixture {
     pub(crate) requests: Arc<Semaphore>,
 }
 
-/// Agents: `default` has every tool, `sums` only `add`, `outside` leaves the work to others.
+/// Agents: `default` has all tools, `sums` only `add`, `outside` executes its calls externally.
 pub(crate) async fn agent_fixture() -> AgentFixture {
-    let mut shop = api_fixture().await;
-    let parrot = EchoModel::default();
-    let (gate, asked) = (parrot.release.clone(), parrot.requests.clone());
-    let model: Arc<dyn Model> = Arc::new(parrot);
-    let agents = AgentService::new(&shop.hub);
+    let mut api = api_fixture().await;
+    let echo = EchoModel::default();
+    let (release, requests) = (echo.release.clone(), echo.requests.clone());
+    let model: Arc<dyn Model> = Arc::new(echo);
+    let agents = AgentService::new(&api.hub);
     agents.define("default", AgentPlan::new(model.clone()));
     agents.define("sums", AgentPlan::new(model.clone()).toolset(Toolset::from_patterns(["add"]).unwrap()));
     agents.define("outside", AgentPlan::new(model).execution(ToolExecution::External { deadline: TEST_TIMEOUT }));
-    shop.router = Server::new(shop.hub.clone(), shop.store.clone(), settings()).agents(agents.clone()).router();
-    AgentFixture { api: shop, agents, release: gate, requests: asked }
+    api.router = Server::new(api.hub.clone(), api.store.clone(), settings()).agents(agents.clone()).router();
+    AgentFixture { api, agents, release, requests }
 }
 
 impl AgentFixture {
-    /// Says something in a thread, and answers with what came back.
+    /// Sends a message to a thread, and returns the response.
     pub(crate) async fn send_message(&self, thread: &str, content: &str) -> crate::support_api::Reply {
         self.api.post(&format!("/api/v1/threads/{thread}/messages"), json!({"content": content})).await
     }
 
-    /// A run as it is once this is true of it.
-    pub(crate) async fn run_until(&self, id: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let looked = tokio::time::timeout(TEST_TIMEOUT, async {
+    /// Polls a run until the condition is true.
+    pub(crate) async fn run_until(&self, id: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let polled = tokio::time::timeout(TEST_TIMEOUT, async {
             loop {
                 let run = self.api.get(&format!("/api/v1/runs/{id}")).await.expect_status(200);
-                if is(&run) {
+                if condition(&run) {
                     return run;
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         });
-        looked.await.expect("the run comes that far")
+        polled.await.expect("the run did not reach the condition")
     }
 }

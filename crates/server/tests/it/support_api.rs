@@ -1,4 +1,4 @@
-//! A server with a small shop of tools, asked without a socket.
+//! A server with a few tools, used through its router without a socket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,22 +13,22 @@ use toolhub_core::{CallContext, ToolError, ToolHub, backend::Memory, dynamic, te
 use toolhub_server::{Server, Settings};
 use tower::ServiceExt;
 
-/// Longer than anything here takes; only a test that fails waits for it.
+/// Longer than any test takes; only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server, and what its tools wait for.
+/// A router, and the semaphores of its tools.
 pub(crate) struct ApiFixture {
     pub(crate) hub: ToolHub,
     pub(crate) store: Arc<Memory>,
     pub(crate) router: axum::Router,
-    /// The tool `slow` waits for one of these, and says when it began.
+    /// The tool `slow` adds a permit to `started`, then waits for one of `release`.
     pub(crate) release: Arc<Semaphore>,
     pub(crate) started: Arc<Semaphore>,
-    /// How often `slow` was given up.
+    /// How often a call of `slow` was dropped.
     pub(crate) dropped: Arc<Semaphore>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -43,14 +43,14 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
-    /// Its body, if this is its status.
+    /// Its body, if it has this status.
     #[track_caller]
     pub(crate) fn expect_status(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// The problem it is.
+    /// The problem in it.
     #[track_caller]
     pub(crate) fn expect_problem(&self, status: u16, code: &str) -> Value {
         let body = self.expect_status(status);
@@ -76,8 +76,8 @@ impl Drop for DropCounter {
     }
 }
 
-/// The tools: `add` and `look` change nothing, `order` asks first, `slow` waits, `broken` fails, `rare` may be called twice
-/// an hour, `report` comes after `look`.
+/// The tools: `add` and `look` are read-only, `order` requires an approval, `slow` waits, `broken` fails, `rare` may be
+/// called twice an hour, `report` depends on `look`.
 pub(crate) async fn api_fixture() -> ApiFixture {
     let semaphore = || Arc::new(Semaphore::new(0));
     let (store, gate, began, dropped) = (Arc::new(Memory::default()), semaphore(), semaphore(), semaphore());
@@ -136,7 +136,7 @@ pub(crate) fn settings() -> Settings {
 }
 
 impl ApiFixture {
-    /// Asks, with a body or without, and with headers.
+    /// Sends a request, with an optional body and headers.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -155,12 +155,12 @@ impl ApiFixture {
         self.request("POST", path, Some(body), &[]).await
     }
 
-    /// The events of a stream, as they come.
+    /// Opens an event stream.
     pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> EventReader {
         self.stream_request("GET", path, None, headers).await
     }
 
-    /// The same, asked for in another way.
+    /// Opens an event stream with another method or body.
     pub(crate) async fn stream_request(
         &self,
         method: &str,
@@ -176,14 +176,14 @@ impl ApiFixture {
     }
 }
 
-/// A stream of events.
+/// An event stream.
 pub(crate) struct EventReader {
     body: Body,
     text: String,
 }
 
 impl EventReader {
-    /// The next event: its id, its name, what it tells; `None` at the end.
+    /// The next event: its id, name and data; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<(String, String, Value)> {
         loop {
             if let Some(at) = self.text.find("\n\n") {
@@ -204,13 +204,13 @@ impl EventReader {
         }
     }
 
-    /// The next piece as it is sent.
+    /// The next raw block.
     pub(crate) async fn next_chunk(&mut self) -> Option<String> {
         let frame = self.body.frame().await?;
         Some(String::from_utf8(frame.unwrap().data_ref().unwrap().to_vec()).unwrap())
     }
 
-    /// The next event of this name.
+    /// The next event with this name.
     pub(crate) async fn next_named(&mut self, name: &str) -> (String, Value) {
         loop {
             let (id, found, data) = self.next().await.expect("one more event");
@@ -241,7 +241,7 @@ fn build_request(method: &str, path: &str, body: Option<String>, headers: &[(&st
     request.body(body.map_or_else(Body::empty, Body::from)).unwrap()
 }
 
-/// Asks a router.
+/// Sends a request to a router.
 pub(crate) async fn send(
     router: &axum::Router,
     method: &str,

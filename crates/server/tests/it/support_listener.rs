@@ -18,34 +18,34 @@ use toolhub_core::{ToolError, ToolHub, backend::Memory, dynamic};
 use toolhub_server::{Auth, KeySetting, NewKey, Scope, ServeError, Server, Settings};
 use tower::ServiceExt;
 
-/// Longer than anything here takes; only a test that fails waits for it.
+/// Longer than any test takes; only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A hub on its own store.
 pub(crate) struct TestHub {
     pub(crate) hub: ToolHub,
     pub(crate) store: Arc<Memory>,
-    /// The tool `slow` waits for one of these.
+    /// The tool `slow` waits for one of these permits.
     pub(crate) release: Arc<Semaphore>,
 }
 
 pub(crate) async fn test_hub() -> TestHub {
-    let (store, gate) = (Arc::new(Memory::default()), Arc::new(Semaphore::new(0)));
+    let (store, release) = (Arc::new(Memory::default()), Arc::new(Semaphore::new(0)));
     let any = json!({"type": "object"});
-    let echo = dynamic("echo", any.clone(), |said, _| async move { Ok(said) });
-    let opened = gate.clone();
+    let echo = dynamic("echo", any.clone(), |arguments, _| async move { Ok(arguments) });
+    let permits = release.clone();
     let slow = dynamic("slow", any, move |_, _| {
-        let gate = opened.clone();
+        let release = permits.clone();
         async move {
-            gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
+            release.acquire().await.map_err(|_| ToolError::new("the semaphore is closed"))?.forget();
             Ok(json!("done"))
         }
     });
     let hub = ToolHub::builder().shared_store(store.clone()).tool(echo.read_only()).tool(slow).build().await.unwrap();
-    TestHub { hub, store, release: gate }
+    TestHub { hub, store, release }
 }
 
-/// Settings for a port of the system's choice.
+/// Settings with a port chosen by the system.
 pub(crate) fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.port = 0;
@@ -80,19 +80,19 @@ pub(crate) async fn start_server(settings: Settings) -> RunningServer {
     let bound = Server::new(hub.hub.clone(), hub.store.clone(), settings).bind().await.unwrap();
     let (stop, stopped) = oneshot::channel();
     let address = bound.address();
-    let served = tokio::spawn(bound.serve(async {
+    let task = tokio::spawn(bound.serve(async {
         let _ = stopped.await;
     }));
-    RunningServer { address, hub, stop: Some(stop), task: served }
+    RunningServer { address, hub, stop: Some(stop), task }
 }
 
 impl RunningServer {
-    /// Asks it to stop.
+    /// Requests the shutdown.
     pub(crate) fn stop(&mut self) {
         self.stop.take().map(|stop| stop.send(()));
     }
 
-    /// Waits until it has.
+    /// Waits until it has stopped.
     pub(crate) async fn wait_stopped(self) {
         tokio::time::timeout(TEST_TIMEOUT, self.task).await.expect("it stops").unwrap().unwrap();
     }
@@ -101,7 +101,7 @@ impl RunningServer {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// One request on a connection of its own; the whole answer.
+    /// Sends one request on its own connection; returns the whole response.
     pub(crate) async fn request(&self, head: &str, body: &[u8]) -> String {
         let mut tcp = self.connect().await;
         let head = format!("{head}\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -110,30 +110,30 @@ impl RunningServer {
         read_to_end(&mut tcp).await
     }
 
-    /// A call of `echo` that must succeed.
+    /// Makes a call of `echo` that must succeed.
     pub(crate) async fn assert_echo(&self) {
-        let answer = self.request(CALL_ECHO, br#"{"arguments":{"said":"hello"}}"#).await;
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("hello"), "{answer}");
+        let response = self.request(CALL_ECHO, br#"{"arguments":{"said":"hello"}}"#).await;
+        assert!(response.starts_with("HTTP/1.1 200") && response.contains("hello"), "{response}");
     }
 }
 
 pub(crate) const CALL_ECHO: &str = "POST /api/v1/tools/echo/calls HTTP/1.1\r\ncontent-type: application/json";
 pub(crate) const CALL_SLOW: &str = "POST /api/v1/tools/slow/calls HTTP/1.1\r\ncontent-type: application/json";
 
-/// Everything until the other side closes; whatever came before a reset.
+/// Reads until the peer closes; after a reset, what came before it.
 pub(crate) async fn read_to_end(tcp: &mut TcpStream) -> String {
-    let mut all = Vec::new();
-    let read = async {
+    let mut received = Vec::new();
+    let reading = async {
         let mut part = [0; 4096];
-        while let Ok(many @ 1..) = tcp.read(&mut part).await {
-            all.extend_from_slice(&part[..many]);
+        while let Ok(len @ 1..) = tcp.read(&mut part).await {
+            received.extend_from_slice(&part[..len]);
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, read).await.expect("the connection is closed");
-    String::from_utf8_lossy(&all).into_owned()
+    tokio::time::timeout(TEST_TIMEOUT, reading).await.expect("the connection is closed");
+    String::from_utf8_lossy(&received).into_owned()
 }
 
-/// One request to the router, without a socket.
+/// Sends one request to the router, without a socket.
 pub(crate) async fn send_raw(router: &Router, request: Request<Body>) -> Response<Body> {
     tokio::time::timeout(TEST_TIMEOUT, router.clone().oneshot(request)).await.expect("an answer").unwrap()
 }

@@ -1,5 +1,5 @@
-//! A server with keys of two tenants, a few tools and a steward, asked without a socket. Every answer is held to the
-//! description of the API.
+//! A server with keys of two tenants, a few tools and a host program, used through its router. Every response is
+//! validated against the OpenAPI document.
 
 use std::{
     path::PathBuf,
@@ -22,11 +22,12 @@ use toolhub_core::{
     instance,
 };
 use toolhub_server::{
-    Auth, Backup, ConfigProblem, HostControl, HostControlError, KeySetting, NewKey, Reloaded, Scope, Server, Settings,
+    Auth, Backup, ConfigProblem, HostControl, HostControlError, KeySetting, NewKey, ReloadReport, Scope, Server,
+    Settings,
 };
 use tower::ServiceExt;
 
-/// Longer than anything here takes; only a test that fails waits for it.
+/// Longer than any test takes; only a failing test waits this long.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server without a socket.
@@ -37,7 +38,7 @@ pub(crate) struct StateFixture {
     keys: Vec<(&'static str, String)>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -45,10 +46,10 @@ pub(crate) struct Reply {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A steward that does what the test says.
+/// A host program controlled by the test.
 #[derive(Default)]
 pub(crate) struct FakeHost {
-    /// What the next reload and backup answer with; success where nothing is said.
+    /// The results of the next reload and backup; success by default.
     pub(crate) next: Mutex<Option<HostControlError>>,
 }
 
@@ -64,11 +65,11 @@ impl HostControl for FakeHost {
         json!({"server": {"port": 8665}, "secret": "••••"})
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>> {
-        self.next_result(Reloaded {
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>> {
+        self.next_result(ReloadReport {
             added: vec!["new".into()],
             needs_restart: vec!["server.port".into()],
-            ..Reloaded::default()
+            ..ReloadReport::default()
         })
     }
 
@@ -107,8 +108,8 @@ pub(crate) async fn state_fixture() -> StateFixture {
     state_fixture_on(Arc::new(Memory::default())).await
 }
 
-/// The tools: `look` changes nothing and may come twice an hour, `cart` remembers what it is given under `basket`, `browse`
-/// is an instance, `report` comes after `look`, `long` says more than a model is shown, `never` is denied.
+/// The tools: `look` is read-only and may be called twice an hour, `cart` stores its arguments in the state `basket`,
+/// `browse` has an instance, `report` depends on `look`, `long` returns more than a model is shown, `never` is denied.
 pub(crate) async fn state_fixture_on(store: Arc<dyn Backend>) -> StateFixture {
     let any = || json!({"type": "object"});
     let simple =
@@ -136,7 +137,7 @@ pub(crate) async fn state_fixture_on(store: Arc<dyn Backend>) -> StateFixture {
         .await
         .unwrap();
     let all = Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin).collect::<Vec<_>>();
-    let made = [
+    let new_keys = [
         ("ann", "a", all.clone()),
         ("bob", "b", all),
         ("boss", "a", vec![Scope::Admin]),
@@ -147,16 +148,16 @@ pub(crate) async fn state_fixture_on(store: Arc<dyn Backend>) -> StateFixture {
         let setting = KeySetting { name: name.into(), tenant: tenant.into(), hash, scopes, expires: None };
         (setting, (name, key))
     });
-    let (settings, keys): (Vec<_>, Vec<_>) = made.into_iter().unzip();
-    let steward = Arc::new(FakeHost::default());
+    let (settings, keys): (Vec<_>, Vec<_>) = new_keys.into_iter().unzip();
+    let host_control = Arc::new(FakeHost::default());
     let mut how = Settings::default();
     how.auth = Auth::Keys(settings);
-    let router = Server::with_host_control(hub.clone(), store, how, steward.clone()).router();
-    StateFixture { hub, host: steward, router, keys }
+    let router = Server::with_host_control(hub.clone(), store, how, host_control.clone()).router();
+    StateFixture { hub, host: host_control, router, keys }
 }
 
 impl StateFixture {
-    /// Somebody asks, with a body or without, and with headers.
+    /// Sends a request with a user's key, with an optional body and headers.
     pub(crate) async fn request(&self, who: &str, what: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Reply {
         self.send(who, what, body.map(|body| body.to_string()), headers).await
     }
@@ -169,7 +170,7 @@ impl StateFixture {
         self.request("ann", what, Some(body), &[]).await
     }
 
-    /// The same with a body that may be no JSON.
+    /// The same with a body that may not be JSON.
     pub(crate) async fn send(&self, who: &str, what: &str, body: Option<String>, headers: &[(&str, &str)]) -> Reply {
         let (method, path) = what.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
@@ -192,7 +193,7 @@ impl StateFixture {
         reply
     }
 
-    /// A call that succeeds.
+    /// Makes a call that succeeds.
     pub(crate) async fn call(&self, tool: &str, thread: &str, arguments: Value) -> Value {
         let outcome = self.hub.call(tool, arguments).tenant(Tenant::new("a").unwrap()).thread(thread).await;
         assert!(outcome.error.is_none(), "{outcome:?}");
@@ -209,14 +210,14 @@ impl Reply {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Its body, if this is its status.
+    /// Its body, if it has this status.
     #[track_caller]
     pub(crate) fn expect_status(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         if self.bytes.is_empty() { Value::Null } else { serde_json::from_slice(&self.bytes).unwrap() }
     }
 
-    /// The problem it is.
+    /// The problem in it.
     #[track_caller]
     pub(crate) fn expect_problem(&self, status: u16, code: &str) -> Value {
         let body = self.expect_status(status);
@@ -225,7 +226,7 @@ impl Reply {
         body
     }
 
-    /// The ids of the items on a page, by their member.
+    /// The values of one member of all items on a page.
     #[track_caller]
     pub(crate) fn items(&self, member: &str) -> Vec<String> {
         let body = self.expect_status(200);
@@ -233,7 +234,7 @@ impl Reply {
         items.iter().map(|item| item[member].as_str().map_or_else(|| item[member].to_string(), str::to_owned)).collect()
     }
 
-    /// The address of the next page, if there is one; and it is the one the cursor leads to.
+    /// The URL of the next page, if there is one; checks that it carries the cursor of the body.
     pub(crate) fn next_link(&self) -> Option<String> {
         let body = self.expect_status(200);
         let Some(cursor) = body["nextCursor"].as_str() else {
@@ -246,7 +247,7 @@ impl Reply {
     }
 }
 
-/// Headers that need no description: those of HTTP itself, what every answer has, and what only browsers read.
+/// Headers that need no description: those of HTTP itself, those of every response, and those only browsers use.
 const UNDOCUMENTED_HEADERS: [&str; 10] = [
     "allow",
     "cache-control",
@@ -260,7 +261,7 @@ const UNDOCUMENTED_HEADERS: [&str; 10] = [
     "x-request-id",
 ];
 
-/// Fails where an answer is not as the description of the API says.
+/// Fails if a response does not match the OpenAPI document.
 #[track_caller]
 fn assert_documented(method: &str, path: &str, reply: &Reply) {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
@@ -271,32 +272,32 @@ fn assert_documented(method: &str, path: &str, reply: &Reply) {
         ours.len() == theirs.len() && ours.iter().zip(&theirs).all(|(a, b)| a == b || b.starts_with('{'))
     };
     let paths = document["paths"].as_object().unwrap();
-    // A path that is written out goes before one with a place for anything.
+    // A literal path takes precedence over one with parameters.
     let found = paths.get(path).or_else(|| paths.iter().find(|(pattern, _)| fits(pattern)).map(|(_, found)| found));
     let Some(operation) = found.and_then(|found| found.get(method.to_ascii_lowercase())) else { return };
     let status = reply.status.to_string();
-    let answer = operation["responses"].get(&status);
-    let answer =
-        answer.unwrap_or_else(|| panic!("{method} {path} does not say that it answers {status}: {}", reply.text()));
+    let response = operation["responses"].get(&status);
+    let response =
+        response.unwrap_or_else(|| panic!("{method} {path}: status {status} is not documented: {}", reply.text()));
     let described = |name: &str| {
-        let headers = answer.get("headers").and_then(Value::as_object);
+        let headers = response.get("headers").and_then(Value::as_object);
         headers.is_some_and(|all| all.keys().any(|one| one.eq_ignore_ascii_case(name)))
     };
     for name in reply.headers.keys().filter(|name| !UNDOCUMENTED_HEADERS.contains(&name.as_str())) {
-        assert!(described(name.as_str()), "{method} {path} does not say that {status} has the header {name}");
+        assert!(described(name.as_str()), "{method} {path}: the header {name} of {status} is not documented");
     }
-    let said = reply.header("content-type").split(';').next().unwrap();
-    let Some(content) = answer.get("content").and_then(Value::as_object) else {
-        assert!(reply.bytes.is_empty(), "{method} {path} says {status} has no body");
+    let media_type = reply.header("content-type").split(';').next().unwrap();
+    let Some(content) = response.get("content").and_then(Value::as_object) else {
+        assert!(reply.bytes.is_empty(), "{method} {path}: {status} is documented without a body");
         return;
     };
-    let media = content.get(said).or_else(|| content.get("*/*"));
-    let media = media.unwrap_or_else(|| panic!("{method} {path} does not say that it answers with {said}"));
-    if let (Some(schema), true) = (media.get("schema"), said.ends_with("json")) {
-        let whole = json!({"allOf": [schema], "components": document["components"]});
+    let media = content.get(media_type).or_else(|| content.get("*/*"));
+    let media = media.unwrap_or_else(|| panic!("{method} {path}: the media type {media_type} is not documented"));
+    if let (Some(schema), true) = (media.get("schema"), media_type.ends_with("json")) {
+        let with_components = json!({"allOf": [schema], "components": document["components"]});
         let body: Value = serde_json::from_slice(&reply.bytes).unwrap();
-        let validator = jsonschema::validator_for(&whole).unwrap();
-        let wrong: Vec<_> = validator.iter_errors(&body).map(|error| error.to_string()).collect();
-        assert!(wrong.is_empty(), "{method} {path}: {wrong:?}\n{body}");
+        let validator = jsonschema::validator_for(&with_components).unwrap();
+        let errors: Vec<_> = validator.iter_errors(&body).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{method} {path}: {errors:?}\n{body}");
     }
 }

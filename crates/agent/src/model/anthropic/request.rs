@@ -1,14 +1,14 @@
-//! Says a prompt as a request for messages.
+//! Builds a request for Anthropic's messages API.
 //!
-//! Anthropic refuses texts without a letter in them, wants ids of a few letters only, and takes what a person says and what came of
-//! calls in one message of the user.
+//! Anthropic rejects blank text blocks, allows only certain characters in ids, and expects tool results and the user's
+//! text in one user message.
 
 use serde_json::{Value, json};
 
 use super::super::{Prompt, sanitize};
-use crate::message::{AskedCall, CallResult, Message, Picture};
+use crate::message::{CallResult, Image, Message, ToolCall};
 
-/// The pictures it can see.
+/// The image types that Anthropic accepts.
 const SUPPORTED_IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
 /// The body of the request.
@@ -25,7 +25,7 @@ pub(super) fn request_body(model: &str, max_tokens: u32, prompt: &Prompt<'_>) ->
         };
         match messages.last_mut() {
             _ if blocks.is_empty() => {}
-            Some((last, before)) if *last == role => before.extend(blocks),
+            Some((last_role, last_blocks)) if *last_role == role => last_blocks.extend(blocks),
             _ => messages.push((role, blocks)),
         }
     }
@@ -48,19 +48,19 @@ fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-fn tool_use_block(call: &AskedCall) -> Value {
+fn tool_use_block(call: &ToolCall) -> Value {
     json!({"type": "tool_use", "id": sanitize_id(&call.id), "name": sanitize::tool_name(&call.tool), "input": call.arguments})
 }
 
 fn tool_result_block(result: &CallResult) -> Value {
-    let (seen, unseen): (Vec<_>, Vec<_>) =
-        result.pictures.iter().partition(|picture| SUPPORTED_IMAGE_TYPES.contains(&picture.mime_type.as_str()));
-    let mut words = result.text.clone();
-    for _ in unseen {
-        sanitize::push_line(&mut words, sanitize::IMAGE_OMITTED);
+    let (supported, omitted): (Vec<_>, Vec<_>) =
+        result.images.iter().partition(|image| SUPPORTED_IMAGE_TYPES.contains(&image.mime_type.as_str()));
+    let mut text = result.text.clone();
+    for _ in omitted {
+        sanitize::push_line(&mut text, sanitize::IMAGE_OMITTED);
     }
-    let picture = |picture: &Picture| json!({"type": "image", "source": {"type": "base64", "media_type": picture.mime_type, "data": picture.data}});
-    let content: Vec<Value> = text_block(&words).into_iter().chain(seen.into_iter().map(picture)).collect();
+    let image_block = |image: &Image| json!({"type": "image", "source": {"type": "base64", "media_type": image.mime_type, "data": image.data}});
+    let content: Vec<Value> = text_block(&text).into_iter().chain(supported.into_iter().map(image_block)).collect();
     let mut block = json!({"type": "tool_result", "tool_use_id": sanitize_id(&result.id)});
     if !content.is_empty() {
         block["content"] = content.into();
@@ -71,14 +71,14 @@ fn tool_result_block(result: &CallResult) -> Value {
     block
 }
 
-/// An id it takes. One from another provider may have letters in it that are refused here; then a number of its own keeps it apart from
-/// others that look alike without them.
+/// An id that Anthropic accepts. One from another provider may contain invalid characters; they are replaced, and a
+/// hash suffix (FNV-1a) keeps ids apart that differ only in those.
 fn sanitize_id(id: &str) -> String {
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if id.chars().all(legal) {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if id.chars().all(valid) {
         return id.to_owned();
     }
-    let plain: String = id.chars().map(|c| if legal(c) { c } else { '_' }).collect();
-    let number = id.bytes().fold(0x811c_9dc5_u32, |number, byte| (number ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("{plain}_{number:08x}")
+    let plain: String = id.chars().map(|c| if valid(c) { c } else { '_' }).collect();
+    let hash = id.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{plain}_{hash:08x}")
 }

@@ -1,59 +1,58 @@
-//! Understands an answer of messages that came whole.
+//! Parses a complete response of Anthropic's messages API.
 
 use serde_json::Value;
 use toolhub_net::Secret;
 
 use super::super::{
-    ModelFault, Reply, Stop, Usage,
+    ModelFault, Reply, StopReason, Usage,
     attempt_error::{self, AttemptError},
     tool_calls::{self, RawArguments, RawToolCall},
 };
 
-/// The reply.
-pub(super) fn parse_response(answer: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
-    if answer.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(attempt_error::from_error_event(answer, key));
+pub(super) fn parse_response(response: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
+    if response.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(attempt_error::from_error_event(response, key));
     }
     let blocks =
-        answer.get("content").and_then(Value::as_array).ok_or_else(|| malformed_response("it holds no content"))?;
-    let (mut said, mut wanted) = (String::new(), Vec::new());
+        response.get("content").and_then(Value::as_array).ok_or_else(|| malformed_response("it has no `content`"))?;
+    let (mut reply_text, mut raw_calls) = (String::new(), Vec::new());
     for block in blocks {
         match text(block.get("type")) {
-            "text" => said.push_str(text(block.get("text"))),
-            "tool_use" => wanted.push(RawToolCall {
+            "text" => reply_text.push_str(text(block.get("text"))),
+            "tool_use" => raw_calls.push(RawToolCall {
                 id: text(block.get("id")).to_owned(),
                 tool: text(block.get("name")).to_owned(),
                 arguments: RawArguments::Json(block.get("input").cloned().unwrap_or_default()),
                 extra: None,
             }),
-            // What it thought, and blocks to come.
+            // Thinking blocks, and future block types.
             _ => {}
         }
     }
-    let mut cost = TokenCounts::default();
-    cost.update(answer.get("usage"));
-    build_reply(said, wanted, answer.get("stop_reason").and_then(Value::as_str), &cost)
+    let mut token_counts = TokenCounts::default();
+    token_counts.update(response.get("usage"));
+    build_reply(reply_text, raw_calls, response.get("stop_reason").and_then(Value::as_str), &token_counts)
 }
 
-/// A reply of its parts.
+/// Assembles a reply.
 pub(super) fn build_reply(
     text: String,
-    wanted: Vec<RawToolCall>,
+    raw_calls: Vec<RawToolCall>,
     reason: Option<&str>,
-    cost: &TokenCounts,
+    token_counts: &TokenCounts,
 ) -> Result<Reply, AttemptError> {
-    let calls = tool_calls::to_tool_calls(wanted)?;
+    let calls = tool_calls::to_tool_calls(raw_calls)?;
     let stop = match reason {
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
-        Some("refusal") => Stop::Refusal,
-        // `pause_turn` is about tools that Anthropic runs itself; none of these is ever offered.
-        _ if calls.is_empty() => Stop::End,
-        _ => Stop::Calls,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
+        Some("refusal") => StopReason::Refusal,
+        // `pause_turn` concerns Anthropic's server-side tools, which are never offered.
+        _ if calls.is_empty() => StopReason::End,
+        _ => StopReason::Calls,
     };
-    Ok(Reply { text, reasoning: String::new(), calls, stop, usage: cost.usage() })
+    Ok(Reply { text, reasoning: String::new(), calls, stop, usage: token_counts.usage() })
 }
 
-/// The newest of each number; a stream tells them more than once.
+/// The latest token counts; a stream reports them more than once.
 #[derive(Debug, Default)]
 pub(super) struct TokenCounts {
     input: u64,
@@ -64,15 +63,15 @@ pub(super) struct TokenCounts {
 
 impl TokenCounts {
     pub(super) fn update(&mut self, usage: Option<&Value>) {
-        let numbers = [
+        let counts = [
             ("input_tokens", &mut self.input),
             ("cache_creation_input_tokens", &mut self.cache_creation),
             ("cache_read_input_tokens", &mut self.cache_read),
             ("output_tokens", &mut self.output),
         ];
-        for (name, number) in numbers {
-            if let Some(told) = usage.and_then(|usage| usage.get(name)).and_then(Value::as_u64) {
-                *number = told;
+        for (name, count) in counts {
+            if let Some(reported) = usage.and_then(|usage| usage.get(name)).and_then(Value::as_u64) {
+                *count = reported;
             }
         }
     }
@@ -87,6 +86,6 @@ pub(super) fn text(value: Option<&Value>) -> &str {
     value.and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn malformed_response(why: &str) -> AttemptError {
-    AttemptError::transient(ModelFault::Broken, format!("the model's answer cannot be understood: {why}"))
+pub(super) fn malformed_response(reason: &str) -> AttemptError {
+    AttemptError::transient(ModelFault::Broken, format!("cannot parse the model's response: {reason}"))
 }

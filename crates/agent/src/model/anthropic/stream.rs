@@ -1,4 +1,4 @@
-//! Understands an answer of messages that comes in pieces: blocks that begin, grow and stop, each with its index.
+//! Decodes a streamed response of Anthropic's messages API: blocks that start, grow by deltas and stop, by index.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
     response::{self, TokenCounts},
 };
 
-/// What has come so far.
+/// The response so far.
 #[derive(Debug, Default)]
 pub(in crate::model) struct MessageDecoder {
     text: String,
@@ -29,7 +29,7 @@ pub(in crate::model) struct MessageDecoder {
 struct PartialToolUse {
     id: String,
     tool: String,
-    /// What the block began with; it counts where no pieces follow.
+    /// The input in the block's start event; used if no deltas follow.
     initial_input: Value,
     input_json: String,
 }
@@ -39,15 +39,15 @@ impl StreamDecoder for MessageDecoder {
         &mut self,
         event: &SseEvent,
         key: Option<&Secret>,
-        say: &mut (dyn FnMut(&str) + Send),
+        on_text: &mut (dyn FnMut(&str) + Send),
     ) -> Result<bool, AttemptError> {
         let data: Value =
-            serde_json::from_str(&event.data).map_err(|_| response::malformed_response("a piece of it is not JSON"))?;
-        // The type in the data is what counts; the event's name only repeats it.
+            serde_json::from_str(&event.data).map_err(|_| response::malformed_response("an event is not JSON"))?;
+        // The `type` field is authoritative; the event name only repeats it.
         match response::text(data.get("type")) {
             "message_start" => self.token_counts.update(data.pointer("/message/usage")),
-            "content_block_start" => self.start_block(&data, say)?,
-            "content_block_delta" => self.apply_delta(&data, say),
+            "content_block_start" => self.start_block(&data, on_text)?,
+            "content_block_delta" => self.apply_delta(&data, on_text),
             "message_delta" => {
                 self.token_counts.update(data.get("usage"));
                 if let Some(reason) = data.pointer("/delta/stop_reason").and_then(Value::as_str) {
@@ -56,7 +56,7 @@ impl StreamDecoder for MessageDecoder {
             }
             "message_stop" => self.done = true,
             "error" => return Err(attempt_error::from_error_event(&data, key)),
-            // Signs of life, ends of blocks, and events to come.
+            // Pings, ends of blocks, and future event types.
             _ => {}
         }
         Ok(self.done)
@@ -64,61 +64,61 @@ impl StreamDecoder for MessageDecoder {
 
     fn finish(self) -> Result<Reply, AttemptError> {
         if !self.done {
-            return Err(response::malformed_response("it was cut off before its end"));
+            return Err(response::malformed_response("the stream ended early"));
         }
-        let wanted = self.calls.into_values().map(|one| RawToolCall {
-            id: one.id,
-            tool: one.tool,
-            arguments: if one.input_json.is_empty() {
-                RawArguments::Json(one.initial_input)
+        let raw_calls = self.calls.into_values().map(|tool_use| RawToolCall {
+            id: tool_use.id,
+            tool: tool_use.tool,
+            arguments: if tool_use.input_json.is_empty() {
+                RawArguments::Json(tool_use.initial_input)
             } else {
-                RawArguments::Text(one.input_json)
+                RawArguments::Text(tool_use.input_json)
             },
             extra: None,
         });
-        response::build_reply(self.text, wanted.collect(), self.reason.as_deref(), &self.token_counts)
+        response::build_reply(self.text, raw_calls.collect(), self.reason.as_deref(), &self.token_counts)
     }
 }
 
 impl MessageDecoder {
-    fn start_block(&mut self, data: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), AttemptError> {
+    fn start_block(&mut self, data: &Value, on_text: &mut (dyn FnMut(&str) + Send)) -> Result<(), AttemptError> {
         let Some(block) = data.get("content_block") else { return Ok(()) };
         match response::text(block.get("type")) {
-            "text" => self.push_text(response::text(block.get("text")), say),
+            "text" => self.push_text(response::text(block.get("text")), on_text),
             "tool_use" => {
                 if self.calls.len() == MAX_CALLS {
                     return Err(tool_calls::too_many_calls());
                 }
-                let one = PartialToolUse {
+                let tool_use = PartialToolUse {
                     id: response::text(block.get("id")).to_owned(),
                     tool: response::text(block.get("name")).to_owned(),
                     initial_input: block.get("input").cloned().unwrap_or_default(),
                     input_json: String::new(),
                 };
-                self.calls.insert(block_index(data), one);
+                self.calls.insert(block_index(data), tool_use);
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn apply_delta(&mut self, data: &Value, say: &mut (dyn FnMut(&str) + Send)) {
+    fn apply_delta(&mut self, data: &Value, on_text: &mut (dyn FnMut(&str) + Send)) {
         let Some(delta) = data.get("delta") else { return };
         match response::text(delta.get("type")) {
-            "text_delta" => self.push_text(response::text(delta.get("text")), say),
+            "text_delta" => self.push_text(response::text(delta.get("text")), on_text),
             "input_json_delta" => {
-                if let Some(one) = self.calls.get_mut(&block_index(data)) {
-                    one.input_json.push_str(response::text(delta.get("partial_json")));
+                if let Some(tool_use) = self.calls.get_mut(&block_index(data)) {
+                    tool_use.input_json.push_str(response::text(delta.get("partial_json")));
                 }
             }
-            // What it thinks, and the seals on that.
+            // Thinking and signature deltas.
             _ => {}
         }
     }
 
-    fn push_text(&mut self, text: &str, say: &mut (dyn FnMut(&str) + Send)) {
+    fn push_text(&mut self, text: &str, on_text: &mut (dyn FnMut(&str) + Send)) {
         self.text.push_str(text);
-        say(text);
+        on_text(text);
     }
 }
 

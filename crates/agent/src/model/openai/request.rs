@@ -1,17 +1,12 @@
-//! Says a prompt as a request for chat completions.
+//! Builds a request for OpenAI's chat completions API.
 
 use serde_json::{Value, json};
 
 use super::super::{Prompt, sanitize};
-use crate::message::{AskedCall, CallResult, Message};
+use crate::message::{CallResult, Message, ToolCall};
 
-/// The body of the request.
-pub(super) fn request_body(
-    model: &str,
-    limit: Option<(&str, u32)>,
-    tells_thoughts: bool,
-    prompt: &Prompt<'_>,
-) -> Value {
+/// The body of the request. `extensions`: whether to send the non-standard fields of other servers back.
+pub(super) fn request_body(model: &str, limit: Option<(&str, u32)>, extensions: bool, prompt: &Prompt<'_>) -> Value {
     let mut messages = Vec::new();
     if !prompt.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": prompt.system}));
@@ -20,9 +15,9 @@ pub(super) fn request_body(
         match message {
             Message::User { content } => messages.push(json!({"role": "user", "content": content})),
             Message::Assistant { content, reasoning, calls } => {
-                let mut message = assistant_message(content, calls, tells_thoughts);
-                // DeepSeek refuses calls of a model that thinks where its thoughts are missing.
-                if tells_thoughts && !calls.is_empty() && !reasoning.is_empty() {
+                let mut message = assistant_message(content, calls, extensions);
+                // DeepSeek rejects calls of a reasoning model without their reasoning.
+                if extensions && !calls.is_empty() && !reasoning.is_empty() {
                     message["reasoning_content"] = reasoning.as_str().into();
                 }
                 messages.push(message);
@@ -37,7 +32,7 @@ pub(super) fn request_body(
     if let Some((name, tokens)) = limit {
         body[name] = tokens.into();
     }
-    // A list without tools is refused, and so is a choice among none.
+    // An empty `tools` list is rejected, and so is `tool_choice` without `tools`.
     if !prompt.tools.is_empty() {
         body["tools"] = prompt.tools.into();
         if !prompt.may_call {
@@ -47,18 +42,18 @@ pub(super) fn request_body(
     body
 }
 
-fn assistant_message(content: &str, calls: &[AskedCall], with_extra: bool) -> Value {
+fn assistant_message(content: &str, calls: &[ToolCall], with_extra: bool) -> Value {
     if calls.is_empty() {
         return json!({"role": "assistant", "content": content});
     }
-    let call = |call: &AskedCall| {
+    let call = |call: &ToolCall| {
         let function = json!({"name": sanitize::tool_name(&call.tool), "arguments": call.arguments.to_string()});
-        let mut written = json!({"id": call.id, "type": "function", "function": function});
-        // Gemini refuses calls that it made itself where its signature is missing.
+        let mut tool_call = json!({"id": call.id, "type": "function", "function": function});
+        // Gemini rejects its own calls without their signature.
         if let Some(extra) = call.extra.as_ref().filter(|_| with_extra) {
-            written["extra_content"] = extra.clone();
+            tool_call["extra_content"] = extra.clone();
         }
-        written
+        tool_call
     };
     let content = if content.is_empty() { Value::Null } else { content.into() };
     json!({"role": "assistant", "content": content, "tool_calls": calls.iter().map(call).collect::<Vec<_>>()})
@@ -66,7 +61,7 @@ fn assistant_message(content: &str, calls: &[AskedCall], with_extra: bool) -> Va
 
 fn tool_message(result: &CallResult) -> Value {
     let mut content = result.text.clone();
-    for _ in &result.pictures {
+    for _ in &result.images {
         sanitize::push_line(&mut content, sanitize::IMAGE_OMITTED);
     }
     json!({"role": "tool", "tool_call_id": result.id, "content": content})

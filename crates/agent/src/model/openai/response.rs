@@ -1,23 +1,22 @@
-//! Understands an answer of chat completions that came whole.
+//! Parses a complete response of OpenAI's chat completions API.
 
 use serde_json::Value;
 use toolhub_net::Secret;
 
 use super::super::{
-    ModelFault, Reply, Stop, Usage,
+    ModelFault, Reply, StopReason, Usage,
     attempt_error::{self, AttemptError},
     tool_calls::{self, RawArguments, RawToolCall},
 };
 
-/// The reply.
-pub(super) fn parse_response(answer: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
-    if answer.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(attempt_error::from_error_event(answer, key));
+pub(super) fn parse_response(response: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
+    if response.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(attempt_error::from_error_event(response, key));
     }
-    let choice = answer.pointer("/choices/0").ok_or_else(|| malformed_response("it holds no choice"))?;
-    let message = choice.get("message").ok_or_else(|| malformed_response("it holds no message"))?;
+    let choice = response.pointer("/choices/0").ok_or_else(|| malformed_response("it has no `choices`"))?;
+    let message = choice.get("message").ok_or_else(|| malformed_response("its choice has no `message`"))?;
     let calls = message.get("tool_calls").and_then(Value::as_array).filter(|calls| !calls.is_empty());
-    let wanted: Vec<RawToolCall> = match calls {
+    let raw_calls: Vec<RawToolCall> = match calls {
         Some(calls) => calls
             .iter()
             .map(|call| RawToolCall {
@@ -25,7 +24,7 @@ pub(super) fn parse_response(answer: &Value, key: Option<&Secret>) -> Result<Rep
                 ..parse_call(text(call.get("id")), call.get("function"))
             })
             .collect(),
-        // Older servers know one call, without an id.
+        // The deprecated `function_call`: a single call without an id.
         None => message
             .get("function_call")
             .filter(|call| call.is_object())
@@ -34,64 +33,65 @@ pub(super) fn parse_response(answer: &Value, key: Option<&Secret>) -> Result<Rep
             .collect(),
     };
     let refusal = text(message.get("refusal"));
-    let mut said = content_text(message.get("content"));
-    said.push_str(refusal);
+    let mut reply_text = content_text(message.get("content"));
+    reply_text.push_str(refusal);
     let reason = choice.get("finish_reason").and_then(Value::as_str);
-    let mut reply = build_reply(said, !refusal.is_empty(), wanted, reason, parse_usage(answer).unwrap_or_default())?;
+    let usage = parse_usage(response).unwrap_or_default();
+    let mut reply = build_reply(reply_text, !refusal.is_empty(), raw_calls, reason, usage)?;
     text(message.get("reasoning_content")).clone_into(&mut reply.reasoning);
     Ok(reply)
 }
 
 fn parse_call(id: &str, function: Option<&Value>) -> RawToolCall {
-    let part = |name: &str| function.and_then(|function| function.get(name));
-    let arguments = match part("arguments") {
+    let field = |name: &str| function.and_then(|function| function.get(name));
+    let arguments = match field("arguments") {
         Some(Value::String(text)) => RawArguments::Text(text.clone()),
         Some(json) => RawArguments::Json(json.clone()),
         None => RawArguments::default(),
     };
-    RawToolCall { id: id.to_owned(), tool: text(part("name")).to_owned(), arguments, extra: None }
+    RawToolCall { id: id.to_owned(), tool: text(field("name")).to_owned(), arguments, extra: None }
 }
 
-/// What stands beside a call and must be told again with it.
+/// Extra data of a call that must be sent back with it.
 pub(super) fn extra_content(call: &Value) -> Option<Value> {
     call.get("extra_content").filter(|extra| extra.is_object()).cloned()
 }
 
-/// A reply of its parts.
+/// Assembles a reply.
 pub(super) fn build_reply(
     text: String,
     refused: bool,
-    wanted: Vec<RawToolCall>,
+    raw_calls: Vec<RawToolCall>,
     reason: Option<&str>,
     usage: Usage,
 ) -> Result<Reply, AttemptError> {
-    let calls = tool_calls::to_tool_calls(wanted)?;
+    let calls = tool_calls::to_tool_calls(raw_calls)?;
     let stop = match reason {
-        // DeepSeek says so when it had to stop for want of machines.
+        // DeepSeek's finish reason when its servers are overloaded.
         Some("insufficient_system_resource") => {
             return Err(AttemptError::transient(
                 ModelFault::Failed,
-                "the model's provider broke its answer off: it is overloaded",
+                "the model provider aborted its response: it is overloaded",
             ));
         }
-        Some("length") => Stop::Length,
-        Some("content_filter") => Stop::Refusal,
-        _ if refused => Stop::Refusal,
-        // Many say `stop`, or nothing at all, and ask for calls.
-        _ if calls.is_empty() => Stop::End,
-        _ => Stop::Calls,
+        Some("length") => StopReason::Length,
+        Some("content_filter") => StopReason::Refusal,
+        _ if refused => StopReason::Refusal,
+        // Many servers send `stop`, or no reason, with a reply that has calls.
+        _ if calls.is_empty() => StopReason::End,
+        _ => StopReason::Calls,
     };
     Ok(Reply { text, reasoning: String::new(), calls, stop, usage })
 }
 
-/// What it cost, where that is said. What came from a cache is part of what was read.
-pub(super) fn parse_usage(answer: &Value) -> Option<Usage> {
-    let usage = answer.get("usage").filter(|usage| usage.is_object())?;
+/// The token usage, if it is reported. Cached input tokens are part of the input.
+pub(super) fn parse_usage(response: &Value) -> Option<Usage> {
+    let usage = response.get("usage").filter(|usage| usage.is_object())?;
     let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or_default();
     Some(Usage { input_tokens: count("prompt_tokens"), output_tokens: count("completion_tokens") })
 }
 
-/// A text, or the texts of a list of parts.
+/// The text of a string or of a list of parts.
 pub(super) fn content_text(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
@@ -104,6 +104,6 @@ pub(super) fn text(value: Option<&Value>) -> &str {
     value.and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn malformed_response(why: &str) -> AttemptError {
-    AttemptError::transient(ModelFault::Broken, format!("the model's answer cannot be understood: {why}"))
+pub(super) fn malformed_response(reason: &str) -> AttemptError {
+    AttemptError::transient(ModelFault::Broken, format!("cannot parse the model's response: {reason}"))
 }

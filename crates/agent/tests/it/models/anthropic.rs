@@ -1,7 +1,7 @@
-//! Messages: what is sent, and every odd answer that is known.
+//! Anthropic's messages API: the requests sent, and all known variants of responses.
 
 use serde_json::{Value, json};
-use toolhub_agent::{CallResult, Message, ModelFault, Picture, Prompt, Reply, Stop, Usage};
+use toolhub_agent::{CallResult, Image, Message, ModelFault, Prompt, Reply, StopReason, Usage};
 
 use super::{CannedResponse, MockServer, anthropic, ask, call, hello_messages, malformed, prompt, streamed_prompt};
 
@@ -16,9 +16,9 @@ fn sse_text(events: &[Value]) -> String {
 
 async fn streamed_reply(events: &[Value]) -> Result<Reply, ModelFault> {
     let server = MockServer::start([CannedResponse::events(&sse_text(events))]).await;
-    let (reply, heard) = ask(&anthropic(&server).retries(0), streamed_prompt(&hello_messages())).await;
+    let (reply, streamed_text) = ask(&anthropic(&server).retries(0), streamed_prompt(&hello_messages())).await;
     let reply = reply.map_err(|error| error.fault)?;
-    assert_eq!(heard, reply.text);
+    assert_eq!(streamed_text, reply.text);
     Ok(reply)
 }
 
@@ -42,13 +42,13 @@ fn end(reason: &str) -> [Value; 2] {
 
 #[tokio::test]
 async fn a_question_is_said_in_the_words_of_the_provider() {
-    let result = |id: &str, text: &str, is_error: bool, pictures: &[&str]| CallResult {
+    let result = |id: &str, text: &str, is_error: bool, images: &[&str]| CallResult {
         id: id.into(),
         call_id: None,
         tool: "look".into(),
         text: text.into(),
         is_error,
-        pictures: pictures.iter().map(|kind| Picture { data: "AA==".into(), mime_type: (*kind).into() }).collect(),
+        images: images.iter().map(|kind| Image { data: "AA==".into(), mime_type: (*kind).into() }).collect(),
     };
     let messages = [
         Message::User { content: "look".into() },
@@ -78,15 +78,15 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         .await
         .0
         .unwrap();
-    let asked = server.requests();
-    let head = &asked[0].head;
+    let requests = server.requests();
+    let head = &requests[0].head;
     assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
     assert!(head.contains(&format!("x-api-key: {}", super::KEY)), "{head}");
     assert!(head.contains("anthropic-version: 2023-06-01"), "{head}");
-    let odd = asked[0].body["messages"][1]["content"][1]["id"].as_str().unwrap().to_owned();
+    let odd = requests[0].body["messages"][1]["content"][1]["id"].as_str().unwrap().to_owned();
     assert!(odd.starts_with("functions_look_1_"), "{odd}");
     let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}});
-    let said = json!([
+    let messages_sent = json!([
         {"role": "user", "content": [{"type": "text", "text": "look"}]},
         {"role": "assistant", "content": [
             {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "it"}},
@@ -102,14 +102,14 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         ]},
     ]);
     let plain = json!({
-        "model": "m", "max_tokens": 4096, "system": "Be brief.", "messages": said, "stream": false, "tools": tools,
+        "model": "m", "max_tokens": 4096, "system": "Be brief.", "messages": messages_sent, "stream": false, "tools": tools,
     });
-    assert_eq!(asked[0].body, plain);
+    assert_eq!(requests[0].body, plain);
     let mut closed = plain.clone();
     closed["max_tokens"] = 9.into();
     closed["tool_choice"] = json!({"type": "none"});
-    assert_eq!(asked[1].body, closed);
-    assert_eq!(asked[2].body, json!({"model": "m", "max_tokens": 4096, "messages": said, "stream": true}));
+    assert_eq!(requests[1].body, closed);
+    assert_eq!(requests[2].body, json!({"model": "m", "max_tokens": 4096, "messages": messages_sent, "stream": true}));
 }
 
 #[tokio::test]
@@ -127,19 +127,19 @@ async fn a_whole_answer_is_understood() {
     .await;
     let calls = vec![call("toolu_1", "look", json!({"at": "it"})), malformed("toolu_1_1", "look", "[1]")];
     let usage = Usage { input_tokens: 114, output_tokens: 9 };
-    assert_eq!(reply, Reply { text: "Let me see.".into(), calls, stop: Stop::Calls, usage, ..Reply::default() });
+    assert_eq!(reply, Reply { text: "Let me see.".into(), calls, stop: StopReason::Calls, usage, ..Reply::default() });
 }
 
 #[tokio::test]
 async fn every_reason_to_stop_is_known() {
     for (reason, stop) in [
-        (json!("end_turn"), Stop::End),
-        (json!("stop_sequence"), Stop::End),
-        (json!("pause_turn"), Stop::End),
-        (json!("max_tokens"), Stop::Length),
-        (json!("refusal"), Stop::Refusal),
-        (json!("something new"), Stop::End),
-        (Value::Null, Stop::End),
+        (json!("end_turn"), StopReason::End),
+        (json!("stop_sequence"), StopReason::End),
+        (json!("pause_turn"), StopReason::End),
+        (json!("max_tokens"), StopReason::Length),
+        (json!("refusal"), StopReason::Refusal),
+        (json!("something new"), StopReason::End),
+        (Value::Null, StopReason::End),
     ] {
         let reply = full_reply(json!({"content": [{"type": "text", "text": "hi"}], "stop_reason": reason})).await;
         assert_eq!(reply.stop, stop, "{reason}");
@@ -175,22 +175,22 @@ async fn a_stream_is_put_together() {
         call("toolu_3", "add", json!({"a": 1})),
     ];
     let usage = Usage { input_tokens: 114, output_tokens: 9 };
-    let expected = Reply { text: "Let me sée.".into(), calls, stop: Stop::Calls, usage, ..Reply::default() };
+    let expected = Reply { text: "Let me sée.".into(), calls, stop: StopReason::Calls, usage, ..Reply::default() };
     assert_eq!(streamed_reply(&events).await, Ok(expected));
 }
 
 #[tokio::test]
 async fn a_stream_without_its_end_or_with_an_error_is_no_reply() {
-    let begun = || vec![start(), block(0, json!({"type": "text", "text": "hi"}))];
+    let partial = || vec![start(), block(0, json!({"type": "text", "text": "hi"}))];
     let ends = |last: Value| async move {
-        let mut events = begun();
+        let mut events = partial();
         events.push(last);
         streamed_reply(&events).await.map(|reply| reply.stop)
     };
     let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "no"}});
-    assert_eq!(streamed_reply(&begun()).await, Err(ModelFault::Broken));
+    assert_eq!(streamed_reply(&partial()).await, Err(ModelFault::Broken));
     assert_eq!(ends(end("end_turn")[0].clone()).await, Err(ModelFault::Broken));
-    assert_eq!(ends(end("end_turn")[1].clone()).await, Ok(Stop::End));
+    assert_eq!(ends(end("end_turn")[1].clone()).await, Ok(StopReason::End));
     assert_eq!(ends(error("overloaded_error")).await, Err(ModelFault::Failed));
     assert_eq!(ends(error("rate_limit_error")).await, Err(ModelFault::RateLimited));
     assert_eq!(ends(error("invalid_request_error")).await, Err(ModelFault::Refused));

@@ -1,4 +1,4 @@
-//! However a stream is cut into pieces on its way, the reply is the same.
+//! The reply does not depend on how a stream is split into chunks.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use toolhub_testkit::soak;
 
 use super::{CannedResponse, MockServer, anthropic, ask, hello_messages, openai, streamed_prompt};
 
-/// As chat completions come: line ends of both sorts, a comment, data on two lines.
+/// A chat completions stream: both kinds of line ends, a comment, data on two lines.
 fn completions() -> String {
     let mut text = String::from(": keep-alive\r\n\r\n");
     for delta in [
@@ -37,24 +37,24 @@ fn messages() -> String {
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
 }
 
-async fn reply(is_openai: bool, pieces: Vec<Vec<u8>>) -> (Reply, String) {
-    let server = MockServer::start([CannedResponse::Chunks(pieces)]).await;
+async fn reply(is_openai: bool, chunks: Vec<Vec<u8>>) -> (Reply, String) {
+    let server = MockServer::start([CannedResponse::Chunks(chunks)]).await;
     let model: Box<dyn Model> =
         if is_openai { Box::new(openai(&server).retries(0)) } else { Box::new(anthropic(&server).retries(0)) };
-    let (reply, heard) = ask(&*model, streamed_prompt(&hello_messages())).await;
-    (reply.unwrap(), heard)
+    let (reply, streamed_text) = ask(&*model, streamed_prompt(&hello_messages())).await;
+    (reply.unwrap(), streamed_text)
 }
 
-fn split_at(bytes: &[u8], places: &BTreeSet<usize>) -> Vec<Vec<u8>> {
-    let ends = places.iter().copied().chain([bytes.len()]);
-    let begins = [0].into_iter().chain(places.iter().copied());
+fn split_at(bytes: &[u8], positions: &BTreeSet<usize>) -> Vec<Vec<u8>> {
+    let ends = positions.iter().copied().chain([bytes.len()]);
+    let begins = [0].into_iter().chain(positions.iter().copied());
     begins.zip(ends).map(|(begin, end)| bytes[begin..end].to_vec()).collect()
 }
 
 fn expected() -> Reply {
     let usage = toolhub_agent::Usage { input_tokens: 3, output_tokens: 4 };
     let calls = vec![super::call("c1", "weather", json!({"city": "Ålesund 北京"}))];
-    Reply { text: "Größe 🙂".into(), calls, stop: toolhub_agent::Stop::Calls, usage, ..Reply::default() }
+    Reply { text: "Größe 🙂".into(), calls, stop: toolhub_agent::StopReason::Calls, usage, ..Reply::default() }
 }
 
 #[tokio::test]
@@ -72,9 +72,9 @@ fn a_stream_cut_anywhere_is_the_same_reply() {
     let cases = soak(100, 5_000);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let lengths = completions().len().min(messages().len());
-    proptest!(config, |(is_openai: bool, places in prop::collection::btree_set(1..lengths, 0..20))| {
+    proptest!(config, |(is_openai: bool, positions in prop::collection::btree_set(1..lengths, 0..20))| {
         let stream = if is_openai { completions() } else { messages() };
-        let got = runtime.block_on(reply(is_openai, split_at(stream.as_bytes(), &places)));
+        let got = runtime.block_on(reply(is_openai, split_at(stream.as_bytes(), &positions)));
         prop_assert_eq!(got, (expected(), expected().text));
     });
 }

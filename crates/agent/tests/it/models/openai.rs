@@ -1,28 +1,28 @@
-//! Chat completions: what is sent, and every odd answer that is known.
+//! OpenAI's chat completions API: the requests sent, and all known variants of responses.
 
 use serde_json::{Value, json};
-use toolhub_agent::{CallResult, Message, ModelFault, Picture, Prompt, Reply, Stop, Usage};
+use toolhub_agent::{CallResult, Image, Message, ModelFault, Prompt, Reply, StopReason, Usage};
 
 use super::{CannedResponse, MockServer, ask, call, hello_messages, malformed, openai, prompt, streamed_prompt};
 
-/// An answer that comes whole.
+/// The reply to a complete response.
 async fn full_reply(answer: Value) -> Reply {
     let server = MockServer::start([CannedResponse::json(200, "", &answer)]).await;
     ask(&openai(&server).retries(0), prompt(&hello_messages())).await.0.unwrap()
 }
 
-/// A stream of these pieces, and its end.
-async fn streamed_reply(pieces: &[Value]) -> Reply {
-    let server = MockServer::start([CannedResponse::events(&sse_text(pieces, "data: [DONE]\n\n"))]).await;
-    let (reply, heard) = ask(&openai(&server).retries(0), streamed_prompt(&hello_messages())).await;
+/// The reply to a stream of these chunks and its end.
+async fn streamed_reply(chunks: &[Value]) -> Reply {
+    let server = MockServer::start([CannedResponse::events(&sse_text(chunks, "data: [DONE]\n\n"))]).await;
+    let (reply, streamed_text) = ask(&openai(&server).retries(0), streamed_prompt(&hello_messages())).await;
     let reply = reply.unwrap();
-    assert_eq!(heard, reply.text);
+    assert_eq!(streamed_text, reply.text);
     reply
 }
 
-fn sse_text(pieces: &[Value], end: &str) -> String {
-    let pieces = pieces.iter().map(|piece| format!("data: {piece}\n\n"));
-    pieces.chain([end.to_owned()]).collect()
+fn sse_text(chunks: &[Value], end: &str) -> String {
+    let chunks = chunks.iter().map(|chunk| format!("data: {chunk}\n\n"));
+    chunks.chain([end.to_owned()]).collect()
 }
 
 fn delta(delta: Value) -> Value {
@@ -35,14 +35,14 @@ fn finish(reason: &str) -> Value {
 
 fn call_chunk(index: Value, id: Value, name: Value, arguments: Value) -> Value {
     let mut call = json!({"function": {}});
-    for (place, value) in [("index", index), ("id", id)] {
+    for (field, value) in [("index", index), ("id", id)] {
         if !value.is_null() {
-            call[place] = value;
+            call[field] = value;
         }
     }
-    for (place, value) in [("name", name), ("arguments", arguments)] {
+    for (field, value) in [("name", name), ("arguments", arguments)] {
         if !value.is_null() {
-            call["function"][place] = value;
+            call["function"][field] = value;
         }
     }
     delta(json!({"tool_calls": [call]}))
@@ -65,7 +65,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
                     tool: "weather".into(),
                     text: "4 °C".into(),
                     is_error: false,
-                    pictures: vec![Picture { data: "AA==".into(), mime_type: "image/png".into() }],
+                    images: vec![Image { data: "AA==".into(), mime_type: "image/png".into() }],
                 },
                 CallResult {
                     id: "c2".into(),
@@ -73,7 +73,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
                     tool: "we ather".into(),
                     text: "No such tool.".into(),
                     is_error: true,
-                    pictures: vec![],
+                    images: vec![],
                 },
             ],
         },
@@ -88,10 +88,10 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
     ask(&model, full).await.0.unwrap();
     ask(&model, Prompt { may_call: false, stream: true, ..full }).await.0.unwrap();
     ask(&model, Prompt { tools: &[], may_call: false, ..full }).await.0.unwrap();
-    let asked = server.requests();
-    assert!(asked[0].head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{}", asked[0].head);
-    assert!(asked[0].head.contains(&format!("authorization: Bearer {}", super::KEY)), "{}", asked[0].head);
-    let said = json!([
+    let requests = server.requests();
+    assert!(requests[0].head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{}", requests[0].head);
+    assert!(requests[0].head.contains(&format!("authorization: Bearer {}", super::KEY)), "{}", requests[0].head);
+    let messages_sent = json!([
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "weather?"},
         {"role": "assistant", "content": null, "reasoning_content": "I have to look.", "tool_calls": [
@@ -103,16 +103,16 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         {"role": "assistant", "content": "4 °C."},
         {"role": "user", "content": "thanks"},
     ]);
-    let plain = json!({"model": "m", "messages": said, "stream": false, "max_tokens": 100, "tools": tools});
-    assert_eq!(asked[0].body, plain);
+    let plain = json!({"model": "m", "messages": messages_sent, "stream": false, "max_tokens": 100, "tools": tools});
+    assert_eq!(requests[0].body, plain);
     let mut closed = plain.clone();
     closed["stream"] = true.into();
     closed["stream_options"] = json!({"include_usage": true});
     closed["tool_choice"] = "none".into();
-    assert_eq!(asked[1].body, closed);
+    assert_eq!(requests[1].body, closed);
     let mut bare = plain;
     bare.as_object_mut().unwrap().remove("tools");
-    assert_eq!(asked[2].body, bare);
+    assert_eq!(requests[2].body, bare);
 }
 
 #[tokio::test]
@@ -127,18 +127,22 @@ async fn a_whole_answer_is_understood() {
     }));
     let calls = vec![call("c1", "weather", json!({"city": "Oslo"})), call("c2", "clock", json!({}))];
     let usage = Usage { input_tokens: 20, output_tokens: 5 };
-    assert_eq!(reply.await, Reply { calls, stop: Stop::Calls, usage, ..Reply::default() });
+    assert_eq!(reply.await, Reply { calls, stop: StopReason::Calls, usage, ..Reply::default() });
 }
 
 #[tokio::test]
 async fn odd_answers_are_understood() {
     let answer = |message: Value, reason: Value| json!({"choices": [{"message": message, "finish_reason": reason}]});
-    let wants = |id: &str, arguments: Value| json!({"id": id, "function": {"name": "f", "arguments": arguments}});
-    // An object where a text belongs, ids that are missing or doubled, a wrong reason.
-    let calls =
-        json!([wants("", json!({"a": 1})), wants("x", json!("{")), wants("x", json!("[1]")), wants("y", Value::Null)]);
+    let call_json = |id: &str, arguments: Value| json!({"id": id, "function": {"name": "f", "arguments": arguments}});
+    // Arguments as an object instead of a string, missing or duplicate ids, a wrong finish reason.
+    let calls = json!([
+        call_json("", json!({"a": 1})),
+        call_json("x", json!("{")),
+        call_json("x", json!("[1]")),
+        call_json("y", Value::Null)
+    ]);
     let reply = full_reply(answer(json!({"content": "", "tool_calls": calls}), json!("stop"))).await;
-    assert_eq!(reply.stop, Stop::Calls);
+    assert_eq!(reply.stop, StopReason::Calls);
     let expected = [
         call("call_0", "f", json!({"a": 1})),
         malformed("x", "f", "{"),
@@ -147,37 +151,37 @@ async fn odd_answers_are_understood() {
     ];
     assert_eq!(reply.calls, expected);
     let reply = full_reply(answer(json!({"content": null, "refusal": "I will not."}), json!("stop"))).await;
-    assert_eq!((reply.text.as_str(), reply.stop), ("I will not.", Stop::Refusal));
+    assert_eq!((reply.text.as_str(), reply.stop), ("I will not.", StopReason::Refusal));
     let reply = full_reply(answer(json!({"content": "hel"}), json!("length"))).await;
-    assert_eq!((reply.text.as_str(), reply.stop), ("hel", Stop::Length));
+    assert_eq!((reply.text.as_str(), reply.stop), ("hel", StopReason::Length));
     let reply = full_reply(answer(json!({"content": ""}), json!("content_filter"))).await;
-    assert_eq!(reply.stop, Stop::Refusal);
+    assert_eq!(reply.stop, StopReason::Refusal);
     let parts = json!([{"type": "thinking", "thinking": []}, {"type": "text", "text": "hi"}]);
     let reply = full_reply(answer(json!({"content": parts}), Value::Null)).await;
-    assert_eq!((reply.text.as_str(), reply.stop), ("hi", Stop::End));
+    assert_eq!((reply.text.as_str(), reply.stop), ("hi", StopReason::End));
 }
 
 #[tokio::test]
 async fn the_one_call_that_older_servers_know_is_a_call_like_others() {
-    let wants = |name: Value, arguments: Value| json!({"function_call": {"name": name, "arguments": arguments}});
+    let call_json = |name: Value, arguments: Value| json!({"function_call": {"name": name, "arguments": arguments}});
     let oslo = [call("call_0", "weather", json!({"city": "Oslo"}))];
-    let mut message = wants(json!("weather"), json!("{\"city\": \"Oslo\"}"));
+    let mut message = call_json(json!("weather"), json!("{\"city\": \"Oslo\"}"));
     message["content"] = Value::Null;
     let answer = |message: &Value| json!({"choices": [{"message": message, "finish_reason": "function_call"}]});
     let reply = full_reply(answer(&message)).await;
-    assert_eq!((reply.stop, reply.calls.as_slice()), (Stop::Calls, &oslo[..]));
-    let pieces = [
-        delta(wants(json!("weather"), json!(""))),
-        delta(wants(Value::Null, json!("{\"city\":"))),
-        delta(wants(Value::Null, json!("\"Oslo\"}"))),
+    assert_eq!((reply.stop, reply.calls.as_slice()), (StopReason::Calls, &oslo[..]));
+    let chunks = [
+        delta(call_json(json!("weather"), json!(""))),
+        delta(call_json(Value::Null, json!("{\"city\":"))),
+        delta(call_json(Value::Null, json!("\"Oslo\"}"))),
         finish("function_call"),
     ];
-    let reply = streamed_reply(&pieces).await;
-    assert_eq!((reply.stop, reply.calls.as_slice()), (Stop::Calls, &oslo[..]));
-    // Some say it in both ways: that is one call.
+    let reply = streamed_reply(&chunks).await;
+    assert_eq!((reply.stop, reply.calls.as_slice()), (StopReason::Calls, &oslo[..]));
+    // Some servers send it both ways: that is one call.
     message["tool_calls"] = json!([{"id": "c1", "function": message["function_call"]}]);
     assert_eq!(full_reply(answer(&message)).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
-    let both = [pieces[0].clone(), call_chunk(json!(0), json!("c1"), json!("weather"), json!("{\"city\": \"Oslo\"}"))];
+    let both = [chunks[0].clone(), call_chunk(json!(0), json!("c1"), json!("weather"), json!("{\"city\": \"Oslo\"}"))];
     assert_eq!(streamed_reply(&both).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
 }
 
@@ -195,12 +199,14 @@ async fn what_a_model_thought_before_its_calls_is_kept_for_the_next_question() {
 #[tokio::test]
 async fn what_a_server_puts_beside_a_call_is_told_again_with_it() {
     let signed = json!({"google": {"thought_signature": "c2lnbmVk"}});
-    let wants = json!([{"index": 0, "id": "c1", "type": "function", "extra_content": signed,
+    let call_json = json!([{"index": 0, "id": "c1", "type": "function", "extra_content": signed,
         "function": {"name": "clock", "arguments": "{}"}}]);
     let answer =
-        json!({"choices": [{"message": {"content": null, "tool_calls": wants}, "finish_reason": "tool_calls"}]});
-    let (whole, streamed) =
-        (full_reply(answer).await, streamed_reply(&[delta(json!({"tool_calls": wants})), finish("tool_calls")]).await);
+        json!({"choices": [{"message": {"content": null, "tool_calls": call_json}, "finish_reason": "tool_calls"}]});
+    let (whole, streamed) = (
+        full_reply(answer).await,
+        streamed_reply(&[delta(json!({"tool_calls": call_json})), finish("tool_calls")]).await,
+    );
     assert_eq!(whole.calls, streamed.calls);
     assert_eq!(whole.calls[0].extra, Some(signed.clone()));
     let result = CallResult {
@@ -209,7 +215,7 @@ async fn what_a_server_puts_beside_a_call_is_told_again_with_it() {
         tool: "clock".into(),
         text: "noon".into(),
         is_error: false,
-        pictures: vec![],
+        images: vec![],
     };
     let messages = [
         Message::User { content: "time?".into() },
@@ -219,9 +225,9 @@ async fn what_a_server_puts_beside_a_call_is_told_again_with_it() {
     let fine = json!({"choices": [{"message": {"content": "ok"}}]});
     let server = MockServer::start([CannedResponse::json(200, "", &fine)]).await;
     ask(&openai(&server), prompt(&messages)).await.0.unwrap();
-    let asked = server.requests();
-    assert_eq!(asked[0].body.pointer("/messages/1/tool_calls/0/extra_content"), Some(&signed));
-    assert_eq!(asked[0].body.pointer("/messages/1/tool_calls/0/function/name"), Some(&json!("clock")));
+    let requests = server.requests();
+    assert_eq!(requests[0].body.pointer("/messages/1/tool_calls/0/extra_content"), Some(&signed));
+    assert_eq!(requests[0].body.pointer("/messages/1/tool_calls/0/function/name"), Some(&json!("clock")));
 }
 
 #[tokio::test]
@@ -253,7 +259,7 @@ async fn calls_in_pieces_are_put_together_as_openai_sends_them() {
     ])
     .await;
     assert_eq!(reply.calls, [call("c1", "weather", json!({"city": "Oslo"})), call("c2", "clock", json!({}))]);
-    assert_eq!(reply.stop, Stop::Calls);
+    assert_eq!(reply.stop, StopReason::Calls);
 }
 
 #[tokio::test]
@@ -263,32 +269,32 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     let two = [call("c1", "weather", json!({"city": "Oslo"})), call("c2", "clock", json!({}))];
     let (half, rest) = (json!("{\"city\":"), json!("\"Oslo\"}"));
     let full = json!("{\"city\": \"Oslo\"}");
-    let check = async |what: &str, pieces: &[Value], expected: &[toolhub_agent::AskedCall]| {
-        assert_eq!(streamed_reply(pieces).await.calls, expected, "{what}");
+    let check = async |what: &str, chunks: &[Value], expected: &[toolhub_agent::ToolCall]| {
+        assert_eq!(streamed_reply(chunks).await.calls, expected, "{what}");
     };
-    let pieces = [
+    let chunks = [
         call_chunk(json!(3), json!("c1"), json!("weather"), full.clone()),
         call_chunk(json!(7), json!("c2"), json!("clock"), json!("{}")),
     ];
-    check("gaps in the index", &pieces, &two).await;
-    let pieces = [
+    check("gaps in the index", &chunks, &two).await;
+    let chunks = [
         call_chunk(none.clone(), json!("c1"), json!("weather"), half.clone()),
         call_chunk(none.clone(), none.clone(), none.clone(), rest.clone()),
         call_chunk(none.clone(), json!("c2"), json!("clock"), none.clone()),
     ];
-    check("no index", &pieces, &two).await;
-    let pieces = [
+    check("no index", &chunks, &two).await;
+    let chunks = [
         call_chunk(json!(0), json!("c1"), json!("weather"), half.clone()),
         call_chunk(json!(0), json!("c1"), json!("weather"), rest.clone()),
         call_chunk(json!(1), json!("c2"), json!("clock"), json!("{}")),
     ];
-    check("id and name in every piece", &pieces, &two).await;
-    let pieces = [
+    check("id and name in every chunk", &chunks, &two).await;
+    let chunks = [
         call_chunk(json!(0), json!("c1"), json!("weather"), full.clone()),
         call_chunk(json!(0), json!("c2"), json!("clock"), json!("{}")),
     ];
-    check("the same index for all", &pieces, &two).await;
-    let pieces = [
+    check("the same index for all", &chunks, &two).await;
+    let chunks = [
         call_chunk(json!(0), json!(""), json!("clock"), full.clone()),
         call_chunk(json!(0), json!(""), json!("clock"), half.clone()),
         call_chunk(json!(0), json!(""), json!("clock"), rest.clone()),
@@ -298,65 +304,65 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     let city = json!({"city": "Oslo"});
     let three =
         [call("call_0", "clock", city.clone()), call("call_1", "clock", city), call("call_2", "weather", json!({}))];
-    check("the same index for all, and no ids", &pieces, &three).await;
-    let pieces = [
+    check("the same index for all, and no ids", &chunks, &three).await;
+    let chunks = [
         call_chunk(json!(0), json!("c1"), json!("wea"), json!("")),
         call_chunk(json!(0), json!(""), json!("ther"), half.clone()),
         call_chunk(json!(0), json!(""), none.clone(), rest.clone()),
     ];
-    check("a name in pieces", &pieces, &one).await;
-    let pieces = [call_chunk(json!(0), json!("c1"), json!("weather"), json!({"city": "Oslo"}))];
-    check("arguments that are no text", &pieces, &one).await;
+    check("a name split over chunks", &chunks, &one).await;
+    let chunks = [call_chunk(json!(0), json!("c1"), json!("weather"), json!({"city": "Oslo"}))];
+    check("arguments that are not a string", &chunks, &one).await;
     let both = json!({"tool_calls": [
         {"index": 1, "id": "c2", "function": {"name": "clock", "arguments": "{}"}},
         {"index": 0, "id": "c1", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}},
     ]});
-    check("several in one piece, in no order", &[delta(both)], &two).await;
-    let pieces = [
+    check("several in one chunk, out of order", &[delta(both)], &two).await;
+    let chunks = [
         call_chunk(json!(0), none.clone(), json!("clock"), json!("{}")),
         call_chunk(json!(1), none.clone(), json!("clock"), json!("{\"a\"")),
     ];
     let unnamed = [call("call_0", "clock", json!({})), malformed("call_1", "clock", "{\"a\"")];
-    check("no ids, and arguments that end too soon", &pieces, &unnamed).await;
+    check("no ids, and truncated arguments", &chunks, &unnamed).await;
 }
 
 #[tokio::test]
 async fn an_answer_that_asks_for_thousands_of_calls_is_no_answer() {
-    let calls = |many: usize| -> Vec<Value> {
-        (0..many).map(|index| json!({"index": index, "function": {"name": "clock", "arguments": "{}"}})).collect()
+    let calls = |count: usize| -> Vec<Value> {
+        (0..count).map(|index| json!({"index": index, "function": {"name": "clock", "arguments": "{}"}})).collect()
     };
     let check = async |answer: CannedResponse, expected: Result<usize, ModelFault>| {
         let server = MockServer::start([answer]).await;
         let (reply, _) = ask(&openai(&server).retries(0), streamed_prompt(&hello_messages())).await;
         assert_eq!(reply.map(|reply| reply.calls.len()).map_err(|error| error.fault), expected);
     };
-    let whole = |many| CannedResponse::json(200, "", &json!({"choices": [{"message": {"tool_calls": calls(many)}}]}));
-    let pieces =
-        |many| CannedResponse::events(&sse_text(&[delta(json!({"tool_calls": calls(many)}))], "data: [DONE]\n\n"));
+    let whole = |count| CannedResponse::json(200, "", &json!({"choices": [{"message": {"tool_calls": calls(count)}}]}));
+    let chunks =
+        |count| CannedResponse::events(&sse_text(&[delta(json!({"tool_calls": calls(count)}))], "data: [DONE]\n\n"));
     check(whole(1024), Ok(1024)).await;
-    check(pieces(1024), Ok(1024)).await;
+    check(chunks(1024), Ok(1024)).await;
     check(whole(1025), Err(ModelFault::Broken)).await;
-    check(pieces(1025), Err(ModelFault::Broken)).await;
+    check(chunks(1025), Err(ModelFault::Broken)).await;
 }
 
 #[tokio::test]
 async fn the_end_of_a_stream_is_its_mark_or_its_reason() {
     let text = delta(json!({"content": "hi"}));
-    let check = async |stream: String, expected: Result<Stop, ModelFault>| {
+    let check = async |stream: String, expected: Result<StopReason, ModelFault>| {
         let server = MockServer::start([CannedResponse::events(&stream)]).await;
         let (reply, _) = ask(&openai(&server).retries(0), streamed_prompt(&hello_messages())).await;
         assert_eq!(reply.map(|reply| reply.stop).map_err(|error| error.fault), expected, "{stream}");
     };
-    let said = std::slice::from_ref(&text);
-    check(sse_text(said, "data: [DONE]\n\n"), Ok(Stop::End)).await;
-    check(sse_text(&[text.clone(), finish("stop")], ""), Ok(Stop::End)).await;
-    check(sse_text(&[text.clone(), finish("length")], "data: [DONE]\n\n"), Ok(Stop::Length)).await;
-    check(sse_text(&[delta(json!({"refusal": "No."}))], "data: [DONE]\n\n"), Ok(Stop::Refusal)).await;
-    check(sse_text(said, ""), Err(ModelFault::Broken)).await;
-    check(sse_text(said, "data: {\"choices\": [{\n\n"), Err(ModelFault::Broken)).await;
+    let text_only = std::slice::from_ref(&text);
+    check(sse_text(text_only, "data: [DONE]\n\n"), Ok(StopReason::End)).await;
+    check(sse_text(&[text.clone(), finish("stop")], ""), Ok(StopReason::End)).await;
+    check(sse_text(&[text.clone(), finish("length")], "data: [DONE]\n\n"), Ok(StopReason::Length)).await;
+    check(sse_text(&[delta(json!({"refusal": "No."}))], "data: [DONE]\n\n"), Ok(StopReason::Refusal)).await;
+    check(sse_text(text_only, ""), Err(ModelFault::Broken)).await;
+    check(sse_text(text_only, "data: {\"choices\": [{\n\n"), Err(ModelFault::Broken)).await;
     check(String::new(), Err(ModelFault::Broken)).await;
     let error = |error: Value| sse_text(&[text.clone(), json!({"error": error})], "data: [DONE]\n\n");
-    check(error(json!({"message": "fell over", "type": "server_error"})), Err(ModelFault::Failed)).await;
+    check(error(json!({"message": "internal error", "type": "server_error"})), Err(ModelFault::Failed)).await;
     check(error(json!({"message": "too long", "code": 400})), Err(ModelFault::Refused)).await;
     check(error(json!({"message": "slow down", "type": "rate_limit_error"})), Err(ModelFault::RateLimited)).await;
     check(sse_text(&[text, finish("insufficient_system_resource")], "data: [DONE]\n\n"), Err(ModelFault::Failed)).await;
@@ -366,6 +372,6 @@ async fn the_end_of_a_stream_is_its_mark_or_its_reason() {
 async fn a_server_that_does_not_stream_is_heard_at_its_end() {
     let answer = json!({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]});
     let server = MockServer::start([CannedResponse::json(200, "", &answer)]).await;
-    let (reply, heard) = ask(&openai(&server), streamed_prompt(&hello_messages())).await;
-    assert_eq!((reply.unwrap().text.as_str(), heard.as_str()), ("all at once", "all at once"));
+    let (reply, streamed_text) = ask(&openai(&server), streamed_prompt(&hello_messages())).await;
+    assert_eq!((reply.unwrap().text.as_str(), streamed_text.as_str()), ("all at once", "all at once"));
 }

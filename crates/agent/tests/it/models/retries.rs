@@ -1,4 +1,4 @@
-//! What is asked again, how often, and what is said when it did not help. The server counts.
+//! Which requests are retried, how often, and the error when retries do not help. The mock server counts the requests.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn error_response(status: u16, headers: &str, message: &str) -> CannedResponse {
     CannedResponse::json(status, headers, &json!({"error": {"message": message, "type": "some_error"}}))
 }
 
-/// How a question ends after these answers, and how often it was asked.
+/// The result of a request after these responses, and the number of attempts.
 async fn ask_after(answers: Vec<CannedResponse>) -> (Result<String, ModelError>, usize) {
     let server = MockServer::start(answers).await;
     let (reply, _) = ask(&openai(&server), prompt(&hello_messages())).await;
@@ -34,11 +34,11 @@ async fn what_may_heal_is_asked_again() {
         CannedResponse::HangUp,
         CannedResponse::body(200, "content-type: application/json\r\n", "{\"choices\": ["),
         CannedResponse::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\"".to_vec()),
-        CannedResponse::json(200, "", &json!({"error": {"message": "upstream fell over", "code": 502}})),
+        CannedResponse::json(200, "", &json!({"error": {"message": "upstream failed", "code": 502}})),
     ] {
-        let said = format!("{first:?}");
-        let (reply, asked) = ask_after(vec![first, ok_response()]).await;
-        assert_eq!((reply, asked), (Ok("fine".into()), 2), "{said}");
+        let response = format!("{first:?}");
+        let (reply, attempts) = ask_after(vec![first, ok_response()]).await;
+        assert_eq!((reply, attempts), (Ok("fine".into()), 2), "{response}");
     }
 }
 
@@ -52,14 +52,14 @@ async fn what_cannot_heal_is_said_at_once() {
         CannedResponse::json(429, "", &json!({"error": {"code": "insufficient_quota", "message": "pay first"}})),
         CannedResponse::body(302, "location: http://127.0.0.1:1/\r\n", ""),
     ] {
-        let said = format!("{first:?}");
-        let (reply, asked) = ask_after(vec![first, ok_response()]).await;
-        assert!(reply.is_err() && asked == 1, "{said}: {reply:?}, asked {asked} times");
+        let response = format!("{first:?}");
+        let (reply, attempts) = ask_after(vec![first, ok_response()]).await;
+        assert!(reply.is_err() && attempts == 1, "{response}: {reply:?}, {attempts} attempts");
     }
     let (reply, _) = ask_after(vec![error_response(400, "", "This model's window is 8 tokens.")]).await;
     let error = reply.unwrap_err();
     assert_eq!((error.fault, error.status), (ModelFault::Refused, Some(400)));
-    assert_eq!(error.message, "the model's provider answers 400: This model's window is 8 tokens.");
+    assert_eq!(error.message, "the model provider returned 400: This model's window is 8 tokens.");
 }
 
 #[tokio::test]
@@ -73,32 +73,33 @@ async fn it_gives_up_after_so_many_tries_and_says_the_last_reason() {
 
 #[tokio::test]
 async fn nobody_waits_longer_than_there_is_time() {
-    // An hour would be too late: it is not waited for, and the reason is the one that was told.
+    // A delay of an hour exceeds the time limit: there is no retry, and the error is that of the response.
     let server = MockServer::start([error_response(429, "retry-after: 3600\r\n", "slow down"), ok_response()]).await;
     let (reply, _) = ask(&openai(&server), prompt(&hello_messages())).await;
     assert_eq!((reply.unwrap_err().fault, server.requests().len()), (ModelFault::RateLimited, 1));
-    // A server that takes the question and says nothing.
+    // A server that accepts the request and never responds.
     let server = MockServer::start([CannedResponse::Stall(vec![]), CannedResponse::Stall(vec![])]).await;
     let messages = hello_messages();
     let short = Prompt { timeout: Duration::from_millis(50), ..streamed_prompt(&messages) };
     let (reply, _) = ask(&openai(&server), short).await;
     let error = reply.unwrap_err();
     assert_eq!(error.fault, ModelFault::Timeout);
-    // What was left of the time is told in whole milliseconds.
-    let told = error.message.strip_prefix("the model did not answer within ").and_then(|told| told.strip_suffix("ms"));
-    assert!(told.is_some_and(|told| told.parse::<u64>().is_ok()), "{error}");
+    // The error has the remaining time in whole milliseconds.
+    let millis =
+        error.message.strip_prefix("the model did not answer within ").and_then(|time| time.strip_suffix("ms"));
+    assert!(millis.is_some_and(|millis| millis.parse::<u64>().is_ok()), "{error}");
 }
 
 #[tokio::test]
 async fn a_silent_answer_is_given_up_and_asked_for_again() {
-    let begun = b"data: {\"choices\": [{\"delta\": {\"content\": \"On\"}}]}\n\n".to_vec();
+    let partial = b"data: {\"choices\": [{\"delta\": {\"content\": \"On\"}}]}\n\n".to_vec();
     let server =
-        MockServer::start([CannedResponse::Stall(vec![begun]), CannedResponse::Stall(vec![]), ok_response()]).await;
+        MockServer::start([CannedResponse::Stall(vec![partial]), CannedResponse::Stall(vec![]), ok_response()]).await;
     let model = openai(&server).idle_timeout(Duration::from_millis(50));
-    let (reply, heard) = ask(&model, streamed_prompt(&hello_messages())).await;
-    assert_eq!((reply.unwrap().text.as_str(), heard.as_str()), ("fine", "On⟲fine"));
+    let (reply, streamed_text) = ask(&model, streamed_prompt(&hello_messages())).await;
+    assert_eq!((reply.unwrap().text.as_str(), streamed_text.as_str()), ("fine", "On⟲fine"));
     assert_eq!(server.requests().len(), 3);
-    // One try has its own time.
+    // Each attempt has its own timeout.
     let server = MockServer::start([CannedResponse::Stall(vec![]), ok_response()]).await;
     let model = openai(&server).request_timeout(Duration::from_millis(50));
     assert_eq!(ask(&model, prompt(&hello_messages())).await.0.unwrap().text, "fine");
@@ -109,17 +110,17 @@ async fn a_stream_that_is_cut_off_begins_anew_and_listeners_hear_of_it() {
     let piece = |text: &str| format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}}]}));
     let whole = format!("{}{}data: [DONE]\n\n", piece("One "), piece("two."));
     let cut = CannedResponse::events(&piece("On"));
-    let torn = CannedResponse::Bytes(
+    let truncated = CannedResponse::Bytes(
         format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\n{}", piece("One t"))
             .into(),
     );
-    let unheard = CannedResponse::events(": keep-alive\n\n");
-    let server = MockServer::start([cut, torn, unheard, CannedResponse::events(&whole)]).await;
-    let (reply, heard) = ask(&openai(&server), streamed_prompt(&hello_messages())).await;
-    assert_eq!((reply.unwrap().text.as_str(), heard.as_str()), ("One two.", "On⟲One t⟲One two."));
+    let without_text = CannedResponse::events(": keep-alive\n\n");
+    let server = MockServer::start([cut, truncated, without_text, CannedResponse::events(&whole)]).await;
+    let (reply, streamed_text) = ask(&openai(&server), streamed_prompt(&hello_messages())).await;
+    assert_eq!((reply.unwrap().text.as_str(), streamed_text.as_str()), ("One two.", "On⟲One t⟲One two."));
     assert_eq!(server.requests().len(), 4);
-    let asked = server.requests();
-    assert!(asked.iter().all(|one| one.body == asked[0].body), "the same question each time");
+    let requests = server.requests();
+    assert!(requests.iter().all(|request| request.body == requests[0].body), "the same request each time");
 }
 
 #[tokio::test]
@@ -130,8 +131,8 @@ async fn anthropics_own_errors_are_told_apart() {
         "",
         &json!({"content": [{"type": "text", "text": "fine"}], "stop_reason": "end_turn"}),
     );
-    let broken_off = CannedResponse::events(&format!("event: error\ndata: {}\n\n", error("overloaded_error")));
-    let server = MockServer::start([CannedResponse::json(529, "", &error("overloaded_error")), broken_off, fine]).await;
+    let aborted = CannedResponse::events(&format!("event: error\ndata: {}\n\n", error("overloaded_error")));
+    let server = MockServer::start([CannedResponse::json(529, "", &error("overloaded_error")), aborted, fine]).await;
     let (reply, _) = ask(&anthropic(&server), streamed_prompt(&hello_messages())).await;
     assert_eq!((reply.unwrap().text.as_str(), server.requests().len()), ("fine", 3));
 }
@@ -139,7 +140,8 @@ async fn anthropics_own_errors_are_told_apart() {
 #[tokio::test]
 async fn nobody_at_the_address_is_said_without_the_rest_of_it() {
     let server = MockServer::start([]).await;
-    // Its listener is gone as soon as its task has run; until then a connection is made and closed, which is no answer either.
+    // Its listener closes as soon as its task has run; until then a connection is accepted and closed without a
+    // response.
     let (reply, _) = ask(&openai(&server).retries(1), prompt(&hello_messages())).await;
     let error = reply.unwrap_err();
     assert_eq!((error.fault, error.status), (ModelFault::Unreachable, None));
@@ -164,38 +166,42 @@ async fn no_error_holds_a_key_or_the_conversation() {
         CannedResponse::HangUp,
     ];
     for answer in answers {
-        let said = format!("{answer:?}");
+        let response = format!("{answer:?}");
         let server = MockServer::start([answer]).await;
         let model = openai(&server).retries(0);
         let (reply, _) = ask(&model, streamed_prompt(&messages)).await;
         let error = reply.unwrap_err();
         let shown = format!("{error} {error:?} {model:?}");
-        assert!(!shown.contains("very-secret") && !shown.contains(half) && !shown.contains("diary"), "{said}: {shown}");
+        assert!(
+            !shown.contains("very-secret") && !shown.contains(half) && !shown.contains("diary"),
+            "{response}: {shown}"
+        );
         assert!(!error.message.contains(['\r', '\n']), "{error}");
-        let asked: Vec<Value> = server.requests().into_iter().map(|asked| asked.body).collect();
-        assert!(!asked.iter().any(|body| body.to_string().contains(KEY)));
+        let requests: Vec<Value> = server.requests().into_iter().map(|requests| requests.body).collect();
+        assert!(!requests.iter().any(|body| body.to_string().contains(KEY)));
     }
 }
 
 #[tokio::test]
 async fn a_server_that_refuses_a_word_it_does_not_know_is_asked_without_it() {
     let unknown = json!({"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"]}]}});
-    let spoken =
+    let text_stream =
         || CannedResponse::events("data: {\"choices\": [{\"delta\": {\"content\": \"hi\"}}]}\n\ndata: [DONE]\n\n");
-    let server = MockServer::start([CannedResponse::json(422, "", &unknown), spoken(), ok_response(), spoken()]).await;
+    let server =
+        MockServer::start([CannedResponse::json(422, "", &unknown), text_stream(), ok_response(), text_stream()]).await;
     let (model, messages) = (openai(&server).retries(0), hello_messages());
     assert_eq!(ask(&model, streamed_prompt(&messages)).await.0.unwrap().text, "hi");
     ask(&model, prompt(&messages)).await.0.unwrap();
     assert_eq!(ask(&model, streamed_prompt(&messages)).await.0.unwrap().text, "hi");
-    // It is found out once.
-    let told = |asked: &super::server::ReceivedRequest| asked.body.get("stream_options").is_some();
-    assert_eq!(server.requests().iter().map(told).collect::<Vec<_>>(), [true, false, false, false]);
-    // What is refused for another reason is said, and nothing is learnt from it.
+    // The client remembers it after the first rejection.
+    let has_options = |request: &super::server::ReceivedRequest| request.body.get("stream_options").is_some();
+    assert_eq!(server.requests().iter().map(has_options).collect::<Vec<_>>(), [true, false, false, false]);
+    // A rejection for another reason is returned, and the field is sent again next time.
     let long = || CannedResponse::json(400, "", &json!({"error": {"message": "too long"}}));
-    let server = MockServer::start([long(), long(), spoken()]).await;
+    let server = MockServer::start([long(), long(), text_stream()]).await;
     let model = openai(&server).retries(3);
     let refused = ask(&model, streamed_prompt(&messages)).await.0.unwrap_err();
     assert!(refused.message.contains("too long"), "{refused}");
     ask(&model, streamed_prompt(&messages)).await.0.unwrap();
-    assert_eq!(server.requests().iter().map(told).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(server.requests().iter().map(has_options).collect::<Vec<_>>(), [true, false, true]);
 }

@@ -1,4 +1,4 @@
-//! A server that sends exactly the bytes it is told to, one answer for each connection.
+//! A mock server that sends exactly the given bytes, one response per connection.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,45 +8,46 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What is sent to one connection.
+/// The response of one connection.
 #[derive(Debug, Clone)]
 pub(super) enum CannedResponse {
     /// These bytes; then the connection is closed.
     Bytes(Vec<u8>),
-    /// An answer whose body comes in these pieces, each a chunk of HTTP; then the end.
+    /// A chunked response with these chunks; then the end.
     Chunks(Vec<Vec<u8>>),
-    /// The same, and then nothing more, while the connection stays open.
+    /// The same without an end, while the connection stays open.
     Stall(Vec<Vec<u8>>),
-    /// Nothing: the connection is closed.
+    /// No response: the connection is closed.
     HangUp,
 }
 
 impl CannedResponse {
-    /// A status, more headers, and a body of JSON.
+    /// A status, more headers, and a JSON body.
     pub(super) fn json(status: u16, headers: &str, body: &Value) -> Self {
         Self::body(status, &format!("content-type: application/json\r\n{headers}"), &body.to_string())
     }
 
     pub(super) fn body(status: u16, headers: &str, body: &str) -> Self {
         let length = body.len();
-        let head = format!("HTTP/1.1 {status} Said\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n");
+        let head =
+            format!("HTTP/1.1 {status} Canned\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n");
         Self::Bytes(format!("{head}{body}").into_bytes())
     }
 
-    /// A stream of events, all at once.
+    /// A stream of events in one chunk.
     pub(super) fn events(text: &str) -> Self {
         Self::Chunks(vec![text.as_bytes().to_vec()])
     }
 }
 
-/// What was asked.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(super) struct ReceivedRequest {
     pub(super) head: String,
     pub(super) body: Value,
 }
 
-/// The server. It ends with the test.
+/// The server. It stops when it is dropped.
 pub(super) struct MockServer {
     address: std::net::SocketAddr,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -54,30 +55,30 @@ pub(super) struct MockServer {
 }
 
 impl MockServer {
-    pub(super) async fn start(answers: impl IntoIterator<Item = CannedResponse>) -> Self {
+    pub(super) async fn start(responses: impl IntoIterator<Item = CannedResponse>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let kept = asked.clone();
-        let answers: Vec<CannedResponse> = answers.into_iter().collect();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let received = requests.clone();
+        let responses: Vec<CannedResponse> = responses.into_iter().collect();
         let task = tokio::spawn(async move {
             let mut open = Vec::new();
-            for answer in answers {
+            for response in responses {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                if let Some(asked) = read(&mut stream).await {
-                    kept.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+                if let Some(request) = read(&mut stream).await {
+                    received.lock().unwrap_or_else(PoisonError::into_inner).push(request);
                 }
-                // The other side may have gone away; that is its right.
-                let _ = write(&mut stream, &answer).await;
-                if matches!(answer, CannedResponse::Stall(_)) {
+                // The client may have closed the connection; that is no failure.
+                let _ = write(&mut stream, &response).await;
+                if matches!(response, CannedResponse::Stall(_)) {
                     open.push(stream);
                 }
             }
-            // From now on nobody answers at this address.
+            // From now on connections to this address are refused.
             drop(listener);
             std::future::pending::<()>().await;
         });
-        Self { address, requests: asked, task }
+        Self { address, requests, task }
     }
 
     pub(super) fn url(&self) -> String {
@@ -98,7 +99,7 @@ impl Drop for MockServer {
 async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     loop {
-        let mut piece = [0; 4096];
+        let mut chunk = [0; 4096];
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         if let Some(end) = end {
             let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
@@ -111,28 +112,28 @@ async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
                 });
             }
         }
-        match stream.read(&mut piece).await.ok()? {
+        match stream.read(&mut chunk).await.ok()? {
             0 => return None,
-            length => bytes.extend_from_slice(&piece[..length]),
+            length => bytes.extend_from_slice(&chunk[..length]),
         }
     }
 }
 
-async fn write(stream: &mut TcpStream, answer: &CannedResponse) -> std::io::Result<()> {
-    let (pieces, ends) = match answer {
+async fn write(stream: &mut TcpStream, response: &CannedResponse) -> std::io::Result<()> {
+    let (chunks, ends) = match response {
         CannedResponse::HangUp => return Ok(()),
         CannedResponse::Bytes(bytes) => {
             stream.write_all(bytes).await?;
             return stream.shutdown().await;
         }
-        CannedResponse::Chunks(pieces) => (pieces, true),
-        CannedResponse::Stall(pieces) => (pieces, false),
+        CannedResponse::Chunks(chunks) => (chunks, true),
+        CannedResponse::Stall(chunks) => (chunks, false),
     };
     let mut bytes =
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
-    for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-        bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
-        bytes.extend_from_slice(piece);
+    for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+        bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        bytes.extend_from_slice(chunk);
         bytes.extend_from_slice(b"\r\n");
     }
     if ends {

@@ -11,7 +11,7 @@ const OSLO: &str = r#"{"city": "Oslo", "sky": "clear", "temperature": 4.0, "unit
 #[test]
 fn what_is_asked_for_is_called() {
     let script = Script::demo();
-    for (said, expected) in [
+    for (message, expected) in [
         ("weather in Oslo", r#"weather{"city":"Oslo"}"#),
         ("What is the weather in New York?", r#"weather{"city":"New York"}"#),
         ("Weather in oslo, then a report", r#"weather{"city":"oslo"}"#),
@@ -32,7 +32,7 @@ fn what_is_asked_for_is_called() {
         ("现在几点？", "clock{}"),
         ("how is the weather?", "In which city? Say for example: weather in Oslo."),
     ] {
-        assert_eq!(ScriptedConversation::new(&script, &TOOLS).user(said), expected, "{said}");
+        assert_eq!(ScriptedConversation::new(&script, &TOOLS).user(message), expected, "{message}");
     }
 }
 
@@ -40,32 +40,32 @@ fn what_is_asked_for_is_called() {
 fn a_report_follows_the_weather_in_one_message_or_over_several() {
     let script = Script::demo();
     let report = r#"report{"lines":["4.0 °C, clear"],"title":"Weather in Oslo"}"#;
-    let mut talk = ScriptedConversation::new(&script, &["weather"]);
-    assert_eq!(talk.user("weather in Oslo, then a report"), r#"weather{"city":"Oslo"}"#);
-    // From now on it is offered.
-    talk.conversation.tools.push("report".into());
-    assert_eq!(talk.results(&[OSLO]), report);
-    assert_eq!(talk.results(&["# Weather in Oslo"]), "Here is the report:\n\n# Weather in Oslo");
+    let mut chat = ScriptedConversation::new(&script, &["weather"]);
+    assert_eq!(chat.user("weather in Oslo, then a report"), r#"weather{"city":"Oslo"}"#);
+    // Now the tool is offered.
+    chat.conversation.tools.push("report".into());
+    assert_eq!(chat.results(&[OSLO]), report);
+    assert_eq!(chat.results(&["# Weather in Oslo"]), "Here is the report:\n\n# Weather in Oslo");
 
-    let mut talk = ScriptedConversation::new(&script, &["weather"]);
-    talk.conversation.system = "- `report`: after `weather`".into();
+    let mut chat = ScriptedConversation::new(&script, &["weather"]);
+    chat.conversation.system = "- `report`: after `weather`".into();
     let not_yet = "`report` is not available yet: after `weather`. Ask for the weather in a city first.";
-    assert_eq!(talk.user("report"), not_yet);
-    talk.user("weather in Oslo");
-    assert_eq!(talk.results(&[OSLO]), "It is 4.0 °C and clear in Oslo.");
-    talk.conversation.tools.push("report".into());
-    assert_eq!(talk.user("and now the report"), report);
+    assert_eq!(chat.user("report"), not_yet);
+    chat.user("weather in Oslo");
+    assert_eq!(chat.results(&[OSLO]), "It is 4.0 °C and clear in Oslo.");
+    chat.conversation.tools.push("report".into());
+    assert_eq!(chat.user("and now the report"), report);
 }
 
 #[test]
 fn what_went_wrong_is_passed_on_and_what_is_withheld_is_said() {
     let script = Script::demo();
-    let mut talk = ScriptedConversation::new(&script, &TOOLS);
-    talk.user("weather in Oslo");
-    assert_eq!(talk.results(&["The service cannot be reached."]), "The service cannot be reached.");
-    let mut talk = ScriptedConversation::new(&script, &["clock"]);
-    assert!(talk.user("flaky").contains("withheld"));
-    assert_eq!(talk.user("weather in Oslo"), "I cannot look at the weather: it is not offered now.");
-    assert!(talk.user("hello").starts_with("I am a scripted model, and I can use: clock."));
+    let mut chat = ScriptedConversation::new(&script, &TOOLS);
+    chat.user("weather in Oslo");
+    assert_eq!(chat.results(&["The service cannot be reached."]), "The service cannot be reached.");
+    let mut chat = ScriptedConversation::new(&script, &["clock"]);
+    assert!(chat.user("flaky").contains("withheld"));
+    assert_eq!(chat.user("weather in Oslo"), "I cannot look at the weather: it is not offered now.");
+    assert!(chat.user("hello").starts_with("I am a scripted model, and I can use: clock."));
     assert!(ScriptedConversation::new(&script, &[]).user("hello").contains("I can use: no tools."));
 }

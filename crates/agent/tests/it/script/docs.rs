@@ -1,4 +1,4 @@
-//! Holds the page about scripts to the code: its scripts can be read, and its conversations go as it says.
+//! Checks the documentation of scripts: its scripts are valid, and its conversations match the code.
 
 use toolhub_agent::Script;
 
@@ -6,7 +6,7 @@ use super::ScriptedConversation;
 
 const PAGE: &str = include_str!("../../../../../docs/stub-llm.md");
 
-/// The blocks of the page, each with its language.
+/// The code blocks of the page, each with its language.
 fn blocks() -> Vec<(&'static str, &'static str)> {
     let mut blocks = Vec::new();
     let mut rest = PAGE;
@@ -19,32 +19,32 @@ fn blocks() -> Vec<(&'static str, &'static str)> {
     blocks
 }
 
-/// Plays a conversation: what the model says must be what stands there.
+/// Replays a conversation and checks the model's replies.
 fn play(script: &Script, conversation: &str) {
-    let mut talk = ScriptedConversation::new(script, &[]);
-    let (mut said, mut results) = (String::new(), Vec::new());
+    let mut chat = ScriptedConversation::new(script, &[]);
+    let (mut reply, mut results) = (String::new(), Vec::new());
     for line in conversation.lines().filter(|line| !line.trim().is_empty()) {
-        let (who, text) = line.split_once(':').unwrap_or_else(|| panic!("nobody says: {line}"));
+        let (speaker, text) = line.split_once(':').unwrap_or_else(|| panic!("no speaker: {line}"));
         let text = text.trim();
-        if !results.is_empty() && who != "result" {
-            said = talk.results(&results);
+        if !results.is_empty() && speaker != "result" {
+            reply = chat.results(&results);
             results.clear();
         }
-        match who {
+        match speaker {
             "offered" => {
-                talk.conversation.tools = text.split(", ").filter(|name| !name.is_empty()).map(String::from).collect();
+                chat.conversation.tools = text.split(", ").filter(|name| !name.is_empty()).map(String::from).collect();
             }
-            "system" => talk.conversation.system = text.to_owned(),
-            "user" => said = talk.user(text),
+            "system" => chat.conversation.system = text.to_owned(),
+            "user" => reply = chat.user(text),
             "result" => results.push(text),
             "model" | "call" => {
-                said = said.strip_prefix(text).unwrap_or_else(|| panic!("instead of {line}: {said}")).to_owned();
+                reply = reply.strip_prefix(text).unwrap_or_else(|| panic!("instead of {line}: {reply}")).to_owned();
             }
-            _ => panic!("nobody says: {line}"),
+            _ => panic!("unknown speaker: {line}"),
         }
-        assert!(matches!(who, "user" | "model" | "call") || said.is_empty(), "before {line}: {said}");
+        assert!(matches!(speaker, "user" | "model" | "call") || reply.is_empty(), "before {line}: {reply}");
     }
-    assert!(said.is_empty() && results.is_empty(), "left over: {said}");
+    assert!(reply.is_empty() && results.is_empty(), "left over: {reply}");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_scripts_of_the_page_do_what_it_says() {
         match language {
             "toml" => script = Some(Script::parse(block).unwrap_or_else(|error| panic!("{error}\n{block}"))),
             "text" => {
-                play(script.as_ref().expect("a script stands before its conversation"), block);
+                play(script.as_ref().expect("a script comes before its conversation"), block);
                 played += 1;
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose.
+//! Fault injection of the scripted model.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn provider_name(model: &dyn Model) -> &'static str {
     model.format().as_str()
 }
 
-/// How each client ends without retries, whole and streamed.
+/// The results of each client without retries, complete and streamed.
 async fn collect_faults(script: &str) -> Vec<(Result<Reply, ModelFault>, Option<u16>)> {
     let mut ends = Vec::new();
     for stream in [false, true] {
@@ -37,8 +37,8 @@ async fn errors_have_the_status_of_the_script() {
         (401, ModelFault::Refused),
     ] {
         let script = format!("[default]\nfault = {{ status = {status} }}");
-        for (end, told) in collect_faults(&script).await {
-            assert_eq!((end, told), (Err(fault), Some(status)));
+        for (end, reported) in collect_faults(&script).await {
+            assert_eq!((end, reported), (Err(fault), Some(status)));
         }
     }
 }
@@ -49,7 +49,7 @@ async fn an_error_that_passes_is_survived_by_asking_again() {
         let script = "[[turn]]\nsay = 'at last'\nfault = { status = 429, retry_after = '1ms', times = 4 }";
         let stub = serve_script(script).await;
         for model in models(&stub) {
-            // Each has its share of the four.
+            // The two clients share the four faults.
             let reply = ask(&*model, &user("go"), stream).await.unwrap();
             assert_eq!(reply.text, "at last", "{}", provider_name(&*model));
         }

@@ -1,4 +1,4 @@
-//! What a provider refuses, the scripted model refuses too, in the provider's own words.
+//! The scripted model rejects what a provider rejects, with the provider's error format.
 
 use serde_json::{Value, json};
 use tokio::{
@@ -8,7 +8,7 @@ use tokio::{
 
 use super::serve_script;
 
-/// A status and a body.
+/// Sends a POST request; returns status and body.
 async fn post(stub: &toolhub_agent::Stub, path: &str, body: &Value) -> (u16, Value) {
     let body = body.to_string();
     let length = body.len();
@@ -28,17 +28,17 @@ async fn send(stub: &toolhub_agent::Stub, request: &str) -> (u16, Value) {
 async fn a_call_without_a_result_is_refused_in_both_formats() {
     let stub = serve_script("[default]\nsay = 'fine'").await;
     let call = json!({"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{}"}});
-    let asks = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let request = json!({"role": "assistant", "content": null, "tool_calls": [call]});
     let user = json!({"role": "user", "content": "hi"});
     let result = json!({"role": "tool", "tool_call_id": "c1", "content": "done"});
     for (messages, expected) in [
-        (json!([user, asks, result]), 200),
-        (json!([user, asks, result, user]), 200),
+        (json!([user, request, result]), 200),
+        (json!([user, request, result, user]), 200),
         (json!([{"role": "system", "content": "x"}, user]), 200),
-        (json!([user, asks]), 400),
-        (json!([user, asks, user]), 400),
+        (json!([user, request]), 400),
+        (json!([user, request, user]), 400),
         (json!([user, result]), 400),
-        (json!([user, asks, result, result]), 400),
+        (json!([user, request, result, result]), 400),
         (json!([user, {"role": "assistant", "content": null}]), 400),
         (json!([user, {"role": "assistant", "tool_calls": []}]), 400),
         (json!([{"role": "robot", "content": "x"}]), 400),
@@ -49,15 +49,15 @@ async fn a_call_without_a_result_is_refused_in_both_formats() {
         assert_eq!(status, expected, "{messages}: {body}");
         assert!(status == 200 || body["error"]["type"] == "invalid_request_error", "{body}");
     }
-    let asks = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "a", "input": {}}]});
+    let request = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "a", "input": {}}]});
     let result = json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "done"}]});
     for (messages, expected) in [
-        (json!([user, asks, result]), 200),
+        (json!([user, request, result]), 200),
         (json!([user, user]), 200),
-        (json!([user, asks]), 400),
-        (json!([user, asks, user]), 400),
+        (json!([user, request]), 400),
+        (json!([user, request, user]), 400),
         (json!([user, result]), 400),
-        (json!([asks, result]), 400),
+        (json!([request, result]), 400),
         (json!([{"role": "user", "content": ""}]), 400),
         (json!([{"role": "user", "content": [{"type": "text", "text": " "}]}]), 400),
     ] {

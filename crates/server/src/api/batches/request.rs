@@ -1,7 +1,7 @@
-//! Takes a model's message apart: which calls it asks for, each with its id.
+//! Parses a model's message into the calls it asks for, each with its id.
 //!
-//! In: JSON in the words of a provider. Out: calls, or for one that makes no sense a text that helps the model. Only something
-//! that is no message at all is refused.
+//! In: JSON in a provider's format. Out: calls, or for an invalid one a text that helps the model. Only JSON that is no
+//! message at all is refused.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ impl JsonSchema for BatchBody {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": ["object", "array"],
-            "description": "A model's message or its calls, as they are: `{\"tool_calls\": [{\"id\", \"type\", \"function\": {\"name\", \"arguments\"}}]}` or that list (openai); `{\"content\": [{\"type\": \"tool_use\", \"id\", \"name\", \"input\"}]}` or that list (anthropic); `{\"calls\": [{\"tool\", \"arguments\", \"callId\"}]}` or that list (no format).",
+            "description": "A model's message or its calls, unchanged: `{\"tool_calls\": [{\"id\", \"type\", \"function\": {\"name\", \"arguments\"}}]}` or that list (openai); `{\"content\": [{\"type\": \"tool_use\", \"id\", \"name\", \"input\"}]}` or that list (anthropic); `{\"calls\": [{\"tool\", \"arguments\", \"callId\"}]}` or that list (no format).",
         })
     }
 }
@@ -31,45 +31,45 @@ impl JsonSchema for BatchBody {
 pub(super) struct RequestedCall {
     /// The id the model gave it.
     pub(super) id: Option<String>,
-    /// The tool and its arguments; or what the model must hear instead.
+    /// The tool and its arguments, or the error text for the model.
     pub(super) call: Result<(String, Value), String>,
 }
 
-/// `{"calls": [{"tool", "arguments", "callId"}]}`, or the list. What makes no sense is left to the hub to refuse: each of these
-/// has an outcome.
+/// Parses `{"calls": [{"tool", "arguments", "callId"}]}`, or the list. Leaves invalid calls to the hub: each gets an
+/// outcome.
 pub(super) fn parse_plain(message: Value) -> ApiResult<Vec<RequestedCall>> {
     let calls = extract_list(message, "calls")?;
-    let read = |mut call: Value| {
-        let given = call.get_mut("arguments").map(Value::take).unwrap_or_default();
-        let arguments = if given.is_null() { Value::Object(Map::new()) } else { given };
+    let parse = |mut call: Value| {
+        let value = call.get_mut("arguments").map(Value::take).unwrap_or_default();
+        let arguments = if value.is_null() { Value::Object(Map::new()) } else { value };
         RequestedCall { id: text(&call, "callId"), call: Ok((text(&call, "tool").unwrap_or_default(), arguments)) }
     };
-    Ok(calls.into_iter().map(read).collect())
+    Ok(calls.into_iter().map(parse).collect())
 }
 
-/// The calls of a message of OpenAI's Chat Completions, or the list of them.
+/// Parses the calls of an OpenAI Chat Completions message, or the list of them.
 pub(super) fn parse_openai(message: Value) -> ApiResult<Vec<RequestedCall>> {
     let calls = extract_list(message, "tool_calls")?;
-    let read = |mut call: Value| {
+    let parse = |mut call: Value| {
         let function = call.get_mut("function").map(Value::take).unwrap_or_default();
         let id = text(&call, "id");
         RequestedCall { id, ..parse_call(function, "", "name", "arguments") }
     };
-    Ok(calls.into_iter().map(read).collect())
+    Ok(calls.into_iter().map(parse).collect())
 }
 
-/// The `tool_use` blocks of a message of Anthropic's Messages, or the list of blocks.
+/// Parses the `tool_use` blocks of an Anthropic message, or the list of blocks.
 pub(super) fn parse_anthropic(message: Value) -> ApiResult<Vec<RequestedCall>> {
     let blocks = match message {
-        // A message of words alone asks for nothing.
+        // A message of plain text asks for no calls.
         Value::Object(message) if message.get("content").is_some_and(Value::is_string) => Vec::new(),
         message => extract_list(message, "content")?,
     };
-    let wanted = blocks.into_iter().filter(|block| block.get("type").and_then(Value::as_str) == Some("tool_use"));
-    Ok(wanted.map(|block| parse_call(block, "id", "name", "input")).collect())
+    let tool_uses = blocks.into_iter().filter(|block| block.get("type").and_then(Value::as_str) == Some("tool_use"));
+    Ok(tool_uses.map(|block| parse_call(block, "id", "name", "input")).collect())
 }
 
-/// The list, or the one under this name. A message that asks for nothing has none.
+/// The list itself, or the member with this name. A message without calls has none.
 fn extract_list(message: Value, name: &str) -> ApiResult<Vec<Value>> {
     let found = match message {
         Value::Array(list) => Some(list),
@@ -83,12 +83,12 @@ fn extract_list(message: Value, name: &str) -> ApiResult<Vec<Value>> {
         _ => None,
     };
     found.ok_or_else(|| {
-        let detail = format!("this is no message: a list of calls, or an object with the list `{name}`, was expected");
-        Problem::new(Code::INVALID_REQUEST, detail).hint("`?format=` says in whose words the message is")
+        let detail = format!("not a message: expected a list of calls, or an object with the list `{name}`");
+        Problem::new(Code::INVALID_REQUEST, detail).hint("`?format=` names the provider whose format the message has")
     })
 }
 
-/// One call, by the names of its parts.
+/// Parses one call, given the names of its members.
 fn parse_call(mut call: Value, id: &str, tool: &str, arguments: &str) -> RequestedCall {
     let id = text(&call, id);
     let Some(tool) = text(&call, tool).filter(|tool| !tool.is_empty()) else {
@@ -99,21 +99,21 @@ fn parse_call(mut call: Value, id: &str, tool: &str, arguments: &str) -> Request
             )),
         };
     };
-    let given = call.get_mut(arguments).map(Value::take).unwrap_or_default();
-    let arguments = match given {
+    let value = call.get_mut(arguments).map(Value::take).unwrap_or_default();
+    let arguments = match value {
         Value::Null => Ok(Value::Object(Map::new())),
-        // Models that have nothing to say often say just that.
-        Value::String(words) if words.trim().is_empty() => Ok(Value::Object(Map::new())),
-        Value::String(words) => parse_arguments(&tool, &words),
-        given => Ok(given),
+        // Models often send an empty string instead of an empty object.
+        Value::String(text) if text.trim().is_empty() => Ok(Value::Object(Map::new())),
+        Value::String(text) => parse_arguments(&tool, &text),
+        value => Ok(value),
     };
     RequestedCall { id, call: arguments.map(|arguments| (tool, arguments)) }
 }
 
-fn parse_arguments(tool: &str, words: &str) -> Result<Value, String> {
-    serde_json::from_str(words).map_err(|wrong| {
+fn parse_arguments(tool: &str, text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| {
         format!(
-            "The arguments of `{tool}` are not valid JSON: {wrong}. Nothing was done. Make the call again with the arguments as \
+            "The arguments of `{tool}` are not valid JSON: {error}. Nothing was done. Make the call again with the arguments as \
              one complete JSON object."
         )
     })
@@ -130,9 +130,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn calls(asked: ApiResult<Vec<RequestedCall>>) -> Vec<(Option<String>, String, Value)> {
-        let asked = asked.expect("a message");
-        let calls = asked.into_iter().map(|asked| asked.call.map(|(tool, arguments)| (asked.id, tool, arguments)));
+    fn calls(requested: ApiResult<Vec<RequestedCall>>) -> Vec<(Option<String>, String, Value)> {
+        let requested = requested.expect("a message");
+        let calls = requested
+            .into_iter()
+            .map(|requested| requested.call.map(|(tool, arguments)| (requested.id, tool, arguments)));
         calls.collect::<Result<_, _>>().expect("calls that make sense")
     }
 
@@ -149,8 +151,8 @@ mod tests {
         ]);
         assert_eq!(calls(parse_anthropic(json!({"role": "assistant", "content": blocks}))), expected);
         assert_eq!(calls(parse_anthropic(blocks)), expected);
-        let plainly = json!([{"tool": "add", "arguments": {"a": 1}, "callId": "c1"}]);
-        assert_eq!(calls(parse_plain(json!({"calls": plainly}))), expected);
+        let plain = json!([{"tool": "add", "arguments": {"a": 1}, "callId": "c1"}]);
+        assert_eq!(calls(parse_plain(json!({"calls": plain}))), expected);
     }
 
     #[test]
@@ -173,16 +175,20 @@ mod tests {
 
     #[test]
     fn a_call_that_makes_no_sense_gets_a_word_of_help() {
-        let asked = parse_openai(json!([
+        let requested = parse_openai(json!([
             {"id": "c1", "function": {"name": "add", "arguments": "{\"a\": 1"}},
             {"id": "c2", "function": {"arguments": "{}"}},
             {"id": "c3"},
             7,
             {"id": "c5", "function": {"name": "now", "arguments": ""}},
         ]));
-        let asked = asked.expect("a message");
-        assert!(asked[0].call.as_ref().unwrap_err().contains("not valid JSON"), "{asked:?}");
-        assert!(asked[1..4].iter().all(|asked| asked.call.as_ref().is_err_and(|help| help.contains("names no tool"))));
-        assert_eq!(asked[4].call, Ok(("now".into(), json!({}))));
+        let requested = requested.expect("a message");
+        assert!(requested[0].call.as_ref().unwrap_err().contains("not valid JSON"), "{requested:?}");
+        assert!(
+            requested[1..4]
+                .iter()
+                .all(|requested| requested.call.as_ref().is_err_and(|help| help.contains("names no tool")))
+        );
+        assert_eq!(requested[4].call, Ok(("now".into(), json!({}))));
     }
 }

@@ -1,11 +1,11 @@
-//! Puts the answers to a model's calls into the words of its provider.
+//! Formats the results of a model's calls as messages of its provider.
 
 use serde_json::{Value, json};
 use toolhub_core::{CallError, Content, ErrorKind, Outcome};
 
 use crate::{api::calls::CallView, links::Links};
 
-/// How one call ended; or what the model must hear instead.
+/// The id of a call, and its outcome or the error text for the model.
 type CallEnd = (Option<String>, Result<Outcome, String>);
 
 /// Messages of the role `tool`.
@@ -14,7 +14,7 @@ pub(super) fn openai_messages(ends: &[CallEnd], links: &Links) -> Vec<Value> {
     ends.iter().map(message).collect()
 }
 
-/// One message of the role `user` with all results; none where nothing was asked for.
+/// One message of the role `user` with all results; none if there are no results.
 pub(super) fn anthropic_messages(ends: &[CallEnd], links: &Links) -> Vec<Value> {
     if ends.is_empty() {
         return Vec::new();
@@ -34,21 +34,21 @@ pub(super) fn call_views(ends: Vec<CallEnd>, links: &Links) -> Vec<CallView> {
     ends.into_iter().filter_map(|(_, end)| end.ok()).map(|outcome| CallView::from_outcome(outcome, links)).collect()
 }
 
-/// What the model reads, pictures included.
+/// What the model reads, images included.
 fn result_content(end: &Result<Outcome, String>, links: &Links) -> Value {
     let text = result_text(end, links);
     let pieces = end.as_ref().map(|outcome| outcome.content.as_slice()).unwrap_or_default();
-    let pictures = pieces.iter().filter_map(|piece| match piece {
+    let images = pieces.iter().filter_map(|piece| match piece {
         Content::Image { data, mime_type } => {
             Some(json!({"type": "image", "source": {"type": "base64", "media_type": mime_type, "data": data}}))
         }
         _ => None,
     });
-    let pictures: Vec<Value> = pictures.collect();
-    if pictures.is_empty() {
+    let images: Vec<Value> = images.collect();
+    if images.is_empty() {
         return text.into();
     }
-    std::iter::once(json!({"type": "text", "text": text})).chain(pictures).collect()
+    std::iter::once(json!({"type": "text", "text": text})).chain(images).collect()
 }
 
 /// What the model reads.
@@ -58,8 +58,8 @@ fn result_text(end: &Result<Outcome, String>, links: &Links) -> String {
         Err(help) => return help.clone(),
     };
     let mut text = outcome.model_text().into_owned();
-    let asks = outcome.error.as_ref().filter(|error| error.kind == ErrorKind::ApprovalRequired);
-    if let Some(id) = asks.and_then(CallError::approval) {
+    let pending = outcome.error.as_ref().filter(|error| error.kind == ErrorKind::ApprovalRequired);
+    if let Some(id) = pending.and_then(CallError::approval) {
         text.push_str(&format!("\nIt can be approved at {}", links.approval(id)));
     }
     text

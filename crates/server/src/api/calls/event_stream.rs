@@ -1,13 +1,13 @@
-//! One call as a stream of events: its progress, then its end.
+//! Event stream of one call: its progress, then its outcome.
 //!
-//! In: a call of the asker's own tenant. Out: the hub's events about it, and as the last one `call.ended` with the call as it can
-//! be looked up. Of a call that has ended already only that.
+//! In: a call of the client's own tenant. Out: the hub's events about it, and at last `call.ended` with the call as
+//! `GET` returns it. For a call that has ended already, only that.
 
 use std::sync::Arc;
 
 use axum::{
     extract::State,
-    response::{Response, sse},
+    response::{Response, sse::Event as SseEvent},
 };
 use futures_util::stream;
 use tokio::time::Instant;
@@ -18,29 +18,29 @@ use toolhub_core::{
 };
 
 use super::{CallPath, CallView, not_found};
-use crate::{app::App, extract::Params, links::Links, problem::ApiResult, scope::Principal, sse as wire};
+use crate::{app::App, extract::Params, links::Links, problem::ApiResult, scope::Principal, sse};
 
 pub(super) async fn follow(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<CallPath>,
+    Params(path): Params<CallPath>,
     links: Links,
 ) -> ApiResult<Response> {
-    let id = named.parse_id()?;
-    // Listened to before it is looked at: no end can fall in between.
-    let news = app.hub().subscribe();
-    let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| not_found(&named.id))?;
-    let over = record.outcome.is_some();
-    let following = CallFollower {
+    let id = path.parse_id()?;
+    // Subscribe before the lookup, so that an outcome in between is not missed.
+    let events = app.hub().subscribe();
+    let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| not_found(&path.id))?;
+    let ended = record.outcome.is_some();
+    let follower = CallFollower {
         hub: app.hub().clone(),
         tenant: principal.tenant.clone(),
         id,
         links,
-        events: news,
+        events,
         next_poll: next_poll_time(),
-        ended: over,
+        ended,
     };
-    Ok(wire::stream(&app, principal, stream::unfold(Some(following), next_event)))
+    Ok(sse::stream(&app, principal, stream::unfold(Some(follower), next_event)))
 }
 
 struct CallFollower {
@@ -49,37 +49,37 @@ struct CallFollower {
     id: CallId,
     links: Links,
     events: Subscription,
-    /// When it is looked up next: others may talk all the time, and its own end not be heard here.
+    /// When to look the call up again, even if other events keep arriving: its end may happen on another node.
     next_poll: Instant,
     ended: bool,
 }
 
-/// The next event, and what is left to tell after it.
-async fn next_event(following: Option<CallFollower>) -> Option<(sse::Event, Option<CallFollower>)> {
-    let mut it = following?;
+/// The next event, and the state of the stream after it.
+async fn next_event(follower: Option<CallFollower>) -> Option<(SseEvent, Option<CallFollower>)> {
+    let mut follower = follower?;
     loop {
-        if it.ended {
-            return Some((it.final_event().await?, None));
+        if follower.ended {
+            return Some((follower.final_event().await?, None));
         }
-        match tokio::time::timeout_at(it.next_poll, it.events.next()).await {
-            Ok(event) if event_call_id(&event) == Some(it.id) => {
-                it.ended =
+        match tokio::time::timeout_at(follower.next_poll, follower.events.next()).await {
+            Ok(event) if event_call_id(&event) == Some(follower.id) => {
+                follower.ended =
                     matches!(event.kind, EventKind::ExecutionCompleted { .. } | EventKind::ExecutionFailed { .. });
-                return Some((wire::event(Some(event.id), event.name(), &*event), Some(it)));
+                return Some((sse::event(Some(event.id), event.name(), &*event), Some(follower)));
             }
-            Ok(event) if event.kind == EventKind::StreamReset => it.ended = it.has_ended().await,
-            Ok(_) if Instant::now() < it.next_poll => {}
-            // It may run on another node, whose events are not heard here.
+            Ok(event) if event.kind == EventKind::StreamReset => follower.ended = follower.has_ended().await,
+            Ok(_) if Instant::now() < follower.next_poll => {}
+            // The call may run on another node, whose events do not arrive here.
             Ok(_) | Err(_) => {
-                it.next_poll = next_poll_time();
-                it.ended = it.has_ended().await;
+                follower.next_poll = next_poll_time();
+                follower.ended = follower.has_ended().await;
             }
         }
     }
 }
 
 fn next_poll_time() -> Instant {
-    Instant::now() + wire::KEEP_ALIVE_INTERVAL
+    Instant::now() + sse::KEEP_ALIVE_INTERVAL
 }
 
 impl CallFollower {
@@ -88,10 +88,10 @@ impl CallFollower {
         record.is_ok_and(|record| record.is_none_or(|record| record.outcome.is_some()))
     }
 
-    /// The last event; none where nothing is kept of the call.
-    async fn final_event(&self) -> Option<sse::Event> {
+    /// The last event; none if no record of the call is stored.
+    async fn final_event(&self) -> Option<SseEvent> {
         let record = self.hub.call_record(&self.tenant, self.id).await.ok()??;
-        Some(wire::event(None, "call.ended", &CallView::from_record(record, &self.links)))
+        Some(sse::event(None, "call.ended", &CallView::from_record(record, &self.links)))
     }
 }
 

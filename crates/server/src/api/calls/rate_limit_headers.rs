@@ -1,29 +1,29 @@
-//! What is left of a tool's rates, as headers (`RateLimit-Policy`, `RateLimit`).
+//! The headers `RateLimit-Policy` and `RateLimit`.
 //!
-//! In: rates. Out: `"weather";q=60;w=60` for what holds and `"weather";r=12;t=48` for what is left and in how many seconds all of
-//! it is there again. Nothing for a tool that is not limited.
+//! In: the rate quotas of a tool. Out: `"weather";q=60;w=60` for the policy, and `"weather";r=12;t=48` for the
+//! remaining requests and the seconds until the full quota is available again. No headers for a tool without limits.
 
 use axum::http::{HeaderMap, HeaderValue};
-use toolhub_core::RateLeft;
+use toolhub_core::RateQuota;
 
-/// Says what is left.
-pub(super) fn insert_headers(rates: &[RateLeft], headers: &mut HeaderMap) {
+/// Inserts the headers.
+pub(super) fn insert_headers(rates: &[RateQuota], headers: &mut HeaderMap) {
     if rates.is_empty() {
         return;
     }
-    let policy = |rate: &RateLeft| {
-        let (RateLeft { name, limit, .. }, window) = (rate, rate.limit.per.as_secs_f64().ceil());
+    let policy = |rate: &RateQuota| {
+        let (RateQuota { name, limit, .. }, window) = (rate, rate.limit.per.as_secs_f64().ceil());
         format!("\"{name}\";q={};w={window}", limit.requests)
     };
-    let left =
-        |rate: &RateLeft| format!("\"{}\";r={};t={}", rate.name, rate.remaining, rate.resets_in.as_secs_f64().ceil());
-    for (header, lines) in [("ratelimit-policy", join_items(rates, policy)), ("ratelimit", join_items(rates, left))] {
-        if let Ok(value) = HeaderValue::try_from(lines) {
+    let quota =
+        |rate: &RateQuota| format!("\"{}\";r={};t={}", rate.name, rate.remaining, rate.resets_in.as_secs_f64().ceil());
+    for (header, value) in [("ratelimit-policy", join_items(rates, policy)), ("ratelimit", join_items(rates, quota))] {
+        if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(header, value);
         }
     }
 }
 
-fn join_items(rates: &[RateLeft], line: impl Fn(&RateLeft) -> String) -> String {
-    rates.iter().map(line).collect::<Vec<_>>().join(", ")
+fn join_items(rates: &[RateQuota], format_item: impl Fn(&RateQuota) -> String) -> String {
+    rates.iter().map(format_item).collect::<Vec<_>>().join(", ")
 }

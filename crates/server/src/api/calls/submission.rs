@@ -1,8 +1,8 @@
-//! A call that is made: at once, with a wait, or on its own.
+//! Makes a call over HTTP: synchronously, with a bounded wait, or asynchronously.
 //!
-//! In: a tool, arguments, and how long the client waits. Out: 200 with the end of a call that ran, 202 with where it is when a
-//! person must be asked or the client does not wait, or a problem where it was refused. A client that goes away cancels its call,
-//! unless the call has a key or was promised to go on.
+//! In: a tool, arguments, and the client's preferences. Out: 200 with the outcome of a call that ran, 202 with its
+//! progress if it waits for an approval or the client does not wait, or a problem if it was refused. A client that
+//! disconnects cancels its call, unless the call has an idempotency key or a 202 was promised.
 
 use std::time::Duration;
 
@@ -27,24 +27,24 @@ use crate::{
     extract::{Body, IdempotencyHeader, Params, Prefer, Trace},
     json::Json,
     links::{self, Links},
-    problem::{ApiResult, Code, Flaw, Problem},
+    problem::{ApiResult, Code, FieldError, Problem},
     scope::Principal,
 };
 
-/// What a call is made with.
+/// The body of a call.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct CallBody {
     /// The tool's arguments.
     #[serde(default)]
     arguments: Map<String, Value>,
-    /// The conversation.
+    /// The thread.
     #[schemars(regex(pattern = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]{0,127}$"))]
     thread_id: Option<String>,
-    /// A shorter time than the tool's own, in milliseconds. A longer one changes nothing.
+    /// A timeout shorter than the tool's own, in milliseconds. A longer one has no effect.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
-    /// The id the model gave its request; it is given back as `modelCallId`.
+    /// The id the model gave to the call; returned as `modelCallId`.
     #[schemars(length(min = 1, max = 256))]
     call_id: Option<String>,
 }
@@ -81,8 +81,8 @@ pub(super) async fn call(
     if let Some(key) = key {
         call = call.idempotency_key(key.as_str());
     }
-    let waits = CallResponder { app: &app, tenant: &tenant, links: &links, prefer, keyed };
-    let mut response = waits.respond(call).await?;
+    let responder = CallResponder { app: &app, tenant: &tenant, links: &links, prefer, keyed };
+    let mut response = responder.respond(call).await?;
     rate_limit_headers::insert_headers(
         &app.hub().rate_quotas(&name, &tenant, thread.as_ref(), &caller),
         response.headers_mut(),
@@ -90,7 +90,7 @@ pub(super) async fn call(
     Ok(response)
 }
 
-/// A client that waits, and how long.
+/// Makes a call for a client, and decides which response it gets.
 struct CallResponder<'a> {
     app: &'a App,
     tenant: &'a Tenant,
@@ -100,7 +100,7 @@ struct CallResponder<'a> {
 }
 
 impl CallResponder<'_> {
-    /// Makes the call, and answers when the client has waited long enough.
+    /// Makes the call, and answers as soon as the client's preferences allow.
     async fn respond(&self, call: CallRequest<'_>) -> ApiResult<Response> {
         let (id, prefer) = (call.id(), self.prefer);
         if prefer == Prefer::default() {
@@ -109,29 +109,30 @@ impl CallResponder<'_> {
                 _ => self.respond_accepted(id).await,
             };
         }
-        // From here on the call may outlive the request. Until that is promised, a client that goes away still cancels it.
+        // From here on the call may outlive the request. Until the 202 is certain, a client that disconnects still
+        // cancels it.
         let cancel = CancellationToken::new();
-        let gone = (!self.keyed && !prefer.respond_async).then(|| cancel.clone().drop_guard());
+        let cancel_on_disconnect = (!self.keyed && !prefer.respond_async).then(|| cancel.clone().drop_guard());
         let mut running = call.detached().cancel_on(&cancel).start();
-        let waited = match prefer.wait {
+        let outcome = match prefer.wait {
             Some(wait) => tokio::time::timeout(wait, running.outcome()).await.ok(),
             None => None,
         };
-        let in_time = waited.is_some();
-        let reached = match waited {
+        let in_time = outcome.is_some();
+        let receipt = match outcome {
             Some(outcome) => CallReceipt::Ended(outcome),
             None => running.accepted().await,
         };
-        gone.map(DropGuard::disarm);
-        if let CallReceipt::Ended(outcome) = &reached
+        cancel_on_disconnect.map(DropGuard::disarm);
+        if let CallReceipt::Ended(outcome) = &receipt
             && self.continues_after_restart(outcome).await?
         {
             return self.respond_accepted(id).await;
         }
-        match reached {
-            // It was over before the promise was made; what was asked for is the promise.
+        match receipt {
+            // The call ended before it was accepted; the client asked for a 202, so it gets one.
             CallReceipt::Ended(outcome) if !in_time && !was_refused(&outcome) => {
-                // Of a repetition it is the first call that can be looked up.
+                // Only the first call of a repetition can be looked up.
                 let (id, replayed) = (outcome.id, outcome.replayed);
                 Ok(mark_replayed(self.accepted_response(CallView::from_outcome(outcome, self.links), id), replayed))
             }
@@ -140,7 +141,7 @@ impl CallResponder<'_> {
         }
     }
 
-    /// Whether a call has ended only for this process: the server goes away, and after a restart the call goes on.
+    /// Whether a call was interrupted by the shutdown of this process and continues after a restart.
     async fn continues_after_restart(&self, outcome: &Outcome) -> ApiResult<bool> {
         if outcome.error.as_ref().is_none_or(|error| error.kind != ErrorKind::Interrupted) {
             return Ok(false);
@@ -149,7 +150,7 @@ impl CallResponder<'_> {
         Ok(record.is_some_and(|record| record.outcome.is_none()))
     }
 
-    /// The answer to a call that goes on.
+    /// The 202 for a call that continues.
     async fn respond_accepted(&self, id: CallId) -> ApiResult<Response> {
         let view = find(self.app, self.tenant, id, self.links).await?;
         Ok(self.accepted_response(view.ok_or_else(|| super::not_found(&id.to_string()))?, id))
@@ -164,17 +165,18 @@ impl CallResponder<'_> {
 impl CallBody {
     fn check(&self) -> ApiResult<()> {
         let refuse = |pointer: &str, detail: &str| {
-            let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
-            Err(Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [flaw]))
+            let field_error = FieldError { pointer: pointer.into(), detail: detail.into() };
+            Err(Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..]))
+                .with("errors", [field_error]))
         };
         if self.timeout_ms.is_some_and(|time| !(1..=86_400_000).contains(&time)) {
-            return refuse("/timeoutMs", "is a number from 1 to 86400000");
+            return refuse("/timeoutMs", "must be a number from 1 to 86400000");
         }
         if self.call_id.as_ref().is_some_and(|id| id.is_empty() || id.chars().count() > 256) {
-            return refuse("/callId", "takes 1 to 256 characters");
+            return refuse("/callId", "must have 1 to 256 characters");
         }
         if self.thread_id.as_ref().is_some_and(|id| ThreadId::new(id.as_str()).is_err()) {
-            return refuse("/threadId", "takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+            return refuse("/threadId", "must have 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
         }
         Ok(())
     }
@@ -185,11 +187,11 @@ fn was_refused(outcome: &Outcome) -> bool {
     outcome.attempts == 0 && outcome.error.as_ref().is_some_and(|error| error.kind.row().http != 200)
 }
 
-/// The answer to a call that has ended: its end if it ran, a problem if it was refused.
+/// The response to a call that has ended: its outcome if it ran, a problem if it was refused.
 fn ended_response(outcome: Outcome, links: &Links) -> Response {
     let replayed = outcome.replayed;
-    let refused = outcome.error.as_ref().filter(|_| was_refused(&outcome));
-    let response = match refused {
+    let refusal = outcome.error.as_ref().filter(|_| was_refused(&outcome));
+    let response = match refusal {
         Some(error) => {
             let problem = Problem::from(error.clone()).with("callId", outcome.id);
             problem
@@ -210,7 +212,7 @@ fn mark_replayed(mut response: Response, replayed: bool) -> Response {
 }
 
 fn add_preference_applied(mut response: Response, prefer: Prefer) -> Response {
-    if let Some(value) = prefer.applied_header().and_then(|words| HeaderValue::try_from(words).ok()) {
+    if let Some(value) = prefer.applied_header().and_then(|value| HeaderValue::try_from(value).ok()) {
         response.headers_mut().insert("preference-applied", value);
     }
     response

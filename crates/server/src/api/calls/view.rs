@@ -1,19 +1,19 @@
-//! A call as the API shows it: one shape, whether it has just ended, is on its way, or is looked up later.
+//! The JSON form of a call: the same for one that has just ended, is in progress, or is looked up later.
 //!
-//! In: an outcome or a record. Out: JSON. What is not known yet is not there.
+//! In: an outcome or a record. Out: JSON. Members whose value is not known yet are absent.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use toolhub_core::{
-    Acknowledged, CallError, CallRecord, Content, Effect, Outcome, Status, TraceId,
+    CallError, CallRecord, Content, Effect, Outcome, Status, TraceId, WriteDurability,
     clock::Timestamp,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
 };
 
-use crate::{links::Links, problem::Flaw};
+use crate::{links::Links, problem::FieldError};
 
-/// A call: what was asked for, where it is, and how it ended.
+/// A call: its inputs, its progress and its outcome.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Call")]
@@ -22,34 +22,34 @@ pub(crate) struct CallView {
     id: CallId,
     /// The tool's name as the caller wrote it.
     tool: String,
-    /// The conversation; minted where the tool needs one and the caller named none.
+    /// The thread; minted if the tool needs one and the caller named none.
     thread_id: Option<ThreadId>,
-    /// The id the model gave its request.
+    /// The id the model gave to the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     model_call_id: Option<String>,
-    /// Who asked; told when the call is looked up.
+    /// The key that made the call; only when the call is looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<Caller>,
     /// The agent run.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<RunId>,
-    /// The caller's word that a repetition is the same call.
+    /// The idempotency key, which marks a repetition as the same call.
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<IdempotencyKey>,
-    /// What the tool was given; told when the call is looked up.
+    /// The arguments; only when the call is looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Value>,
-    /// Where it is on its way.
+    /// The stage it has reached.
     status: Status,
-    /// The question it waits for or was made on.
+    /// The approval it waits for or was made with.
     approval: Option<ApprovalLink>,
-    /// What it did to the world.
+    /// Its effect on the world.
     #[serde(skip_serializing_if = "Option::is_none")]
     effect: Option<Effect>,
     /// What the tool returned.
     #[serde(skip_serializing_if = "Value::is_null")]
     output: Value,
-    /// What a model is shown; absent where that is just the output.
+    /// What a model is shown; absent if that is just the output.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     content: Vec<Content>,
     /// Why it did not succeed.
@@ -58,15 +58,15 @@ pub(crate) struct CallView {
     /// How often the tool was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<u32>,
-    /// Whether this is the kept answer of an earlier call with the same idempotency key.
+    /// Whether this is the stored outcome of an earlier call with the same idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     replayed: Option<bool>,
-    /// Whether this is the kept answer of an earlier call with the same arguments.
+    /// Whether this is the cached result of an earlier call with the same arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     cached: Option<bool>,
-    /// `behind` where what the tool remembers of this call is written down a moment later.
+    /// `behind` if the tool's state is written a moment later (write-behind).
     #[serde(skip_serializing_if = "Option::is_none")]
-    durability: Option<Acknowledged>,
+    durability: Option<WriteDurability>,
     /// From arrival to the first start of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     queued_ms: Option<u64>,
@@ -83,40 +83,40 @@ pub(crate) struct CallView {
     trace_id: Option<TraceId>,
 }
 
-/// A question, and where it is answered.
+/// An approval, and its URL.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ApprovalLink {
-    /// The question.
+    /// The approval.
     pub(crate) id: ApprovalId,
-    /// Where it can be looked at, and answered.
+    /// Its URL, for reading and deciding it.
     pub(crate) url: String,
 }
 
-/// Why a call did not succeed: the members of a problem, beside what only a call has.
+/// Why a call did not succeed: the members of a problem, and some that only calls have.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "CallFailure")]
 pub(crate) struct Failure {
-    /// Where the code is explained.
+    /// The path of the page that explains the code.
     r#type: String,
-    /// The stable name of what went wrong.
+    /// The stable error code.
     code: &'static str,
-    /// The line for operators.
+    /// The error text for operators.
     detail: String,
-    /// The line a model may read.
+    /// The error text that is safe to show to a model.
     model: String,
-    /// Whether the same call may succeed if it is made again.
+    /// Whether the same call may succeed if it is retried.
     retryable: bool,
-    /// Whether it speaks against the tool.
+    /// Whether it counts against the tool.
     counts: bool,
-    /// How long to wait before trying again.
+    /// How long to wait before a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
-    /// What is wrong with which argument.
+    /// The errors in the arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Flaw>")]
+    #[schemars(with = "Vec<FieldError>")]
     errors: Vec<Value>,
-    /// Names close to one that is not known.
+    /// Known names that are close to an unknown one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suggestions: Vec<String>,
     /// The tools that must succeed first.
@@ -146,7 +146,7 @@ fn whole_millis(time: std::time::Duration) -> u64 {
 }
 
 impl CallView {
-    /// A call that has just ended.
+    /// The view of a call that has just ended.
     pub(crate) fn from_outcome(outcome: Outcome, links: &Links) -> Self {
         let link = |id| ApprovalLink { id, url: links.approval(id) };
         let approval = outcome.approval.or_else(|| outcome.error.as_ref().and_then(CallError::approval));
@@ -168,7 +168,7 @@ impl CallView {
             attempts: Some(outcome.attempts),
             replayed: Some(outcome.replayed),
             cached: Some(outcome.cached),
-            durability: Some(outcome.durability).filter(|durability| *durability != Acknowledged::Durable),
+            durability: Some(outcome.durability).filter(|durability| *durability != WriteDurability::Durable),
             queued_ms: Some(whole_millis(outcome.queued)),
             duration_ms: Some(whole_millis(outcome.duration)),
             started_at: outcome.started_at,
@@ -177,7 +177,7 @@ impl CallView {
         }
     }
 
-    /// A call that is looked up.
+    /// The view of a stored record.
     pub(crate) fn from_record(record: CallRecord, links: &Links) -> Self {
         let CallRecord {
             id,
@@ -194,7 +194,7 @@ impl CallView {
             trace_id,
             ..
         } = record;
-        let known = Self {
+        let view = Self {
             id,
             tool: tool.to_string(),
             thread_id: thread,
@@ -219,16 +219,9 @@ impl CallView {
             ended_at: None,
             trace_id,
         };
-        let known = outcome.map_or(known, |outcome| Self::from_outcome(outcome, links));
-        // A call that went on after a restart arrived before that.
-        let started_at = known.started_at.min(opened_at);
-        Self {
-            caller: Some(caller),
-            run_id: run,
-            idempotency_key: key,
-            arguments: Some(arguments),
-            started_at,
-            ..known
-        }
+        let view = outcome.map_or(view, |outcome| Self::from_outcome(outcome, links));
+        // A call that continued after a restart arrived before the restart.
+        let started_at = view.started_at.min(opened_at);
+        Self { caller: Some(caller), run_id: run, idempotency_key: key, arguments: Some(arguments), started_at, ..view }
     }
 }

@@ -1,5 +1,5 @@
-// Makes the page from openapi.json: what each address takes and answers, and a form to try it.
-// Text from the description and from answers is only ever put in as text, never as HTML.
+// Renders the page from openapi.json: inputs and responses of each route, and a form to try it.
+// Text from the document and from responses is only ever inserted as text, never as HTML.
 "use strict";
 
 const METHODS = ["get", "post", "put", "patch", "delete"];
@@ -7,19 +7,19 @@ let spec = {};
 
 const byId = (id) => document.getElementById(id);
 
-/** An element with properties and children; children that are strings become text. */
+/** Creates an element with properties and children; children that are strings become text. */
 function make(name, properties = {}, ...children) {
   const element = Object.assign(document.createElement(name), properties);
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
 }
 
-/** A text whose `marked` parts are code. */
-function words(text) {
+/** Turns the parts of a text between backticks into code elements. */
+function withCode(text) {
   return (text || "").split("`").map((part, at) => (at % 2 ? make("code", {}, part) : part));
 }
 
-/** What a `$ref` leads to. */
+/** Follows `$ref`s. */
 function resolve(schema) {
   const seen = new Set();
   while (schema && schema.$ref && !seen.has(schema.$ref)) {
@@ -29,40 +29,40 @@ function resolve(schema) {
   return schema || {};
 }
 
-/** The type of a schema in a word. */
-function word(schema) {
+/** A short name of a schema's type. */
+function typeName(schema) {
   if (schema === true || !schema) return "anything";
   if (schema.$ref) return schema.$ref.split("/").pop();
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
-  const several = schema.oneOf || schema.anyOf;
-  if (several) return several.map(word).join(" | ");
-  if (schema.allOf) return schema.allOf.map(word).join(" & ");
+  const alternatives = schema.oneOf || schema.anyOf;
+  if (alternatives) return alternatives.map(typeName).join(" | ");
+  if (schema.allOf) return schema.allOf.map(typeName).join(" & ");
   const types = [].concat(schema.type || "anything");
   return types.map((type) => {
-    if (type === "array") return `[${word(schema.items)}]`;
+    if (type === "array") return `[${typeName(schema.items)}]`;
     return schema.format ? `${type} (${schema.format})` : type;
   }).join(" | ");
 }
 
-/** The members of a schema, one on a line, a few levels deep. */
-function shape(schema, depth = 0, way = []) {
+/** The members of a schema, one per line, at most five levels deep. */
+function shape(schema, depth = 0, ancestors = []) {
   const name = schema && schema.$ref;
-  if (name && way.includes(name)) return word(schema);
-  const whole = resolve(schema);
-  const inner = name ? [...way, name] : way;
+  if (name && ancestors.includes(name)) return typeName(schema);
+  const resolved = resolve(schema);
+  const inner = name ? [...ancestors, name] : ancestors;
   const pad = "  ".repeat(depth + 1);
-  if (depth > 4) return word(schema);
-  const several = whole.oneOf || whole.anyOf;
-  if (several && several.some((one) => resolve(one).properties)) {
-    return several.map((one) => shape(one, depth, inner)).join(` or `);
+  if (depth > 4) return typeName(schema);
+  const alternatives = resolved.oneOf || resolved.anyOf;
+  if (alternatives && alternatives.some((one) => resolve(one).properties)) {
+    return alternatives.map((one) => shape(one, depth, inner)).join(` or `);
   }
-  if ([].concat(whole.type).includes("array") && whole.items) return `[${shape(whole.items, depth, inner)}]`;
-  const parts = (whole.allOf || []).map(resolve);
-  const properties = Object.assign({}, ...parts.map((part) => part.properties || {}), whole.properties || {});
+  if ([].concat(resolved.type).includes("array") && resolved.items) return `[${shape(resolved.items, depth, inner)}]`;
+  const parts = (resolved.allOf || []).map(resolve);
+  const properties = Object.assign({}, ...parts.map((part) => part.properties || {}), resolved.properties || {});
   const names = Object.keys(properties);
-  if (names.length === 0) return whole === schema || !name ? word(whole) : word(whole) === "anything" ? word(schema) : word(whole);
-  const required = new Set([...(whole.required || []), ...parts.flatMap((part) => part.required || [])]);
+  if (names.length === 0) return resolved === schema || !name ? typeName(resolved) : typeName(resolved) === "anything" ? typeName(schema) : typeName(resolved);
+  const required = new Set([...(resolved.required || []), ...parts.flatMap((part) => part.required || [])]);
   const lines = names.map((member) => {
     const one = properties[member];
     const text = resolve(one).description || one.description;
@@ -72,38 +72,38 @@ function shape(schema, depth = 0, way = []) {
   return `{\n${lines.join("\n")}\n${"  ".repeat(depth)}}`;
 }
 
-/** A value that fits a schema, to begin with. */
+/** An example value for a schema, to edit. */
 function example(schema, depth = 0) {
-  const whole = resolve(schema);
-  if (whole.example !== undefined) return whole.example;
-  if (whole.examples && whole.examples.length) return whole.examples[0];
-  if (whole.default !== undefined && whole.default !== null) return whole.default;
-  if (whole.const !== undefined) return whole.const;
-  if (whole.enum) return whole.enum[0];
-  const several = whole.oneOf || whole.anyOf;
-  if (several) return example(several.find((one) => resolve(one).type !== "null") || several[0], depth);
-  const type = [].concat(whole.type || (whole.properties ? "object" : "any")).find((one) => one !== "null");
+  const resolved = resolve(schema);
+  if (resolved.example !== undefined) return resolved.example;
+  if (resolved.examples && resolved.examples.length) return resolved.examples[0];
+  if (resolved.default !== undefined && resolved.default !== null) return resolved.default;
+  if (resolved.const !== undefined) return resolved.const;
+  if (resolved.enum) return resolved.enum[0];
+  const alternatives = resolved.oneOf || resolved.anyOf;
+  if (alternatives) return example(alternatives.find((one) => resolve(one).type !== "null") || alternatives[0], depth);
+  const type = [].concat(resolved.type || (resolved.properties ? "object" : "any")).find((one) => one !== "null");
   if (type === "object") {
-    const made = {};
-    if (depth > 4) return made;
-    const required = whole.required || [];
-    const names = Object.keys(whole.properties || {});
+    const object = {};
+    if (depth > 4) return object;
+    const required = resolved.required || [];
+    const names = Object.keys(resolved.properties || {});
     for (const name of names) {
-      if (required.includes(name) || names.length <= 3) made[name] = example(whole.properties[name], depth + 1);
+      if (required.includes(name) || names.length <= 3) object[name] = example(resolved.properties[name], depth + 1);
     }
-    return made;
+    return object;
   }
-  if (type === "array") return depth > 4 ? [] : [example(whole.items, depth + 1)];
-  if (type === "integer" || type === "number") return whole.minimum || 1;
+  if (type === "array") return depth > 4 ? [] : [example(resolved.items, depth + 1)];
+  if (type === "integer" || type === "number") return resolved.minimum || 1;
   if (type === "boolean") return true;
   if (type === "string") return "";
   return {};
 }
 
-/** The field a parameter is typed into. */
+/** The input element of a parameter. */
 function field(parameter) {
   const schema = resolve(parameter.schema);
-  const hint = (schema.examples && String(schema.examples[0])) || (schema.default !== undefined ? String(schema.default) : word(schema));
+  const hint = (schema.examples && String(schema.examples[0])) || (schema.default !== undefined ? String(schema.default) : typeName(schema));
   if (schema.enum) {
     const empty = parameter.required ? [] : [make("option", { value: "" }, "")];
     return make("select", {}, empty, schema.enum.map((value) => make("option", { value }, String(value))));
@@ -118,17 +118,17 @@ function parameters(list) {
     input.dataset.name = parameter.name;
     input.dataset.place = parameter.in;
     const name = make("code", { className: parameter.required ? "must" : "" }, parameter.name);
-    const what = make("span", {}, words(parameter.description));
-    const type = make("div", { className: "soft" }, `${parameter.in} · ${word(parameter.schema)}`);
+    const what = make("span", {}, withCode(parameter.description));
+    const type = make("div", { className: "soft" }, `${parameter.in} · ${typeName(parameter.schema)}`);
     return make("tr", {}, make("td", {}, name), make("td", {}, what, type), make("td", {}, input));
   });
   return make("table", { className: "fields" }, rows);
 }
 
-function answers(responses) {
+function responseList(responses) {
   const each = Object.entries(responses).sort(([a], [b]) => a.localeCompare(b)).map(([status, answer]) => {
     const content = Object.entries(answer.content || {});
-    const head = make("summary", {}, make("span", { className: `status ${status < 400 ? "ok" : "no"}` }, status), " ", words(answer.description));
+    const head = make("summary", {}, make("span", { className: `status ${status < 400 ? "ok" : "no"}` }, status), " ", withCode(answer.description));
     const bodies = content.map(([media, one]) => [
       make("div", { className: "soft" }, media),
       one.schema ? make("pre", { className: "shape" }, shape(one.schema)) : null,
@@ -138,7 +138,7 @@ function answers(responses) {
   return make("div", { className: "answers" }, each);
 }
 
-/** What the form says, as a request. */
+/** Builds a request from the form. */
 function request(method, path, form, body) {
   const query = new URLSearchParams();
   const headers = {};
@@ -164,12 +164,12 @@ function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** The same request for a terminal; the key is not written out. */
+/** The same request as a curl command; the key is replaced by a variable. */
 function curl({ url, init }) {
-  const said = Object.entries(init.headers).map(([name, value]) =>
+  const headerArgs = Object.entries(init.headers).map(([name, value]) =>
     name === "Authorization" ? ' -H "Authorization: Bearer $TOOLHUB_TOKEN"' : ` -H ${quoted(`${name}: ${value}`)}`);
-  const how = init.method === "GET" ? "" : ` -X ${init.method}`;
-  return `curl -s${how}${said.join("")}${init.body === undefined ? "" : ` -d ${quoted(init.body)}`} ${quoted(url.href)}`;
+  const methodArg = init.method === "GET" ? "" : ` -X ${init.method}`;
+  return `curl -s${methodArg}${headerArgs.join("")}${init.body === undefined ? "" : ` -d ${quoted(init.body)}`} ${quoted(url.href)}`;
 }
 
 function pretty(text, media) {
@@ -181,14 +181,14 @@ function pretty(text, media) {
   }
 }
 
-/** Shows a stream as it comes, up to a bound; anything else when it is there. */
+/** Shows a response: a stream as it arrives, its last 100,000 characters; anything else when it is complete. */
 async function show(response, place) {
   const media = response.headers.get("content-type") || "";
-  const told = ["content-type", "etag", "link", "location", "retry-after", "durability"]
+  const shownHeaders = ["content-type", "etag", "link", "location", "retry-after", "durability"]
     .filter((name) => response.headers.has(name)).map((name) => `${name}: ${response.headers.get(name)}`);
   const status = make("span", { className: `status ${response.ok ? "ok" : "no"}` }, `${response.status} ${response.statusText}`);
   const body = make("pre", {});
-  place.replaceChildren(status, make("div", { className: "soft" }, told.join(" · ")), body);
+  place.replaceChildren(status, make("div", { className: "soft" }, shownHeaders.join(" · ")), body);
   if (!media.startsWith("text/event-stream")) {
     body.textContent = pretty(await response.text(), media);
     return;
@@ -200,11 +200,11 @@ async function show(response, place) {
   }
 }
 
-function inside(method, path, operation) {
+function operationForm(method, path, operation) {
   const box = make("div", { className: "inside" });
   const scope = operation["x-toolhub-scope"];
-  box.append(make("p", { className: "soft" }, scope ? `Needs the scope ${scope}.` : "Open to everybody who reaches the server."));
-  if (operation.description) box.append(make("p", {}, words(operation.description)));
+  box.append(make("p", { className: "soft" }, scope ? `Needs the scope ${scope}.` : "Needs no key."));
+  if (operation.description) box.append(make("p", {}, withCode(operation.description)));
   const list = operation.parameters || [];
   if (list.length) box.append(make("h3", {}, "Parameters"), parameters(list));
   let body = null;
@@ -213,7 +213,7 @@ function inside(method, path, operation) {
     const value = operation.requestBody.required ? JSON.stringify(example(schema), null, 2) : "";
     body = make("textarea", { spellcheck: false, value, placeholder: JSON.stringify(example(schema)) });
     body.setAttribute("aria-label", "Body");
-    const needed = operation.requestBody.required ? "Body" : "Body (may be left out)";
+    const needed = operation.requestBody.required ? "Body" : "Body (optional)";
     box.append(make("h3", {}, needed), make("pre", { className: "shape" }, shape(schema)), body);
   }
   const answer = make("div", { className: "answer" });
@@ -226,7 +226,7 @@ function inside(method, path, operation) {
     const missing = [...box.querySelectorAll('[data-place="path"]')].find((input) => input.value === "");
     if (missing) {
       missing.focus();
-      return answer.replaceChildren(make("p", { className: "error" }, `${missing.dataset.name} is needed.`));
+      return answer.replaceChildren(make("p", { className: "error" }, `${missing.dataset.name} is required.`));
     }
     stop = new AbortController();
     send.textContent = "Stop";
@@ -248,41 +248,41 @@ function inside(method, path, operation) {
     command.textContent = curl(request(method, path, box, body));
   });
   box.append(make("h3", {}, "Try it"), make("div", { className: "act" }, send, terminal), command, answer);
-  box.append(make("h3", {}, "Answers"), answers(operation.responses || {}));
+  box.append(make("h3", {}, "Responses"), responseList(operation.responses || {}));
   return box;
 }
 
 function route(method, path, operation) {
   const summary = make("summary", {},
     make("span", { className: `method ${method}` }, method.toUpperCase()), make("code", {}, path),
-    make("span", { className: "what" }, words(operation.summary)));
+    make("span", { className: "what" }, withCode(operation.summary)));
   const details = make("details", { className: "route", id: operation.operationId || "" }, summary);
   details.dataset.words = `${method} ${path} ${operation.summary || ""} ${(operation.tags || []).join(" ")}`.toLowerCase();
-  // Most are never opened, so most are never made.
+  // Rendered when it is first opened: most routes never are.
   details.addEventListener("toggle", () => {
-    if (details.open && details.childElementCount === 1) details.append(inside(method, path, operation));
+    if (details.open && details.childElementCount === 1) details.append(operationForm(method, path, operation));
   });
   return details;
 }
 
 function find() {
-  const words = byId("find").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const terms = byId("find").value.toLowerCase().split(/\s+/).filter(Boolean);
   for (const section of document.querySelectorAll("section")) {
-    let seen = 0;
-    for (const one of section.querySelectorAll("details.route")) {
-      one.hidden = !words.every((word) => one.dataset.words.includes(word));
-      seen += one.hidden ? 0 : 1;
+    let visible = 0;
+    for (const item of section.querySelectorAll("details.route")) {
+      item.hidden = !terms.every((term) => item.dataset.words.includes(term));
+      visible += item.hidden ? 0 : 1;
     }
-    section.hidden = seen === 0;
+    section.hidden = visible === 0;
   }
 }
 
-async function begin() {
+async function render() {
   const answer = await fetch(new URL("openapi.json", document.baseURI));
   if (!answer.ok) throw new Error(`openapi.json: ${answer.status}`);
   spec = await answer.json();
   byId("version").textContent = spec.info.version;
-  byId("about").append(...words(spec.info.description));
+  byId("about").append(...withCode(spec.info.description));
   const groups = new Map();
   for (const [path, methods] of Object.entries(spec.paths)) {
     for (const method of METHODS.filter((one) => methods[one])) {
@@ -297,14 +297,14 @@ async function begin() {
     main.append(make("section", { id: `group-${tag}` }, make("h2", {}, tag), routes));
   }
   byId("find").addEventListener("input", find);
-  const wanted = location.hash && byId(location.hash.slice(1));
-  if (wanted) {
-    wanted.open = true;
-    wanted.scrollIntoView();
+  const target = location.hash && byId(location.hash.slice(1));
+  if (target) {
+    target.open = true;
+    target.scrollIntoView();
   }
 }
 
-begin().catch((error) => {
-  byId("state").textContent = `The description cannot be read: ${error.message}`;
+render().catch((error) => {
+  byId("state").textContent = `Could not load openapi.json: ${error.message}`;
   byId("state").className = "error";
 });

@@ -1,9 +1,9 @@
-//! What the sender of a message is answered: how far the run is, what the agent said, and its calls.
+//! The response to a message: progress of the run, the agent's answer, and its calls.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use toolhub_agent::{RunCall, RunError, RunRecord, RunStatus, Stop, Usage};
+use toolhub_agent::{RunCall, RunError, RunRecord, RunStatus, StopReason, Usage};
 use toolhub_core::{
     Status, TraceId,
     ids::{CallId, RunId, ThreadId},
@@ -11,29 +11,29 @@ use toolhub_core::{
 
 use crate::{api::calls::ApprovalLink, links::Links};
 
-/// What came of a message, so far.
+/// The result of a message, so far.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MessageAnswer {
     /// The run.
     run_id: RunId,
-    /// The conversation.
+    /// The thread.
     thread_id: ThreadId,
     /// The agent.
     agent: String,
-    /// Where the run is: `completed`, `failed` and `cancelled` are ends.
+    /// The status of the run: `completed`, `failed` and `cancelled` are terminal.
     status: RunStatus,
-    /// What the agent answered; null until it has, and where it could not.
+    /// The agent's answer; null until there is one, and if the run failed.
     message: Option<AgentMessage>,
-    /// The calls of the run, in their order.
-    calls: Vec<CallOfRun>,
-    /// How often the model has answered.
+    /// The calls of the run, in order.
+    calls: Vec<RunCallView>,
+    /// How many model requests were made.
     steps: u32,
-    /// What the model has read and written.
+    /// Tokens that the model has read and written.
     usage: Usage,
-    /// Why the model stopped: `length` where its answer is cut off.
+    /// Why the model stopped: `length` if its answer was cut off.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     /// The trace it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<TraceId>,
@@ -42,7 +42,7 @@ pub(super) struct MessageAnswer {
     error: Option<RunError>,
 }
 
-/// What an agent said.
+/// A message of the agent.
 #[derive(Debug, Serialize, JsonSchema)]
 struct AgentMessage {
     /// Always `assistant`.
@@ -54,17 +54,17 @@ struct AgentMessage {
 /// A call of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct CallOfRun {
+struct RunCallView {
     /// The call.
     id: CallId,
     /// The tool's name as the model wrote it.
     tool: String,
-    /// Where it is on its way.
+    /// The stage it has reached.
     status: Status,
-    /// What to do the work with, of a call whose result is to come from outside.
+    /// The arguments, for a call whose result is reported from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Value>,
-    /// The question it waits for.
+    /// The approval it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     approval: Option<ApprovalLink>,
 }
@@ -73,7 +73,7 @@ impl MessageAnswer {
     pub(super) fn of(record: RunRecord, links: &Links) -> Self {
         let message = (record.status == RunStatus::Completed)
             .then(|| AgentMessage { role: "assistant", content: record.content.clone() });
-        let call = |RunCall { id, tool, status, arguments, approval }: RunCall| CallOfRun {
+        let call = |RunCall { id, tool, status, arguments, approval }: RunCall| RunCallView {
             id,
             tool: tool.into(),
             status,

@@ -1,9 +1,9 @@
-//! One run as a stream of events: what it says, its calls, the questions it waits for, and last its end.
+//! Event stream of one run: its messages, calls and approvals, and last its end.
 //!
-//! In: a run of the asker's own tenant, and the hub's news from before it was looked at. Out: those that are about it. The last is
-//! `run.completed` or `run.failed`, also where the hub's own was missed: then it is made of what is written down.
+//! In: a run of the client's own tenant, and a subscription from before its lookup. Out: the events of the run. The
+//! last is `run.completed` or `run.failed`; if the hub's own event was missed, it is built from the stored record.
 
-use axum::response::sse;
+use axum::response::sse::Event;
 use futures_util::{
     StreamExt,
     stream::{self, BoxStream},
@@ -15,57 +15,57 @@ use toolhub_core::{
     ids::{RunId, Tenant},
 };
 
-use crate::{app::App, sse as wire};
+use crate::{app::App, sse};
 
-/// Follows a run from its beginning: everything it tells is among the news.
-pub(crate) fn follow_new(app: &App, tenant: Tenant, run: RunId, news: Subscription) -> BoxStream<'static, sse::Event> {
-    let told = |news| match news {
-        RunEvent::Event(event) => vec![wire::event(Some(event.id), event.name(), &*event)],
+/// Follows a run from its start: the subscription has all of its events.
+pub(crate) fn follow_new(app: &App, tenant: Tenant, run: RunId, events: Subscription) -> BoxStream<'static, Event> {
+    let to_sse = |event| match event {
+        RunEvent::Event(event) => vec![sse::event(Some(event.id), event.name(), &*event)],
         RunEvent::Ended(record) => final_events(&record),
         _ => Vec::new(),
     };
-    app.agents().follow(tenant, run, news).map(told).flat_map(stream::iter).boxed()
+    app.agents().follow(tenant, run, events).map(to_sse).flat_map(stream::iter).boxed()
 }
 
-/// Follows a run that was begun before. If it is over, only its end is told.
+/// Follows a run that was started before. If it has ended, sends only its last events.
 pub(crate) fn follow_existing(
     app: &App,
     tenant: Tenant,
     record: &RunRecord,
-    news: Subscription,
-) -> BoxStream<'static, sse::Event> {
+    events: Subscription,
+) -> BoxStream<'static, Event> {
     if record.status.is_end() {
         stream::iter(final_events(record)).boxed()
     } else {
-        follow_new(app, tenant, record.id, news)
+        follow_new(app, tenant, record.id, events)
     }
 }
 
-/// The last events of a run, as they are written down.
-fn final_events(record: &RunRecord) -> Vec<sse::Event> {
-    let tell = |name: &str, mut more: Value| {
-        more["event"] = name.into();
-        more["threadId"] = record.thread.as_str().into();
-        more["runId"] = record.id.to_string().into();
-        more["timestamp"] = json!(record.ended_at);
-        wire::event(None, name, &more)
+/// The last events of a run, built from its record.
+fn final_events(record: &RunRecord) -> Vec<Event> {
+    let event = |name: &str, mut data: Value| {
+        data["event"] = name.into();
+        data["threadId"] = record.thread.as_str().into();
+        data["runId"] = record.id.to_string().into();
+        data["timestamp"] = json!(record.ended_at);
+        sse::event(None, name, &data)
     };
     let mut events = Vec::new();
     if record.status == RunStatus::Completed {
-        let said = json!({"role": "assistant", "content": record.content, "calls": []});
-        events.push(tell("message.completed", said));
+        let message = json!({"role": "assistant", "content": record.content, "calls": []});
+        events.push(event("message.completed", message));
     }
     events.push(match &record.error {
         Some(error) => {
-            let more = json!({"steps": record.steps, "code": error.code, "message": error.message});
-            tell("run.failed", more)
+            let data = json!({"steps": record.steps, "code": error.code, "message": error.message});
+            event("run.failed", data)
         }
         None => {
-            let mut more = json!({"status": record.status, "steps": record.steps});
+            let mut data = json!({"status": record.status, "steps": record.steps});
             if let Some(stop) = record.stop {
-                more["stop"] = json!(stop);
+                data["stop"] = json!(stop);
             }
-            tell("run.completed", more)
+            event("run.completed", data)
         }
     });
     events

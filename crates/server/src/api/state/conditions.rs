@@ -1,7 +1,7 @@
-//! What a request expects of a state: `If-Match` and `If-None-Match`.
+//! Preconditions on a state: `If-Match` and `If-None-Match`.
 //!
-//! In: headers. Out: a condition that becomes part of the write. A tag of ours is a version in quotes; without quotes it is
-//! understood too. A tag that is none of ours fits nothing.
+//! In: headers. Out: a condition that becomes part of the write. An entity tag is a version in quotes; it is accepted
+//! without quotes too. Any other tag matches nothing.
 
 use axum::http::{HeaderMap, HeaderName, header, request::Parts};
 use serde_json::json;
@@ -15,50 +15,50 @@ use crate::{
     problem::{ApiResult, Code, Problem},
 };
 
-/// `If-Match`: the write is made only if the state is this.
+/// `If-Match`: write only if the state has one of these versions.
 #[derive(Debug)]
 pub(super) struct IfMatch(Option<TagCondition>);
 
-/// `If-None-Match`: the state is read only if it is not this; with `*`, written only if there is none.
+/// `If-None-Match`: read only if the state has another version; with `*`, write only if there is none.
 #[derive(Debug)]
 pub(super) struct IfNoneMatch(Option<TagCondition>);
 
-/// What stands in one of these headers.
+/// The value of one of these headers.
 #[derive(Debug, PartialEq, Eq)]
 enum TagCondition {
     /// `*`
     Any,
-    /// Tags, as they were written.
+    /// Tags, as they were sent.
     OneOf(Vec<String>),
 }
 
-/// What a write expects.
+/// The condition of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Precondition {
     pub(super) condition: StateCondition,
 }
 
 impl Precondition {
-    /// What a refusal is, given what was expected.
+    /// The problem for an error: a conflict becomes 412 if the client sent a condition.
     pub(super) fn to_problem(self, error: StateError) -> Problem {
         if self.condition == StateCondition::Any { state_problem(error) } else { precondition_problem(error) }
     }
 }
 
 impl IfMatch {
-    /// What the write expects, of both headers.
+    /// The condition of a write, from both headers.
     pub(super) async fn condition(
         &self,
-        not: &IfNoneMatch,
+        if_none_match: &IfNoneMatch,
         app: &App,
         tenant: &Tenant,
         (context, kind): (&ContextId, StateKind),
     ) -> ApiResult<Precondition> {
-        let is = match (&self.0, &not.0) {
+        let condition = match (&self.0, &if_none_match.0) {
             (Some(TagCondition::Any), _) => StateCondition::Present,
             (Some(TagCondition::OneOf(tags)), _) => {
                 if kind == StateKind::Cache {
-                    let why = "a state of kind `cache` has no versions to compare; leave `If-Match` out";
+                    let why = "a state of kind `cache` has no versions to compare; omit `If-Match`";
                     return Err(Problem::new(Code::INVALID_REQUEST, why));
                 }
                 match tags.iter().filter_map(|tag| parse_version(tag)).collect::<Vec<_>>()[..] {
@@ -69,43 +69,43 @@ impl IfMatch {
             }
             (None, Some(TagCondition::Any)) => StateCondition::Absent,
             (None, Some(TagCondition::OneOf(_))) => {
-                let why = "`If-None-Match` takes only `*` here: the write is made only if there is nothing yet";
+                let why = "`If-None-Match` accepts only `*` here: write only if there is no state yet";
                 return Err(Problem::new(Code::INVALID_REQUEST, why));
             }
             (None, None) => StateCondition::Any,
         };
-        Ok(Precondition { condition: is })
+        Ok(Precondition { condition })
     }
 }
 
-/// Of several versions, the one that is there; the first where none of them is.
+/// Of several versions, the current one; the first if none of them is current.
 async fn resolve_versions(
     versions: &[u64],
     app: &App,
     tenant: &Tenant,
     (context, kind): (&ContextId, StateKind),
 ) -> ApiResult<StateCondition> {
-    let found = app.hub().state().get_state(tenant, context, kind).await.map_err(state_problem)?;
-    let there = found.map(|entry| entry.version).filter(|version| versions.contains(version));
-    Ok(StateCondition::Version(there.or(versions.first().copied()).unwrap_or(0)))
+    let entry = app.hub().state().get_state(tenant, context, kind).await.map_err(state_problem)?;
+    let current = entry.map(|entry| entry.version).filter(|version| versions.contains(version));
+    Ok(StateCondition::Version(current.or(versions.first().copied()).unwrap_or(0)))
 }
 
 impl IfNoneMatch {
-    /// Whether the entry of this tag is one of those that were named.
+    /// Whether the entry's tag is one of those in the header.
     pub(super) fn matches(&self, tag: &ETag) -> bool {
-        let bare = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
+        let strip = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
         match &self.0 {
             None => false,
             Some(TagCondition::Any) => true,
-            Some(TagCondition::OneOf(tags)) => tags.iter().any(|one| bare(one) == bare(tag.as_str())),
+            Some(TagCondition::OneOf(tags)) => tags.iter().any(|candidate| strip(candidate) == strip(tag.as_str())),
         }
     }
 }
 
-/// The version that a tag names. A weak tag names none: it is not made for writing.
+/// The version that a tag names. A weak tag names none: it must not be used for writes.
 fn parse_version(tag: &str) -> Option<u64> {
     let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
-    // One version has one spelling.
+    // Each version has exactly one spelling.
     digits.parse().ok().filter(|version: &u64| version.to_string() == digits)
 }
 
@@ -123,7 +123,7 @@ impl TagCondition {
 
 impl FromParts for IfMatch {
     fn describe(operation: &mut Operation<'_>) {
-        let what = "Write only if the state has this version: its `ETag`. `*` for any.";
+        let what = "Write only if the state has this version: its `ETag`. `*` for any version.";
         operation.header("If-Match", what, &json!({"type": "string", "examples": ["\"3\""]}));
     }
 
@@ -134,7 +134,7 @@ impl FromParts for IfMatch {
 
 impl FromParts for IfNoneMatch {
     fn describe(operation: &mut Operation<'_>) {
-        let what = "Read only if the state is not this: its `ETag`. Write only if there is none: `*`.";
+        let what = "Read only if the state has another `ETag`. With `*`, write only if there is no state.";
         operation.header("If-None-Match", what, &json!({"type": "string", "examples": ["*", "\"3\""]}));
     }
 

@@ -1,4 +1,4 @@
-//! An entry as it is answered: its members, its tag, and what a refusal of the core becomes.
+//! The response form of a state entry: its members, its `ETag`, and the problems of the core's errors.
 
 use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header},
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use toolhub_core::{Acknowledged, CallError, ContextId, StateEntry, StateError, StateKind, clock::Timestamp};
+use toolhub_core::{CallError, ContextId, StateEntry, StateError, StateKind, WriteDurability, clock::Timestamp};
 
 use crate::{
     json::Json,
@@ -26,19 +26,19 @@ pub(super) struct Entry {
     context_id: ContextId,
     /// The kind of state.
     kind: StateKind,
-    /// What is remembered: a JSON object, unless a typed tool wrote something else.
+    /// The data: a JSON object, unless a typed tool wrote something else.
     data: Value,
-    /// How often it has been written since it was made; 0 for kind `cache`.
+    /// How often it was written since it was created; 0 for kind `cache`.
     version: u64,
-    /// When it was made.
+    /// When it was created.
     created_at: Timestamp,
-    /// When it was written last.
+    /// When it was last written.
     updated_at: Timestamp,
-    /// When it ceases to exist; null for never.
+    /// When it expires; null for never.
     expires_at: Option<Timestamp>,
-    /// `behind` where a crash may lose what was just written: the store writes it a moment later.
+    /// `behind` if a crash may lose this write: the store persists it a moment later (write-behind).
     #[serde(skip_serializing_if = "Option::is_none")]
-    durability: Option<Acknowledged>,
+    durability: Option<WriteDurability>,
 }
 
 impl From<StateEntry> for Entry {
@@ -59,17 +59,17 @@ impl From<StateEntry> for Entry {
 }
 
 impl Entry {
-    /// The same, with the word about its durability where there is one to say.
-    pub(super) fn with_durability(self, acknowledged: Acknowledged) -> Self {
-        Self { durability: (acknowledged == Acknowledged::Behind).then_some(acknowledged), ..self }
+    /// Sets `durability` if the write is not durable yet.
+    pub(super) fn with_durability(self, acknowledged: WriteDurability) -> Self {
+        Self { durability: (acknowledged == WriteDurability::WriteBehind).then_some(acknowledged), ..self }
     }
 
-    /// What tells this entry from what it was before.
+    /// The entity tag, which identifies this content of the entry.
     pub(super) fn etag(&self) -> ETag {
         if self.kind != StateKind::Cache {
             return ETag(format!("\"{}\"", self.version));
         }
-        // Of a cache no versions are counted, so its content is its tag: weak, because nobody may write by it.
+        // A cache has no versions, so its tag is a digest of its content: weak, because it must not be used for writes.
         let mut digest = Sha256::new();
         digest.update(self.data.to_string());
         digest.update(self.expires_at.map_or(0, Timestamp::millis).to_le_bytes());
@@ -88,9 +88,9 @@ impl ETag {
         &self.0
     }
 
-    /// An answer that carries it.
-    pub(super) fn attach_to<R: IntoResponse>(self, answer: R) -> impl IntoResponse + use<R> {
-        (AppendHeaders([(header::ETAG, self.0)]), answer)
+    /// A response that carries it.
+    pub(super) fn attach_to<R: IntoResponse>(self, response: R) -> impl IntoResponse + use<R> {
+        (AppendHeaders([(header::ETAG, self.0)]), response)
     }
 }
 
@@ -104,15 +104,15 @@ impl IntoResponse for EntryResponse {
     }
 }
 
-/// An answer without a body, with the word about durability where there is one to say.
-pub(super) fn with_durability_header(mut answer: Response, acknowledged: Acknowledged) -> Response {
-    if acknowledged == Acknowledged::Behind {
-        answer.headers_mut().insert(HeaderName::from_static("durability"), HeaderValue::from_static("behind"));
+/// Adds the `Durability` header if the write is not durable yet.
+pub(super) fn with_durability_header(mut response: Response, acknowledged: WriteDurability) -> Response {
+    if acknowledged == WriteDurability::WriteBehind {
+        response.headers_mut().insert(HeaderName::from_static("durability"), HeaderValue::from_static("behind"));
     }
-    answer
+    response
 }
 
-/// What a refusal of the core is over HTTP.
+/// The problem for an error of the core.
 pub(super) fn state_problem(error: StateError) -> Problem {
     match error {
         StateError::Refused(why) => Problem::new(Code::INVALID_REQUEST, why),
@@ -121,7 +121,7 @@ pub(super) fn state_problem(error: StateError) -> Problem {
     }
 }
 
-/// The same for a write that expected something which is not so.
+/// The same for a write with a precondition: a conflict becomes 412.
 pub(super) fn precondition_problem(error: StateError) -> Problem {
     match error {
         StateError::Conflict { .. } => state_problem(error).status(StatusCode::PRECONDITION_FAILED.as_u16()),

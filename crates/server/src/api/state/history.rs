@@ -1,4 +1,4 @@
-//! What states were like and what happened to them, the newest first; and the way back.
+//! History and versions of states, newest first, and rollback.
 
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
@@ -23,17 +23,17 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/state/contexts/{contextId}/{kind}/history", READ_ACCESS, "state", history)
-            .summary("What happened to a context, the newest first; only kind `business` has a history")
-            .json_response::<List<HistoryEntry>>(200, "A page of it")
+            .summary("History of a context, newest first; only kind `business` has a history")
+            .json_response::<List<HistoryEntry>>(200, "A page of entries")
             .refusals(COMMON_ERRORS),
         Route::new(Method::GET, "/api/v1/state/contexts/{contextId}/{kind}/versions", READ_ACCESS, "state", versions)
-            .summary("The snapshots of a state, the newest first; only kind `business` has any")
-            .json_response::<List<StateVersion>>(200, "A page of them")
+            .summary("Snapshots of a state, newest first; only kind `business` has any")
+            .json_response::<List<StateVersion>>(200, "A page of snapshots")
             .refusals(COMMON_ERRORS),
         Route::new(Method::POST, "/api/v1/state/contexts/{contextId}/{kind}/rollback", WRITE_ACCESS, "state", rollback)
             .audited("state.rollback")
-            .summary("Make a new version with the data of an old one; only kind `business` has any")
-            .json_response::<Entry>(200, "The entry as it was written")
+            .summary("Write a new version with the data of an old one; only kind `business` has versions")
+            .json_response::<Entry>(200, "The entry that was written")
             .response_header(&[200], "ETag", super::ETAG_DESCRIPTION)
             .problems(&[Code::STATE_CONFLICT])
             .refusals(COMMON_ERRORS)
@@ -41,104 +41,107 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Where to go back to.
+/// The rollback target.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Back {
-    /// The version whose data is wanted.
+struct RollbackBody {
+    /// The version whose data to restore.
     version: u64,
 }
 
 async fn history(
     State(app): State<App>,
-    who: Principal,
-    Params(place): Params<StatePath>,
+    principal: Principal,
+    Params(path): Params<StatePath>,
     Query(query): Query<ListQuery>,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<ListResponse<HistoryEntry>> {
-    let context = place.versioned_context()?;
+    let context = path.versioned_context()?;
     let list = format!("history {context}");
     let last = page::decode_cursor(query.cursor.as_ref(), &list)?;
     let last = last.map(|text| parse_position(&text).ok_or_else(page::unknown_position)).transpose()?;
-    let mut entries = app.hub().state().history(&who.tenant, &context, usize::MAX).await.map_err(state_problem)?;
+    let mut entries =
+        app.hub().state().history(&principal.tenant, &context, usize::MAX).await.map_err(state_problem)?;
     if entries.is_empty() {
-        require_exists(&app, &who, &context).await?;
+        require_exists(&app, &principal, &context).await?;
     }
     entries.reverse();
-    if let Some((moment, many)) = last {
-        // Entries have no number of their own; of those of one moment, so many were told before.
-        let mut same = 0;
+    if let Some((timestamp, listed)) = last {
+        // Entries have no number: the cursor counts how many entries with this timestamp were listed before.
+        let mut seen = 0;
         entries.retain(|entry| {
-            same += usize::from(entry.timestamp == moment);
-            entry.timestamp < moment || (entry.timestamp == moment && same > many)
+            seen += usize::from(entry.timestamp == timestamp);
+            entry.timestamp < timestamp || (entry.timestamp == timestamp && seen > listed)
         });
     }
-    let end = query.limit.truncate(&mut entries).map(|last| last.timestamp);
-    let next = end.map(|moment| {
-        let before = last.filter(|(earlier, _)| *earlier == moment).map_or(0, |(_, many)| many);
-        let here = entries.iter().filter(|entry| entry.timestamp == moment).count();
-        format!("{} {}", moment.millis(), before + here)
+    let last_timestamp = query.limit.truncate(&mut entries).map(|last| last.timestamp);
+    let next = last_timestamp.map(|timestamp| {
+        let listed_before = last.filter(|(earlier, _)| *earlier == timestamp).map_or(0, |(_, listed)| listed);
+        let on_page = entries.iter().filter(|entry| entry.timestamp == timestamp).count();
+        format!("{} {}", timestamp.millis(), listed_before + on_page)
     });
-    Ok(here.list_response(&list, entries, next))
+    Ok(uri.list_response(&list, entries, next))
 }
 
-/// The moment of the last entry that was told, and how many of that moment were.
-fn parse_position(place: &str) -> Option<(Timestamp, usize)> {
-    let (millis, many) = place.split_once(' ')?;
-    Some((Timestamp::from_millis(millis.parse().ok()?), many.parse().ok()?))
+/// Parses a cursor: the timestamp of the last listed entry, and how many with that timestamp were listed.
+fn parse_position(position: &str) -> Option<(Timestamp, usize)> {
+    let (millis, listed) = position.split_once(' ')?;
+    Some((Timestamp::from_millis(millis.parse().ok()?), listed.parse().ok()?))
 }
 
 async fn versions(
     State(app): State<App>,
-    who: Principal,
-    Params(place): Params<StatePath>,
+    principal: Principal,
+    Params(path): Params<StatePath>,
     Query(query): Query<ListQuery>,
-    here: RequestUri,
+    uri: RequestUri,
 ) -> ApiResult<ListResponse<StateVersion>> {
-    let context = place.versioned_context()?;
+    let context = path.versioned_context()?;
     let list = format!("versions {context}");
     let last: Option<u64> = page::decode_cursor_as(query.cursor.as_ref(), &list)?;
-    let found = app.hub().state().versions(&who.tenant, &context).await.map_err(state_problem)?;
-    if found.is_empty() {
-        require_exists(&app, &who, &context).await?;
+    let versions = app.hub().state().versions(&principal.tenant, &context).await.map_err(state_problem)?;
+    if versions.is_empty() {
+        require_exists(&app, &principal, &context).await?;
     }
-    let older = found.into_iter().rev().filter(|found| last.is_none_or(|last| found.version < last));
+    let older = versions.into_iter().rev().filter(|version| last.is_none_or(|last| version.version < last));
     let mut older: Vec<StateVersion> = older.collect();
     let next = query.limit.truncate(&mut older).map(|last| last.version.to_string());
-    Ok(here.list_response(&list, older, next))
+    Ok(uri.list_response(&list, older, next))
 }
 
 async fn rollback(
     State(app): State<App>,
-    who: Principal,
-    Params(place): Params<StatePath>,
-    is: IfMatch,
-    is_not: IfNoneMatch,
-    Body(back): Body<Back>,
+    principal: Principal,
+    Params(path): Params<StatePath>,
+    if_match: IfMatch,
+    if_none_match: IfNoneMatch,
+    Body(body): Body<RollbackBody>,
 ) -> ApiResult<EntryResponse> {
-    let context = place.versioned_context()?;
+    let context = path.versioned_context()?;
     let state = app.hub().state();
-    let condition = is.condition(&is_not, &app, &who.tenant, (&context, StateKind::Business)).await?;
-    let entry = state.rollback_if(&who.tenant, &context, back.version, condition.condition).await;
+    let condition =
+        if_match.condition(&if_none_match, &app, &principal.tenant, (&context, StateKind::Business)).await?;
+    let entry = state.rollback_if(&principal.tenant, &context, body.version, condition.condition).await;
     let entry = entry.map_err(|error| condition.to_problem(error))?;
-    use_thread(&app, &who.tenant, &context).await?;
+    use_thread(&app, &principal.tenant, &context).await?;
     Ok(EntryResponse(Entry::from(entry).with_durability(state.durability(&context))))
 }
 
 impl StatePath {
-    /// The context, if the kind is the one with a past.
+    /// The context, if its kind is versioned.
     fn versioned_context(&self) -> ApiResult<ContextId> {
         let (context, kind) = self.parse()?;
         match self.kind {
             Kind::Business => Ok(context),
-            _ => Err(Problem::new(Code::NOT_FOUND, format!("a state of kind `{kind}` has no past"))
+            _ => Err(Problem::new(Code::NOT_FOUND, format!("a state of kind `{kind}` has no history"))
                 .hint("only kind `business` has snapshots and a history")),
         }
     }
 }
 
-/// Nothing of the past is told where nothing is.
-async fn require_exists(app: &App, who: &Principal, context: &ContextId) -> ApiResult<()> {
-    let found = app.hub().state().get_state(&who.tenant, context, StateKind::Business).await.map_err(state_problem)?;
-    found.map(|_| ()).ok_or_else(|| not_found(context, StateKind::Business))
+/// Answers 404 for a state that does not exist, rather than an empty list.
+async fn require_exists(app: &App, principal: &Principal, context: &ContextId) -> ApiResult<()> {
+    let entry =
+        app.hub().state().get_state(&principal.tenant, context, StateKind::Business).await.map_err(state_problem)?;
+    entry.map(|_| ()).ok_or_else(|| not_found(context, StateKind::Business))
 }

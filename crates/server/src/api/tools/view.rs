@@ -1,4 +1,4 @@
-//! A tool as the API shows it: its definition, how it stands for everybody, and what it has done, in short.
+//! The JSON form of a tool: its definition, its shared status, and a summary of its statistics.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,41 +6,41 @@ use toolhub_core::{Definition, ErrorKind, Limits, Tool, ToolStatusInfo, status::
 
 use crate::app::App;
 
-/// A tool, how it stands, and what it has done.
+/// A tool, its status and its statistics.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Tool")]
 pub(crate) struct ToolView {
     #[serde(flatten)]
     definition: Definition,
-    /// How it stands for everybody. A thread may have reasons of its own not to be offered it.
+    /// Its shared status. A thread may have its own reasons not to be offered it.
     status: ToolStatus,
-    /// Why.
+    /// The reason for the status.
     reason: String,
-    /// What it has done since the server began.
+    /// Its statistics since the server started.
     stats: ToolCounters,
-    /// What holds for its calls; told of a single tool.
+    /// The limits of its calls; only for a single tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Limits>,
-    /// The facts behind its status; told of a single tool.
+    /// The facts behind its status; only for a single tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<ToolStatusInfo>,
 }
 
-/// What a tool has done, in short.
+/// A summary of a tool's statistics.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ToolNumbers")]
 struct ToolCounters {
-    /// How many calls reached the tool and ended.
+    /// Calls that reached the tool and ended.
     calls: u64,
     /// How many of these failed.
     errors: u64,
-    /// How many calls are with the tool now.
+    /// Calls the tool is executing now.
     in_flight: u64,
-    /// How many calls wait for a slot now.
+    /// Calls waiting for a slot now.
     queued: usize,
-    /// 95 of 100 calls took no longer.
+    /// 95th percentile of the latency.
     p95_ms: f64,
 }
 
@@ -50,13 +50,13 @@ fn is_execution_error(name: &str) -> bool {
 }
 
 impl ToolView {
-    /// A tool, in short.
+    /// The view of a tool without its limits.
     pub(super) fn of(app: &App, tool: &Tool, status: &ToolStatusInfo) -> Self {
         let stats = app.hub().tool_stats(&tool.definition.name);
         let stats = stats.map_or(ToolCounters { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| {
             ToolCounters {
                 calls: stats.calls,
-                errors: stats.errors.iter().filter(|(name, _)| is_execution_error(name)).map(|(_, many)| many).sum(),
+                errors: stats.errors.iter().filter(|(name, _)| is_execution_error(name)).map(|(_, count)| count).sum(),
                 in_flight: stats.in_flight,
                 queued: stats.queued,
                 p95_ms: stats.latency.p95.as_secs_f64() * 1000.0,
@@ -72,12 +72,12 @@ impl ToolView {
         }
     }
 
-    /// With everything that is told of a single tool.
+    /// Adds the limits, for the view of a single tool.
     pub(super) fn with_policy(self, tool: &Tool) -> Self {
         Self { policy: Some(tool.limits().clone()), ..self }
     }
 
-    /// In a list.
+    /// Removes the facts behind the status, for lists.
     pub(super) fn without_standing(self) -> Self {
         Self { standing: None, ..self }
     }
@@ -87,8 +87,8 @@ impl ToolView {
     }
 }
 
-/// Whether a tool has this text, in small letters, where people would look for it.
+/// Whether the name, title or description contains this text, which must be in lower case.
 pub(super) fn matches_text(definition: &Definition, text: &str) -> bool {
     let title = definition.annotations.title.as_deref().unwrap_or_default();
-    [definition.name.as_str(), title, &definition.description].iter().any(|words| words.to_lowercase().contains(text))
+    [definition.name.as_str(), title, &definition.description].iter().any(|field| field.to_lowercase().contains(text))
 }
