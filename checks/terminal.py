@@ -1,7 +1,7 @@
-"""A terminal with somebody at it, for checks that need one.
+"""Drives a program on a pseudo-terminal, for checks that need one.
 
-In: a program, its words, and what is typed at which prompt. Out: all that was shown, and the exit code; or what is wrong with it.
-Needs nothing but python. A pair of pseudo-terminals makes the program believe that a person is there.
+In: a program, its arguments, and the input to type at each prompt. Out: all output and the exit code; or what is wrong with it.
+Needs nothing but python. To the program, the pseudo-terminal looks like one with a person at it.
 """
 
 import os
@@ -20,7 +20,7 @@ SECONDS = 30
 
 
 def watch(program: str, typed: list[tuple[str, str]], command: list[str]) -> tuple[str, int]:
-    """Runs a command, types each text once its prompt is there, and answers all that was shown and the exit code."""
+    """Runs a command, types each input when its prompt appears, and returns all output and the exit code."""
     child, terminal = pty.fork()
     if child == 0:
         os.execv(program, [program, *command])
@@ -28,10 +28,10 @@ def watch(program: str, typed: list[tuple[str, str]], command: list[str]) -> tup
     try:
         while True:
             if not select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise TimeoutError(f"nothing more came within {SECONDS} s after:\n{shown[-600:]}")
+                raise TimeoutError(f"no output within {SECONDS} s after:\n{shown[-600:]}")
             try:
                 piece = os.read(terminal, 65536)
-            except OSError:  # Linux says so when the other end is closed.
+            except OSError:  # Linux reports the closed other end this way.
                 piece = b""
             if not piece:
                 break
@@ -46,7 +46,7 @@ def watch(program: str, typed: list[tuple[str, str]], command: list[str]) -> tup
         status = os.waitpid(child, 0)[1]
         os.close(terminal)
     if waiting:
-        raise AssertionError(f"it never asked `{waiting[0][0]}`:\n{shown[-600:]}")
+        raise AssertionError(f"the prompt `{waiting[0][0]}` never appeared:\n{shown[-600:]}")
     return shown, os.waitstatus_to_exitcode(status)
 
 
@@ -56,7 +56,7 @@ def plain(text: str) -> str:
 
 
 def wrong_with(shown: str, ended: int, expected: list[str], absent: list[str], code: int) -> list[str]:
-    """What is missing, what should not be there, and an exit code that is another one; nothing where all is right."""
+    """What is missing, what must not be there, and a wrong exit code; empty if all is well."""
     wrong = [f"`{text}` is missing" for text in expected if text not in shown]
     wrong += [f"`{text}` was shown" for text in absent if text in shown]
     wrong += [f"exit code {ended} instead of {code}"] if ended != code else []
@@ -64,7 +64,7 @@ def wrong_with(shown: str, ended: int, expected: list[str], absent: list[str], c
 
 
 def play(what: str, cases: list[tuple[str, Callable[[], list[str]]]], files: dict[str, str]) -> int:
-    """Plays each case in a folder of its own with these files; stops at the first that goes wrong."""
+    """Plays each case in its own folder with these files; stops at the first failure."""
     for name in ("TOOLHUB_URL", "TOOLHUB_CONFIG", "TOOLHUB_TOKEN"):
         os.environ.pop(name, None)
     os.environ["LANG"] = "C.UTF-8"

@@ -1,9 +1,9 @@
-"""Holds a real server to its own description.
+"""Checks a real server against its own OpenAPI document.
 
 usage: check.py SERVER [--seconds N]     SERVER: the program of crates/server/examples/serve.rs
 
-The description is valid OpenAPI 3.1; generated requests, good and bad, are answered as it says and never with a failure
-of ours; the samples of docs/http.md and the agents of examples/http work.
+The document is valid OpenAPI 3.1; generated requests, valid and invalid, are answered as documented and never with an internal
+error; the samples of docs/http.md and the agents of examples/http work.
 """
 import contextlib
 import copy
@@ -19,7 +19,7 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-# What the generator could not guess: things the server has. Other words are tried beside them.
+# Values that the generator could not guess: resources of the server. Random values are tried as well.
 KNOWN = {
     "name": ["weather", "notes", "order", "rare", "report"],
     "id": ["demo"],
@@ -31,28 +31,28 @@ KNOWN = {
 
 @contextlib.contextmanager
 def server(program, *words):
-    """A server, by its address and its key; it ends when its input does."""
+    """Starts a server; yields its URL and key. It stops when its standard input is closed."""
     process = subprocess.Popen([program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         url = process.stdout.readline().strip()
         key = process.stdout.readline().strip() if "--keys" in words else ""
         if not url.startswith("http://"):
-            sys.exit("the server did not tell its address")
+            sys.exit("the server did not print its URL")
         yield url, key
         if process.poll() is not None:
-            sys.exit(f"the server ended by itself, with exit code {process.returncode}")
+            sys.exit(f"the server exited unexpectedly with code {process.returncode}")
     finally:
         process.stdin.close()
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
-            sys.exit("the server did not end within 30 s")
+            sys.exit("the server did not stop within 30 s")
     if process.returncode:
-        sys.exit(f"the server ended with exit code {process.returncode}")
+        sys.exit(f"the server exited with code {process.returncode}")
 
 
-def described(url):
+def load_document(url):
     with urllib.request.urlopen(f"{url}/openapi.json") as answer:
         return json.load(answer)
 
@@ -62,12 +62,12 @@ def validate(document):
 
     problems = [f"{list(one.absolute_path)}: {one.message[:300]}" for one in OpenAPIV31SpecValidator(document).iter_errors()]
     if problems:
-        sys.exit("the description is no valid OpenAPI 3.1:\n" + "\n".join(problems[:20]))
-    print(f"description: valid, {sum(len(item) for item in document['paths'].values())} operations")
+        sys.exit("the document is not valid OpenAPI 3.1:\n" + "\n".join(problems[:20]))
+    print(f"document: valid, {sum(len(item) for item in document['paths'].values())} operations")
 
 
-def helped(document):
-    """The description, with the names of things that are there."""
+def with_examples(document):
+    """The document, with known resource names as examples."""
     document = copy.deepcopy(document)
     for item in document["paths"].values():
         for operation in item.values():
@@ -79,10 +79,10 @@ def helped(document):
 
 
 def generated(url, key, document, seconds):
-    """Requests made from the description. Streams without an end are left to the Rust tests."""
+    """Sends generated requests. Endless streams are left to the Rust tests."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "openapi.json"
-        path.write_text(json.dumps(helped(document)))
+        path.write_text(json.dumps(with_examples(document)))
         command = [
             shutil.which("st", path=str(pathlib.Path(sys.executable).parent)) or "st",
             "--config-file", str(HERE / "schemathesis.toml"),
@@ -100,14 +100,14 @@ def generated(url, key, document, seconds):
     for operation, statuses in sorted(answers.items()):
         print(f"  {operation:60}", " ".join(f"{status}×{many}" for status, many in sorted(statuses.items())))
     if failed:
-        sys.exit("the server does not keep to its description")
+        sys.exit("the server does not match its OpenAPI document")
     succeeded = sum(any(status.startswith("2") for status in statuses) for statuses in answers.values())
     if succeeded < len(answers) / 2:
-        sys.exit(f"only {succeeded} of {len(answers)} operations ever succeeded: the check has no teeth")
+        sys.exit(f"only {succeeded} of {len(answers)} operations ever succeeded: the check proves too little")
 
 
 def samples(url):
-    """Runs the samples of docs/http.md one after another, as a reader would, and looks for what they promise."""
+    """Runs the samples of docs/http.md in order, and compares their output."""
     text = (ROOT / "docs" / "http.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```(?:\n\n?```(?:json|text)\n(.*?)```)?", text, re.S)
     if not blocks:
@@ -119,16 +119,16 @@ def samples(url):
             done = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, timeout=30)
             if done.returncode:
                 sys.exit(f"a sample of docs/http.md failed:\n{command}\n{done.stdout}{done.stderr}")
-            # `…` stands for anything; everything else is there, in this order.
+            # `…` matches anything; everything else must be there, in this order.
             for line in filter(None, (line.strip() for line in expected.splitlines())):
                 pattern = ".*".join(re.escape(part) for part in line.split("…"))
                 if not re.search(pattern, done.stdout, re.S):
-                    sys.exit(f"a sample of docs/http.md promises\n{line}\nbut this came of\n{command}\n{done.stdout}")
+                    sys.exit(f"a sample of docs/http.md expects\n{line}\nbut the output was different:\n{command}\n{done.stdout}")
     print(f"docs/http.md: {len(blocks)} samples")
 
 
 def agents(url, key):
-    """The agents of examples/http make a model's calls."""
+    """Runs the agents of examples/http."""
     programs = [[sys.executable, "agent.py"]]
     if shutil.which("node"):
         programs.append(["node", "agent.mjs"])
@@ -138,7 +138,7 @@ def agents(url, key):
         environment = {**os.environ, "TOOLHUB_URL": url, "TOOLHUB_TOKEN": key}
         done = subprocess.run(program, cwd=ROOT / "examples" / "http", env=environment, capture_output=True, text=True, timeout=30)
         if done.returncode or "Oslo" not in done.stdout.splitlines()[-1]:
-            sys.exit(f"{program[1]} does not work:\n{done.stdout}{done.stderr}")
+            sys.exit(f"{program[1]} failed:\n{done.stdout}{done.stderr}")
         print(f"examples/http/{program[1]}: ok")
 
 
@@ -146,7 +146,7 @@ def main():
     program = sys.argv[1]
     seconds = int(sys.argv[sys.argv.index("--seconds") + 1]) if "--seconds" in sys.argv else 40
     with server(program) as (url, _):
-        document = described(url)
+        document = load_document(url)
         validate(document)
         agents(url, "")
         samples(url)

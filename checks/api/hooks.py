@@ -1,6 +1,6 @@
-"""No answer is a failure of ours. A tool that is withheld is none: it was set so, or has failed too often.
+"""No response is an internal error. A withheld tool is not one: its status was set so, or it has failed too often.
 
-What was answered how often is written to the file TOOLHUB_SEEN, so that a run which only met closed doors is noticed.
+The number of responses by status is written to the file TOOLHUB_SEEN, so that a run in which everything was refused is noticed.
 """
 import atexit
 import collections
@@ -18,7 +18,7 @@ NUMBERS = itertools.count()
 
 
 @schemathesis.check
-def no_failure_of_ours(ctx, response, case):
+def no_internal_error(ctx, response, case):
     if response.status_code >= 500:
         try:
             code = response.json().get("code")
@@ -29,7 +29,7 @@ def no_failure_of_ours(ctx, response, case):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """In a story no key comes twice by chance: a repetition is answered as the first was, whatever has become of the thing since."""
+    """Makes keys unique in stateful runs: a repeated key would replay the first response, whatever happened since."""
     if case.meta is None or case.meta.phase.name != TestPhase.STATEFUL:
         return
     for name, value in list((case.headers or {}).items()):
@@ -43,6 +43,6 @@ def after_call(context, case, response):
 
 
 @atexit.register
-def tell():
+def write_counts():
     with open(os.environ["TOOLHUB_SEEN"], "w") as file:
         json.dump(SEEN, file)

@@ -1,7 +1,7 @@
-"""Sits at the keyboard of `toolhub chat`, on a real terminal.
+"""Drives `toolhub chat` on a real terminal.
 
-In: the program, as the first argument. Out: a line for each conversation; exit code 1 at the first that goes wrong.
-Each has a folder of its own with a config and a scripted model, so neither a server nor a key is needed.
+In: the program, as the first argument. Out: a line for each conversation; exit code 1 at the first failure.
+Each has its own folder with a config and a scripted model, so neither a server nor a key is needed.
 """
 
 import pathlib
@@ -47,12 +47,12 @@ say = "The tool says ${result}"
 say = "Hello to you."
 """
 
-# What is typed at which prompt, what must be shown, what must not, the exit code, and the words after `chat`.
+# Typed input by prompt, expected output, output that must not appear, the exit code, and the arguments after `chat`.
 CASES = [
     (
         "a conversation",
         [(YOU, "compute 2+3*4\n"), (YOU, "\n"), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
-        ["▸ calculator", "✓ calculator", "The tool says 14", "Hello to you.", "goes on with this"],
+        ["▸ calculator", "✓ calculator", "The tool says 14", "Hello to you.", "continue with: toolhub chat --thread"],
         ["error"],
         0,
         [],
@@ -78,7 +78,7 @@ CASES = [
     (
         "an interrupt stops what runs and nothing else",
         [(YOU, "think\n"), ("working", INTERRUPT), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
-        ["the conversation goes on", "Hello to you."],
+        ["the conversation continues", "Hello to you."],
         ["I have thought", "error"],
         0,
         [],
@@ -86,13 +86,13 @@ CASES = [
     (
         "an interrupt instead of an answer",
         [(YOU, "delete /tmp/old\n"), (ASKED, INTERRUPT), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
-        ["the conversation goes on", "Hello to you."],
+        ["the conversation continues", "Hello to you."],
         ["is deleted", "error:"],
         0,
         [],
     ),
     (
-        "a model that fails is told, and the conversation goes on",
+        "a model error is shown, and the conversation continues",
         [(YOU, "fall over\n"), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
         ["error: the agent could not answer", "Hello to you."],
         ["I fell."],
@@ -102,47 +102,47 @@ CASES = [
     ("an interrupt at the prompt ends it", [(YOU, INTERRUPT)], [], ["panicked"], 0, []),
     ("an interrupt of one prompt", [("working", INTERRUPT)], [], ["I have thought", "panicked"], 130, ["-p", "think"]),
     (
-        "a tool that only reads needs no word where that was said",
+        "a read-only tool needs no approval with --yes-readonly",
         [],
-        ["allowed, because it only reads: calculator", "The tool says 3"],
+        ["approved automatically, because it is read-only: calculator", "The tool says 3"],
         [ASKED],
         0,
         ["compute 1+2", "--yes-readonly", "--no-input", "-p", "--set", "tools.calculator.confirm=true"],
     ),
-    ("one that does more does", [], ["waits for a person"], ["is deleted"], 6,
+    ("a tool with effects still does", [], ["requires approval"], ["is deleted"], 6,
      ["-p", "delete /tmp/old", "--yes-readonly", "--no-input"]),
-    ("nobody may be asked", [], ["waits for a person", "toolhub approvals approve apr_"], [ASKED], 6,
+    ("--no-input", [], ["requires approval", "toolhub approvals approve apr_"], [ASKED], 6,
      ["-p", "delete /tmp/old", "--no-input"]),
 ]
 
 
 def complaints(program: str, case: tuple) -> list[str]:
-    """Plays one case and says what is wrong."""
+    """Plays one case and returns what is wrong."""
     _, typed, expected, absent, code, words = case
     shown, ended = watch(program, typed, ["chat", *words])
     return wrong_with(shown, ended, expected, absent, code)
 
 
 def resumed(program: str) -> list[str]:
-    """A conversation that ended while a person was to be asked is gone on with, and the question asked again."""
+    """Continues a conversation that ended while an approval was pending; the approval is asked for again."""
     first, code = watch(program, [], ["chat", "-p", "delete /tmp/old", "--thread", "t1", "--no-input"])
     if code != 6:
         return [f"exit code {code} instead of 6:\n{first}"]
     typed = [(ASKED, "y\n"), (YOU, "hello\n"), (YOU, END_OF_INPUT)]
     again, code = watch(program, typed, ["chat", "--thread", "t1"])
-    wanted = ["going on with the conversation t1", "still open", "The tool says /tmp/old is deleted", "Hello to you."]
+    wanted = ["continuing thread t1", "still open", "The tool says /tmp/old is deleted", "Hello to you."]
     wrong = [f"`{text}` is missing" for text in wanted if text not in again]
     if wrong or code:
         return [*wrong, again]
     watch(program, [], ["chat", "-p", "delete /tmp/old", "--thread", "t2", "--no-input"])
     stopped, code = watch(program, [(ASKED, INTERRUPT), (YOU, END_OF_INPUT)], ["chat", "--thread", "t2"])
-    return [] if "it was stopped" in stopped and code == 0 else [f"not stopped, exit code {code}:\n{stopped}"]
+    return [] if "stopped; the conversation continues" in stopped and code == 0 else [f"not stopped, exit code {code}:\n{stopped}"]
 
 
 def main() -> int:
     program = str(pathlib.Path(sys.argv[1]).resolve())
     cases = [(case[0], lambda case=case: complaints(program, case)) for case in CASES]
-    cases.append(("a conversation that is gone on with", lambda: resumed(program)))
+    cases.append(("a conversation that is continued", lambda: resumed(program)))
     return play("in a chat", cases, {"toolhub.toml": CONFIG, "script.toml": SCRIPT})
 
 

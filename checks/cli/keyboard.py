@@ -1,8 +1,8 @@
-"""Sits at the keyboard while `toolhub call` asks whether a call may run, on a real terminal.
+"""Drives the approval prompt of `toolhub call` on a real terminal.
 
-In: the program, as the first argument. Out: a line for each way to answer; exit code 1 at the first that goes wrong.
-Each case has a folder of its own with a config. No server is needed, but for the case in which somebody else answers too: each
-command opens the store itself.
+In: the program, as the first argument. Out: a line for each kind of answer; exit code 1 at the first failure.
+Each case has its own folder with a config. Each command opens the store itself; only the case with a concurrent answer needs a
+server.
 """
 
 import os
@@ -25,12 +25,12 @@ port = 1
 tool = "dangerous"
 arguments = { "/folder" = "^/$" }
 decision = "deny"
-reason = "nobody deletes everything"
+reason = "deleting the root folder is never allowed"
 [tools.dangerous]
 builtin = "dangerous"
 """
 
-# What is typed at which prompt, what must be shown after the first one, what must not, and the exit code.
+# Typed input by prompt, expected output after the first prompt, output that must not appear, and the exit code.
 CASES = [
     ("a yes for once", [(PROMPT, "y\n")], ["/tmp/old is deleted"], ["error"], 0),
     ("a no with a reason", [(PROMPT, "n not today\n")], ["error", "not today"], ["is deleted"], 6),
@@ -49,32 +49,32 @@ CASES = [
             (ARGUMENTS, '{"folder": "/tmp/new"}\n'),
         ],
         [
-            "`maybe` is none of the answers",
+            "`maybe` is not one of the answers",
             "y  yes, this once",
-            "that is no JSON",
+            "that is not JSON",
             "expected a string",
-            "nobody deletes everything",
+            "deleting the root folder is never allowed",
             "/tmp/new is deleted",
         ],
         ["/tmp/old is deleted"],
         0,
     ),
-    ("the end of input", [(PROMPT, END_OF_INPUT)], ["nobody was there to answer"], ["is deleted"], 6),
+    ("the end of input", [(PROMPT, END_OF_INPUT)], ["no answer: end of input"], ["is deleted"], 6),
     ("an interrupt", [(PROMPT, INTERRUPT)], [], ["is deleted", "panicked"], 130),
 ]
 
 
 def complaints(program: str, case: tuple) -> list[str]:
-    """Plays one case in a folder of its own and says what is wrong."""
+    """Plays one case in its own folder and returns what is wrong."""
     _, typed, expected, absent, code = case
     shown, ended = watch(program, typed, CALL)
     if "dangerous wants to run" not in shown or '"/tmp/old"' not in shown:
-        return [f"it does not say what is asked:\n{shown}"]
+        return [f"the prompt does not show the call:\n{shown}"]
     return wrong_with(shown[shown.index(PROMPT):], ended, expected, absent, code)
 
 
 def in_editor(program: str) -> list[str]:
-    """A bare `e` opens the editor; a no JSON and no change ask again, and the keyboard is the editor's while it is open."""
+    """A bare `e` opens the editor; invalid JSON and no change ask again, and the editor owns the keyboard while it is open."""
     shell = pathlib.Path("editor.sh").resolve()
     shell.write_text(
         """#!/bin/sh
@@ -91,12 +91,12 @@ def in_editor(program: str) -> list[str]:
         shown, ended = watch(program, typed, CALL)
     finally:
         del os.environ["EDITOR"]
-    expected = ['the editor has {  "folder": "/tmp/old"}', "what you saved is no JSON", "you changed nothing", "/tmp/new is deleted"]
+    expected = ['the editor has {  "folder": "/tmp/old"}', "the saved text is not JSON", "the arguments are unchanged", "/tmp/new is deleted"]
     return wrong_with(shown[shown.index(PROMPT):], ended, expected, ["/tmp/old is deleted", ARGUMENTS], 0)
 
 
 def answered_meanwhile(program: str) -> list[str]:
-    """Who answers after somebody else did is told so, and how the call has ended."""
+    """An answer after a concurrent one is refused, with the outcome of the call."""
     serves = [program, "serve", "--port", "0"]
     with subprocess.Popen(serves, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
@@ -120,7 +120,7 @@ def answered_meanwhile(program: str) -> list[str]:
 
 
 def always(program: str) -> list[str]:
-    """A yes for the thread holds for the next call there, and for no other thread."""
+    """Approving for the thread covers the next call in it, and no other thread."""
     first, _ = watch(program, [(PROMPT, "t\n")], CALL)
     again, code = watch(program, [], CALL)
     if "wants to run" in again or "is deleted" not in again or code != 0:

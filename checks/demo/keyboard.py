@@ -1,6 +1,6 @@
-"""Sits at the keyboard of the demo, on a real terminal.
+"""Drives the demo on a real terminal.
 
-In: the program, as the first argument. Out: a line for each way to answer; exit code 1 at the first that goes wrong.
+In: the program, as the first argument. Out: a line for each kind of answer; exit code 1 at the first failure.
 Needs nothing but python.
 """
 
@@ -14,9 +14,9 @@ from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E
 PROMPT = "[y] once  [t] thread  [a] always  [e] edit  [n] deny  [?]"
 ARGUMENTS = "the new arguments as JSON, or Enter to go back:"
 
-# What is typed at which prompt, what must be shown, what must not, and the exit code.
+# Typed input by prompt, expected output, output that must not appear, and the exit code.
 CASES = [
-    ("a yes for once", [(PROMPT, "y\n")], ["answered by: you", "/tmp/old is deleted", "Not built yet"], ["/tmp/older"], 0),
+    ("a yes for once", [(PROMPT, "y\n")], ["answered by: you", "/tmp/old is deleted", "Not supported yet"], ["/tmp/older"], 0),
     ("a yes for the thread", [(PROMPT, "t\n")], ["/tmp/older is deleted", '"scope":"thread"'], [], 0),
     ("a yes for good", [(PROMPT, "a\n")], ["/tmp/older is deleted", '"scope":"tool"'], [], 0),
     ("a no with a reason", [(PROMPT, "n not today\n")], ["A person refused this call: not today"], ["is deleted"], 0),
@@ -35,20 +35,20 @@ CASES = [
             (ARGUMENTS, '{"folder": "/tmp/new"}\n'),
         ],
         [
-            "`maybe` is none of the answers",
+            "`maybe` is not one of the answers",
             "y  yes, this once",
-            "that is no JSON",
+            "that is not JSON",
             "folder: expected a string",
-            "nobody deletes everything",
+            "deleting the root folder is never allowed",
             "/tmp/new is deleted",
             "A person changed the arguments",
         ],
         ["/tmp/old is deleted"],
         0,
     ),
-    ("the end of input", [(PROMPT, END_OF_INPUT)], ["nobody was there to answer", "Not built yet"], ["is deleted"], 0),
-    ("the end of input in an edit", [(PROMPT, "e\n"), (ARGUMENTS, END_OF_INPUT)], ["nobody was there"], ["is deleted"], 0),
-    ("an interrupt", [(PROMPT, INTERRUPT)], ["The tour was interrupted"], ["is deleted", "Not built yet", "panicked"], 130),
+    ("the end of input", [(PROMPT, END_OF_INPUT)], ["no answer: end of input", "Not supported yet"], ["is deleted"], 0),
+    ("the end of input in an edit", [(PROMPT, "e\n"), (ARGUMENTS, END_OF_INPUT)], ["no answer: end of input"], ["is deleted"], 0),
+    ("an interrupt", [(PROMPT, INTERRUPT)], ["The tour was interrupted"], ["is deleted", "Not supported yet", "panicked"], 130),
 ]
 
 
@@ -58,10 +58,10 @@ TOUR = ["demo", "--tour"]
 def main() -> int:
     program = str(pathlib.Path(sys.argv[1]).resolve())
 
-    def case(typed: list[tuple[str, str]], *told: object) -> list[str]:
+    def case(typed: list[tuple[str, str]], *expected: object) -> list[str]:
         shown, ended = watch(program, typed, TOUR)
-        # What came before the first prompt is the same for all.
-        return wrong_with(shown[shown.index(PROMPT):], ended, *told)
+        # The output before the first prompt is the same in all cases.
+        return wrong_with(shown[shown.index(PROMPT):], ended, *expected)
 
     cases = [(name, lambda rest=rest: case(*rest)) for name, *rest in CASES]
     return play("at the keyboard", cases, {})

@@ -1,8 +1,8 @@
-"""Shows exported tools to the types of the official packages.
+"""Validates exported tools against the types of the official packages.
 
 In, on stdin: {"anthropic": [...], "openai": [...], "openai-responses": [...], "gemini": [...], "mcp": [...]}.
 Out: a line for every tool a package refuses, then `N passed, M failed`; exit code 1 when one was refused.
-Needs what `requirements.txt` names and talks to no server. What only a server refuses is written here as rules of our own, beside the types.
+Needs what `requirements.txt` names and talks to no server. What only a provider's server refuses is checked by rules written here.
 """
 
 import json
@@ -40,7 +40,7 @@ def expect(holds: Any, otherwise: str) -> None:
 
 
 def schemas(schema: Any) -> Iterator[dict[str, Any]]:
-    """The schema and every schema in it. Values of `default` or `enum` are data and are not looked at."""
+    """The schema and every schema in it. Values of `default` or `enum` are data and are not visited."""
     if not isinstance(schema, dict):
         return
     yield schema
@@ -69,7 +69,7 @@ def exact(typed_dict: Any) -> Callable[[Tool], None]:
 
 
 def check_json_schema(schema: Any) -> None:
-    """A schema for a provider that takes JSON Schema, but not all of it."""
+    """A schema for a provider that supports only part of JSON Schema."""
     expect(isinstance(schema, dict), "the schema is no object")
     Draft202012Validator.check_schema(schema)
     expect(schema.get("type") == "object", "the root is no object")

@@ -1,9 +1,9 @@
-"""Lets the official packages `openai` and `anthropic` talk to the scripted model.
+"""Runs the official packages `openai` and `anthropic` against the scripted model.
 
 usage: check.py TOOLHUB     TOOLHUB: the binary
 
-Their types accept every answer, whole and streamed, with and without calls; their errors are the ones they have for what went
-wrong; and the agents of examples/http that use these packages work.
+Their types accept every response, whole and streamed, with and without calls; errors arrive as the packages' own exceptions;
+and the agents of examples/http that use these packages work.
 """
 import contextlib
 import json
@@ -50,28 +50,28 @@ def raises(error, ask, what):
 
 @contextlib.contextmanager
 def served(program, *words):
-    """A server of the binary, by the address it prints."""
+    """Starts a server of the binary; yields the URL it prints."""
     process = subprocess.Popen([program, *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        said = ""
-        while '"url": "' not in said:
-            line = process.stdout.readline() or sys.exit(f"{words[0]} did not tell its address")
-            said += line
-        yield said.split('"url": "')[1].split('"')[0]
+        output = ""
+        while '"url": "' not in output:
+            line = process.stdout.readline() or sys.exit(f"{words[0]} did not print its URL")
+            output += line
+        yield output.split('"url": "')[1].split('"')[0]
         if process.poll() is not None:
-            sys.exit(f"{words[0]} ended by itself, with exit code {process.returncode}")
+            sys.exit(f"{words[0]} exited unexpectedly with code {process.returncode}")
     finally:
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
-            sys.exit(f"{words[0]} did not end within 30 s")
+            sys.exit(f"{words[0]} did not stop within 30 s")
     expect(process.returncode, 0, f"the exit code of {words[0]}")
 
 
 def same(type_, value):
-    """The package's own type accepts it: the packages themselves take answers as they come."""
+    """Validates a value with the package's own type: the packages themselves accept anything."""
     TypeAdapter(type_).validate_python(value.model_dump(exclude_unset=True))
     return value
 
@@ -86,7 +86,7 @@ class OpenAi:
         return openai.OpenAI(base_url=self.url, api_key="any", max_retries=retries, timeout=timeout)
 
     def ask(self, messages, stream, **client):
-        """The text, the calls as (id, name, text of arguments), the message to send back, and what it cost."""
+        """The text, the calls as (id, name, text of arguments), the message to send back, and the token usage."""
         asked = {"model": "m", "messages": messages, "tools": OPENAI_TOOLS}
         completions = self.client(**client).chat.completions
         if not stream:
@@ -94,7 +94,7 @@ class OpenAi:
             choice, usage = answer.choices[0], answer.usage
         else:
             pieces = 0
-            # The package's own helper puts the pieces together, and complains where they do not fit.
+            # The package's own helper assembles the chunks, and fails if they do not fit.
             with completions.stream(**asked, stream_options={"include_usage": True}) as events:
                 for event in events:
                     if event.type == "chunk":
@@ -156,7 +156,7 @@ class Anthropic:
         return [{"role": "user", "content": blocks}]
 
     busy, limited, failed, refused = "busy for anthropic", anthropic.RateLimitError, anthropic.InternalServerError, anthropic.BadRequestError
-    # A stream that is cut is told in the words of the library below.
+    # A broken stream raises an exception of the HTTP library underneath.
     late, cut = anthropic.APITimeoutError, (anthropic.APIConnectionError, httpx2.RemoteProtocolError)
 
     def malformed(self, messages):
@@ -170,7 +170,7 @@ def conversation(api, stream):
     text, calls, _, cost = api.ask(user("hello"), stream)
     expect((text, calls), ("I can use: weather, clock", []), what)
     if min(cost) < 1:
-        sys.exit(f"{what}: it cost {cost} tokens")
+        sys.exit(f"{what}: the usage is {cost} tokens")
     messages = user("weather in Oslo")
     text, calls, back, _ = api.ask(messages, stream)
     expect(text, FIRST, what)
@@ -189,7 +189,7 @@ def conversation(api, stream):
 
 
 def once(api):
-    """What is counted by the server, or differs between the packages."""
+    """What the server counts, or what differs between the packages."""
     text, _, _, _ = api.ask([{"role": "user", "content": api.busy}], False, retries=2)
     expect(text, "At the third try.", f"{api.name}: an error that passes")
     expect([model.id for model in api.client().models.list().data], ["scripted"], f"{api.name}: models")
@@ -209,7 +209,7 @@ def examples(program):
             command = [sys.executable, ROOT / "examples" / "http" / name]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
             if done.returncode or "# Weather in Oslo" not in done.stdout or "weather, report" not in done.stdout:
-                sys.exit(f"examples/http/{name} does not work:\n{done.stdout}{done.stderr}")
+                sys.exit(f"examples/http/{name} failed:\n{done.stdout}{done.stderr}")
             print(f"examples/http/{name}: ok")
 
 

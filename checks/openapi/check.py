@@ -2,9 +2,9 @@
 
 usage: check.py CALLER FOLDER [--calls N] [--only NAME] [--counts]
 
-CALLER: the program of crates/connect/examples/openapi_calls.rs. FOLDER: where downloaded documents are kept. Of each document, as many
-operations as `--calls` says are called, spread over all of it; each request is held against the document with another library. With
-`--counts` the table of docs/openapi.md is printed.
+CALLER: the program of crates/connect/examples/openapi_calls.rs. FOLDER: where downloaded documents are stored. `--calls` operations of
+each document are called, spread over all of it; each request is validated against the document with another library. `--counts` prints
+the table of docs/openapi.md.
 """
 import argparse
 import contextlib
@@ -28,7 +28,7 @@ BASE = "/base/v9"
 
 
 class Texts(yaml.CSafeLoader):
-    """YAML with dates as texts, as JSON has them."""
+    """YAML with dates as strings, as in JSON."""
 
 
 Texts.yaml_implicit_resolvers = {
@@ -54,7 +54,7 @@ class Caller:
     def line(self):
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"the caller ended with exit code {self.process.wait()}")
+            sys.exit(f"the caller exited with code {self.process.wait()}")
         return json.loads(line)
 
     def call(self, tool, given):
@@ -78,13 +78,13 @@ def operations(document):
 
 
 def spread(tools, wanted):
-    """Tools in an order in which the first ones are spread over the document."""
+    """Orders tools so that the first ones are spread over the document."""
     step = max(1, len(tools) // wanted)
     return [tool for offset in range(step) for tool in tools[offset::step]]
 
 
 def check(name, file, program, calls):
-    """Complaints about one document, and its row for the table."""
+    """Checks one document; returns complaints, and its row for the table."""
     begin = time.monotonic()
     document = read(file)
     with recorder() as (address, seen):
@@ -111,7 +111,7 @@ def check(name, file, program, calls):
                 else:
                     wrong = judge.complaints(tool, given, seen[0])
                     blind = [what for what, request in spoiled(seen[0]) if not wrong and not judge.complaints(tool, given, request)]
-                    wrong += [f"the judge does not see {what}" for what in blind]
+                    wrong += [f"the judge misses {what}" for what in blind]
                 complaints += [f"{name}: {tool['method']} {tool['path']}: {one}" for one in wrong]
     skipped = sum(1 for warning in warnings if warning["skipped"])
     cut = sum(1 for warning in warnings if "its schema is large" in warning["text"])
@@ -127,7 +127,7 @@ def check(name, file, program, calls):
 
 
 def spoiled(seen):
-    """The same request with something wrong, in several ways; the judge has to see each."""
+    """Variants of the request with one error each; the judge must detect all of them."""
     path, mark, query = seen.target.partition("?")
     yield "another method", dataclasses.replace(seen, method="GET" if seen.method != "GET" else "DELETE")
     yield "a longer path", dataclasses.replace(seen, target=f"{path}/more{mark}{query}")
@@ -155,19 +155,19 @@ def main():
     parser.add_argument("--only", choices=DOCUMENTS, action="append")
     parser.add_argument("--counts", action="store_true")
     parser.add_argument("--warnings", action="store_true")
-    said = parser.parse_args()
-    files = fetched(said.folder)
+    options = parser.parse_args()
+    files = fetched(options.folder)
     complaints, rows = [], []
-    for name in said.only or DOCUMENTS:
-        wrong, row, warnings = check(name, files[name], said.caller, said.calls)
+    for name in options.only or DOCUMENTS:
+        wrong, row, warnings = check(name, files[name], options.caller, options.calls)
         complaints += wrong
         rows.append(row)
-        if said.warnings:
+        if options.warnings:
             for warning in warnings:
                 print("   ", warning["text"][:300])
-    if said.counts:
+    if options.counts:
         print("\n".join(table(rows)))
-    elif not said.only:
+    elif not options.only:
         page = (ROOT / "docs/openapi.md").read_text()
         complaints += [f"docs/openapi.md does not have the row {line}" for line in table(rows) if line not in page]
     for complaint in complaints:

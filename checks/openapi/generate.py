@@ -1,7 +1,7 @@
-"""Makes arguments that fit a tool's schema.
+"""Generates arguments for a tool's schema.
 
-In: a JSON Schema 2020-12 whose references lead into its own `$defs`, and a number. Out: arguments; the same ones for the same number.
-Every value is held against the schema with `jsonschema` before it is given out. Texts are chosen to be awkward in addresses.
+In: a JSON Schema 2020-12 whose references point into its own `$defs`, and a seed. Out: arguments; the same for the same seed.
+Every value is validated against the schema with `jsonschema`. Texts contain characters that are awkward in URLs.
 """
 import random
 import re
@@ -24,7 +24,7 @@ class Hopeless(Exception):
 
 
 def arguments(schema, seed, tries=30):
-    """Arguments for a tool, with fewer optional ones from try to try."""
+    """Arguments for a tool, with fewer optional ones at each attempt."""
     validator = jsonschema.Draft202012Validator(schema)
     for turn in range(tries):
         generator = Generator(schema, random.Random(f"{seed}/{turn}"), optional=max(0.0, 0.6 - turn * 0.05), deepest=max(2, 5 - turn // 4))
@@ -56,7 +56,7 @@ class Generator:
         return getattr(self, "a_" + self.chance.choice(kinds))(schema, depth)
 
     def merged(self, schema, steps=0):
-        """A schema without references and combinations: one form of each choice is taken, all layers are laid together."""
+        """A schema without references and combinations: picks one alternative of each choice and merges all layers."""
         if steps > 20:
             raise Hopeless
         schema = dict(schema)
@@ -144,9 +144,10 @@ class Generator:
 
     def a_string(self, schema, depth):
         if "pattern" in schema:
-            # As often as a pattern says, and no more: long texts take Python's own engine ages where a pattern is ambiguous.
-            said = [int(number) for number in re.findall(r"[{,](\d+)}", schema["pattern"])]
-            sys.modules["rstr.xeger"].STAR_PLUS_LIMIT = max([6, *said])
+            # Bound repetitions by the pattern's own counts: long texts take Python's engine very long if a pattern is
+            # ambiguous.
+            counts = [int(number) for number in re.findall(r"[{,](\d+)}", schema["pattern"])]
+            sys.modules["rstr.xeger"].STAR_PLUS_LIMIT = max([6, *counts])
             try:
                 return rstr.Rstr(self.chance).xeger(schema["pattern"].replace("(?i)", ""))[: schema.get("maxLength", 200)]
             except Exception:

@@ -1,8 +1,8 @@
-"""Holds a request against the document it was made from, with openapi-core.
+"""Validates a request against the document its tool was imported from, with openapi-core.
 
-In: a document, a tool that was made from it, the arguments of a call, and the request that came. Out: a list of complaints. Beside what
-the library checks (method, path, parameters, security and body against their schemas), nothing may be lost and nothing may be added: what
-the library reads from the request is what the caller gave, and there is no other pair in the query and no other header.
+In: a document, a tool that was imported from it, the arguments of a call, and the recorded request. Out: a list of complaints. Besides
+what the library checks (method, path, parameters, security and body against their schemas), nothing may be lost or added: what the
+library reads from the request must equal the arguments, and there must be no other pair in the query and no other header.
 """
 import http.cookies
 import re
@@ -27,14 +27,14 @@ USUAL_HEADERS = {"host", "user-agent", "accept", "accept-encoding", "content-typ
 
 class Judge:
     def __init__(self, document, base_url):
-        # Requests go to the recorder, whatever servers are named.
+        # Requests go to the recorder, whatever servers the document names.
         document = {**document, "servers": [{"url": base_url}]}
         document["paths"] = {path: simpler(item) for path, item in document["paths"].items()}
         self.document, self.base_url = document, base_url
         self.spec = SchemaPath.from_dict(document)
         kind = V30RequestValidator if str(document["openapi"]).startswith("3.0") else V31RequestValidator
         styles = StyleDeserializersFactory(kind.schema_casters_factory, {**style_deserializers, "deepObject": deep})
-        # The library knows `application/json`; what else is JSON it has to be told.
+        # The library knows `application/json`; other JSON media types must be registered.
         more = {name: json_loads for name in media_types(document) if name.endswith("+json") or "*" in name}
         self.validator = kind(self.spec, style_deserializers_factory=styles, extra_media_type_deserializers=more)
 
@@ -52,11 +52,11 @@ class Judge:
         try:
             self.validator._get_security(request, found.operation)
         except Exception as error:
-            out.append(f"security: {told(error)}")
+            out.append(f"security: {error_chain(error)}")
         try:
             read = self.validator._get_parameters(request, found.operation, found.path)
         except Exception as error:
-            return [*out, f"parameters: {told(error)}"]
+            return [*out, f"parameters: {error_chain(error)}"]
         for parameter in tool["parameters"]:
             if parameter["place"] == "query":
                 out += missing(parameter["name"], arguments.get(parameter["argument"]), request.query)
@@ -67,7 +67,7 @@ class Judge:
         return out
 
     def find(self, tool, seen):
-        """The operation, if its path is that of the request. Looked for among one path, since among a thousand it takes a second."""
+        """The operation, if the request matches its path. Searches a single path: with a thousand, the library takes a second."""
         target = tool["path"].partition("?")[0]
         alone = {"openapi": self.document["openapi"], "servers": self.document["servers"], "paths": {target: {tool["method"].lower(): {}}}}
         path = seen.target.partition("?")[0]
@@ -89,14 +89,14 @@ class Judge:
             return [f"a body although none was given: {seen.body[:80]!r}"] if seen.body else []
         kind = dict((name.lower(), value) for name, value in seen.headers).get("content-type", "")
         if kind.partition(";")[0] != body["mediaType"].partition(";")[0]:
-            return [f"the body is called {kind!r}"]
+            return [f"the media type of the body is {kind!r}"]
         form = body["mediaType"].startswith("application/x-www-form")
         try:
             read = self.validator._get_body(seen.body, kind, operation)
         except MissingRequestBody:
             read = None
         except Exception as error:
-            return [f"body: {told(error)}; sent {seen.body[:300]!r}"]
+            return [f"body: {error_chain(error)}; sent {seen.body[:300]!r}"]
         out = []
         if form:
             fields = urllib.parse.parse_qs(seen.body.decode(), keep_blank_values=True)
@@ -109,9 +109,9 @@ class Judge:
     @staticmethod
     def compare(out, name, place, given, read):
         if given is None:
-            return  # What is read then is a default of the document.
+            return  # The value read here is a default of the document.
         if place != "body":
-            # An empty list or object leaves no trace in a query or a form.
+            # An empty list or object does not appear in a query or a form.
             read, given = pruned(read), pruned(given)
         if plain(read) != plain(given):
             out.append(f"{name} in {place}: sent {given!r}, arrived as {read!r}")
@@ -131,7 +131,7 @@ class Judge:
 
 
 def missing(name, given, pairs):
-    """What was given and is not there. The library would read the document's default, which may be the same."""
+    """Reports an argument that is missing in the request. The library would read the document's default, which may be equal."""
     if pruned(given) is None or isinstance(given, dict):
         return []
     there = any(key == name or key.startswith(f"{name}[") for key in pairs)
@@ -139,7 +139,7 @@ def missing(name, given, pairs):
 
 
 def simpler(item):
-    """A path item without servers, and without the headers that the standard says are to be ignored as parameters."""
+    """A path item without servers, and without the headers that the standard excludes from parameters."""
     def operation(inner):
         inner = {name: value for name, value in inner.items() if name != "servers"}
         if "parameters" in inner:
@@ -161,7 +161,7 @@ def media_types(document):
 
 
 def deep(explode, name, schema_type, location):
-    """What `name[a][0]=b` stands for. OpenAPI says nothing about lists and deeper objects, and the library reads one level."""
+    """Parses `name[a][0]=b`. OpenAPI does not define lists and deeper objects, and the library reads one level."""
     if name in location:
         return location[name]
     tree = {}
@@ -202,7 +202,7 @@ def parameters(seen):
 
 
 def plain(value):
-    """Values as they look on the wire: text is text, and 1 is the same as 1.0 and "1"."""
+    """Values as serialized: everything is text, and 1 equals 1.0 and "1"."""
     if isinstance(value, dict):
         return {name: plain(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
@@ -214,12 +214,12 @@ def plain(value):
     return str(value)
 
 
-def told(error):
-    """An error with its reasons."""
+def error_chain(error):
+    """The messages of an error and its causes."""
     words = []
     while error is not None and len(words) < 5:
         words.append(f"{type(error).__name__}: {error}")
         for inner in [*getattr(error, "errors", []), *getattr(error, "schema_errors", [])][:3]:
-            words.append(told(inner))
+            words.append(error_chain(inner))
         error = error.__cause__
     return " <- ".join(words)[:600]

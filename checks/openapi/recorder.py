@@ -1,4 +1,4 @@
-"""A server that remembers what it was asked and answers everything with an empty object."""
+"""A server that records requests and answers each with an empty object."""
 import contextlib
 import dataclasses
 import http.server
@@ -15,12 +15,12 @@ class Seen:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # An answer in two pieces would wait for the other side to confirm the first.
+    # Without buffering, the body would wait for the acknowledgement of the header segment (Nagle).
     wbufsize = -1
 
     def handle_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        # Python takes bytes of headers for Latin-1; they are UTF-8.
+        # Python decodes headers as Latin-1; they are UTF-8.
         headers = [(name, value.encode("latin-1").decode()) for name, value in self.headers.items()]
         self.server.seen.append(Seen(self.command, self.path, headers, body))
         self.send_response(200)
@@ -38,7 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def recorder():
-    """A running one: its address, and the list that grows with each request."""
+    """Runs one; yields its URL, and the list that grows with each request."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.seen = []

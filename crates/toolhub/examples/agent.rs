@@ -1,8 +1,8 @@
-//! An agent: it offers its model the tools that work, makes the calls the model asks for, and lets its program look after them.
+//! An agent: offers its model the available tools, executes the model's calls, and lets the program manage tool statuses.
 //!
 //! `cargo run -p toolhub --features stub --example agent`
 //!
-//! The model is scripted, so no key is needed. With another address and a key it is any server that speaks as OpenAI does:
+//! The model is scripted, so no key is needed. With another base URL and a key it is any OpenAI-compatible server:
 //! `OpenAi::new("deepseek-chat").base_url("https://api.deepseek.com/v1").key(Secret::new(key))`.
 
 use std::{error::Error, sync::Arc};
@@ -30,7 +30,7 @@ async fn look_up(Word { word }: Word) -> Result<String, ToolError> {
     }
 }
 
-/// What the model says.
+/// The script of the model.
 const SCRIPT: &str = r#"
 [[turn]]
 when = { tool_result = "look_up" }
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let run = agent.invoke("what is a hub").await?;
     println!("{} ({} steps)", run.content, run.steps);
 
-    // Three failures, and the tool is not offered any more.
+    // After three failures the tool is no longer offered.
     for _ in 0..3 {
         agent.invoke("what is a widget").await?;
     }
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", agent.tool_states_summary().await?);
     println!("{}", agent.invoke("what is a hub").await?.content);
 
-    // The program knows better, and says so.
+    // The program resets the status by hand.
     agent.reset_tool_status("look_up").await?;
     let mut events = agent.stream("what is a hub").await?;
     while let Some(event) = events.next().await {

@@ -1,5 +1,5 @@
-//! A coffee shop: look at the goods, fill the cart, order. Each tool waits for the one before it, thread by thread, and
-//! an order costs money, so a person is asked. Here that person is played by the example.
+//! A coffee shop: look at the goods, fill the cart, order. Each tool depends on the one before it, in each thread separately, and
+//! an order costs money, so it needs an approval, which the example itself gives.
 //!
 //! `cargo run -p toolhub --example coffee_shop`
 
@@ -34,7 +34,7 @@ async fn get_goods(look: GetGoods) -> Result<Value, ToolError> {
     Ok(json!({"name": look.name, "cents": price(&look.name)?}))
 }
 
-/// So many of one of the goods.
+/// A number of one of the goods.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct LineItem {
     /// Such as latte.
@@ -58,8 +58,8 @@ async fn add_to_cart(add: LineItem, mut cart: State<Cart>) -> Result<String, Too
     Ok(text)
 }
 
-async fn order(wanted: LineItem, mut cart: State<Cart>) -> Result<String, ToolError> {
-    let LineItem { name, qty } = wanted;
+async fn order(item: LineItem, mut cart: State<Cart>) -> Result<String, ToolError> {
+    let LineItem { name, qty } = item;
     let Some(line) = cart.lines.iter_mut().find(|line| line.name == name && line.qty >= qty) else {
         return Err(ToolError::refused(format!("there are not {qty} × {name} in the cart")));
     };
@@ -88,7 +88,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     grants(&hub).await
 }
 
-/// Each tool waits for the one before it, in each thread anew.
+/// Each tool depends on the one before it, in each thread separately.
 async fn dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     println!("Ann enters the shop. In her thread nothing has happened yet.");
     assert_eq!(print_available_tools(hub, "ann").await?, ["get_goods", "show_goods"]);
@@ -114,14 +114,14 @@ async fn dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(print_available_tools(hub, "ann").await?, ["add_to_cart", "get_goods", "order", "show_goods"]);
 
-    println!("\nBen is another thread and starts anew. To look at one thing is enough for him.");
+    println!("\nBen is another thread and starts from the beginning. To look at one thing is enough for him.");
     assert_eq!(print_available_tools(hub, "ben").await?, ["get_goods", "show_goods"]);
     assert_eq!(call(hub, "get_goods", &json!({"name": "tea"}), "ben").await.output["cents"], 280);
     assert_eq!(print_available_tools(hub, "ben").await?, ["add_to_cart", "get_goods", "show_goods"]);
     Ok(())
 }
 
-/// No, "yes, but", and yes.
+/// A denial, an approval with edited arguments, and a plain approval.
 async fn approvals(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     println!("\nAnn's agent orders. The call waits until a person has answered.");
     let no = Answer::denied("there is milk for two", boss()?);
@@ -141,7 +141,7 @@ async fn approvals(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A yes that holds until it is taken back.
+/// An approval that holds until it is revoked.
 async fn grants(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     let tenant = Tenant::default();
     println!("\nThe boss is tired of being asked: always, for this tool in this thread.");
@@ -151,21 +151,21 @@ async fn grants(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     println!("\nThe next order goes through by itself.");
     assert!(call(hub, "order", &line_item("tea", 3), "ann").await.is_success());
 
-    println!("\nSuch a yes is a grant. Grants are listed, and can be taken back.");
+    println!("\nSuch an approval is a grant. Grants are listed, and can be revoked.");
     let [grant] = &hub.grants(&tenant).await?[..] else { return Err("there should be one grant".into()) };
     println!("  {}: {}, given by {} for the rule \"{}\"", grant.id, json!(grant.covers), grant.granted_by, grant.rule);
     hub.revoke_grant(&tenant, &grant.id).await?;
-    println!("  taken back; grants left: {}", hub.grants(&tenant).await?.len());
+    println!("  revoked; grants left: {}", hub.grants(&tenant).await?.len());
 
-    println!("\nNow an order asks again. This caller cannot wait for a person, and is told so at once.");
+    println!("\nNow an order asks again. This caller cannot wait for an approval, and gets an error immediately.");
     let arguments = line_item("tea", 3);
-    let asked = hub.call("order", arguments.clone()).thread("ann").no_wait().await;
-    println!("  order {arguments}: {}", asked.model_text());
-    let question = asked.error.as_ref().and_then(CallError::approval).ok_or("nobody was asked")?;
+    let refused = hub.call("order", arguments.clone()).thread("ann").no_wait().await;
+    println!("  order {arguments}: {}", refused.model_text());
+    let approval = refused.error.as_ref().and_then(CallError::approval).ok_or("no approval was requested")?;
 
-    println!("\nThe boss says yes later. The same call, made again, uses that yes.");
+    println!("\nThe boss approves later. The same call, made again, uses that approval.");
     let yes = Answer::new(ApprovalOutcome::ProceedOnce, boss()?);
-    hub.resolve_approval(&tenant, question, yes).await?;
+    hub.resolve_approval(&tenant, approval, yes).await?;
     assert!(call(hub, "order", &arguments, "ann").await.is_success());
     Ok(())
 }
@@ -184,27 +184,27 @@ async fn call(hub: &ToolHub, tool: &str, arguments: &Value, thread: &str) -> Out
     outcome
 }
 
-/// Ann orders, and the boss answers. In a real program these are two places: an agent that calls, and a person with a
-/// screen that listens to events.
+/// Ann orders, and the boss answers. In a real program these are two components: an agent that calls, and a user interface that
+/// subscribes to events.
 async fn order_and_answer(hub: &ToolHub, arguments: &Value, answer: Answer) -> Result<Outcome, Box<dyn Error>> {
     let mut events = hub.subscribe();
     let running = hub.call("order", arguments.clone()).thread("ann").start();
-    let question = next_question(hub, &mut events).await?;
+    let approval = next_approval(hub, &mut events).await?;
     println!("  order {arguments}: waits");
-    let why = question.reason.as_deref().unwrap_or("no reason given");
-    println!("    asked: may `{}` run with {}? ({why})", question.tool, question.arguments);
+    let why = approval.reason.as_deref().unwrap_or("no reason given");
+    println!("    asked: may `{}` run with {}? ({why})", approval.tool, approval.arguments);
     println!("    {} answers: {}", answer.by, json!(answer.outcome));
-    hub.resolve_approval(&Tenant::default(), question.id, answer).await?;
+    hub.resolve_approval(&Tenant::default(), approval.id, answer).await?;
     let outcome = running.await;
     println!("    the model reads: {}", indented_text(&outcome));
     Ok(outcome)
 }
 
-/// Listens until somebody is asked.
-async fn next_question(hub: &ToolHub, events: &mut Subscription) -> Result<Approval, Box<dyn Error>> {
+/// Waits for the next requested approval.
+async fn next_approval(hub: &ToolHub, events: &mut Subscription) -> Result<Approval, Box<dyn Error>> {
     loop {
         if let EventKind::ApprovalRequested { approval_id, .. } = events.next().await.kind {
-            return Ok(hub.approval(&Tenant::default(), approval_id).await?.ok_or("the question is gone")?);
+            return Ok(hub.approval(&Tenant::default(), approval_id).await?.ok_or("the approval no longer exists")?);
         }
     }
 }
@@ -213,7 +213,7 @@ fn indented_text(outcome: &Outcome) -> String {
     outcome.model_text().replace('\n', "\n                     ")
 }
 
-/// The tools a thread may use now.
+/// Prints the tools available to a thread.
 async fn print_available_tools(hub: &ToolHub, thread: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await?;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();

@@ -1,5 +1,5 @@
-//! Prints every export of a set of tools as one JSON document: those with awkward schemas that the checks collect, and a
-//! few whose schemas come from Rust types. `./test` shows it to the providers' own packages.
+//! Prints every export format of a set of tools as one JSON document: tools with awkward schemas from the checks, and a few with
+//! schemas inferred from Rust types. `./test` validates it with the providers' own packages.
 
 use toolhub::{
     Annotations, Definition, DependsOn, Kind, Metadata, ToolName,
@@ -66,8 +66,7 @@ async fn ping(_: NoArguments) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// A tool that is only looked at. Some of these schemas a hub would refuse to check arguments with; a list that came from
-/// elsewhere may hold them all the same.
+/// A definition for export only. A hub would refuse some of these schemas, but an imported list of tools may contain them.
 fn parse_definition(tool: &Value) -> Result<Definition, Box<dyn std::error::Error>> {
     let text = |name: &str| tool[name].as_str().map(String::from);
     let name = ToolName::new(text("name").unwrap_or_default())?;

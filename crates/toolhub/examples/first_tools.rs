@@ -1,4 +1,4 @@
-//! The tools of the guide's first chapter: one without state, one with, and what happens when they fail.
+//! The tools of the guide's first chapter: one stateless, one stateful, and how they fail.
 //!
 //! `cargo run -p toolhub --example first_tools`
 

@@ -1,4 +1,4 @@
-//! A tool that fails three times, is withheld, and comes back by itself.
+//! A tool that fails three times, is withheld, and recovers automatically.
 //!
 //! `cargo run -p toolhub --example flaky`
 
@@ -24,7 +24,7 @@ struct Station {
 
 async fn weather(_: NoArguments, station: Shared<Station>) -> Result<&'static str, ToolError> {
     if station.requests.fetch_add(1, Ordering::Relaxed) < 3 {
-        // A failure of the service behind the tool is everybody's, not only this thread's.
+        // A failure of the upstream service counts for all threads, not only for this one.
         return Err(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "the weather station does not answer"));
     }
     Ok("sunny, 21 °C")
@@ -32,20 +32,20 @@ async fn weather(_: NoArguments, station: Shared<Station>) -> Result<&'static st
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Five minutes unless said otherwise; nobody wants to watch an example for so long.
+    // The default is five minutes, too long for an example.
     let settings = StatusSettings { failure_duration: Duration::from_millis(500), ..StatusSettings::default() };
     let hub = ToolHub::builder()
         .status(settings)
         .resource(Station::default())
-        // Tried again, as a read-only tool usually is, the first call would outlast the trouble.
+        // With the default retries of a read-only tool, the first call would succeed.
         .tool(tool("weather", weather).description("The weather outside.").read_only().no_retry())
         .build()
         .await?;
     let mut events = hub.subscribe();
 
-    for time in 1..=3 {
+    for number in 1..=3 {
         let failed = hub.call("weather", json!({})).thread("monday").await;
-        println!("call {time}: {}", failed.model_text());
+        println!("call {number}: {}", failed.model_text());
         assert_eq!(failed.error_kind(), Some(ErrorKind::UpstreamUnreachable));
     }
     assert_eq!(status_events(&mut events), ["available -> failed", "withheld"]);
@@ -55,11 +55,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("another thread: {}", refused.model_text());
     let error = refused.error.ok_or("a withheld tool was called")?;
     let wait = error.retry_after.ok_or("a withheld tool comes back")?;
-    println!("  for operators: {}; asking again may help in {wait:?}", error.operator);
+    println!("  for operators: {}; retry in {wait:?}", error.operator);
     assert_eq!(error.kind, ErrorKind::ToolFailedStatus);
     assert!(wait <= Duration::from_millis(500));
 
-    println!("nobody calls, and time passes");
+    println!("time passes without a call");
     tokio::time::timeout(Duration::from_secs(3), wait_until_offered(&mut events)).await?;
     assert!(is_offered(&hub).await?);
 
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether the tool is among those that a new thread may use.
+/// Whether the tool is available in a new thread.
 async fn is_offered(hub: &ToolHub) -> Result<bool, Box<dyn Error>> {
     let thread = ThreadId::new("wednesday")?;
     let names = hub.available_tools(&Tenant::default(), &thread).await.map_err(|error| error.operator)?;
@@ -81,19 +81,19 @@ async fn is_offered(hub: &ToolHub) -> Result<bool, Box<dyn Error>> {
     Ok(names.iter().any(|name| name.as_str() == "weather"))
 }
 
-/// What was said about the tool's status so far.
+/// The status events so far.
 fn status_events(events: &mut Subscription) -> Vec<String> {
     std::iter::from_fn(|| events.try_next()).filter_map(|event| print_status_event(&event.kind)).collect()
 }
 
-/// Listens until the tool may be used again.
+/// Waits for the event that the tool is available again.
 async fn wait_until_offered(events: &mut Subscription) {
-    while print_status_event(&events.next().await.kind).is_none_or(|word| word != "offered again") {}
+    while print_status_event(&events.next().await.kind).is_none_or(|change| change != "offered again") {}
 }
 
-/// Prints an event about a status; the other events are not this example's.
-fn print_status_event(news: &EventKind) -> Option<String> {
-    let (word, reason) = match news {
+/// Prints a status event; ignores all others.
+fn print_status_event(event: &EventKind) -> Option<String> {
+    let (change, reason) = match event {
         EventKind::StatusChanged { old_status, new_status, reason, .. } => {
             let old = old_status.map(|old| format!("{old:?} -> ")).unwrap_or_default();
             (format!("{old}{new_status:?}").to_lowercase(), reason)
@@ -102,6 +102,6 @@ fn print_status_event(news: &EventKind) -> Option<String> {
         EventKind::AvailabilityChanged { available: false, reason, .. } => ("withheld".to_owned(), reason),
         _ => return None,
     };
-    println!("  {}: {word} ({reason})", news.name());
-    Some(word)
+    println!("  {}: {change} ({reason})", event.name());
+    Some(change)
 }

@@ -1,4 +1,4 @@
-//! A connection per thread: reused, kept apart, dropped when idle, replaced after a crash.
+//! A connection per thread: reused, isolated, closed when idle, replaced after a crash.
 //!
 //! `cargo run -p toolhub --example instances`
 
@@ -31,7 +31,7 @@ impl Instance for Connection {
 
     async fn call(&mut self, set: Set, _: &CallContext) -> Result<Self::Output, ToolError> {
         if set.variable == "poison" {
-            // The instance says itself that it is of no use any more. A panic would mean the same.
+            // The instance reports itself as unusable. A panic has the same effect.
             return Err(ToolError::with_kind(ErrorKind::Crashed, "the server closed the connection"));
         }
         self.variables.push(set.variable);
@@ -39,7 +39,7 @@ impl Instance for Connection {
     }
 
     async fn close(self) {
-        println!("  connection {} says goodbye", self.number);
+        println!("  connection {} is closed", self.number);
     }
 }
 
@@ -48,10 +48,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     static OPENED: AtomicU32 = AtomicU32::new(1);
     let connect = |cx: CallContext| async move {
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        println!("  connection {number} is opened for {}", cx.thread().map_or("nobody", ThreadId::as_str));
+        println!("  connection {number} is opened for {}", cx.thread().map_or("no thread", ThreadId::as_str));
         Ok(Connection { number, variables: Vec::new() })
     };
-    // Half an hour unless said otherwise; nobody wants to watch an example for so long.
+    // The default is half an hour, too long for an example.
     let builder = ToolHub::builder().instance_idle_timeout(Duration::from_secs(2));
     let hub = builder.tool(instance("session", connect)).build().await?;
     let mut events = hub.subscribe();
@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(set("monday", "sugar").await.output, json!([3, ["sugar"]]));
     assert_eq!(next_reason(&mut events).await, "it crashed");
 
-    println!("nobody calls, and time passes");
+    println!("time passes without a call");
     for _ in ["monday", "tuesday"] {
         assert_eq!(next_reason(&mut events).await, "it was idle");
     }
@@ -92,11 +92,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits until an instance goes, and says why.
+/// Waits until an instance is removed, and returns the reason.
 async fn next_reason(events: &mut Subscription) -> &'static str {
     loop {
         if let EventKind::ExecutorCleaned { reason, .. } = events.next().await.kind {
-            println!("  an instance is gone: {reason}");
+            println!("  an instance was removed: {reason}");
             return reason;
         }
     }

@@ -1,4 +1,4 @@
-//! A train of thought that is remembered: revised, branched, taken to another hub, and rolled back.
+//! A train of thought as tool state: revised, branched, exported to another hub, and rolled back.
 //!
 //! The well-known MCP tool "sequential thinking" as two functions that share one state.
 //! `cargo run -p toolhub --example sequential_thinking`
@@ -36,7 +36,7 @@ struct Thought {
     branch_id: Option<String>,
 }
 
-/// What is remembered: every thought, in the order it came.
+/// The state: every thought, in order.
 #[derive(Default, Serialize, Deserialize)]
 struct Thoughts {
     history: Vec<Thought>,
@@ -46,7 +46,7 @@ impl ToolState for Thoughts {
     const NAME: &'static str = "thoughts";
 }
 
-/// What the model is told after each thought.
+/// The output after each thought.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Summary {
@@ -59,7 +59,7 @@ struct Summary {
 
 async fn think(mut thought: Thought, mut thoughts: State<Thoughts>) -> Result<Summary, ToolError> {
     thoughts.validate(&thought)?;
-    // Whoever thinks beyond the end needs more thoughts than expected.
+    // A number beyond the total raises the total.
     thought.total_thoughts = thought.total_thoughts.max(thought.thought_number);
     let mut summary = Summary {
         thought_number: thought.thought_number,
@@ -77,7 +77,7 @@ async fn show_thoughts(_: NoArguments, thoughts: State<Thoughts>) -> Result<Stri
 }
 
 impl Thoughts {
-    /// What no schema can say: whether a thought fits those before it. Each refusal tells the model what to do instead.
+    /// Checks what no schema can express: whether a thought fits the earlier ones. Each refusal tells the model what to do.
     fn validate(&self, thought: &Thought) -> Result<(), ToolError> {
         let exists = |number| self.history.iter().any(|earlier| earlier.thought_number == number);
         let refused = |text: String| Err(ToolError::refused(text));
@@ -107,7 +107,7 @@ impl Thoughts {
         }
     }
 
-    /// The names of all branches, in the order they began.
+    /// The names of all branches, in order of creation.
     fn branches(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for id in self.history.iter().filter_map(|thought| thought.branch_id.as_ref()) {
@@ -132,7 +132,7 @@ impl fmt::Display for Thought {
     }
 }
 
-/// A hub with both tools, and a store of its own that is empty.
+/// A hub with both tools and an empty store.
 async fn new_hub() -> Result<ToolHub, Box<dyn Error>> {
     let show = tool("show_thoughts", show_thoughts).description("Show the whole train of thought.").read_only();
     Ok(ToolHub::builder().tool(tool("sequentialthinking", think)).tool(show).build().await?)
@@ -140,8 +140,7 @@ async fn new_hub() -> Result<ToolHub, Box<dyn Error>> {
 
 const THREAD: &str = "party";
 
-/// Says a thought with its number and the expected total, and prints what the model is told. `more` is whatever else the
-/// model sends along.
+/// Submits a thought with its number and the expected total, and prints the text for the model. `more` are further arguments.
 async fn submit_thought(hub: &ToolHub, (number, total): (u32, u32), thought: &str, more: Value) -> Outcome {
     println!("> {thought}");
     let mut arguments = json!({"thought": thought, "thoughtNumber": number, "totalThoughts": total});
@@ -178,19 +177,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let branch = json!({"branchFromThought": 1, "branchId": "no-oven"});
     submit_thought(&hub, (5, 6), "We could buy ice cream.", branch).await;
 
-    println!("\n## Nonsense is refused, and nothing of it is remembered");
+    println!("\n## Invalid thoughts are refused, and leave the state unchanged");
     let unknown = json!({"isRevision": true, "revisesThought": 9});
     let refused = submit_thought(&hub, (6, 6), "The ninth thought was wrong.", unknown).await;
     assert_eq!((refused.error_kind(), refused.effect), (Some(ErrorKind::ToolRefused), Effect::None));
     submit_thought(&hub, (6, 6), "Or something else.", json!({"branchFromThought": 2})).await;
-    // The schema says that numbers begin at 1, so this one does not even reach the function.
+    // The schema requires numbers from 1, so this one does not reach the function.
     let refused = submit_thought(&hub, (0, 6), "Before everything else.", json!({})).await;
     assert_eq!(refused.error_kind(), Some(ErrorKind::ArgumentsInvalid));
 
     println!("\n## The whole train of thought");
     let before = print_thoughts(&hub).await?;
 
-    println!("\n## Another hub with an empty store: it goes on where it was");
+    println!("\n## The state is exported and continued in another hub");
     let saved = hub.state().export(&me, Some(&thread)).await?;
     drop(hub);
     let hub = new_hub().await?;
@@ -199,10 +198,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let last = submit_thought(&hub, (6, 6), "Two cakes, and ice cream for the children.", json!({})).await;
     assert_eq!(last.output_as::<Summary>()?.thought_history_length, 6);
 
-    println!("\n## What happened, the last five entries");
+    println!("\n## The last five history entries");
     for entry in hub.state().history(&me, &thoughts, 5).await? {
         match entry.event {
-            HistoryEvent::ExecutionStart { parameters } => println!("began: {}", parameters["thought"]),
+            HistoryEvent::ExecutionStart { parameters } => println!("started: {}", parameters["thought"]),
             HistoryEvent::Update { version, .. } => println!("  wrote version {version}"),
             HistoryEvent::ExecutionSuccess { result_type } => println!("  succeeded with {result_type}"),
             HistoryEvent::ExecutionError { error, .. } => println!("  failed: {error}"),
@@ -210,10 +209,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    println!("\n## Back to the fourth thought, and on from there");
-    // Each thought that was accepted is a version. Going back makes a new one with the old content.
+    println!("\n## Rollback to the fourth thought");
+    // Each accepted thought is a version. A rollback creates a new version with the old content.
     let version = hub.state().rollback(&me, &thoughts, 4).await?;
-    println!("version {version} is like version 4");
+    println!("version {version} has the content of version 4");
     let after = submit_thought(&hub, (5, 5), "And there are candles.", json!({})).await;
     assert!(after.output_as::<Summary>()?.branches.is_empty());
     print_thoughts(&hub).await?;

@@ -1,8 +1,7 @@
 //! The one place through which an AI agent's tool calls pass.
 //!
-//! Define tools as plain functions, give them to a [`ToolHub`], and call them by name. The hub knows every tool, checks
-//! the arguments, runs the call, keeps what the tool must remember, and answers with exactly one [`Outcome`], whatever
-//! happens on the way.
+//! Define tools as plain functions, register them with a [`ToolHub`], and call them by name. The hub validates the arguments,
+//! runs the call, stores the tool's state, and returns exactly one [`Outcome`], even after a panic, a timeout or a crash.
 //!
 //! ```
 //! use toolhub::prelude::*;
@@ -26,7 +25,7 @@
 //! async fn add_to_cart(item: AddItem, mut cart: State<Cart>, cx: CallContext) -> Result<usize, ToolError> {
 //!     cart.lines.push((item.sku, item.qty));
 //!     cx.progress("added");
-//!     Ok(cart.lines.len()) // Ok commits the state with a version check, Err leaves it as it was
+//!     Ok(cart.lines.len()) // Ok commits the state with a version check, Err leaves it unchanged
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,18 +41,17 @@
 //!
 //! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], [`shared_instance`]; in plain JSON [`dynamic`],
 //!   [`dynamic_stateful`] and [`legacy_stateful`]; or a kind of your own with an [`Executor`].
-//! - What a tool may ask for: [`State`], [`CallContext`], [`Shared`].
-//! - What tools remember, from outside a call: [`StateManager`], by [`ContextId`] and [`StateKind`].
-//! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
-//! - What may be said about calls: [`Policy`] (times, rates, slots, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and
-//!   what a person answers: [`Answer`].
-//! - What was called: [`ToolHub::calls`] with a [`CallQuery`].
-//! - Where records are kept: in memory, or in one file with `Sqlite`; and what tools remember alone, in readable files with
-//!   `Files` (the feature `disk`, on unless it is left out).
-//! - Tools that are HTTP requests: `rest::Rest`; programs: `command::Command`; of any kind, made of what is written about them at run time:
-//!   `config::create_tool` and `config::ToolFactory`. All with the feature `connect`.
-//! - Agents, which offer a model the tools that work now and keep their threads: `agent::AgentBuilder`, with the feature `agent`.
-//! - For tests of tools: `toolhub::testing`, with the feature `testing`.
+//! - Extractors of a tool function: [`State`], [`CallContext`], [`Shared`].
+//! - Access to state from outside a call: [`StateManager`], by [`ContextId`] and [`StateKind`].
+//! - Errors of a tool: [`ToolError`]; errors for a caller: [`CallError`], by [`ErrorKind`].
+//! - Policies: [`Policy`] (timeouts, rate limits, concurrency, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and the
+//!   [`Answer`] to an approval.
+//! - The journal of calls: [`ToolHub::calls`] with a [`CallQuery`].
+//! - Stores: in memory, `Sqlite`, and for state alone `Files`, one readable file per context (feature `disk`, on by default).
+//! - HTTP requests as tools: `rest::Rest`; programs as tools: `command::Command`; tools of any kind from config at run time:
+//!   `config::create_tool` and `config::ToolFactory` (feature `connect`).
+//! - Agents, which offer a model the available tools and persist their threads: `agent::AgentBuilder` (feature `agent`).
+//! - Test support for tool authors: `toolhub::testing` (feature `testing`).
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "agent")]
@@ -73,21 +71,22 @@ pub mod prelude {
     pub use schemars::{self, JsonSchema};
     pub use serde::{self, Deserialize, Serialize};
     pub use serde_json::{Value, json};
-    // Tools, calls and their ends.
+    // Tools, calls and their outcomes.
     pub use toolhub_core::{
-        CallContext, CallError, Content, Effect, ErrorKind, Instance, NoArguments, Outcome, Shared, SharedInstance,
-        State, StateKind, StatefulTool, ToolBuilder, ToolError, ToolFilter, ToolHub, ToolState, blocking,
-        export::Format, instance, shared_instance, stateful, tool,
+        CallContext, CallError, CallHandle, CallReceipt, Content, Effect, ErrorKind, Instance, NoArguments, Offer,
+        OfferOptions, Outcome, Shared, SharedInstance, State, StateKind, StatefulTool, StatusScope, ToolBuilder,
+        ToolError, ToolFilter, ToolHub, ToolState, Toolset, blocking, dynamic, export::Format, instance,
+        shared_instance, stateful, tool,
     };
-    // What may be said about calls, and who says it.
+    // Policies, rules, approvals and hooks.
     pub use toolhub_core::{
         AfterDecision, Answer, ApprovalOutcome, BeforeDecision, BoxFuture, Hook, HookedCall, Policy, RateLimit, Retry,
         Rule,
-        ids::{Caller, StateName, Tenant, ThreadId},
+        ids::{CallId, Caller, StateName, Tenant, ThreadId},
     };
 }
 
-/// The guide and the readme, run as tests.
+/// The guide and the readme, compiled and run as doc tests.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../README.md")]

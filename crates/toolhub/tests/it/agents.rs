@@ -1,4 +1,4 @@
-//! Agents: a model is offered the tools that work, its calls are made, and the conversation is kept.
+//! Agents: a model is offered the available tools, its calls are executed, and the conversation is stored.
 
 mod bounds;
 mod external_calls;

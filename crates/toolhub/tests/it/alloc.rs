@@ -24,11 +24,11 @@ pub(crate) fn allocated_bytes() -> isize {
 }
 
 fn add_bytes(bytes: isize) {
-    // While a thread ends its counter may be gone already; what happens then is nobody's test.
+    // While a thread ends, its counter may be destroyed already; no test depends on that time.
     let _ = ALLOCATED_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 
-// SAFETY: every request goes unchanged to the system allocator; counting allocates nothing.
+// SAFETY: every request is passed unchanged to the system allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add_bytes(layout.size() as isize);

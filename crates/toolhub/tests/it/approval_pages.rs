@@ -1,4 +1,4 @@
-//! The newest questions, a few at a time, without reading all that were ever asked.
+//! Pages of the newest approvals, without a scan of all approvals.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -6,7 +6,7 @@ use toolhub::{Answer, ApprovalOutcome, ApprovalState, ids::ApprovalId, prelude::
 
 use crate::intercepted_store::InterceptedStore;
 
-/// A hub that has asked so many questions, in threads and outside of them; and the questions, the oldest first.
+/// A hub with this many pending approvals, in threads and outside of them; and their ids, the oldest first.
 async fn hub_with_approvals(many: usize) -> (ToolHub, Arc<InterceptedStore>, Vec<ApprovalId>) {
     let store: Arc<InterceptedStore> = Arc::default();
     let ask = scripted("ask", []).0.confirm();
@@ -30,7 +30,7 @@ async fn pages_of_questions_follow_each_other_and_read_no_more_than_they_show() 
     loop {
         let scans = store.scans.load(SeqCst);
         let page = hub.newest_approvals(&Tenant::default(), None, before, 60).await.unwrap();
-        assert!(store.scans.load(SeqCst) - scans <= 2, "one look, and one more where the last was cut at its place");
+        assert!(store.scans.load(SeqCst) - scans <= 2, "one scan, and one more if the last page was cut");
         seen.extend(page.iter().map(|approval| approval.id));
         before = page.last().map(|last| last.id);
         if page.len() < 60 {
@@ -65,5 +65,5 @@ async fn one_that_is_rare_is_looked_for_among_many_at_a_time() {
     let scans = store.scans.load(SeqCst);
     let found = hub.newest_approvals(&Tenant::default(), Some(ApprovalState::Used), None, 1).await.unwrap();
     let scans = store.scans.load(SeqCst) - scans;
-    assert!(found.is_empty() && scans <= 10, "the store was asked {scans} times");
+    assert!(found.is_empty() && scans <= 10, "{scans} scans");
 }

@@ -1,4 +1,4 @@
-//! Calls that a person must say yes to: asked once, answered once, used once.
+//! Calls that require an approval: requested once, decided once, used once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ impl Shop {
         self.hub.call("order", json!({"qty": qty})).thread("t1")
     }
 
-    /// The one question that is open, once it is asked.
+    /// Waits for the one pending approval.
     async fn pending_approval(&self) -> Approval {
         self.pending_approvals(1).await.pop().unwrap()
     }
@@ -59,7 +59,7 @@ impl Shop {
             }
             tokio::task::yield_now().await;
         }
-        panic!("there are never {many} questions");
+        panic!("there are never {many} pending approvals");
     }
 
     async fn answer(&self, id: ApprovalId, answer: Answer) -> Result<Approval, ApprovalError> {
@@ -80,23 +80,23 @@ async fn a_call_waits_for_a_yes_and_is_made_once() {
     let shop = shop().await;
     let mut events = EventRecorder::new(&shop.hub);
     let call = shop.order(2).start();
-    let asked = shop.pending_approval().await;
-    assert_eq!((asked.tool.as_str(), asked.call_id, &asked.arguments), ("order", call.id(), &json!({"qty": 2})));
-    assert!(shop.executed_arguments().is_empty(), "nothing runs before the answer");
-    shop.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
+    let pending = shop.pending_approval().await;
+    assert_eq!((pending.tool.as_str(), pending.call_id, &pending.arguments), ("order", call.id(), &json!({"qty": 2})));
+    assert!(shop.executed_arguments().is_empty(), "nothing runs before the decision");
+    shop.resolve(pending.id, ApprovalOutcome::ProceedOnce).await;
     let outcome = call.await;
     outcome.assert_success();
-    assert_eq!(outcome.approval, Some(asked.id));
+    assert_eq!(outcome.approval, Some(pending.id));
     assert_eq!(shop.executed_arguments().len(), 1);
-    let used = shop.hub.approval(&shop.tenant, asked.id).await.unwrap().unwrap();
+    let used = shop.hub.approval(&shop.tenant, pending.id).await.unwrap().unwrap();
     assert_eq!((used.state, used.used_by), (ApprovalState::Used, Some(outcome.id)));
     let names = events.names();
     let place = |name| names.iter().position(|other| *other == name).unwrap();
     assert!(place("approval.requested") < place("approval.resolved"), "{names:?}");
     assert!(place("approval.resolved") < place("tool.execution.started"), "{names:?}");
-    // The yes was for one call.
-    let again = shop.order(2).no_wait().await;
-    again.assert_error(ErrorKind::ApprovalRequired);
+    // The approval was for one call.
+    let repeated = shop.order(2).no_wait().await;
+    repeated.assert_error(ErrorKind::ApprovalRequired);
     assert_eq!(shop.executed_arguments().len(), 1);
 }
 
@@ -104,8 +104,8 @@ async fn a_call_waits_for_a_yes_and_is_made_once() {
 async fn a_no_reaches_the_model_in_the_persons_words() {
     let shop = shop().await;
     let call = shop.order(2).start();
-    let asked = shop.pending_approval().await;
-    shop.answer(asked.id, Answer::denied("the till is closed", boss())).await.unwrap();
+    let pending = shop.pending_approval().await;
+    shop.answer(pending.id, Answer::denied("the till is closed", boss())).await.unwrap();
     let outcome = call.await;
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::ApprovalDenied);
     assert!(outcome.model_text().contains("the till is closed"), "{}", outcome.model_text());
@@ -124,27 +124,28 @@ async fn nobody_answers_for_fifteen_minutes_which_is_a_no() {
     let late = shop.answer(all[0].id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
     assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::TimedOut))), "{late:?}");
     assert!(shop.executed_arguments().is_empty());
-    let told = events.events().iter().filter(|event| matches!(event.kind, EventKind::ApprovalResolved { .. })).count();
-    assert_eq!(told, 1);
+    let resolved =
+        events.events().iter().filter(|event| matches!(event.kind, EventKind::ApprovalResolved { .. })).count();
+    assert_eq!(resolved, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn edited_arguments_are_validated_again_used_and_told_to_the_model() {
     let shop = shop().await;
     let call = shop.order(20).start();
-    let asked = shop.pending_approval().await;
-    let wrong = shop.answer(asked.id, Answer::edited(json!({"qty": 0}), boss())).await;
+    let pending = shop.pending_approval().await;
+    let wrong = shop.answer(pending.id, Answer::edited(json!({"qty": 0}), boss())).await;
     assert!(matches!(&wrong, Err(ApprovalError::Arguments { problems, .. }) if problems.len() == 1), "{wrong:?}");
     let mut mixed = Answer::edited(json!({"qty": 1}), boss());
     mixed.outcome = ApprovalOutcome::ProceedOnce;
-    assert!(matches!(shop.answer(asked.id, mixed).await, Err(ApprovalError::Answer(_))));
-    shop.answer(asked.id, Answer::edited(json!({"qty": 2}), boss())).await.unwrap();
+    assert!(matches!(shop.answer(pending.id, mixed).await, Err(ApprovalError::Answer(_))));
+    shop.answer(pending.id, Answer::edited(json!({"qty": 2}), boss())).await.unwrap();
     let outcome = call.await;
     outcome.assert_success();
     assert_eq!(shop.executed_arguments(), [json!({"qty": 2})]);
     assert!(outcome.model_text().contains("changed the arguments"), "{}", outcome.model_text());
     let record = shop.hub.call_record(&shop.tenant, outcome.id).await.unwrap().unwrap();
-    assert_eq!(record.arguments, json!({"qty": 2}), "the book says what was really done");
+    assert_eq!(record.arguments, json!({"qty": 2}), "the journal has the executed arguments");
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,12 +156,12 @@ async fn a_caller_that_cannot_wait_is_told_so_and_the_same_call_made_again_goes_
     let id = first.error.as_ref().unwrap().approval().unwrap();
     assert!(first.model_text().contains(&id.to_string()));
     let second = shop.order(2).no_wait().await;
-    assert_eq!(second.error.unwrap().approval(), Some(id), "the question that is open is not asked twice");
+    assert_eq!(second.error.unwrap().approval(), Some(id), "a pending approval is not requested twice");
     shop.resolve(id, ApprovalOutcome::ProceedOnce).await;
     shop.order(3).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
     shop.hub.call("order", json!({"qty": 2})).thread("t2").no_wait().await.assert_error(ErrorKind::ApprovalRequired);
     shop.order(2).caller(boss()).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
-    assert!(shop.executed_arguments().is_empty(), "a yes is for this call, this thread and this caller");
+    assert!(shop.executed_arguments().is_empty(), "an approval is for this call, this thread and this caller");
     shop.order(2).no_wait().await.assert_success();
     shop.order(2).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
     assert_eq!(shop.executed_arguments().len(), 1);
@@ -172,9 +173,9 @@ async fn a_no_is_told_once_and_then_the_question_may_be_asked_again() {
     let id = shop.order(2).no_wait().await.error.unwrap().approval().unwrap();
     shop.resolve(id, ApprovalOutcome::Cancel).await;
     shop.order(2).no_wait().await.assert_error(ErrorKind::ApprovalDenied);
-    let again = shop.order(2).no_wait().await;
-    again.assert_error(ErrorKind::ApprovalRequired);
-    assert_ne!(again.error.unwrap().approval(), Some(id));
+    let repeated = shop.order(2).no_wait().await;
+    repeated.assert_error(ErrorKind::ApprovalRequired);
+    assert_ne!(repeated.error.unwrap().approval(), Some(id));
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,9 +220,9 @@ async fn a_yes_can_be_used_in_its_time_however_short_calls_are_remembered() {
     let builder = ToolHub::builder().clock(TestClock::new()).call_retention(Duration::ZERO);
     let hub = builder.tool(order.confirm()).build().await.unwrap();
     let shop = Shop { hub, script, tenant: Tenant::default() };
-    let asked = shop.order(1).no_wait().await.error.unwrap().approval().unwrap();
+    let pending = shop.order(1).no_wait().await.error.unwrap().approval().unwrap();
     tokio::time::sleep(14 * MINUTE).await;
-    shop.resolve(asked, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(pending, ApprovalOutcome::ProceedOnce).await;
     tokio::time::sleep(14 * MINUTE).await;
     shop.order(1).no_wait().await.assert_success();
 }
@@ -233,27 +234,27 @@ async fn a_clock_that_is_set_back_keeps_no_call_waiting() {
     let shop = Shop { hub, script, tenant: Tenant::default() };
     let began = tokio::time::Instant::now();
     let call = shop.order(1).start();
-    let asked = shop.pending_approval().await;
+    let pending = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
     clock.jump(-365 * 24 * 3_600_000);
     call.await.assert_error(ErrorKind::ApprovalTimeout);
     assert_eq!(began.elapsed().as_secs(), 15 * 60);
-    let late = shop.answer(asked.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await.unwrap_err();
+    let late = shop.answer(pending.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await.unwrap_err();
     assert!(matches!(late, ApprovalError::Resolved(ApprovalState::TimedOut)), "{late}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_made_again_finds_the_question_that_nobody_waits_for() {
     let shop = shop().await;
-    let asked = shop.order(1).no_wait().await.error.unwrap().approval().unwrap();
-    let (again, more) = (shop.order(1).start(), shop.order(1).start());
+    let pending = shop.order(1).no_wait().await.error.unwrap().approval().unwrap();
+    let (repeated, more) = (shop.order(1).start(), shop.order(1).start());
     let open = shop.pending_approvals(2).await;
-    // One of the two waits for the first question, the other asks its own.
-    assert!(open.iter().any(|question| question.id == asked));
+    // One of the two waits for the first approval, the other requests its own.
+    assert!(open.iter().any(|question| question.id == pending));
     for question in open {
         shop.resolve(question.id, ApprovalOutcome::ProceedOnce).await;
     }
-    again.await.assert_success();
+    repeated.await.assert_success();
     more.await.assert_success();
     assert!(shop.hub.approvals(&shop.tenant, Some(ApprovalState::Approved)).await.unwrap().is_empty());
 }
@@ -271,7 +272,7 @@ async fn identical_calls_made_at_once_each_have_their_own_question() {
     assert_eq!(shop.executed_arguments().len(), 5);
 }
 
-/// A store that tells no news and can lose what people have allowed for good.
+/// A store without change notifications that can fail to store grants.
 #[derive(Default)]
 struct GrantFailingStore(Memory);
 
@@ -282,7 +283,7 @@ impl Backend for GrantFailingStore {
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         if batch.writes.iter().any(|write| write.table == Table::Grants) {
-            return Box::pin(async { Err(StoreError::Unavailable("it is gone".into())) });
+            return Box::pin(async { Err(StoreError::Unavailable("scripted failure".into())) });
         }
         self.0.commit(batch, now)
     }
@@ -306,12 +307,12 @@ async fn a_yes_holds_at_once_though_its_always_could_not_be_kept() {
     let mut events = EventRecorder::new(&shop.hub);
     let began = tokio::time::Instant::now();
     let call = shop.order(1).start();
-    let asked = shop.pending_approval().await;
+    let pending = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
     let always = Answer::new(ApprovalOutcome::ProceedAlwaysTool, boss());
-    assert!(matches!(shop.answer(asked.id, always).await, Err(ApprovalError::Store(_))));
+    assert!(matches!(shop.answer(pending.id, always).await, Err(ApprovalError::Store(_))));
     call.await.assert_success();
-    assert_eq!(began.elapsed(), MINUTE, "the call need not wait for the end of its time to look");
+    assert_eq!(began.elapsed(), MINUTE, "the call polls before its timeout");
     assert!(events.names().contains(&"approval.resolved"));
     assert!(shop.hub.grants(&shop.tenant).await.unwrap().is_empty());
 }
@@ -336,27 +337,27 @@ async fn a_thousand_times_a_yes_or_a_question_that_is_too_old_starts_nothing() {
 async fn a_model_that_asks_the_same_over_and_over_is_turned_away() {
     let shop = shop().await;
     let calls: Vec<_> = (0..40).map(|_| shop.order(2).start()).collect();
-    let asked = shop.pending_approvals(32).await;
-    for question in &asked {
+    let pending = shop.pending_approvals(32).await;
+    for question in &pending {
         shop.resolve(question.id, ApprovalOutcome::Cancel).await;
     }
     let mut turned_away = 0;
     for call in calls {
         turned_away += usize::from(call.await.error_kind() == Some(ErrorKind::Overloaded));
     }
-    assert_eq!((asked.len(), turned_away), (32, 8));
+    assert_eq!((pending.len(), turned_away), (32, 8));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_takes_its_question_back() {
     let shop = shop().await;
     let call = shop.order(2).start();
-    let asked = shop.pending_approval().await;
+    let pending = shop.pending_approval().await;
     call.cancel();
     call.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
-    let late = shop.answer(asked.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
+    let late = shop.answer(pending.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
     assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::Withdrawn))), "{late:?}");
-    // A caller that is simply dropped has given up as well.
+    // A dropped caller has cancelled as well.
     let waiting = tokio::spawn({
         let hub = shop.hub.clone();
         async move { hub.call("order", json!({"qty": 5})).thread("t1").await }
@@ -375,8 +376,8 @@ async fn always_is_for_this_tool_in_this_thread_and_for_nothing_else() {
         shop.hub.call("pay", json!({})).thread("t1").start(),
         shop.hub.call("order", json!({"qty": 1})).thread("t2").start(),
     ];
-    let asked = shop.pending_approvals(3).await;
-    let of = |call: &toolhub::CallHandle| asked.iter().find(|asked| asked.call_id == call.id()).unwrap().id;
+    let pending = shop.pending_approvals(3).await;
+    let of = |call: &toolhub::CallHandle| pending.iter().find(|pending| pending.call_id == call.id()).unwrap().id;
     shop.resolve(of(&first), ApprovalOutcome::ProceedAlways).await;
     first.await.assert_success();
     shop.order(7).await.assert_success();
@@ -391,8 +392,8 @@ async fn always_is_for_this_tool_in_this_thread_and_for_nothing_else() {
     assert!(matches!(&grants[..], [grant] if matches!(&grant.covers, GrantScope::Thread { .. })), "{grants:?}");
     shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await.unwrap();
     shop.order(8).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
-    let gone = shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await;
-    assert!(matches!(gone, Err(ApprovalError::UnknownGrant(_))));
+    let revoked = shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await;
+    assert!(matches!(revoked, Err(ApprovalError::UnknownGrant(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,7 +411,7 @@ async fn always_for_the_tool_holds_in_every_thread_until_the_tool_changes() {
     let of_stranger = foreign.error.unwrap().approval().unwrap();
     assert!(
         shop.hub.approval(&shop.tenant, of_stranger).await.unwrap().is_none(),
-        "another tenant's question is nobody's"
+        "approvals of other tenants do not exist"
     );
 
     shop.hub.unregister("order").await;
@@ -471,17 +472,17 @@ async fn rules_deny_first_then_ask_then_allow_and_no_grant_lifts_a_deny() {
         .unwrap();
     let pay = |amount: u64| hub.call("pay", json!({"amount": amount})).thread("t1").no_wait();
     pay(10).await.assert_success();
-    let asked = pay(100).await.error.unwrap().approval().unwrap();
-    let question = hub.approval(&Tenant::default(), asked).await.unwrap().unwrap();
+    let pending = pay(100).await.error.unwrap().approval().unwrap();
+    let question = hub.approval(&Tenant::default(), pending).await.unwrap().unwrap();
     assert_eq!(question.reason.as_deref(), Some("large sums"));
     assert_eq!(question.expires_at.since(question.asked_at), MINUTE);
     let denied = pay(100_000).await;
     denied.assert_effect(Effect::None).assert_error(ErrorKind::Forbidden);
     assert!(denied.error.unwrap().operator.contains("too much"));
     let edited =
-        hub.resolve_approval(&Tenant::default(), asked, Answer::edited(json!({"amount": 99_999}), boss())).await;
+        hub.resolve_approval(&Tenant::default(), pending, Answer::edited(json!({"amount": 99_999}), boss())).await;
     assert!(matches!(edited, Err(ApprovalError::Forbidden(why)) if why == "too much"));
-    hub.resolve_approval(&Tenant::default(), asked, Answer::new(ApprovalOutcome::ProceedAlwaysTool, boss()))
+    hub.resolve_approval(&Tenant::default(), pending, Answer::new(ApprovalOutcome::ProceedAlwaysTool, boss()))
         .await
         .unwrap();
     pay(200).await.assert_success();
@@ -495,20 +496,20 @@ fn a_question_outlives_its_process_and_the_answer_is_used_by_the_next_one() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let first = runtime();
-    let asked = first.block_on(async {
+    let pending = first.block_on(async {
         let shop = shop_with(store.clone(), |tool| tool).await;
-        // Not dropped, which would be giving up: the process simply ends.
+        // Not dropped, which would cancel it: the process simply ends.
         std::mem::forget(shop.order(2).start());
         shop.pending_approval().await.id
     });
     drop(first);
     runtime().block_on(async {
         let shop = shop_with(store, |tool| tool).await;
-        assert_eq!(shop.pending_approval().await.id, asked);
-        shop.resolve(asked, ApprovalOutcome::ProceedOnce).await;
+        assert_eq!(shop.pending_approval().await.id, pending);
+        shop.resolve(pending, ApprovalOutcome::ProceedOnce).await;
         let outcome = shop.order(2).await;
         outcome.assert_success();
-        assert_eq!((outcome.approval, shop.executed_arguments().len()), (Some(asked), 1));
+        assert_eq!((outcome.approval, shop.executed_arguments().len()), (Some(pending), 1));
         shop.order(2).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
     });
 }
@@ -518,9 +519,9 @@ async fn an_answer_on_one_node_wakes_a_call_on_another() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
     let (one, two) = (shop_with(store.clone(), |tool| tool).await, shop_with(store, |tool| tool).await);
     let call = one.order(2).start();
-    let asked = two.pending_approval().await;
+    let pending = two.pending_approval().await;
     let began = tokio::time::Instant::now();
-    two.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
+    two.resolve(pending.id, ApprovalOutcome::ProceedOnce).await;
     call.await.assert_success();
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!((one.executed_arguments().len(), two.executed_arguments().len()), (1, 0));
@@ -531,10 +532,10 @@ async fn a_repeated_key_waits_for_the_same_answer_and_the_tool_runs_once() {
     let shop = shop().await;
     let keyed = || shop.order(2).idempotency_key("k1").start();
     let (first, second) = (keyed(), keyed());
-    let asked = shop.pending_approval().await;
+    let pending = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(shop.pending_approval().await.id, asked.id, "one key, one question");
-    shop.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
+    assert_eq!(shop.pending_approval().await.id, pending.id, "one key, one approval");
+    shop.resolve(pending.id, ApprovalOutcome::ProceedOnce).await;
     let ends = [first.await, second.await];
     assert_eq!(ends.iter().filter(|end| end.is_success()).count(), 1, "{ends:?}");
     assert_eq!(shop.executed_arguments().len(), 1);
@@ -548,9 +549,9 @@ async fn a_repeated_key_is_told_that_the_call_it_repeats_is_running() {
     shop.script.push_step(ScriptStep::Wait(MINUTE));
     let keyed = || shop.order(2).idempotency_key("k1").start();
     let (first, second) = (keyed(), keyed());
-    let asked = shop.pending_approval().await;
+    let pending = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
-    shop.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(pending.id, ApprovalOutcome::ProceedOnce).await;
     second.await.assert_error(ErrorKind::IdempotencyInProgress);
     first.await.assert_error(ErrorKind::Timeout);
 }
@@ -560,14 +561,14 @@ async fn a_caller_that_gives_up_ends_its_own_call_and_not_another_that_waits_for
     let shop = shop().await;
     let keyed = || shop.order(2).idempotency_key("k1").start();
     let (first, second) = (keyed(), keyed());
-    let asked = shop.pending_approval().await;
+    let pending = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
     first.cancel();
     first.await.assert_error(ErrorKind::Cancelled);
     tokio::time::sleep(MINUTE).await;
-    let anew = shop.pending_approval().await;
-    assert_ne!(anew.id, asked.id, "the question was taken back, so the other call has its own");
-    shop.resolve(anew.id, ApprovalOutcome::ProceedOnce).await;
+    let second_approval = shop.pending_approval().await;
+    assert_ne!(second_approval.id, pending.id, "the approval was withdrawn, so the other call has its own");
+    shop.resolve(second_approval.id, ApprovalOutcome::ProceedOnce).await;
     second.await.assert_success();
     assert_eq!(shop.executed_arguments().len(), 1);
 }
@@ -602,11 +603,11 @@ async fn raced_replayed_altered_foreign_and_late_a_yes_is_used_at_most_once() {
                 tokio::spawn(async move { hub.call("order", json!({"qty": qty})).thread("t1").no_wait().await })
             })
             .collect();
-        let mut taken = 0;
+        let mut accepted = 0;
         for answer in answers {
-            taken += usize::from(answer.await.unwrap());
+            accepted += usize::from(answer.await.unwrap());
         }
-        assert_eq!(taken, 1, "exactly one answer counts");
+        assert_eq!(accepted, 1, "exactly one decision counts");
         for racing in calls {
             racing.await.unwrap();
         }
@@ -615,9 +616,9 @@ async fn raced_replayed_altered_foreign_and_late_a_yes_is_used_at_most_once() {
             call("plain").await.assert_success();
         }
         call("plain").await;
-        let made = script.recorded_arguments().len() - before;
+        let executed = script.recorded_arguments().len() - before;
         let allowed = usize::from(approved.answer.unwrap().outcome == ApprovalOutcome::ProceedOnce);
-        assert_eq!(made, allowed, "round {round}");
+        assert_eq!(executed, allowed, "round {round}");
         script.clear();
     }
 }

@@ -1,12 +1,16 @@
-//! Holds the rules of the repository that no compiler holds.
+//! Rules of the repository that the compiler cannot check.
 //!
-//! In: the files of the workspace and what cargo says about it. Each rule is a room of its own below and
-//! a plain function from text to complaints; this file finds the texts.
+//! In: the files of the workspace and the output of `cargo metadata`. Each rule is a module below, with a plain
+//! function from text to complaints; this file collects the texts.
 
 mod crate_dependencies;
 mod external_references;
+mod invariants;
 mod layers;
+mod lexer;
+mod plain_words;
 mod seeds;
+mod type_names;
 mod unsafe_code;
 
 pub(crate) use seeds::function_names;
@@ -23,7 +27,7 @@ pub(crate) struct SourceFile {
     pub(crate) text: String,
 }
 
-/// Every text we write by hand. What tools write (lock files, the dashboard's build) follows no rule of ours.
+/// Every text that is written by hand. Generated files (lock files, the dashboard's build) follow no rules of ours.
 fn source_files() -> Vec<SourceFile> {
     let mut found = Vec::new();
     collect(&workspace_root(), &mut found);
@@ -53,7 +57,7 @@ fn collect(dir: &Path, found: &mut Vec<SourceFile>) {
 
 fn is_written_by_hand(name: &str) -> bool {
     match name.rsplit_once('.') {
-        // Scripts and licences have no ending.
+        // Scripts and licences have no extension.
         None => true,
         Some((_, ending)) => ["rs", "md", "toml", "py", "ts", "tsx", "css", "sh", "yml", "yaml"].contains(&ending),
     }
@@ -70,8 +74,8 @@ fn metadata() -> Value {
 }
 
 fn workspace_root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("this crate lives two folders below the root").to_owned()
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest_dir.ancestors().nth(2).expect("this crate lives two folders below the root").to_owned()
 }
 
 fn relative_to_root(path: &Path) -> String {

@@ -1,4 +1,4 @@
-//! Calls with a key that go on without their caller: however they are cut off or refused, one key has one effect.
+//! Detached calls with an idempotency key: however they are cut off or refused, one key has one effect.
 
 use std::{
     sync::{
@@ -30,18 +30,18 @@ fn pay() -> (ToolBuilder, ScriptedTool) {
     scripted("pay", [ScriptStep::Return(json!("paid"))])
 }
 
-/// A store whose process dies when it is about to write the claim on a key: nothing is written from then on.
+/// A store whose process dies just before the claim on a key is written: nothing is written from then on.
 fn store_crashing_before_claim() -> Arc<InterceptedStore> {
     let (store, dead) = (Arc::new(InterceptedStore::default()), AtomicBool::new(false));
     store.before_commits(move |batch| {
-        let gone =
+        let is_dead =
             dead.fetch_or(writes_table(batch, Table::Claims), Ordering::AcqRel) || writes_table(batch, Table::Claims);
-        Box::pin(async move { if gone { CommitAction::Unavailable } else { CommitAction::Apply } })
+        Box::pin(async move { if is_dead { CommitAction::Unavailable } else { CommitAction::Apply } })
     });
     store
 }
 
-/// The next process on the same records, once it has looked after all that the last one left.
+/// The next process on the same records, after it has recovered what the last one left open.
 async fn restart(memory: &Arc<Memory>) -> (ToolHub, ScriptedTool) {
     let (tool, script) = pay();
     let hub = ToolHub::builder().shared_store(memory.clone()).tool(tool).build().await.unwrap();
@@ -60,9 +60,9 @@ async fn a_call_that_died_before_it_had_its_key_takes_it_when_it_goes_on() {
     cut_off.await.assert_error(ErrorKind::StoreUnavailable);
     drop(hub);
     let (hub, script) = restart(&store.memory).await;
-    assert_eq!(script.recorded_arguments().len(), 1, "it was written down, and goes on");
-    let again = call(&hub).await;
-    assert_eq!((again.id, again.replayed), (id, true));
+    assert_eq!(script.recorded_arguments().len(), 1, "it was recorded, and continues");
+    let repeated = call(&hub).await;
+    assert_eq!((repeated.id, repeated.replayed), (id, true));
     assert_eq!(script.recorded_arguments().len(), 1);
     let other = hub.call("pay", json!({"sum": 6})).idempotency_key("k").await;
     other.assert_error(ErrorKind::IdempotencyKeyReused);
@@ -73,7 +73,7 @@ async fn a_call_that_died_before_it_could_give_way_to_another_with_its_key_does_
     let store: Arc<InterceptedStore> = Arc::default();
     let hub = ToolHub::builder().shared_store(store.clone()).tool(pay().0).build().await.unwrap();
     let call = |hub: &ToolHub| hub.call("pay", json!({})).idempotency_key("k").detached().start();
-    // The first passes its look at the key when the second has not taken it yet, and dies when it finds it taken.
+    // The first checks the key before the second has claimed it, and dies when it finds it claimed.
     let (rival, dead) = (hub.clone(), Arc::new(AtomicBool::new(false)));
     let first_try = AtomicBool::new(true);
     store.before_commits(move |batch| {
@@ -93,9 +93,9 @@ async fn a_call_that_died_before_it_could_give_way_to_another_with_its_key_does_
     store.before_commits(|_| Box::pin(async { CommitAction::Unavailable }));
     drop(hub);
     let (hub, script) = restart(&store.memory).await;
-    assert_eq!(script.recorded_arguments().len(), 0, "the other one had the key");
-    let again = call(&hub).await;
-    assert!(again.replayed && again.is_success() && again.id != id);
+    assert_eq!(script.recorded_arguments().len(), 0, "the other call owned the key");
+    let repeated = call(&hub).await;
+    assert!(repeated.replayed && repeated.is_success() && repeated.id != id);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,16 +111,16 @@ async fn a_key_whose_call_was_turned_away_before_its_turn_is_still_free() {
     let cases = [("pay", ErrorKind::RateLimited), ("full", ErrorKind::Overloaded)];
     for (tool, kind) in cases {
         turned_away(tool).await.assert_error(kind);
-        let again = turned_away(tool).await;
-        again.assert_error(kind);
-        assert!(!again.replayed, "{tool}");
+        let repeated = turned_away(tool).await;
+        repeated.assert_error(kind);
+        assert!(!repeated.replayed, "{tool}");
     }
     tokio::time::sleep(2 * SECOND).await;
     busy.release(2);
     wait_until(|| busy.running() == 0).await;
     for (tool, _) in cases {
-        let made = turned_away(tool).await;
-        made.assert_success();
-        assert!(!made.replayed && turned_away(tool).await.replayed, "{tool}");
+        let executed = turned_away(tool).await;
+        executed.assert_success();
+        assert!(!executed.replayed && turned_away(tool).await.replayed, "{tool}");
     }
 }

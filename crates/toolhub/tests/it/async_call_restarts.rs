@@ -1,4 +1,4 @@
-//! Calls that were answered before their end outlive their process; and a hub that goes down loses nothing of them.
+//! Accepted calls outlive their process, and a hub that shuts down loses none of them.
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
@@ -12,7 +12,7 @@ use toolhub::{
 
 use crate::gated_tool::{GatedTool, wait_until};
 
-/// A store on the disk that goes away with the test.
+/// A store on disk, deleted with the test.
 struct TempStore(PathBuf);
 
 impl TempStore {
@@ -37,7 +37,7 @@ impl Drop for TempStore {
     }
 }
 
-/// One life: when it is over, all that still goes on stops where it is.
+/// Simulates one process: at its end, everything that still runs stops where it is.
 fn simulate_process<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let done = runtime.block_on(work);
@@ -51,8 +51,10 @@ fn pay() -> (ToolBuilder, ScriptedTool) {
 }
 
 #[track_caller]
-fn expect_waiting(reached: CallReceipt) -> (CallId, ApprovalId) {
-    let CallReceipt::AwaitingApproval { call, approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
+fn expect_waiting(receipt: CallReceipt) -> (CallId, ApprovalId) {
+    let CallReceipt::AwaitingApproval { call, approval, .. } = receipt else {
+        panic!("no approval pending: {receipt:?}")
+    };
     (call, approval)
 }
 
@@ -73,7 +75,7 @@ async fn wait_for_end(hub: &ToolHub, call: CallId) -> CallRecord {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    panic!("{call} never ends");
+    panic!("{call} has not ended");
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_ye
                     expect_waiting(request.until_approval().await)
                 }
             });
-            // A second death while it waits changes nothing.
+            // A second crash while it waits changes nothing.
             simulate_process(async {
                 let hub = disk.hub([pay().0]).await;
                 let open = record(&hub, call).await;
@@ -105,7 +107,7 @@ fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_ye
             simulate_process(async {
                 let (tool, script) = pay();
                 let hub = disk.hub([tool]).await;
-                assert_eq!(hub.running_calls(), 1, "nobody waits for it, and it waits");
+                assert_eq!(hub.running_calls(), 1, "the call waits without a caller");
                 resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
                 let closed = wait_for_end(&hub, call).await;
                 assert_eq!((closed.status, closed.approval), (Status::Success, Some(approval)), "{name}");
@@ -125,9 +127,9 @@ fn a_thread_counts_a_call_once_however_many_processes_it_waits_in() {
     let (thread, tenant) = (ThreadId::new("t1").unwrap(), Tenant::default());
     let (call, approval) = simulate_process(async {
         let hub = disk.hub([pay().0]).await;
-        let waits = expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await);
+        let waiting = expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await);
         hub.shutdown(Duration::from_secs(5)).await;
-        waits
+        waiting
     });
     for _ in 0..3 {
         simulate_process(async {
@@ -142,7 +144,7 @@ fn a_thread_counts_a_call_once_however_many_processes_it_waits_in() {
         wait_for_end(&hub, call).await;
         assert_eq!(hub.thread(&tenant, &thread).await.unwrap().unwrap().calls, 1);
         hub.open_session("pay", &tenant, &thread).await.unwrap();
-        assert_eq!(hub.thread(&tenant, &thread).await.unwrap().unwrap().calls, 1, "to make ready is no call");
+        assert_eq!(hub.thread(&tenant, &thread).await.unwrap().unwrap().calls, 1, "recovery does not count as a call");
     });
 }
 
@@ -151,13 +153,14 @@ fn an_answer_from_before_the_restart_counts() {
     let outcomes = [(ApprovalOutcome::ProceedOnce, Status::Success), (ApprovalOutcome::Cancel, Status::Error)];
     for (outcome, status) in outcomes {
         let disk = TempStore::new(&format!("before-{status:?}"));
-        // Two identical calls: each has its own answer.
+        // Two identical calls: each has its own decision.
         let (calls, approvals): (Vec<_>, Vec<_>) = simulate_process(async {
             let hub = disk.hub([pay().0]).await;
             let ask = || async { expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await) };
             [ask().await, ask().await].into_iter().unzip()
         });
-        // Somebody answers where the tool is not known, so that nobody goes on; a yes needs the tool to be seen.
+        // Decide on a hub without the tool, so that no hub continues the calls; an approval needs the tool to be
+        // registered.
         simulate_process(async {
             let gate = GatedTool::new();
             let blocked = ToolHub::builder().store(disk.open()).max_concurrency(1);
@@ -207,21 +210,21 @@ fn a_call_whose_tool_or_rules_changed_goes_by_what_holds_now() {
     };
     let (call, approval) = ask();
     simulate_process(async {
-        // Another tool: the question is asked anew, and the old one cannot be answered.
+        // The definition changed: a new approval is requested, and the old one cannot be decided.
         let hub = disk.hub([pay().0.description("now it pays twice")]).await;
-        let asked = loop {
-            let asked = record(&hub, call).await.approval;
-            if asked != Some(approval) {
-                break asked.unwrap();
+        let pending = loop {
+            let pending = record(&hub, call).await.approval;
+            if pending != Some(approval) {
+                break pending.unwrap();
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
         let old = hub.approval(&Tenant::default(), approval).await.unwrap().unwrap();
         assert_eq!(old.state, ApprovalState::Withdrawn);
-        while hub.approval(&Tenant::default(), asked).await.unwrap().is_none() {
+        while hub.approval(&Tenant::default(), pending).await.unwrap().is_none() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+        resolve(&hub, pending, ApprovalOutcome::ProceedOnce).await;
         assert_eq!(wait_for_end(&hub, call).await.status, Status::Success);
     });
     let (call, _) = ask();
@@ -250,7 +253,7 @@ fn a_call_that_waited_for_its_turn_runs_after_a_restart_and_one_that_ran_does_no
             let mut running = hub.call("slow", json!({})).detached().start();
             assert!(matches!(running.accepted().await, CallReceipt::Accepted { .. }));
             calls.push(running.id());
-            // It is written down before it asks for its turn; the second must not be quicker.
+            // It is recorded before it enters the queue; the second must not be quicker.
             wait_until(|| busy.running() == 1).await;
         }
         wait_until(|| hub.queued_calls() == 1).await;
@@ -266,7 +269,7 @@ fn a_call_that_waited_for_its_turn_runs_after_a_restart_and_one_that_ran_does_no
         let first = wait_for_end(&hub, calls[0]).await.outcome.unwrap();
         first.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
         assert_eq!(wait_for_end(&hub, calls[1]).await.status, Status::Success);
-        assert_eq!(hub.call_record(&Tenant::default(), calls[2]).await.unwrap(), None, "it went with its caller");
+        assert_eq!(hub.call_record(&Tenant::default(), calls[2]).await.unwrap(), None, "it ended with its caller");
         assert_eq!(script.recorded_arguments().len(), 1);
     });
 }
@@ -283,7 +286,7 @@ fn a_call_that_went_on_can_be_cancelled() {
         let tenant = Tenant::default();
         assert_eq!(hub.cancel_call(&tenant, call).await, Ok(Cancellation::Requested));
         assert_eq!(wait_for_end(&hub, call).await.status, Status::Cancelled);
-        // Its record is there a moment before it has left.
+        // Its record is written a moment before it has left.
         while hub.running_calls() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -294,23 +297,23 @@ fn a_call_that_went_on_can_be_cancelled() {
 #[test]
 fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_others_end() {
     let disk = TempStore::new("down");
-    let (call, waits, usable) = simulate_process(async {
+    let (call, waiting, usable) = simulate_process(async {
         let busy = GatedTool::new();
         let hub = disk.hub([pay().0, busy.tool("slow"), scripted("look", []).0.read_only()]).await;
         let (call, _) = expect_waiting(hub.call("pay", json!({})).thread("t1").until_approval().await);
         let slow = hub.call("slow", json!({})).start();
-        // This one has a caller who waits for the person.
-        let waits = hub.call("pay", json!({"sum": 7})).thread("t2").start();
+        // This one has a caller who waits for the approval.
+        let waiting = hub.call("pay", json!({"sum": 7})).thread("t2").start();
         wait_until(|| busy.running() == 1).await;
         let tenant = Tenant::default();
         let usable = loop {
-            let asked = hub.approvals(&tenant, Some(ApprovalState::Pending)).await.unwrap();
-            match asked.iter().find(|approval| approval.call_id == waits.id()) {
+            let pending = hub.approvals(&tenant, Some(ApprovalState::Pending)).await.unwrap();
+            match pending.iter().find(|approval| approval.call_id == waiting.id()) {
                 Some(approval) => break approval.id,
                 None => tokio::time::sleep(Duration::from_millis(1)).await,
             }
         };
-        let id = waits.id();
+        let id = waiting.id();
         hub.call("look", json!({})).await.assert_success();
         let going = tokio::spawn({
             let hub = hub.clone();
@@ -327,7 +330,7 @@ fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_other
         busy.release(1);
         slow.await.assert_success();
         going.await.unwrap();
-        waits.await.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
+        waiting.await.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
         assert_eq!(record(&hub, call).await.status, Status::AwaitingApproval);
         (call, id, usable)
     });
@@ -339,12 +342,15 @@ fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_other
             status: Some(Status::Success),
             ..Default::default()
         };
-        assert!(!hub.calls(&Tenant::default(), &looked).await.unwrap().calls.is_empty(), "what was noted is kept");
-        let asked = record(&hub, call).await.approval.unwrap();
-        resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+        assert!(
+            !hub.calls(&Tenant::default(), &looked).await.unwrap().calls.is_empty(),
+            "buffered records are written"
+        );
+        let pending = record(&hub, call).await.approval.unwrap();
+        resolve(&hub, pending, ApprovalOutcome::ProceedOnce).await;
         assert_eq!(wait_for_end(&hub, call).await.status, Status::Success);
-        // The other one is over, and the same call made again goes on with its question.
-        assert_eq!(hub.call_record(&Tenant::default(), waits).await.unwrap(), None);
+        // The other one has ended, and the same call made again consumes its approval.
+        assert_eq!(hub.call_record(&Tenant::default(), waiting).await.unwrap(), None);
         resolve(&hub, usable, ApprovalOutcome::ProceedOnce).await;
         hub.call("pay", json!({"sum": 7})).thread("t2").await.assert_success();
         assert_eq!(script.recorded_arguments().len(), 2);

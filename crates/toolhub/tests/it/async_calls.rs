@@ -1,5 +1,5 @@
-//! Calls that go on without their caller: answered when a person is asked, or as soon as they are written down. Others look at
-//! them on their way, and cancel them.
+//! Calls that continue without their caller: accepted when an approval is pending, or as soon as they are recorded.
+//! Other clients look them up and cancel them.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -25,10 +25,12 @@ async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
     ToolHub::builder().shared_store(Arc::new(Memory::new())).clock(TestClock::new()).tools(tools).build().await.unwrap()
 }
 
-/// The call and its question, which a person must answer.
+/// The call and its pending approval.
 #[track_caller]
-fn expect_waiting(reached: CallReceipt) -> (CallId, ApprovalId) {
-    let CallReceipt::AwaitingApproval { call, approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
+fn expect_waiting(receipt: CallReceipt) -> (CallId, ApprovalId) {
+    let CallReceipt::AwaitingApproval { call, approval, .. } = receipt else {
+        panic!("no approval pending: {receipt:?}")
+    };
     (call, approval)
 }
 
@@ -41,7 +43,7 @@ async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
     hub.call_record(&Tenant::default(), call).await.unwrap().expect("the call has a record")
 }
 
-/// The record of a call, as soon as it has ended.
+/// Waits until a call has ended; returns its record.
 async fn wait_for_end(hub: &ToolHub, call: CallId) -> CallRecord {
     for _ in 0..1_000_000 {
         let record = record(hub, call).await;
@@ -50,7 +52,7 @@ async fn wait_for_end(hub: &ToolHub, call: CallId) -> CallRecord {
         }
         tokio::task::yield_now().await;
     }
-    panic!("{call} never ends");
+    panic!("{call} has not ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,8 +217,8 @@ async fn a_key_is_taken_from_the_moment_its_call_waits_for_a_person() {
     keyed().until_approval().await.into_outcome().unwrap().assert_error(ErrorKind::IdempotencyInProgress);
     resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
     wait_for_end(&hub, call).await;
-    let again = keyed().await;
-    assert!(again.replayed && again.id == call);
+    let repeated = keyed().await;
+    assert!(repeated.replayed && repeated.id == call);
     assert_eq!(script.recorded_arguments().len(), 1);
 }
 
@@ -248,7 +250,7 @@ async fn a_call_that_waits_is_not_ended_by_a_hub_that_takes_long_to_go_down() {
         let hub = hub.clone();
         async move { hub.shutdown(30 * MINUTE).await }
     });
-    // Long enough for the hub to look after calls that nobody runs.
+    // Long enough for the hub to look for abandoned calls.
     tokio::time::sleep(20 * MINUTE).await;
     assert_eq!(record(&hub, call).await.status, Status::AwaitingApproval);
     busy.release(1);
@@ -263,7 +265,7 @@ async fn a_call_that_waits_is_not_ended_by_a_hub_that_takes_long_to_go_down() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_wait_for_people_than_may_wait_in_all() {
-    let builder = ToolHub::builder().clock(TestClock::new()).queue_limits(1, 2);
+    let builder = ToolHub::builder().clock(TestClock::new()).max_queued_per_tool(1).max_queued(2);
     let hub = builder.tools([scripted("ask", []).0.confirm(), scripted("write", []).0]).build().await.unwrap();
     let ask = |sum: u32| hub.call("ask", json!({"sum": sum})).until_approval();
     let (first, approval) = expect_waiting(ask(1).await);
@@ -272,7 +274,7 @@ async fn no_more_calls_wait_for_people_than_may_wait_in_all() {
     refused.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
     assert!(refused.error.unwrap().retry_after.is_some());
     hub.call("ask", json!({"sum": 4})).await.assert_error(ErrorKind::Overloaded);
-    assert_eq!(hub.approvals(&Tenant::default(), None).await.unwrap().len(), 2, "nobody is asked about them");
+    assert_eq!(hub.approvals(&Tenant::default(), None).await.unwrap().len(), 2, "no approval is requested for them");
     hub.call("write", json!({})).await.assert_success();
     resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
     assert_eq!(wait_for_end(&hub, first).await.status, Status::Success);
@@ -299,7 +301,7 @@ async fn a_store_that_is_away_for_a_moment_costs_nobody_the_answer_of_a_person()
         let kind = (outcome == ApprovalOutcome::Cancel).then_some(ErrorKind::ApprovalDenied);
         assert_eq!(end.error_kind(), kind, "{end:?}");
     }
-    // One that stays away is waited for no longer than the question.
+    // A missing record is awaited no longer than the approval is valid.
     let call = hub.call("ask", json!({})).start();
     tokio::time::sleep(MINUTE).await;
     store.unavailable.store(true, Ordering::Release);
@@ -316,9 +318,9 @@ async fn a_call_that_is_cancelled_while_the_hub_goes_down_does_not_come_back() {
     wait_until(|| busy.running() == 1).await;
     let mut calls = Vec::new();
     for _ in 0..2 {
-        let mut waits = hub.call("slow", json!({})).detached().start();
-        assert!(matches!(waits.accepted().await, CallReceipt::Accepted { .. }));
-        calls.push(waits.id());
+        let mut waiting = hub.call("slow", json!({})).detached().start();
+        assert!(matches!(waiting.accepted().await, CallReceipt::Accepted { .. }));
+        calls.push(waiting.id());
     }
     wait_until(|| hub.queued_calls() == 2).await;
     let going = tokio::spawn({
@@ -328,7 +330,7 @@ async fn a_call_that_is_cancelled_while_the_hub_goes_down_does_not_come_back() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(hub.cancel_call(&Tenant::default(), calls[0]).await, Ok(Cancellation::Requested));
     assert_eq!(wait_for_end(&hub, calls[0]).await.status, Status::Cancelled);
-    // The other one is cut off with the hub, and goes on later.
+    // The other one is interrupted by the shutdown, and continues later.
     going.await.unwrap();
     held.await.assert_error(ErrorKind::Cancelled);
     assert_eq!(record(&hub, calls[1]).await.status, Status::Scheduled);
@@ -355,9 +357,9 @@ async fn whoever_waits_for_a_call_that_is_left_to_the_next_start_is_not_told_tha
     wait_until(|| hub.queued_calls() == 1).await;
     hub.shutdown(Duration::from_secs(5)).await;
     for call in calls {
-        assert_eq!(record(&hub, call.id()).await.outcome, None, "it goes on");
-        let told = call.await;
-        told.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
-        assert!(told.error.unwrap().model.contains("goes on later"));
+        assert_eq!(record(&hub, call.id()).await.outcome, None, "it continues");
+        let outcome = call.await;
+        outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        assert!(outcome.error.unwrap().model.contains("goes on later"));
     }
 }

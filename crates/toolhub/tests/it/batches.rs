@@ -1,4 +1,4 @@
-//! The calls of one step: which run together, which wait, and that each has its own end.
+//! The calls of one batch: which run together, which wait, and that each has one outcome.
 
 use std::{
     future::IntoFuture,
@@ -26,7 +26,7 @@ fn builder() -> HubBuilder {
     ToolHub::builder().clock(TestClock::new())
 }
 
-/// What tools did, in the order they did it.
+/// What tools did, in order.
 #[derive(Clone, Default)]
 struct ExecutionLog(Arc<Mutex<Vec<String>>>);
 
@@ -61,8 +61,8 @@ fn calls<'hub>(hub: &'hub ToolHub, names: &[&str]) -> Vec<CallRequest<'hub>> {
 async fn wait_for_question(hub: &ToolHub) -> toolhub::ids::ApprovalId {
     loop {
         let open = hub.approvals(&Tenant::default(), Some(ApprovalState::Pending)).await.unwrap();
-        if let [asked] = &open[..] {
-            return asked.id;
+        if let [approval] = &open[..] {
+            return approval.id;
         }
         tokio::task::yield_now().await;
     }
@@ -93,7 +93,7 @@ async fn results_come_in_the_order_of_the_calls_however_long_each_takes() {
     assert!(hub.batch([]).await.is_empty());
 }
 
-/// Wait so many seconds.
+/// Wait this many seconds.
 #[derive(Deserialize, JsonSchema)]
 struct Wait {
     seconds: u32,
@@ -101,7 +101,7 @@ struct Wait {
 
 #[tokio::test(start_paused = true)]
 async fn consecutive_safe_calls_run_together() {
-    // None of them ends before all have begun.
+    // None of them ends before all have started.
     let barrier = Arc::new(Barrier::new(4));
     let meet = move |_: NoArguments| {
         let barrier = barrier.clone();
@@ -153,7 +153,7 @@ async fn a_dependent_waits_for_its_base_and_is_refused_if_that_failed() {
         let batch = hub.batch(calls(&hub, &["base", "next", "free"])).await;
         assert_eq!(batch[0].is_success(), !fails);
         batch[2].assert_success();
-        assert_eq!(batch[2].duration + batch[2].queued, Duration::ZERO, "whoever does not depend does not wait");
+        assert_eq!(batch[2].duration + batch[2].queued, Duration::ZERO, "an independent call does not wait");
         if fails {
             let text = batch[1].assert_effect(Effect::None).assert_error(ErrorKind::DependencyNotMet);
             assert!(text.contains("base"), "{text}");
@@ -186,12 +186,12 @@ async fn while_a_person_is_asked_safe_calls_go_on_and_lone_ones_wait() {
         let hub = builder().tools(tools).build().await.unwrap();
         let batch = hub.batch(calls(&hub, &["ask", "read", "lone", "last"])).into_future();
         let person = async {
-            let asked = wait_for_question(&hub).await;
+            let approval = wait_for_question(&hub).await;
             tokio::time::sleep(60 * SECOND).await;
             let mut lines = diary.lines();
             lines.sort();
             assert_eq!(lines, ["last begins", "last ends", "read begins", "read ends"]);
-            resolve(&hub, asked, answer).await;
+            resolve(&hub, approval, answer).await;
         };
         let (batch, ()) = tokio::join!(batch, person);
         assert_eq!(batch[0].status, first);
@@ -211,9 +211,9 @@ async fn an_approved_call_waits_for_the_safe_ones_that_went_past_it() {
     let hub = builder().tools(tools).build().await.unwrap();
     let batch = hub.batch(calls(&hub, &["ask", "read"])).into_future();
     let person = async {
-        let asked = wait_for_question(&hub).await;
+        let approval = wait_for_question(&hub).await;
         wait_until(|| diary.lines() == ["read begins"]).await;
-        resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+        resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
     };
     let (batch, ()) = tokio::join!(batch, person);
     assert_eq!(diary.lines(), ["read begins", "read ends", "ask begins", "ask ends"]);
@@ -231,18 +231,18 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
         let asking = ids[0].id();
         let mut events = EventRecorder::new(&hub);
         let mut batch = hub.batch(ids).into_future();
-        let begun = async {
-            let asked = wait_for_question(&hub).await;
+        let started = async {
+            let approval = wait_for_question(&hub).await;
             wait_until(|| busy.running() == 1).await;
-            resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
-            // The yes reaches the call, which is held because of the other.
+            resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+            // The approval reaches the call, which is held back by the other.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::select! {
             _ = &mut batch => panic!("nothing can end yet"),
-            () = begun => {}
+            () = started => {}
         }
         if dropped {
             drop(batch);
@@ -270,23 +270,23 @@ async fn a_call_that_outlives_its_batch_waits_for_nobody_once_it_is_approved() {
         let read = both.pop().unwrap();
         let ask = both.pop().unwrap().idempotency_key("k");
         let mut batch = hub.batch([ask, read]).into_future();
-        let asked = async {
-            let asked = wait_for_question(&hub).await;
+        let approval = async {
+            let approval = wait_for_question(&hub).await;
             wait_until(|| busy.running() == 1).await;
             if held {
-                resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+                resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
                 tokio::time::sleep(SECOND).await;
             }
-            asked
+            approval
         };
-        let asked = tokio::select! {
+        let approval = tokio::select! {
             _ = &mut batch => panic!("nothing can end yet"),
-            asked = asked => asked,
+            approval = approval => approval,
         };
-        // A caller with a key means to ask again: its call goes on, though nobody keeps the order of the step any more.
+        // A caller with a key will retry: its call continues, although the order of the batch is no longer enforced.
         drop(batch);
         if !held {
-            resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+            resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
         }
         wait_until(|| hub.running_calls() == 0).await;
         assert_eq!(script.recorded_arguments().len(), 1, "held {held}");
@@ -328,7 +328,7 @@ async fn calls_that_name_no_thread_share_one_where_any_needs_one() {
     let threads: Vec<_> = batch.iter().map(|outcome| outcome.thread.clone().unwrap()).collect();
     assert!(threads[0] == threads[1] && threads[1] == threads[3] && threads[2].as_str() == "t9", "{threads:?}");
     let plain = hub.batch([hub.call("plain", json!({})), hub.call("plain", json!({}))]).await;
-    assert!(plain.iter().all(|outcome| outcome.thread.is_none()), "none is minted where none is needed");
+    assert!(plain.iter().all(|outcome| outcome.thread.is_none()), "no thread is minted if none is needed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,6 +362,6 @@ async fn dropping_a_batch_cancels_its_calls_and_begins_no_more() {
         tokio::time::sleep(SECOND).await;
         assert_eq!(busy.started_threads().len(), begins, "{first}");
         let ends = events.names().iter().filter(|name| **name == "tool.execution.failed").count();
-        assert_eq!(ends, begins, "each has its one end");
+        assert_eq!(ends, begins, "each has one end");
     }
 }

@@ -1,4 +1,4 @@
-//! Kept answers: given again only where they would be the same.
+//! Result cache: results are reused only where they would be the same.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ fn builder() -> HubBuilder {
     ToolHub::builder().clock(TestClock::new())
 }
 
-/// A read-only tool that counts its executions from 1, kept for a minute.
+/// A read-only tool that counts its executions from 1, cached for a minute.
 fn counting_tool(name: &str) -> (ToolBuilder, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let seen = runs.clone();
@@ -61,7 +61,7 @@ async fn the_same_arguments_in_any_order_are_answered_without_running_the_tool()
     }
     assert_eq!(runs.load(SeqCst), 1);
     let stats = hub.tool_stats("it").unwrap();
-    assert_eq!((stats.calls, stats.latency.count), (1, 1), "a kept answer is no call of the tool");
+    assert_eq!((stats.calls, stats.latency.count), (1, 1), "a cache hit is not a call of the tool");
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,8 +85,8 @@ async fn whatever_the_answer_depends_on_makes_it_another() {
 async fn a_tool_that_was_changed_or_replaced_is_asked_again() {
     let (hub, _) = hub().await;
     check(&hub.call("it", json!({})).await, 1, false);
-    let (again, _) = counting_tool("it");
-    hub.apply(HubChange::tools_only().put(again)).await.unwrap();
+    let (replacement, _) = counting_tool("it");
+    hub.apply(HubChange::tools_only().put(replacement)).await.unwrap();
     check(&hub.call("it", json!({})).await, 1, false);
     check(&hub.call("it", json!({})).await, 1, true);
     hub.unregister("it").await;

@@ -1,4 +1,4 @@
-//! Exactly one outcome for every call, however it ends, and nothing left behind.
+//! Exactly one outcome for every call, however it ends, and no leaks.
 
 use std::{
     future::IntoFuture,
@@ -24,7 +24,7 @@ use crate::{alloc, faulty_store::FaultyStore, shop_tools::add_to_cart};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A tool that does this, in both places a call may run: the caller's task (read-only) and a task of its own.
+/// A tool with this behaviour, for both places a call may run: the caller's task (read-only) and its own task.
 async fn inline_and_spawned_hubs(steps: impl Fn() -> Vec<ScriptStep>) -> [ToolHub; 2] {
     let hub = async |read_only: bool| {
         let (tool, _) = scripted("it", steps());
@@ -36,7 +36,7 @@ async fn inline_and_spawned_hubs(steps: impl Fn() -> Vec<ScriptStep>) -> [ToolHu
 }
 
 pub(crate) fn silence_scripted_panics() {
-    // The panics of scripted tools are expected; their traces would only hide real ones.
+    // The panics of scripted tools are expected; their backtraces would only hide real ones.
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let usual = panic::take_hook();
@@ -58,7 +58,7 @@ async fn a_panic_is_the_failure_of_the_tool_and_of_nobody_else() {
         let mut recorder = EventRecorder::new(&hub);
         let outcome = hub.call("it", json!({})).await;
         let text = outcome.assert_error(ErrorKind::Crashed);
-        assert!(!text.contains("scripted"), "the panic's words are not for the model: {text}");
+        assert!(!text.contains("scripted"), "the panic message is not for the model: {text}");
         assert_eq!(outcome.error.as_ref().unwrap().operator, "it panicked: scripted");
         assert_eq!(recorder.end_count(outcome.id), 1);
         hub.call("it", json!({})).await.assert_success();
@@ -176,7 +176,7 @@ async fn drop_after_polls(hub: &ToolHub, polls: usize) -> (toolhub::ids::CallId,
         if poll!(&mut future).is_ready() {
             return (id, true);
         }
-        // Lets timers and tasks go one step on.
+        // Lets timers and tasks advance one step.
         tokio::time::advance(Duration::from_millis(1)).await;
         tokio::task::yield_now().await;
     }
@@ -197,15 +197,15 @@ async fn a_caller_dropped_at_any_await_point_leaves_one_outcome_and_nothing_else
             let mut recorder = EventRecorder::new(&hub);
             let (id, done) = drop_after_polls(&hub, polls).await;
             tokio::time::sleep(SECOND).await;
-            let begun = !script.recorded_arguments().is_empty() || polls > 0;
+            let started = !script.recorded_arguments().is_empty() || polls > 0;
             assert_eq!(
                 recorder.end_count(id),
-                usize::from(begun),
+                usize::from(started),
                 "read-only {read_only}, dropped after {polls} polls"
             );
             assert_eq!(hub.running_calls(), 0);
             if let Some(record) = hub.call_record(&toolhub::ids::Tenant::default(), id).await.unwrap() {
-                assert!(record.outcome.is_some(), "an opened call was never closed");
+                assert!(record.outcome.is_some(), "an open call was never closed");
             }
             finished |= done;
             if done {
@@ -231,10 +231,10 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             .tool(reads.read_only().timeout(SECOND))
             .tool(writes.timeout(SECOND))
             .tool(tool("add_to_cart", add_to_cart))
-            // The tools fail for ever; they are called all the same.
+            // The tools always fail; they are called nevertheless.
             .status(StatusSettings { enabled: false, ..StatusSettings::default() })
             .call_retention(Duration::from_secs(60))
-            // What the history of a state holds is bounded, not lost.
+            // The history of a state is bounded, so it is not a leak.
             .business_state(BusinessStateConfig { max_history_size: 20, ..BusinessStateConfig::default() })
             .build()
             .await
@@ -254,7 +254,7 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
                     script.push_step(ScriptStep::Hang);
                     let mut dropped = hub.call(name, json!({})).into_future();
                     let _ = poll!(&mut dropped);
-                    // A task of its own must have begun, or the call is refused before it takes its step.
+                    // The call's own task must have started, or the call is refused before it runs.
                     tokio::task::yield_now().await;
                     drop(dropped);
                     tokio::time::sleep(SECOND).await;
@@ -265,21 +265,21 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
                 let request = hub.call("add_to_cart", item).thread("t1").idempotency_key(format!("k{n}"));
                 request.await;
             }
-            // Records and keys expire and are swept; what is left then was leaked.
+            // Records and keys expire and are swept; what remains was leaked.
             tokio::time::sleep(Duration::from_secs(26 * 3600)).await;
             read_script.clear();
             write_script.clear();
         };
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        // Twice the same, so that what maps once had to make room for is there before.
+        // A second round: maps have their capacity from the first.
         round(500).await;
         let (bytes, alive) = (alloc::allocated_bytes(), tasks());
         round(500).await;
-        assert_eq!(tasks(), alive, "tasks were left behind");
+        assert_eq!(tasks(), alive, "tasks were leaked");
         assert_eq!((hub.running_calls(), hub.stuck_calls()), (0, 0));
         let grown = alloc::allocated_bytes() - bytes;
-        // Maps in parts grow when chance fills a part. What is lost by calls is lost by each of them.
-        assert!(grown < 5_500, "{grown} bytes were left behind by 5,500 calls: a byte or more by each");
+        // Sharded maps grow when a shard fills up by chance. A leak would grow with every call.
+        assert!(grown < 5_500, "{grown} bytes leaked by 5,500 calls: a byte or more per call");
     });
 }
 
@@ -303,11 +303,11 @@ async fn a_blocking_function_gives_its_result_and_its_panic_is_caught() {
 #[tokio::test]
 async fn a_blocking_function_past_its_time_is_stuck_until_it_returns_and_keeps_its_place() {
     let go = Arc::new(AtomicBool::new(false));
-    let told = Arc::new(AtomicBool::new(false));
-    let (may_go, was_told) = (go.clone(), told.clone());
+    let saw_cancel = Arc::new(AtomicBool::new(false));
+    let (may_go, cancel_seen) = (go.clone(), saw_cancel.clone());
     let work = move |_: NoArguments, cx: CallContext| -> Result<(), ToolError> {
         while !may_go.load(Ordering::Acquire) {
-            was_told.fetch_or(cx.is_cancelled(), Ordering::AcqRel);
+            cancel_seen.fetch_or(cx.is_cancelled(), Ordering::AcqRel);
             std::thread::yield_now();
         }
         Ok(())
@@ -322,7 +322,7 @@ async fn a_blocking_function_past_its_time_is_stuck_until_it_returns_and_keeps_i
     assert_eq!(hub.stuck_calls(), 1);
     let second = hub.call("work", json!({})).await;
     second.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
-    while !told.load(Ordering::Acquire) {
+    while !saw_cancel.load(Ordering::Acquire) {
         tokio::task::yield_now().await;
     }
     go.store(true, Ordering::Release);
@@ -341,7 +341,7 @@ fn a_runtime_that_stops_leaves_its_callers_with_an_outcome() {
         hub.call("it", json!({})).start()
     });
     other.shutdown_timeout(SECOND);
-    let outcome = futures_util::FutureExt::now_or_never(running.into_future()).expect("it does not wait for ever");
+    let outcome = futures_util::FutureExt::now_or_never(running.into_future()).expect("it does not wait forever");
     outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
 }
 
@@ -357,7 +357,7 @@ async fn shutting_down_lets_calls_finish_for_a_while_and_cancels_the_rest() {
     }
 }
 
-/// Serializes with a panic, and drops with one, when told to.
+/// Panics while it is serialized, and while it is dropped, if armed.
 #[derive(Default, Deserialize)]
 struct PanickingState {
     armed: bool,
@@ -411,7 +411,7 @@ async fn a_panic_in_any_piece_of_a_tool_still_closes_its_call() {
     }
 }
 
-/// Takes too long before or after a call, and panics when nobody waits for it any more.
+/// Takes too long before or after a call, and panics when it is dropped.
 struct HangingHook {
     before: bool,
 }
@@ -478,7 +478,7 @@ async fn a_caller_dropped_or_cancelled_at_any_await_point_of_a_slow_store_leaves
         tokio::task::yield_now().await;
         Ok("x".repeat(30_000))
     }
-    let mut whole = 0;
+    let mut completed = 0;
     for (read_only, key, cancel) in (0..8).map(|n| (n & 1 > 0, n & 2 > 0, n & 4 > 0)) {
         for polls in 1..40 {
             let tool = if read_only { tool("count", count).read_only() } else { tool("count", count) };
@@ -512,27 +512,27 @@ async fn a_caller_dropped_or_cancelled_at_any_await_point_of_a_slow_store_leaves
             if let (Some(seen), Some(recorded)) = (&seen, &recorded) {
                 assert_eq!((seen.status, seen.effect), (recorded.status, recorded.effect), "{place}");
             }
-            whole += usize::from(seen.is_some_and(|outcome| outcome.is_success()));
+            completed += usize::from(seen.is_some_and(|outcome| outcome.is_success()));
         }
     }
-    assert!(whole > 50, "only {whole} calls came to a good end; the sweep does not reach it");
+    assert!(completed > 50, "only {completed} calls completed; the sweep does not reach the end");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_or_is_gone_delays_an_outcome_but_never_prevents_it() {
     for hangs in [true, false] {
         let store = Arc::new(FaultyStore::default());
-        let trouble = store.clone();
+        let failing_store = store.clone();
         let break_store = move |_: NoArguments| {
-            trouble.hangs.store(hangs, Ordering::Release);
-            trouble.unavailable.store(!hangs, Ordering::Release);
+            failing_store.hangs.store(hangs, Ordering::Release);
+            failing_store.unavailable.store(!hangs, Ordering::Release);
             async { Ok::<_, ToolError>("paid") }
         };
         let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", break_store)).build().await.unwrap();
         let after = hub.call("pay", json!({})).await;
         after.assert_effect(Effect::Done).assert_error(ErrorKind::StoreUnavailable);
-        assert_eq!(after.output, json!("paid"), "the result is kept even though it could not be recorded");
-        assert!(!after.error.unwrap().retryable, "what is done must not be repeated");
+        assert_eq!(after.output, json!("paid"), "the result is returned even though it could not be recorded");
+        assert!(!after.error.unwrap().retryable, "an executed call must not be repeated");
         let before = hub.call("pay", json!({})).await;
         before.assert_effect(Effect::None).assert_error(ErrorKind::StoreUnavailable);
         assert!(before.error.unwrap().retryable);
@@ -566,15 +566,15 @@ fn a_runtime_that_stops_tells_listeners_what_it_tells_the_caller() {
     let (mut recorder, running) = other.block_on(async {
         let hub = ToolHub::builder().tool(tool).build().await.unwrap();
         let (recorder, mut running) = (EventRecorder::new(&hub), hub.call("it", json!({})).start());
-        let begun = futures_util::StreamExt::next(&mut Box::pin(running.progress())).await;
-        assert!(begun.is_some());
+        let started = futures_util::StreamExt::next(&mut Box::pin(running.progress())).await;
+        assert!(started.is_some());
         (recorder, running)
     });
     other.shutdown_timeout(SECOND);
     let outcome = futures_util::FutureExt::now_or_never(running.into_future()).unwrap();
-    let told = recorder.events().iter().find_map(|event| match &event.kind {
+    let reported = recorder.events().iter().find_map(|event| match &event.kind {
         toolhub::events::EventKind::ExecutionFailed { status, effect, error, .. } => Some((*status, *effect, *error)),
         _ => None,
     });
-    assert_eq!(told, Some((outcome.status, outcome.effect, ErrorKind::Interrupted)));
+    assert_eq!(reported, Some((outcome.status, outcome.effect, ErrorKind::Interrupted)));
 }

@@ -1,4 +1,4 @@
-//! Calls whose callers minted their ids, to find them again: made once, whatever happens.
+//! Calls with ids minted by their callers: executed once, whatever happens.
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,7 +62,7 @@ async fn a_call_that_runs_or_waits_is_not_made_beside_itself() {
         let refused = hub.call("it", json!({})).thread("t1").with_id(id).await;
         refused.assert_effect(Effect::None).assert_error(ErrorKind::IdempotencyInProgress);
     }
-    assert_eq!(events.end_count(id), 0, "the one that runs has not ended");
+    assert_eq!(events.end_count(id), 0, "the running call has not ended");
     assert_eq!(hub.running_calls(), 1);
     assert!(hub.call_record(&Tenant::default(), id).await.unwrap().is_some());
     running.await.assert_success();
@@ -72,7 +72,7 @@ async fn a_call_that_runs_or_waits_is_not_made_beside_itself() {
 #[tokio::test(start_paused = true)]
 async fn two_at_the_same_moment_are_one_also_on_two_hubs() {
     let store = Arc::default();
-    let ((one, here), (two, there)) = (scripted("it", []), scripted("it", []));
+    let ((one, first_script), (two, second_script)) = (scripted("it", []), scripted("it", []));
     let (one, two) = (builder(&store, one).build().await.unwrap(), builder(&store, two).build().await.unwrap());
     for _ in 0..20 {
         let id = CallId::mint(one.now());
@@ -84,7 +84,7 @@ async fn two_at_the_same_moment_are_one_also_on_two_hubs() {
             assert!(matches!(refused, ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused), "{refused}");
         }
     }
-    assert_eq!(here.recorded_arguments().len() + there.recorded_arguments().len(), 20);
+    assert_eq!(first_script.recorded_arguments().len() + second_script.recorded_arguments().len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +117,7 @@ async fn a_caller_says_how_often_a_call_is_tried_again() {
     check(ToolBuilder::read_only, Some(0), 1).await;
     check(ToolBuilder::read_only, Some(1), 2).await;
     check(|tool| tool.idempotent().no_retry(), Some(2), 3).await;
-    // What must not be done twice is not, whatever the caller wishes; and there is no more time than there is.
+    // Calls with effects are not repeated, whatever the caller asks for; and retries stay within the deadline.
     check(|tool| tool, Some(5), 1).await;
     check(ToolBuilder::read_only, Some(u32::MAX), 5).await;
 }

@@ -1,4 +1,4 @@
-//! Callers that need not wait as long as their calls do.
+//! Callers that need not wait until their calls end.
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,23 +20,23 @@ async fn whoever_makes_a_step_hears_which_of_its_calls_wait_for_a_person() {
     let tools = [scripted("read", []).0.read_only(), scripted("ask", []).0.confirm()];
     let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
     let ids: Vec<CallId> = (0..3).map(|_| CallId::mint(hub.now())).collect();
-    let heard: Arc<Mutex<Vec<(CallId, WaitReason)>>> = Arc::default();
+    let reasons: Arc<Mutex<Vec<(CallId, WaitReason)>>> = Arc::default();
     let waiting = tokio::spawn({
-        let (hub, ids, heard) = (hub.clone(), ids.clone(), heard.clone());
+        let (hub, ids, reasons) = (hub.clone(), ids.clone(), reasons.clone());
         async move {
             let calls = ["read", "ask", "ask"].into_iter().zip(ids).enumerate();
             let calls =
                 calls.map(|(n, (tool, id))| hub.call(tool, json!({"n": n})).thread("t1").with_id(id).detached());
-            hub.batch(calls).on_wait(move |call, what| heard.lock().unwrap().push((call, what))).await
+            hub.batch(calls).on_wait(move |call, what| reasons.lock().unwrap().push((call, what))).await
         }
     });
     tokio::time::sleep(SHORT_DELAY).await;
-    // A call that must run alone is asked about when it is its turn.
-    let questions = || heard.lock().unwrap().clone();
+    // A call that must run alone requests its approval when it is its turn.
+    let questions = || reasons.lock().unwrap().clone();
     assert_eq!(questions().len(), 1);
     for (n, call) in [(1, ids[1]), (2, ids[2])] {
-        let (told, WaitReason::Approval(question)) = *questions().last().unwrap() else { panic!("for a person") };
-        assert_eq!((told, questions().len()), (call, n));
+        let (call_id, WaitReason::Approval(question)) = *questions().last().unwrap() else { panic!("not an approval") };
+        assert_eq!((call_id, questions().len()), (call, n));
         assert_eq!(hub.approval(&Tenant::default(), question).await.unwrap().unwrap().call_id, call);
         let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
         hub.resolve_approval(&Tenant::default(), question, answer).await.unwrap();
@@ -57,27 +57,29 @@ async fn whoever_knows_the_id_of_a_call_waits_for_its_end_wherever_it_runs() {
         let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone());
         (builder.tool(tool).build().await.unwrap(), script)
     };
-    let ((here, _), (there, asked)) = (hub().await, hub().await);
-    let (tenant, id) = (Tenant::default(), CallId::mint(here.now()));
-    assert_eq!(here.wait_for_call(&tenant, id).await.unwrap(), None);
-    let running = here.call("slow", json!({})).thread("t1").with_id(id).detached().start();
+    let ((local_hub, _), (remote_hub, remote_script)) = (hub().await, hub().await);
+    let (tenant, id) = (Tenant::default(), CallId::mint(local_hub.now()));
+    assert_eq!(local_hub.wait_for_call(&tenant, id).await.unwrap(), None);
+    let running = local_hub.call("slow", json!({})).thread("t1").with_id(id).detached().start();
     tokio::time::sleep(SHORT_DELAY).await;
-    assert_eq!(here.wait_for_call(&Tenant::new("stranger").unwrap(), id).await.unwrap(), None);
-    let since = here.now();
-    let near = async { (here.wait_for_call(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
-    let far = async { (there.wait_for_call(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
-    let ((near, told), (far, looked)) = tokio::join!(near, far);
-    assert_eq!(near.outcome.as_ref().map(|end| &end.output), Some(&json!("done")));
-    assert_eq!(near, far);
-    assert_eq!(told, Duration::from_secs(5) - SHORT_DELAY, "here it is told at once");
-    assert!(looked <= Duration::from_secs(6), "elsewhere it is looked at every second: {looked:?}");
+    assert_eq!(local_hub.wait_for_call(&Tenant::new("stranger").unwrap(), id).await.unwrap(), None);
+    let since = local_hub.now();
+    let local_outcome =
+        async { (local_hub.wait_for_call(&tenant, id).await.unwrap().unwrap(), local_hub.now().since(since)) };
+    let remote_outcome =
+        async { (remote_hub.wait_for_call(&tenant, id).await.unwrap().unwrap(), local_hub.now().since(since)) };
+    let ((local_outcome, local_wait), (remote_outcome, remote_wait)) = tokio::join!(local_outcome, remote_outcome);
+    assert_eq!(local_outcome.outcome.as_ref().map(|end| &end.output), Some(&json!("done")));
+    assert_eq!(local_outcome, remote_outcome);
+    assert_eq!(local_wait, Duration::from_secs(5) - SHORT_DELAY, "on the same hub it is notified immediately");
+    assert!(remote_wait <= Duration::from_secs(6), "another hub polls every second: {remote_wait:?}");
     running.await.assert_success();
-    assert!(asked.recorded_arguments().is_empty());
-    let ended = here.wait_for_call(&tenant, id).await.unwrap();
-    assert_eq!(ended, Some(near), "one that has ended is not waited for");
-    // Nothing is written of a call that is refused.
-    let refused = here.call("nobody", json!({})).await;
-    assert_eq!(here.wait_for_call(&tenant, refused.id).await.unwrap(), None);
+    assert!(remote_script.recorded_arguments().is_empty());
+    let ended = local_hub.wait_for_call(&tenant, id).await.unwrap();
+    assert_eq!(ended, Some(local_outcome), "an ended call is returned without waiting");
+    // A refused call has no record.
+    let refused = local_hub.call("nobody", json!({})).await;
+    assert_eq!(local_hub.wait_for_call(&tenant, refused.id).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]

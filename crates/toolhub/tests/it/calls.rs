@@ -93,8 +93,8 @@ async fn a_tool_that_remembers_gets_a_thread_of_its_own_where_none_is_named() {
     let hub = shop_hub().await;
     let first = hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).await;
     let thread = first.thread.clone().expect("a thread was minted");
-    let again = hub.call("show_cart", json!({})).thread(thread.as_str()).await;
-    assert_eq!(again.assert_success(), &json!([["tea", 1]]));
+    let repeated = hub.call("show_cart", json!({})).thread(thread.as_str()).await;
+    assert_eq!(repeated.assert_success(), &json!([["tea", 1]]));
     assert_eq!(hub.call("add", json!({"a": 1, "b": 1})).await.thread, None);
 }
 
@@ -109,8 +109,8 @@ async fn progress_reaches_the_caller_as_a_stream_that_ends_with_the_call() {
     let (slow, _) = scripted("slow", steps);
     let hub = ToolHub::builder().tool(slow.read_only()).build().await.unwrap();
     let mut running = hub.call("slow", json!({})).start();
-    let news: Vec<_> = running.progress().map(|progress| progress.message).collect().await;
-    assert_eq!(news, ["half", "all"]);
+    let messages: Vec<_> = running.progress().map(|progress| progress.message).collect().await;
+    assert_eq!(messages, ["half", "all"]);
     running.await.assert_success();
 }
 
@@ -129,7 +129,7 @@ async fn progress_keeps_an_idle_tool_alive_but_never_beyond_its_absolute_time() 
     let (silent, _) = scripted("slow", [ScriptStep::Wait(Duration::from_secs(5))]);
     let hub = ToolHub::builder().tool(silent.idle_timeout(Duration::from_secs(4))).build().await.unwrap();
     let text = hub.call("slow", json!({})).await.assert_error(ErrorKind::Timeout);
-    assert!(text.starts_with("the tool said nothing for 4s"), "{text}");
+    assert!(text.starts_with("the tool reported no progress for 4s"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn unbounded_durations_do_not_overflow() {
 async fn a_call_from_a_pinned_offer_finds_what_was_offered_then() {
     let hub = shop_hub().await;
     let pinned = hub.tools();
-    hub.unregister("add").await.expect("it was there");
+    hub.unregister("add").await.expect("the tool was registered");
     hub.call("add", json!({"a": 1, "b": 2})).await.assert_error(ErrorKind::ToolNotFound);
     assert_eq!(hub.call("add", json!({"a": 1, "b": 2})).from_offer(&pinned).await.assert_success(), &json!(3));
     hub.register(tool("add", add)).unwrap();
@@ -253,21 +253,21 @@ async fn a_tool_knows_the_call_it_serves() {
 
 #[tokio::test(start_paused = true)]
 async fn work_a_tool_gave_away_hears_that_nobody_waits_any_more() {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let tell = std::sync::Mutex::new(Some(tell));
+    let (notify, notified) = tokio::sync::oneshot::channel();
+    let notify = std::sync::Mutex::new(Some(notify));
     let delegate = move |_: NoArguments, cx: CallContext| {
-        let tell = tell.lock().unwrap().take();
+        let notify = notify.lock().unwrap().take();
         async move {
             tokio::spawn(async move {
                 cx.cancelled().await;
-                tell.map(|tell| tell.send(()))
+                notify.map(|notify| notify.send(()))
             });
             std::future::pending::<Result<(), ToolError>>().await
         }
     };
     let hub = ToolHub::builder().tool(tool("delegate", delegate).read_only()).build().await.unwrap();
     hub.call("delegate", json!({})).await.assert_error(ErrorKind::Timeout);
-    told.await.expect("it was told");
+    notified.await.expect("the tool saw the cancellation");
 }
 
 #[test]
@@ -288,8 +288,8 @@ async fn a_model_is_never_told_more_than_it_can_bear_not_even_by_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_cannot_pretend_that_its_call_was_never_made() {
-    let lies = [ErrorKind::ToolNotFound, ErrorKind::Cancelled, ErrorKind::Forbidden];
-    for kind in lies {
+    let forbidden_kinds = [ErrorKind::ToolNotFound, ErrorKind::Cancelled, ErrorKind::Forbidden];
+    for kind in forbidden_kinds {
         let (liar, _) = scripted("liar", [ScriptStep::Fail(ToolError::with_kind(kind, "it was not me"))]);
         let hub = ToolHub::builder().tool(liar).build().await.unwrap();
         hub.call("liar", json!({})).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::ToolError);
@@ -315,8 +315,8 @@ async fn what_a_tool_cannot_be_given_leaves_the_world_alone() {
 #[tokio::test(start_paused = true)]
 async fn progress_ends_with_the_call_even_if_the_tool_keeps_its_context() {
     use futures_util::StreamExt;
-    let kept = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let keep = kept.clone();
+    let context_slot = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let keep = context_slot.clone();
     let hoard = move |_: NoArguments, cx: CallContext| {
         cx.progress("begun");
         *keep.lock().unwrap() = Some(cx);
@@ -325,11 +325,11 @@ async fn progress_ends_with_the_call_even_if_the_tool_keeps_its_context() {
     let hub = ToolHub::builder().tool(tool("hoard", hoard)).build().await.unwrap();
     let mut running = hub.call("hoard", json!({})).start();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let news: Vec<_> = running.progress().map(|progress| progress.message).collect().await;
-    assert_eq!(news, ["begun"]);
+    let messages: Vec<_> = running.progress().map(|progress| progress.message).collect().await;
+    assert_eq!(messages, ["begun"]);
     running.await.assert_success();
-    let context = kept.lock().unwrap().take().unwrap();
-    assert!(!context.is_cancelled(), "a call that ended well was not cancelled");
+    let context = context_slot.lock().unwrap().take().unwrap();
+    assert!(!context.is_cancelled(), "a successful call was not cancelled");
 }
 
 /// Makes another call when it is dropped.
@@ -352,9 +352,9 @@ async fn a_hub_goes_down_although_calls_are_made_while_it_cancels_the_others() {
     let hub = ToolHub::builder().build().await.unwrap();
     let maker = hub.clone();
     let stubborn = move |Last { last }: Last| {
-        let again = (!last).then(|| CallOnDrop(maker.clone()));
+        let repeated = (!last).then(|| CallOnDrop(maker.clone()));
         async move {
-            let _again = again;
+            let _again = repeated;
             std::future::pending::<Result<(), ToolError>>().await
         }
     };

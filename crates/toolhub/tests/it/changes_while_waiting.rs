@@ -1,4 +1,4 @@
-//! What has waited, for a person or for its turn, and finds the world changed.
+//! Calls that waited for an approval or in a queue while something changed.
 
 use std::sync::{
     Arc,
@@ -91,11 +91,11 @@ async fn what_an_old_tool_makes_for_a_call_that_waited_goes_with_the_call() {
     wait_until(|| hub.get("line").is_some_and(|tool| tool.definition.kind.to_string() == "stateless")).await;
     busy.release(2);
     assert_eq!(first.await.assert_success(), &json!("old"));
-    assert_eq!(second.await.assert_success(), &json!("old"), "a call goes on with the tool it began with");
+    assert_eq!(second.await.assert_success(), &json!("old"), "a call keeps the tool it started with");
     replacing.await.unwrap().unwrap();
     wait_until(|| closed.load(SeqCst) == 2).await;
     let two = hub.thread_context(&Tenant::default(), &ThreadId::new("two").unwrap());
-    assert!(two.get("line").is_none(), "nothing of the old tool is left");
+    assert!(two.get("line").is_none(), "the old tool is removed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,9 +106,9 @@ async fn a_call_that_is_cancelled_while_it_waits_for_a_person_does_not_seem_to_g
     let tenant = Tenant::default();
     let CallReceipt::AwaitingApproval { call, .. } = hub.call("order", json!({})).thread("t").until_approval().await
     else {
-        panic!("nobody is asked")
+        panic!("no approval pending")
     };
-    // From here on nothing is written before the clock moves, and that does not move while this test looks.
+    // From here on nothing is written before the clock advances, and this test does not advance it.
     store.writes_late.store(true, SeqCst);
     hub.cancel_call(&tenant, call).await.unwrap();
     for _ in 0..100 {
@@ -128,14 +128,14 @@ async fn a_thread_that_is_deleted_takes_its_artifacts_with_it() {
     let (dump, _) = scripted("dump", [long(), long()]);
     let hub = ToolHub::builder().tool(dump).build().await.unwrap();
     let tenant = Tenant::default();
-    let kept = async |thread: &str| -> ArtifactId {
+    let store_artifact = async |thread: &str| -> ArtifactId {
         let outcome = hub.call("dump", json!({})).thread(thread).await;
         let pointed = |piece: &Content| if let Content::Artifact { id, .. } = piece { Some(id.clone()) } else { None };
         outcome.content.iter().find_map(pointed).expect("it is too long")
     };
-    let (gone, stays) = (kept("one").await, kept("two").await);
-    assert!(hub.artifact(&tenant, &gone).await.unwrap().is_some());
+    let (deleted, remaining) = (store_artifact("one").await, store_artifact("two").await);
+    assert!(hub.artifact(&tenant, &deleted).await.unwrap().is_some());
     assert!(hub.delete_thread(&tenant, &ThreadId::new("one").unwrap()).await.unwrap());
-    assert_eq!(hub.artifact(&tenant, &gone).await.unwrap(), None);
-    assert!(hub.artifact(&tenant, &stays).await.unwrap().is_some());
+    assert_eq!(hub.artifact(&tenant, &deleted).await.unwrap(), None);
+    assert!(hub.artifact(&tenant, &remaining).await.unwrap().is_some());
 }

@@ -1,7 +1,7 @@
-//! A tool that cannot be one is refused by the compiler in words its author understands.
+//! Compile errors of invalid tools are understandable.
 //!
 //! Each case is compiled against the library this test was built with, so that nothing is built twice. Only our own
-//! words are looked for: how the compiler sets them may change from version to version.
+//! messages are checked: the compiler's rendering may change from version to version.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ const PRELUDE: &str = "
     pub struct Alien;
 ";
 
-/// Compiles a piece of code; answers what the compiler said, or `None` when it was content.
+/// Compiles a piece of code; returns the compiler's output, or `None` on success.
 fn compile(name: &str, body: &str) -> Option<String> {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -29,11 +29,11 @@ fn compile(name: &str, body: &str) -> Option<String> {
     for library in ["toolhub", "serde", "schemars", "tokio"] {
         rustc.arg("--extern").arg(format!("{library}={}", latest_rlib(&deps, library).display()));
     }
-    let result = rustc.output().expect("rustc is there, or this test would not be");
+    let result = rustc.output().expect("rustc built this test, so it is available");
     (!result.status.success()).then(|| String::from_utf8_lossy(&result.stderr).into_owned())
 }
 
-/// The library as it was built last.
+/// The most recently built library.
 fn latest_rlib(deps: &Path, library: &str) -> PathBuf {
     let start = format!("lib{library}-");
     let built = fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
@@ -46,9 +46,9 @@ fn latest_rlib(deps: &Path, library: &str) -> PathBuf {
 
 #[track_caller]
 fn check(name: &str, body: &str, expected: &[&str]) {
-    let said = compile(name, body).unwrap_or_else(|| panic!("{name} compiled"));
+    let output = compile(name, body).unwrap_or_else(|| panic!("{name} compiled"));
     for words in expected {
-        assert!(said.contains(words), "{name}: the compiler did not say {words:?} but:\n{said}");
+        assert!(output.contains(words), "{name}: the compiler did not print {words:?} but:\n{output}");
     }
 }
 
@@ -80,7 +80,7 @@ fn something_a_tool_cannot_ask_for_is_named() {
 fn a_state_without_a_name_is_told_how_to_get_one() {
     let body = "async fn add(numbers: Add, x: State<Plain>) -> Result<i64, ToolError> { let _ = (numbers, x); Ok(1) }
                 tool(\"add\", add)";
-    check("state", body, &["`Plain` cannot be kept as the state of a tool", "const NAME"]);
+    check("state", body, &["`Plain` cannot be used as the state of a tool", "const NAME"]);
 }
 
 #[test]
@@ -103,5 +103,5 @@ fn an_async_function_is_no_blocking_tool() {
 
 #[test]
 fn an_object_that_is_no_stateful_tool_is_told_what_to_implement() {
-    check("object", "stateful(\"add\", Alien)", &["`Alien` is no stateful tool", "implement `StatefulTool`"]);
+    check("object", "stateful(\"add\", Alien)", &["`Alien` is not a stateful tool", "implement `StatefulTool`"]);
 }

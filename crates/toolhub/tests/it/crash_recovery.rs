@@ -1,8 +1,8 @@
-//! A whole hub under load, killed at any moment: no acknowledged write is missing, no key has two effects, every call that
-//! was opened has one end, and the next process goes on at once.
+//! A whole hub under load, killed at any time: no acknowledged write is lost, no key has two effects, every open call
+//! ends once, and the next process continues immediately.
 //!
-//! The tools write every effect into a ledger of their own, which is synced before they answer. Acknowledgements are lines
-//! on the process's output. What the store says afterwards is held against both.
+//! The tools append every effect to their own ledger, which is synced before they return. Acknowledgements are lines on
+//! the process's standard output. The store is compared with both afterwards.
 
 mod http;
 
@@ -25,12 +25,12 @@ use toolhub::{
 
 use toolhub_testkit::{TempFolder, kill_after, soak};
 
-/// Tells the test binary that it is the process to be killed, where it works, and which of its lives this is.
+/// Environment of the process to be killed: its folder, and its generation.
 const FOLDER_VARIABLE: &str = "TOOLHUB_HUB_TO_BE_KILLED";
 const GENERATION_VARIABLE: &str = "TOOLHUB_HUB_LIFE";
 const WRITERS: usize = 8;
 
-/// What happened to the world, whatever the hub believes.
+/// The effects that really happened, independent of the hub.
 struct EffectLog(Mutex<File>);
 
 impl EffectLog {
@@ -89,15 +89,15 @@ fn writer_thread(writer: usize) -> String {
     format!("writer-{writer}")
 }
 
-/// One write to the pipe, so that no line is cut in two.
+/// One write to the pipe, so that no line is split.
 fn print_line(line: &str) {
     std::io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Orders for ever, each once; and each time first what the life before left without an answer.
-async fn place_orders(hub: ToolHub, writer: usize, life: usize, left: Vec<String>) {
+/// Places orders in a loop, each once; first repeats those that the previous process left without an answer.
+async fn place_orders(hub: ToolHub, writer: usize, life: usize, unanswered: Vec<String>) {
     let fresh = (0..).map(|number| format!("{writer}-{life}-{number}"));
-    for (number, key) in left.into_iter().chain(fresh).enumerate() {
+    for (number, key) in unanswered.into_iter().chain(fresh).enumerate() {
         print_line(&format!("attempt {key}"));
         let call = hub.call("pay", json!({"order": key})).thread(writer_thread(writer)).idempotency_key(key.clone());
         let outcome = call.await;
@@ -107,7 +107,7 @@ async fn place_orders(hub: ToolHub, writer: usize, life: usize, left: Vec<String
             _ => print_line(&format!("unexpected {key} {outcome:?}")),
         }
         if number % 8 == 3 {
-            // Calls without a key have an end too.
+            // Calls without a key must end too.
             let call = hub.call("pay", json!({"order": format!("plain-{key}")})).thread(writer_thread(writer));
             print_line(&format!("plain {}", call.await.is_success()));
             hub.call("look", json!({})).thread(writer_thread(writer)).await;
@@ -115,7 +115,7 @@ async fn place_orders(hub: ToolHub, writer: usize, life: usize, left: Vec<String
     }
 }
 
-/// Not a test but the process that is killed; it does nothing unless it is told its folder.
+/// Not a test but the process that is killed; it does nothing without the environment variables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn works_until_it_is_killed() {
@@ -124,17 +124,17 @@ async fn works_until_it_is_killed() {
     let began = tokio::time::Instant::now();
     let hub = hub(&folder, Arc::new(open_store(&folder))).await;
     print_line(&format!("ready {}", began.elapsed().as_millis()));
-    let left = fs::read_to_string(folder.join("left")).unwrap_or_default();
+    let unanswered = fs::read_to_string(folder.join("left")).unwrap_or_default();
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
         let mine = format!("{writer}-");
-        let left = left.lines().filter(|key| key.starts_with(&mine)).map(String::from).collect();
-        writers.spawn(place_orders(hub.clone(), writer, life, left));
+        let unanswered = unanswered.lines().filter(|key| key.starts_with(&mine)).map(String::from).collect();
+        writers.spawn(place_orders(hub.clone(), writer, life, unanswered));
     }
     writers.join_all().await;
 }
 
-/// What a process said before it was killed.
+/// What a process acknowledged before it was killed.
 #[derive(Default)]
 struct ProcessReport {
     attempted: BTreeSet<String>,
@@ -143,9 +143,9 @@ struct ProcessReport {
     ready_after: Duration,
 }
 
-/// Runs the process above for so many acknowledgements, and kills it.
+/// Runs the process until it has acknowledged this many orders, and kills it.
 fn run_and_kill(folder: &Path, life: usize, acknowledgements: usize) -> ProcessReport {
-    let mut said = ProcessReport::default();
+    let mut report = ProcessReport::default();
     let variables = [
         (FOLDER_VARIABLE, folder.to_str().expect("a temporary path is UTF-8")),
         (GENERATION_VARIABLE, &life.to_string()),
@@ -153,16 +153,16 @@ fn run_and_kill(folder: &Path, life: usize, acknowledgements: usize) -> ProcessR
     kill_after("crash_recovery::works_until_it_is_killed", &variables, acknowledgements, |line| {
         let mut words = line.split(' ');
         match (words.next(), words.next(), words.next()) {
-            (Some("ready"), Some(millis), _) => said.ready_after = Duration::from_millis(millis.parse().unwrap()),
+            (Some("ready"), Some(millis), _) => report.ready_after = Duration::from_millis(millis.parse().unwrap()),
             (Some("attempt"), Some(key), _) => {
-                said.attempted.insert(key.into());
+                report.attempted.insert(key.into());
             }
             (Some("paid"), Some(key), Some(count)) => {
-                said.paid.insert(key.into(), count.parse().unwrap());
+                report.paid.insert(key.into(), count.parse().unwrap());
                 return true;
             }
             (Some("interrupted"), Some(key), _) => {
-                said.interrupted.insert(key.into());
+                report.interrupted.insert(key.into());
                 return true;
             }
             (Some("unexpected"), ..) => panic!("{line}"),
@@ -170,7 +170,7 @@ fn run_and_kill(folder: &Path, life: usize, acknowledgements: usize) -> ProcessR
         }
         false
     });
-    said
+    report
 }
 
 #[tokio::test]
@@ -180,16 +180,16 @@ async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() 
     let (mut paid, mut interrupted) = (BTreeMap::new(), BTreeSet::new());
     let mut slowest = Duration::ZERO;
     for life in 0..kills {
-        let said = run_and_kill(folder.path(), life, fastrand::usize(1..60));
-        slowest = slowest.max(said.ready_after);
-        for (key, count) in &said.paid {
+        let report = run_and_kill(folder.path(), life, fastrand::usize(1..60));
+        slowest = slowest.max(report.ready_after);
+        for (key, count) in &report.paid {
             let before = paid.insert(key.clone(), *count);
             assert!(before.is_none_or(|before| before == *count), "{key} was answered {before:?}, then {count}");
         }
-        interrupted.extend(said.interrupted.iter().cloned());
+        interrupted.extend(report.interrupted.iter().cloned());
         let answered = |key: &&String| !paid.contains_key(*key) && !interrupted.contains(*key);
-        let left: Vec<&str> = said.attempted.iter().filter(answered).map(String::as_str).collect();
-        fs::write(folder.path().join("left"), left.join("\n")).unwrap();
+        let unanswered: Vec<&str> = report.attempted.iter().filter(answered).map(String::as_str).collect();
+        fs::write(folder.path().join("left"), unanswered.join("\n")).unwrap();
         if life % 10 == 9 || life + 1 == kills {
             verify_store(folder.path(), &paid, &interrupted).await;
         }
@@ -197,11 +197,11 @@ async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() 
     println!("{kills} kills, {} paid, {} interrupted, ready after {slowest:?}", paid.len(), interrupted.len());
 }
 
-/// Holds what the store says against what was acknowledged and what happened.
+/// Compares the store with what was acknowledged and what happened.
 async fn verify_store(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTreeSet<String>) {
     let ledger = fs::read_to_string(folder.join("ledger")).unwrap();
     let mut effects: BTreeMap<&str, usize> = BTreeMap::new();
-    // The last line may have been cut off before it was synced; then its call was never answered.
+    // The last line may be incomplete if it was not synced; then its call was never answered.
     for order in ledger.lines() {
         *effects.entry(order).or_default() += 1;
     }
@@ -215,8 +215,8 @@ async fn verify_store(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: 
     for (key, count) in paid {
         let writer: usize = key.split('-').next().unwrap().parse().unwrap();
         let call = hub.call("pay", json!({"order": key})).thread(writer_thread(writer)).idempotency_key(key.clone());
-        let again = call.await;
-        assert!(again.is_success() && again.replayed && again.output == *count, "{key}: {again:?}");
+        let repeated = call.await;
+        assert!(repeated.is_success() && repeated.replayed && repeated.output == *count, "{key}: {repeated:?}");
     }
     for key in interrupted {
         assert!(!paid.contains_key(key), "{key} has two ends");
@@ -228,8 +228,12 @@ async fn verify_store(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: 
         };
         assert_eq!(entry.data["orders"], entry.version, "a version for each order");
         let acknowledged = paid.iter().filter(|(key, _)| key.starts_with(&format!("{writer}-")));
-        let most = acknowledged.map(|(_, count)| *count).max().unwrap_or(0);
-        assert!(entry.version >= most, "writer {writer} was told of {most}, and {} is there", entry.version);
+        let last_acknowledged = acknowledged.map(|(_, count)| *count).max().unwrap_or(0);
+        assert!(
+            entry.version >= last_acknowledged,
+            "writer {writer} got an acknowledgement for {last_acknowledged}, and the version is {}",
+            entry.version
+        );
         let history = hub.state().history(&tenant, &context, usize::MAX).await.unwrap();
         let updates: Vec<u64> = history
             .iter()
@@ -247,7 +251,7 @@ async fn verify_store(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: 
         let scan = Scan::new(table, Scope::All).limit(usize::MAX);
         store.scan(scan, SystemClock.now()).await.unwrap().rows
     };
-    assert_eq!(all(Table::OpenCalls).await.len(), 0, "every call that was opened has an end");
+    assert_eq!(all(Table::OpenCalls).await.len(), 0, "every open call was closed");
     for (key, row) in all(Table::Calls).await {
         let record: Value = serde_json::from_slice(&row.value).unwrap();
         assert!(record["outcome"]["status"].is_string(), "{}: {record}", key.id);

@@ -1,4 +1,4 @@
-//! A stored record that cannot be read stops nobody, and is said aloud.
+//! An unreadable stored record does not stop anything, and is logged.
 
 use std::{
     cell::RefCell,
@@ -21,15 +21,15 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// Keeps the lines of the log, each thread's for itself. There is one for all tests: a subscriber of one thread may miss
-/// lines that another thread was the first to write while nobody listened.
+/// Captures log lines per thread. The subscriber is global: with a thread-local one, a callsite that another thread
+/// registered first, without a subscriber, would stay disabled.
 struct LogCapture;
 
 thread_local! {
     static CAPTURED_LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One line of it: the fields in the order they were written.
+/// One log line: the fields in the order they were recorded.
 struct LogLine(String);
 
 impl Visit for LogLine {
@@ -56,7 +56,7 @@ impl Subscriber for LogCapture {
     fn exit(&self, _: &Id) {}
 }
 
-/// A row as it may never have been written by this version.
+/// A row that this version could not have written.
 async fn write_raw_row(store: &dyn Backend, table: Table, id: &str, text: &str, schema: u32) {
     let partition = Partition::for_thread(Tenant::default(), ThreadId::new("t1").unwrap());
     let change = Change::Put { value: text.as_bytes().into(), schema, expires: None };
@@ -75,12 +75,12 @@ async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
     let names = ["flaky", "later", "base"].map(|name| scripted(name, []).0);
     let tools = names.into_iter().chain([scripted("next", []).0.after("base")]);
     let hub = ToolHub::builder().shared_store(store).clock(TestClock::new()).tools(tools).build().await.unwrap();
-    let passed_over = "a stored record cannot be read and is passed over";
+    let skipping = "skipping unreadable stored record";
     let flaky = format!(
-        "WARN message={passed_over} table=statuses id=flaky reason=it has another form than expected (line 1, column 21)"
+        "WARN message={skipping} table=statuses id=flaky reason=it does not have the expected structure (line 1, column 21)"
     );
     let later =
-        format!("WARN message={passed_over} table=statuses id=later reason=it has layout 2, this version knows 1");
+        format!("WARN message={skipping} table=statuses id=later reason=it has layout 2, this version supports 1");
     assert_eq!(lines(), [flaky.clone(), later]);
 
     let (tenant, id) = (Tenant::default(), ThreadId::new("t1").unwrap());
@@ -91,12 +91,12 @@ async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
     hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
     hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
     let evidence =
-        format!("WARN message={passed_over} table=evidence id=evidence reason=it is not JSON (line 1, column 3)");
+        format!("WARN message={skipping} table=evidence id=evidence reason=it is not JSON (line 1, column 3)");
     assert_eq!(lines(), std::slice::from_ref(&evidence));
     hub.call("base", json!({})).thread("t1").await.assert_success();
     assert_eq!(lines(), [evidence]);
     hub.call("next", json!({})).thread("t1").await.assert_success();
-    assert_eq!(lines(), Vec::<String>::new(), "once it is replaced there is nothing to say");
+    assert_eq!(lines(), Vec::<String>::new(), "once it is replaced, nothing is logged");
 }
 
 #[tokio::test(start_paused = true)]

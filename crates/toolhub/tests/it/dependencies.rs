@@ -1,4 +1,4 @@
-//! Tools that wait for tools, thread by thread.
+//! Dependencies between tools, per thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ async fn a_tool_waits_until_its_base_has_succeeded_in_this_thread() {
     foreign.await.assert_error(ErrorKind::DependencyNotMet);
     let alone = hub.call("cart", json!({})).await;
     alone.assert_error(ErrorKind::DependencyNotMet);
-    assert!(alone.thread.is_some(), "a dependent call belongs to a thread, minted where none is named");
+    assert!(alone.thread.is_some(), "a dependent call gets a minted thread if none is named");
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ async fn restored_evidence_takes_its_place_in_the_order_by_its_time() {
     let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     let second = hub().await;
-    // The thread goes on before its past is restored; that must not turn the order round.
+    // The thread continues before its snapshot is restored; that must not change the order of its evidence.
     call(&second, "b", "t1").await.assert_success();
     second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
     for tool in ["last", "other"] {
@@ -182,7 +182,7 @@ async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_
     for _ in 0..2 {
         hub.call("base", json!({})).thread("t1").await.assert_success();
     }
-    let told: Vec<_> = events
+    let changes: Vec<_> = events
         .events()
         .iter()
         .filter_map(|event| match &event.kind {
@@ -192,7 +192,7 @@ async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_
             _ => None,
         })
         .collect();
-    assert_eq!(told, [(Some(thread.clone()), "next".into(), true, "dependencies met".into())]);
+    assert_eq!(changes, [(Some(thread.clone()), "next".into(), true, "dependencies met".into())]);
 
     hub.reset_tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     hub.call("next", json!({})).thread("t1").await.assert_success();

@@ -1,4 +1,4 @@
-//! The table of errors and its page in the documentation are one.
+//! The table of errors and its page in the documentation match.
 
 use toolhub::{CountsAsFailure, ErrorKind, ErrorRow, FailureScope};
 
@@ -6,10 +6,10 @@ fn render_row(row: &ErrorRow) -> String {
     let counts = match row.counts {
         CountsAsFailure::Yes => "yes",
         CountsAsFailure::No => "no",
-        CountsAsFailure::OptIn => "if asked",
+        CountsAsFailure::OptIn => "opt-in",
     };
     let scope = match row.scope {
-        FailureScope::Nobody => "–",
+        FailureScope::None => "–",
         FailureScope::Thread => "thread",
         FailureScope::ThreadThenShared => "thread, then shared",
         FailureScope::Shared => "shared",
@@ -42,6 +42,6 @@ fn every_kind_finds_its_own_row_and_only_refusals_share_a_name() {
 #[test]
 fn a_kind_that_counts_says_where_and_one_that_does_not_says_nowhere() {
     for row in ErrorKind::TABLE {
-        assert_eq!(row.counts == CountsAsFailure::No, row.scope == FailureScope::Nobody, "{}", row.name);
+        assert_eq!(row.counts == CountsAsFailure::No, row.scope == FailureScope::None, "{}", row.name);
     }
 }

@@ -1,4 +1,4 @@
-//! Events that can be heard later: in order, by whom they concern, and with numbers that go on after a restart.
+//! Stored events: in order, by tenant, and with ids that continue after a restart.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -28,14 +28,14 @@ fn names(page: &EventPage) -> Vec<&str> {
     page.events.iter().map(|event| event.event.as_str()).collect()
 }
 
-/// Says that a tool is under maintenance, or that it is not.
+/// Sets or clears the maintenance override of a tool.
 async fn set_status(hub: &ToolHub, status: ToolStatus) {
     hub.set_tool_status("pay", status, None, None, StatusScope::Shared).await.unwrap();
 }
 
 async fn request_approval(hub: &ToolHub, tenant: &Tenant) {
-    let asked = hub.call("ask", json!({})).tenant(tenant.clone()).no_wait().await;
-    asked.assert_error(ErrorKind::ApprovalRequired);
+    let outcome = hub.call("ask", json!({})).tenant(tenant.clone()).no_wait().await;
+    outcome.assert_error(ErrorKind::ApprovalRequired);
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn status_and_approval_events_are_heard_later_by_whom_they_concern_also_af
             shelf.hub_builder().await.tools(tools).build().await.unwrap()
         };
         let hub = build().await;
-        // Nobody listens yet; they are kept all the same.
+        // There are no subscribers yet; the events are stored nevertheless.
         set_status(&hub, ToolStatus::Maintenance).await;
         let mut recorder = EventRecorder::new(&hub);
         set_status(&hub, ToolStatus::Available).await;
@@ -58,17 +58,17 @@ async fn status_and_approval_events_are_heard_later_by_whom_they_concern_also_af
         assert_eq!(
             names(&hub.events_since(&other_tenant(), 0).await.unwrap()).len(),
             3,
-            "its own question, and what concerns all"
+            "its own approval, and events for all tenants"
         );
         let [first, second, third] = &page.events[..] else { panic!("three events") };
         assert_eq!((&first.data["toolName"], &first.data["newStatus"]), (&json!("pay"), &json!("maintenance")));
         assert_eq!((first.tenant.as_ref(), third.tenant.as_ref()), (None, Some(&default_tenant())));
-        let heard = recorder.events().iter().find(|event| event.name() == "tool.status.changed").unwrap().clone();
-        let kept: Value = serde_json::to_value(second).unwrap();
-        assert_eq!(kept, serde_json::to_value(&*heard).unwrap(), "as it was told");
+        let published = recorder.events().iter().find(|event| event.name() == "tool.status.changed").unwrap().clone();
+        let stored: Value = serde_json::to_value(second).unwrap();
+        assert_eq!(stored, serde_json::to_value(&*published).unwrap(), "as it was published");
         let after = hub.events_since(&default_tenant(), second.id).await.unwrap();
         assert_eq!(after.events, std::slice::from_ref(third));
-        // Numbers that were heard and not kept are not given again either.
+        // Ids of events that were published but not stored are not reused either.
         hub.call("pay", json!({})).await.assert_success();
         let last = recorder.events().last().unwrap().id;
         hub.shutdown(Duration::ZERO).await;
@@ -141,11 +141,11 @@ async fn whoever_heard_of_one_hub_misses_nothing_later_of_another_that_is_older(
     clock.advance(Duration::from_secs(3600)).await;
     let younger = build().await;
     request_approval(&younger, &default_tenant()).await;
-    let heard = younger.events_since(&default_tenant(), 0).await.unwrap().events[0].id;
+    let published = younger.events_since(&default_tenant(), 0).await.unwrap().events[0].id;
     clock.advance(Duration::from_secs(1)).await;
-    // Another question: one that was asked is not asked again.
-    let asked = older.call("ask", json!({"n": 2})).no_wait().await;
-    asked.assert_error(ErrorKind::ApprovalRequired);
-    let since = older.events_since(&default_tenant(), heard).await.unwrap();
+    // Other arguments: a pending approval is not requested twice.
+    let outcome = older.call("ask", json!({"n": 2})).no_wait().await;
+    outcome.assert_error(ErrorKind::ApprovalRequired);
+    let since = older.events_since(&default_tenant(), published).await.unwrap();
     assert_eq!(names(&since), ["approval.requested"]);
 }

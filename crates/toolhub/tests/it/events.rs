@@ -1,4 +1,4 @@
-//! Events by the names their listeners know, each raised by a real action.
+//! Events by their documented names, each raised by a real action.
 
 use toolhub::{
     StatusScope,
@@ -21,7 +21,7 @@ impl Instance for NoopInstance {
 
 type Action = fn(ToolHub) -> BoxFuture<'static, ()>;
 
-/// Every event of the status document by its name, and what raises it.
+/// Every event of the status document by its name, and the action that raises it.
 const RAISED_BY: [(&str, Action); 14] = [
     ("hub.initialized", |_| Box::pin(async {})),
     ("tool.registered", |hub| Box::pin(async move { hub.register(tool("more", add)).unwrap() })),
@@ -117,13 +117,13 @@ async fn a_listener_that_falls_behind_is_told_and_goes_on() {
     }
     let reset = slow.next().await;
     let oldest = slow.next().await;
-    assert_eq!((&reset.kind, reset.id + 1), (&EventKind::StreamReset, oldest.id), "it stands where the gap is");
+    assert_eq!((&reset.kind, reset.id + 1), (&EventKind::StreamReset, oldest.id), "it marks the gap");
     assert_eq!(oldest.name().split('.').next(), Some("tool"));
-    let mut left = 0;
+    let mut remaining = 0;
     while slow.try_next().is_some() {
-        left += 1;
+        remaining += 1;
     }
-    assert!(left > 1_000, "what was kept is still told");
+    assert!(remaining > 1_000, "buffered events are still delivered");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use toolhub::{BoxFuture, Definition, Executor, Job, Kind, Reply, prelude::*, testing::AssertOutcome};
 
-/// Runs tools of kind `shout`: says the configured word as loudly as asked.
+/// Runs tools of kind `shout`: returns the configured word in upper case.
 struct Shouter;
 
 impl Executor for Shouter {

@@ -1,4 +1,4 @@
-//! Calls whose work somebody outside does, and reports.
+//! External calls: executed outside the hub, and reported.
 
 use std::{
     sync::{Arc, Mutex},
@@ -36,7 +36,7 @@ async fn hub() -> (ToolHub, ScriptedTool) {
     (builder.build().await.unwrap(), script)
 }
 
-/// Starts a call that somebody outside does, and waits until it is handed out.
+/// Starts an external call, and waits until its arguments are available.
 async fn start_external_call(hub: &ToolHub, arguments: Value) -> toolhub::CallHandle {
     let running = hub.call("it", arguments).thread("t1").external(MINUTE).start();
     tokio::time::sleep(SHORT_DELAY).await;
@@ -48,15 +48,15 @@ async fn start_external_call(hub: &ToolHub, arguments: Value) -> toolhub::CallHa
 async fn a_call_waits_for_the_result_that_somebody_reports() {
     let (hub, script) = hub().await;
     let mut events = EventRecorder::new(&hub);
-    let begun = hub.now();
+    let started = hub.now();
     let running = start_external_call(&hub, json!({"city": "Oslo", "token": "abc"})).await;
     let id = running.id();
     let record = hub.call_record(&default_tenant(), id).await.unwrap().unwrap();
-    assert_eq!((record.status, record.external_until), (Status::Executing, Some(begun + MINUTE)));
+    assert_eq!((record.status, record.external_until), (Status::Executing, Some(started + MINUTE)));
     assert_eq!(record.arguments["city"], "Oslo");
-    assert_ne!(record.arguments["token"], "abc", "what is shown has no secrets");
+    assert_ne!(record.arguments["token"], "abc", "the record contains no secrets");
     assert_eq!(hub.external_arguments(&default_tenant(), id), Some(json!({"city": "Oslo", "token": "abc"})));
-    // Longer than the tool itself would be given.
+    // Longer than the tool's own timeout.
     tokio::time::sleep(MINUTE / 2).await;
     hub.report_external_result(&default_tenant(), id, Ok(json!({"temp": 4}))).await.unwrap();
     let record = hub.call_record(&default_tenant(), id).await.unwrap().unwrap();
@@ -68,7 +68,7 @@ async fn a_call_waits_for_the_result_that_somebody_reports() {
     let outcome = running.await;
     assert_eq!(outcome.assert_effect(Effect::Done).assert_success(), &json!({"temp": 4}));
     assert_eq!(outcome.duration, MINUTE / 2 + SHORT_DELAY);
-    assert!(script.recorded_arguments().is_empty(), "the tool itself has nothing to do");
+    assert!(script.recorded_arguments().is_empty(), "the tool itself is not executed");
     assert_eq!(events.end_count(id), 1);
     assert!(events.names().contains(&"tool.executed"));
     hub.call("next", json!({})).thread("t1").await.assert_success();
@@ -82,8 +82,8 @@ async fn a_reported_failure_and_a_result_that_does_not_come_count_like_a_tools()
         hub.tool_status("it", StatusScope::Thread(&default_tenant(), &ThreadId::new("t1").unwrap())).await.unwrap()
     };
     let running = start_external_call(&hub, json!({})).await;
-    let said = ToolError::new("the printer is on fire");
-    hub.report_external_result(&default_tenant(), running.id(), Err(said)).await.unwrap();
+    let failure = ToolError::new("the printer is on fire");
+    hub.report_external_result(&default_tenant(), running.id(), Err(failure)).await.unwrap();
     let outcome = running.await;
     let text = outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::ToolError);
     assert!(text.contains("on fire"), "{text}");
@@ -91,7 +91,7 @@ async fn a_reported_failure_and_a_result_that_does_not_come_count_like_a_tools()
     let running = start_external_call(&hub, json!({})).await;
     hub.report_external_result(&default_tenant(), running.id(), Err(ToolError::refused("no such city"))).await.unwrap();
     assert!(running.await.error.unwrap().refused);
-    assert_eq!(failures().await.consecutive_failures, 1, "a no speaks neither for nor against it");
+    assert_eq!(failures().await.consecutive_failures, 1, "a refusal counts neither for nor against it");
     let running = start_external_call(&hub, json!({})).await;
     hub.report_external_result(&default_tenant(), running.id(), Ok(json!(1))).await.unwrap();
     running.await.assert_success();
@@ -100,7 +100,7 @@ async fn a_reported_failure_and_a_result_that_does_not_come_count_like_a_tools()
         let outcome = hub.call("it", json!({})).thread("t1").external(MINUTE).await;
         let text = outcome.assert_error(ErrorKind::Timeout);
         assert!(text.contains("60s"), "{text}");
-        assert_eq!((outcome.attempts, outcome.duration), (1, MINUTE), "it is not tried again");
+        assert_eq!((outcome.attempts, outcome.duration), (1, MINUTE), "it is not retried");
         assert_eq!(failures().await.consecutive_failures, failed);
     }
     assert_eq!(failures().await.status, ToolStatus::Failed);
@@ -122,7 +122,7 @@ async fn a_result_is_taken_once_and_only_for_a_call_that_waits_for_one() {
     let (hub, _) = hub().await;
     let report = async |call| hub.report_external_result(&default_tenant(), call, Ok(json!(1))).await;
     assert_eq!(report(CallId::mint(hub.now())).await, Err(ReportError::NotFound));
-    // Two at the same moment: one of them counts.
+    // Two concurrent reports: one of them counts.
     let running = start_external_call(&hub, json!({})).await;
     let id = running.id();
     let stranger = Tenant::new("stranger").unwrap();
@@ -131,10 +131,10 @@ async fn a_result_is_taken_once_and_only_for_a_call_that_waits_for_one() {
     assert_eq!(tokio::join!(report(id), report(id)), (Ok(()), Err(ReportError::Late)));
     assert_eq!(report(id).await, Err(ReportError::Late));
     running.await.assert_success();
-    // A call that its tool does, while it runs and after.
+    // A call that its tool executes, while it runs and after.
     let inside = hub.call("it", json!({})).thread("t1").await;
     assert_eq!(report(inside.id).await, Err(ReportError::NotExternal));
-    // One whose time was over, and one that nobody wants any more.
+    // One whose deadline has passed, and one that was cancelled.
     let late = hub.call("it", json!({})).thread("t1").external(MINUTE).await;
     assert_eq!(report(late.id).await, Err(ReportError::Late));
     let running = start_external_call(&hub, json!({})).await;
@@ -164,7 +164,7 @@ async fn an_external_call_passes_every_pipeline_stage_first() {
     let answer = Answer::edited(edited.clone(), Caller::new("boss").unwrap());
     hub.resolve_approval(&default_tenant(), question, answer).await.unwrap();
     tokio::time::sleep(SHORT_DELAY).await;
-    assert_eq!(hub.external_arguments(&default_tenant(), id), Some(edited), "as the person left them");
+    assert_eq!(hub.external_arguments(&default_tenant(), id), Some(edited), "as edited by the approver");
     hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await.unwrap();
     running.await.assert_success();
 }
@@ -172,19 +172,19 @@ async fn an_external_call_passes_every_pipeline_stage_first() {
 #[tokio::test(start_paused = true)]
 async fn whoever_makes_a_batch_hears_that_its_calls_wait_for_external_results() {
     let (hub, _) = hub().await;
-    let heard: Arc<Mutex<Vec<(CallId, WaitReason)>>> = Arc::default();
+    let reasons: Arc<Mutex<Vec<(CallId, WaitReason)>>> = Arc::default();
     let step = tokio::spawn({
-        let (hub, heard) = (hub.clone(), heard.clone());
+        let (hub, reasons) = (hub.clone(), reasons.clone());
         async move {
             let calls = [1, 2].map(|n| hub.call("it", json!({"n": n})).thread("t1").external(MINUTE).detached());
-            hub.batch(calls).on_wait(move |call, what| heard.lock().unwrap().push((call, what))).await
+            hub.batch(calls).on_wait(move |call, what| reasons.lock().unwrap().push((call, what))).await
         }
     });
     for n in 1..=2 {
         tokio::time::sleep(SHORT_DELAY).await;
-        let told = heard.lock().unwrap().clone();
-        assert_eq!(told.len(), n, "a call that may change something runs alone, wherever it is done");
-        let (call, waiting) = told[n - 1];
+        let waits = reasons.lock().unwrap().clone();
+        assert_eq!(waits.len(), n, "a call with effects runs alone, wherever it is executed");
+        let (call, waiting) = waits[n - 1];
         assert_eq!(waiting, WaitReason::ExternalResult);
         assert_eq!(hub.external_arguments(&default_tenant(), call), Some(json!({"n": n})));
         hub.report_external_result(&default_tenant(), call, Ok(json!(n))).await.unwrap();
@@ -208,7 +208,7 @@ async fn what_a_tool_remembers_is_neither_read_nor_written() {
     let hub = builder.tool(tool("count", count)).build().await.unwrap();
     let running = hub.call("count", json!({})).thread("t1").external(MINUTE).start();
     tokio::time::sleep(SHORT_DELAY).await;
-    // Nobody waits for its turn to write the state.
+    // No external call waits for the write lock of the state.
     assert_eq!(hub.call("count", json!({})).thread("t1").await.assert_success(), &json!(1));
     hub.report_external_result(&default_tenant(), running.id(), Ok(json!(41))).await.unwrap();
     assert_eq!(running.await.assert_success(), &json!(41));
@@ -232,12 +232,12 @@ async fn a_call_whose_process_died_is_interrupted_and_takes_no_result() {
             seen.lock().unwrap().as_ref().is_some_and(|hub| hub.external_arguments(&default_tenant(), id).is_some())
         },
     );
-    // Also where its tool may run once more: somebody outside may be at it still.
+    // Also if its tool is rerunnable: the external executor may still be working on it.
     let (tool, script) = scripted("it", []);
     let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store);
     let hub = builder.tool(tool.idempotent().rerun_interrupted()).build().await.unwrap();
-    let there = hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await;
-    assert_eq!(there, Err(ReportError::OnOtherNode), "the hub that runs it must be told");
+    let on_other_node = hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await;
+    assert_eq!(on_other_node, Err(ReportError::OnOtherNode), "the hub that runs it must get the report");
     let end = hub.wait_for_call(&default_tenant(), id).await.unwrap().unwrap().outcome.unwrap();
     end.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
     assert_eq!(hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await, Err(ReportError::Late));
@@ -249,16 +249,16 @@ async fn an_external_call_that_waited_for_a_person_when_its_process_died_goes_on
     let store: Arc<Memory> = Arc::default();
     let (id, dead) = (CallId::mint(TestClock::new().now()), store.clone());
     let ask = || scripted("ask", []).0.confirm().approval_timeout(10 * MINUTE);
-    let asked: Arc<Mutex<Option<EventRecorder>>> = Arc::default();
-    let heard = asked.clone();
+    let recorder_slot: Arc<Mutex<Option<EventRecorder>>> = Arc::default();
+    let reasons = recorder_slot.clone();
     run_and_crash(
         async move || ToolHub::builder().shared_store(dead).tool(ask()).build().await.unwrap(),
         move |hub| {
-            *asked.lock().unwrap() = Some(EventRecorder::new(hub));
+            *recorder_slot.lock().unwrap() = Some(EventRecorder::new(hub));
             let call = hub.call("ask", json!({"n": 1})).thread("t1").with_id(id).external(MINUTE).detached();
             (vec![call.start()], ())
         },
-        move || heard.lock().unwrap().as_mut().is_some_and(|it| it.names().contains(&"approval.requested")),
+        move || reasons.lock().unwrap().as_mut().is_some_and(|it| it.names().contains(&"approval.requested")),
     );
     let (tool, script) = scripted("ask", []);
     let hub = ToolHub::builder().shared_store(store).tool(tool.confirm()).build().await.unwrap();
@@ -271,5 +271,5 @@ async fn an_external_call_that_waited_for_a_person_when_its_process_died_goes_on
     hub.report_external_result(&default_tenant(), id, Ok(json!("done"))).await.unwrap();
     let end = hub.wait_for_call(&default_tenant(), id).await.unwrap().unwrap().outcome.unwrap();
     assert_eq!(end.assert_success(), &json!("done"));
-    assert!(script.recorded_arguments().is_empty(), "the tool itself has nothing to do");
+    assert!(script.recorded_arguments().is_empty(), "the tool itself is not executed");
 }

@@ -1,5 +1,5 @@
-//! Stores that make trouble: one that never answers at once, one that never answers at all, one that writes although
-//! nobody waits for it any more, one whose answers are lost.
+//! Faulty stores: one that yields before every answer, one that hangs, one that commits although its caller was
+//! dropped, one whose answers are lost.
 
 use std::{
     sync::{
@@ -15,29 +15,29 @@ use toolhub::{
     clock::Timestamp,
 };
 
-/// A memory store that yields before every answer, and can be made to hang, to be gone, or to write late: like a server,
-/// it then writes what it was sent, whether or not anybody waits for the answer.
+/// A memory store that yields before every answer, and can be made to hang, to be unavailable, or to commit late: like
+/// a server, it then commits what it was sent, even if the caller was dropped.
 #[derive(Default)]
 pub(crate) struct FaultyStore {
     pub(crate) memory: Arc<Memory>,
     pub(crate) writes_late: AtomicBool,
     pub(crate) hangs: AtomicBool,
-    /// States are not given out.
+    /// Reads of states hang.
     pub(crate) hangs_on_state_loads: AtomicBool,
     pub(crate) unavailable: AtomicBool,
-    /// It writes, and nobody hears of it.
+    /// It commits, but returns an error.
     pub(crate) loses_acks: AtomicBool,
 }
 
 impl FaultyStore {
-    /// A moment's pause, or what goes wrong.
+    /// Yields, or fails as configured.
     async fn inject_fault(&self) -> Result<(), StoreError> {
         tokio::task::yield_now().await;
         if self.hangs.load(Ordering::Acquire) {
             std::future::pending::<()>().await;
         }
         if self.unavailable.load(Ordering::Acquire) {
-            Err(StoreError::Unavailable("it is gone".into()))
+            Err(StoreError::Unavailable("scripted failure".into()))
         } else {
             Ok(())
         }
@@ -67,7 +67,7 @@ impl Backend for FaultyStore {
                 return writing.await.unwrap();
             }
             let done = self.memory.commit(batch, now).await;
-            // The answer takes its time too: a caller may be gone when it comes.
+            // The answer is delayed too: the caller may be dropped by then.
             tokio::task::yield_now().await;
             if self.loses_acks.load(Ordering::Acquire) {
                 return Err(StoreError::Unknown("the line was cut".into()));

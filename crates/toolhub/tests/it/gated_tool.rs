@@ -1,4 +1,4 @@
-//! A tool whose calls stay until the test lets them go, and what was seen of them meanwhile.
+//! A tool whose calls block until the test releases them, and a record of its calls.
 
 use std::sync::{
     Arc, Mutex,
@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::Semaphore;
 use toolhub::prelude::*;
 
-/// Several tools may share one, to be watched together.
+/// Several tools may share one gate, to be observed together.
 #[derive(Clone)]
 pub(crate) struct GatedTool(Arc<GateState>);
 
@@ -47,14 +47,14 @@ impl GatedTool {
         })
     }
 
-    /// What each call of the tool does, for tools that do something else too.
+    /// The body of a call, for tools that do something else too.
     pub(crate) async fn wait_at_gate(&self, cx: &CallContext) -> Result<(), ToolError> {
         let _here = self.start_running(cx);
         self.0.gate.acquire().await?.forget();
         Ok(())
     }
 
-    /// The same for a call that goes by itself after a while.
+    /// The same for a call that is released after a delay.
     pub(crate) async fn run_briefly(&self, cx: &CallContext) -> Result<(), ToolError> {
         let _here = self.start_running(cx);
         for _ in 0..3 {
@@ -71,7 +71,7 @@ impl GatedTool {
         RunningGuard(self.clone())
     }
 
-    /// Lets so many calls go, now or when they come.
+    /// Releases this many calls, now or when they arrive.
     pub(crate) fn release(&self, calls: usize) {
         self.0.gate.add_permits(calls);
     }
@@ -80,18 +80,18 @@ impl GatedTool {
         self.0.running.load(SeqCst)
     }
 
-    /// How many ever ran at once.
+    /// The largest number of concurrent calls.
     pub(crate) fn max_running(&self) -> usize {
         self.0.max_running.load(SeqCst)
     }
 
-    /// The threads of all calls that have begun, in that order.
+    /// The threads of all calls that have started, in that order.
     pub(crate) fn started_threads(&self) -> Vec<String> {
         self.0.started_threads.lock().unwrap().clone()
     }
 }
 
-/// Lets other tasks go on until something is so. Time does not move meanwhile.
+/// Yields to other tasks until a condition holds. Time does not advance meanwhile.
 #[track_caller]
 pub(crate) fn wait_until(what: impl Fn() -> bool) -> impl Future<Output = ()> {
     let place = std::panic::Location::caller();
@@ -102,6 +102,6 @@ pub(crate) fn wait_until(what: impl Fn() -> bool) -> impl Future<Output = ()> {
             }
             tokio::task::yield_now().await;
         }
-        panic!("what {place} waits for never came");
+        panic!("the condition at {place} never held");
     }
 }

@@ -1,4 +1,4 @@
-//! The owner's own code around calls: what it may do, and that nothing passes where it falls over.
+//! Hooks around calls: what they may do, and that they fail closed.
 
 use std::{
     sync::{Arc, Mutex},
@@ -19,7 +19,7 @@ use crate::shop_tools::{add_to_cart, show_cart};
 type OnBefore = dyn Fn(&HookedCall<'_>) -> Result<BeforeDecision, ToolError> + Send + Sync;
 type OnAfter = dyn Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<AfterDecision, ToolError> + Send + Sync;
 
-/// A hook that says what the test tells it to, at once.
+/// A hook with the answer given by the test.
 struct FnHook {
     before: Box<OnBefore>,
     after: Box<OnAfter>,
@@ -95,7 +95,7 @@ async fn a_hook_may_rewrite_the_arguments_and_they_are_checked_like_any_others()
     assert!(text.contains('n') && text.contains('9'), "{text}");
     assert!(script.recorded_arguments().is_empty());
 
-    // What a rule forbids, a hook does not slip past it.
+    // A hook cannot bypass a rule that denies the call.
     let (tool, script) = scripted("it", []);
     let rewrites = before_hook(|_| Ok(BeforeDecision::Rewrite(json!({"n": 13}))));
     let hub = builder().tool(tool).hook("*", rewrites).rule(Rule::deny("it").when("/n", "^13$")).build().await.unwrap();
@@ -105,13 +105,13 @@ async fn a_hook_may_rewrite_the_arguments_and_they_are_checked_like_any_others()
 
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_says_stands_beside_the_result() {
-    let says = FnHook {
+    let adds_text = FnHook {
         before: Box::new(|_| Ok(BeforeDecision::AddNote("asked politely".into()))),
         after: Box::new(|_, _| Ok(AfterDecision::AddNote("answered politely".into()))),
     };
-    let (hub, _) = hub(says).await;
+    let (hub, _) = hub(adds_text).await;
     let outcome = call(&hub).await;
-    assert_eq!(outcome.assert_success(), &json!({"secret": 42}), "the output itself stays as it is");
+    assert_eq!(outcome.assert_success(), &json!({"secret": 42}), "the output itself is unchanged");
     assert_eq!(outcome.model_text(), "{\"secret\":42}\nasked politely\nanswered politely");
 }
 
@@ -125,7 +125,7 @@ async fn a_hook_may_replace_the_result_and_nobody_sees_the_old_one() {
     let mut events = EventRecorder::new(&hub);
     let outcome = call(&hub).await;
     assert_eq!(outcome.assert_success(), &json!("***"));
-    assert_eq!(outcome.model_text(), "***\nasked politely", "what was said before the call is still said");
+    assert_eq!(outcome.model_text(), "***\nasked politely", "text added before the call is kept");
     let record = hub.call_record(&Tenant::default(), outcome.id).await.unwrap().unwrap();
     for text in [format!("{record:?}"), format!("{:?}", events.events()), format!("{outcome:?}")] {
         assert!(!text.contains("secret") && !text.contains("42}"), "{text}");
@@ -150,9 +150,9 @@ async fn a_hook_may_withhold_the_result_and_what_was_done_stays_done() {
     let record = hub.call_record(&Tenant::default(), outcome.id).await.unwrap().unwrap();
     assert_eq!(record.outcome.as_ref().map(|outcome| &outcome.output), Some(&Value::Null));
     let shown = hub.call("show_cart", json!({})).thread("t1").await;
-    assert_eq!(shown.assert_success(), &json!([["latte", 77]]), "what it remembers is committed");
+    assert_eq!(shown.assert_success(), &json!([["latte", 77]]), "its state is committed");
     let counted = events.events().iter().any(|event| matches!(event.kind, EventKind::ToolFailed { counts: true, .. }));
-    assert!(!counted, "it does not speak against the tool");
+    assert!(!counted, "it does not count against the tool");
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +168,7 @@ async fn a_failure_can_be_withheld_like_a_result() {
     call(&hub).await.assert_success();
 }
 
-/// A state that cannot be written down.
+/// A state that cannot be serialized.
 #[derive(Default, Deserialize)]
 struct UnserializableState;
 impl Serialize for UnserializableState {
@@ -193,7 +193,7 @@ async fn a_withheld_result_stays_withheld_when_the_state_cannot_be_kept() {
     assert!(!format!("{outcome:?}").contains("secret"), "{outcome:?}");
 }
 
-/// The ways in which a hook can fall over.
+/// The ways in which a hook can fail.
 #[derive(Clone, Copy, Debug)]
 enum HookFailure {
     Errs,
@@ -248,7 +248,7 @@ async fn a_hook_that_errs_panics_or_hangs_fails_closed() {
             assert_eq!(script.recorded_arguments().len(), usize::from(!before), "{how:?}");
             assert!(!format!("{outcome:?}").contains("secret\""), "{outcome:?}");
             for inside in ["guard", "scripted"] {
-                assert!(!text.contains(inside), "what went wrong is for operators: {text}");
+                assert!(!text.contains(inside), "the cause is for operators only: {text}");
             }
             assert!(began.elapsed() <= Duration::from_secs(10), "{how:?} took {:?}", began.elapsed());
         }
@@ -286,7 +286,7 @@ async fn a_hook_is_for_the_tools_it_names() {
         assert_eq!(refused, blocked, "{glob}");
         hub.register(scripted("pay_more", []).0).unwrap();
         let later = hub.call("pay_more", json!({})).await;
-        assert_eq!(later.is_success(), !["pay*", "*"].contains(&glob), "a tool that comes later is hooked too");
+        assert_eq!(later.is_success(), !["pay*", "*"].contains(&glob), "hooks also apply to tools registered later");
     }
 }
 
@@ -294,7 +294,7 @@ async fn a_hook_is_for_the_tools_it_names() {
 async fn hooks_run_in_the_order_they_were_given_each_on_what_the_one_before_left() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let hook = |name: &'static str| {
-        let (seen, heard) = (seen.clone(), seen.clone());
+        let (seen, log) = (seen.clone(), seen.clone());
         FnHook {
             before: Box::new(move |call| {
                 seen.lock().unwrap().push(format!("before {name} {}", call.arguments));
@@ -302,7 +302,7 @@ async fn hooks_run_in_the_order_they_were_given_each_on_what_the_one_before_left
             }),
             after: Box::new(move |_, result| {
                 let output = result.map_err(Clone::clone)?;
-                heard.lock().unwrap().push(format!("after {name} {output}"));
+                log.lock().unwrap().push(format!("after {name} {output}"));
                 Ok(AfterDecision::Rewrite(json!([output, name])))
             }),
         }
@@ -318,19 +318,19 @@ async fn hooks_run_in_the_order_they_were_given_each_on_what_the_one_before_left
 
 #[tokio::test(start_paused = true)]
 async fn the_first_hook_that_blocks_has_the_last_word() {
-    for (first, second, heard) in [(true, false, 1), (false, true, 2), (true, true, 1)] {
-        let asked = Arc::new(Mutex::new(0));
+    for (first, second, log) in [(true, false, 1), (false, true, 2), (true, true, 1)] {
+        let attempts = Arc::new(Mutex::new(0));
         let hook = |blocks: bool| {
-            let asked = asked.clone();
+            let attempts = attempts.clone();
             before_hook(move |_| {
-                *asked.lock().unwrap() += 1;
+                *attempts.lock().unwrap() += 1;
                 Ok(if blocks { BeforeDecision::Block("no".into()) } else { BeforeDecision::Pass })
             })
         };
         let (tool, script) = scripted("it", []);
         let hub = builder().tool(tool).hook("*", hook(first)).hook("*", hook(second)).build().await.unwrap();
         call(&hub).await.assert_error(ErrorKind::Forbidden);
-        assert_eq!((*asked.lock().unwrap(), script.recorded_arguments().len()), (heard, 0));
+        assert_eq!((*attempts.lock().unwrap(), script.recorded_arguments().len()), (log, 0));
     }
 }
 
@@ -348,8 +348,8 @@ async fn a_hook_sees_who_calls_and_looks_at_a_cached_answer_too() {
     let hub = builder().tool(tool).hook("it", hook).build().await.unwrap();
     let call = async |caller: &'static str| hub.call("it", json!({})).caller(Caller::new(caller).unwrap()).await;
     call("owner").await.assert_success();
-    let kept = call("owner").await;
-    assert_eq!((kept.cached, kept.assert_success()), (true, &json!("secret")));
+    let cached = call("owner").await;
+    assert_eq!((cached.cached, cached.assert_success()), (true, &json!("secret")));
     let guest = call("guest").await;
     guest.assert_error(ErrorKind::Forbidden);
     assert!(!format!("{guest:?}").contains("secret"), "{guest:?}");
@@ -360,12 +360,13 @@ async fn a_hook_sees_who_calls_and_looks_at_a_cached_answer_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_says_about_one_call_is_not_said_to_another() {
-    let says = FnHook {
+    let adds_text = FnHook {
         before: Box::new(|call| Ok(BeforeDecision::AddNote(format!("welcome, {}", call.caller)))),
         after: Box::new(|call, _| Ok(AfterDecision::AddNote(format!("goodbye, {}", call.caller)))),
     };
     let (tool, script) = scripted("it", [ScriptStep::Return(json!("here"))]);
-    let hub = builder().tool(tool.read_only().cache(Duration::from_secs(60))).hook("it", says).build().await.unwrap();
+    let hub =
+        builder().tool(tool.read_only().cache(Duration::from_secs(60))).hook("it", adds_text).build().await.unwrap();
     for caller in ["ann", "bob"] {
         let outcome = hub.call("it", json!({})).caller(Caller::new(caller).unwrap()).await;
         assert_eq!(outcome.model_text(), format!("here\nwelcome, {caller}\ngoodbye, {caller}"));
@@ -386,7 +387,7 @@ async fn a_tool_that_runs_again_after_a_conflict_is_seen_each_time() {
         count.0 += 1;
         Ok(count.0)
     }
-    let again = move |_: NoArguments, mut count: State<Count>| {
+    let rerun = move |_: NoArguments, mut count: State<Count>| {
         let others = others.clone();
         async move {
             if count.0 == 0 {
@@ -404,8 +405,8 @@ async fn a_tool_that_runs_again_after_a_conflict_is_seen_each_time() {
             Ok(AfterDecision::Pass)
         }
     });
-    let again = tool("again", again).rerunnable().on_conflict(ConflictResolution::Retry);
-    let hub = ToolHub::builder().shared_store(store).tool(again).hook("again", hook).build().await.unwrap();
+    let rerun = tool("again", rerun).rerunnable().on_conflict(ConflictResolution::Retry);
+    let hub = ToolHub::builder().shared_store(store).tool(rerun).hook("again", hook).build().await.unwrap();
     assert_eq!(hub.call("again", json!({})).thread("t").await.assert_success(), &json!(2));
     assert_eq!(*seen.lock().unwrap(), [json!(1), json!(2)]);
 }

@@ -1,4 +1,4 @@
-//! The same key: one effect, one answer.
+//! Idempotency keys: the same key has one effect and one outcome.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,10 +34,10 @@ async fn a_repeated_key_gets_the_first_answer_and_the_tool_runs_once() {
     let first = hub.call("pay", json!({"sum": 5})).idempotency_key("k1").await;
     assert!(!first.replayed);
     for _ in 0..3 {
-        let again = hub.call("pay", json!({"sum": 5})).idempotency_key("k1").await;
-        assert_eq!(again.assert_success(), &json!("paid"));
-        assert!(again.replayed);
-        assert_eq!((again.id, again.effect), (first.id, Effect::Done));
+        let replayed = hub.call("pay", json!({"sum": 5})).idempotency_key("k1").await;
+        assert_eq!(replayed.assert_success(), &json!("paid"));
+        assert!(replayed.replayed);
+        assert_eq!((replayed.id, replayed.effect), (first.id, Effect::Done));
     }
     assert_eq!(script.recorded_arguments().len(), 1);
     let other = hub.call("pay", json!({"sum": 5})).idempotency_key("k2").await;
@@ -52,8 +52,8 @@ async fn failures_are_answered_alike_too() {
             .await;
     for key in ["declined", "refused"] {
         let first = hub.call("pay", json!({})).idempotency_key(key).await;
-        let again = hub.call("pay", json!({})).idempotency_key(key).await;
-        assert_eq!((again.error, again.replayed), (first.error, true));
+        let replayed = hub.call("pay", json!({})).idempotency_key(key).await;
+        assert_eq!((replayed.error, replayed.replayed), (first.error, true));
     }
     let late = hub.call("pay", json!({})).idempotency_key("slow").await;
     late.assert_error(ErrorKind::Timeout);
@@ -138,7 +138,7 @@ async fn of_many_callers_with_one_key_one_runs() {
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
     let calls = Scan::new(Table::Calls, Scope::All);
     let rows = store.scan(calls, Timestamp::default()).await.unwrap().rows;
-    assert_eq!(rows.len(), 1, "whoever did not get the key leaves no record");
+    assert_eq!(rows.len(), 1, "a call that did not get the key leaves no record");
 }
 
 #[tokio::test(start_paused = true)]

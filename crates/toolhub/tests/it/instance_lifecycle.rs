@@ -1,4 +1,4 @@
-//! How long live objects live: idle, over the caps, crashed, replaced, and asked for by themselves.
+//! Lifecycle of instances: idle, over the caps, crashed, replaced, and requested directly.
 
 use std::{
     sync::{
@@ -84,7 +84,7 @@ fn tenant_and_thread(id: &str) -> (Tenant, ThreadId) {
     (Tenant::default(), ThreadId::new(id).unwrap())
 }
 
-/// Why instances went, in order.
+/// Why instances were closed, in order.
 fn cleanup_reasons(recorder: &mut EventRecorder) -> Vec<&'static str> {
     let reason =
         |news: &EventKind| if let EventKind::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
@@ -125,7 +125,7 @@ async fn an_idle_instance_is_closed_after_half_an_hour_and_one_in_use_is_not() {
 async fn beyond_the_cap_of_a_thread_the_least_recently_used_goes() {
     let log = InstanceLog::default();
     let tools = ["a", "b", "c", "d"].map(|name| page_tool(name, &log));
-    let hub = paused_builder().instance_limits(2, 100).tools(tools).build().await.unwrap();
+    let hub = paused_builder().max_instances_per_thread(2).max_instances(100).tools(tools).build().await.unwrap();
     let mut recorder = EventRecorder::new(&hub);
     for tool in ["a", "b", "a", "c"] {
         visit(&hub, tool, "t1").await.assert_success();
@@ -135,7 +135,7 @@ async fn beyond_the_cap_of_a_thread_the_least_recently_used_goes() {
     assert_eq!(log.take(), ["made a@t1", "made b@t1", "made c@t1", "closed b@t1", "made a@t2"]);
     assert_eq!(cleanup_reasons(&mut recorder), ["the thread has too many instances"]);
 
-    // All that are in use stay, and are too many only when they are not.
+    // Instances in use stay; the cap applies once they are idle.
     let running: Vec<_> =
         ["a", "c", "d"].map(|tool| hub.call(tool, json!({"minutes": 1})).thread("t1").start()).into_iter().collect();
     tokio::time::sleep(MINUTE / 2).await;
@@ -151,14 +151,20 @@ async fn beyond_the_cap_of_a_thread_the_least_recently_used_goes() {
 #[tokio::test(start_paused = true)]
 async fn however_many_threads_there_are_no_more_instances_are_kept_than_the_cap() {
     let log = InstanceLog::default();
-    let hub = paused_builder().instance_limits(32, 50).tool(page_tool("page", &log)).build().await.unwrap();
+    let hub = paused_builder()
+        .max_instances_per_thread(32)
+        .max_instances(50)
+        .tool(page_tool("page", &log))
+        .build()
+        .await
+        .unwrap();
     for n in 0..500 {
         visit(&hub, "page", &format!("t{n}")).await.assert_success();
         assert!(hub.thread_contexts().instances() <= 50);
     }
     tokio::time::sleep(MINUTE).await;
     let closed = log.take().iter().filter(|line| line.starts_with("closed")).count();
-    assert_eq!(closed, 450, "each has said goodbye");
+    assert_eq!(closed, 450, "each was closed");
     let (tenant, newest) = tenant_and_thread("t499");
     assert!(hub.thread_context(&tenant, &newest).get("page").is_some());
     assert!(hub.thread_context(&tenant, &tenant_and_thread("t0").1).get("page").is_none());
@@ -183,18 +189,18 @@ async fn a_storm_of_first_calls_makes_one_instance_alone_or_shared() {
             Ok(())
         }
     }
-    let made = Arc::new(AtomicUsize::new(0));
-    let factory = |made: &Arc<AtomicUsize>| {
-        let made = made.clone();
+    let created = Arc::new(AtomicUsize::new(0));
+    let factory = |created: &Arc<AtomicUsize>| {
+        let created = created.clone();
         move |_: CallContext| {
-            made.fetch_add(1, Ordering::AcqRel);
+            created.fetch_add(1, Ordering::AcqRel);
             async {
                 tokio::task::yield_now().await;
                 Ok(NoopInstance)
             }
         }
     };
-    let tools = [instance("alone", factory(&made)), shared_instance("shared", factory(&made))];
+    let tools = [instance("alone", factory(&created)), shared_instance("shared", factory(&created))];
     let hub = ToolHub::builder().tools(tools).build().await.unwrap();
     for round in 0..20 {
         let call = |n: usize| {
@@ -205,7 +211,7 @@ async fn a_storm_of_first_calls_makes_one_instance_alone_or_shared() {
         for call in calls {
             call.await.assert_success();
         }
-        assert_eq!(made.load(Ordering::Acquire), (round + 1) * 10);
+        assert_eq!(created.load(Ordering::Acquire), (round + 1) * 10);
     }
 }
 
@@ -225,8 +231,8 @@ async fn a_shared_instance_serves_many_calls_at_once_and_goes_when_the_last_has_
         }
     }
     let log = InstanceLog::default();
-    let (made, pools) = (AtomicUsize::new(0), log.clone());
-    let open = move |_| std::future::ready(Ok(Pool(made.fetch_add(1, Ordering::AcqRel), pools.clone())));
+    let (created, pools) = (AtomicUsize::new(0), log.clone());
+    let open = move |_| std::future::ready(Ok(Pool(created.fetch_add(1, Ordering::AcqRel), pools.clone())));
     let hub = paused_builder().tool(shared_instance("pool", open).timeout(60 * MINUTE)).build().await.unwrap();
     let mut recorder = EventRecorder::new(&hub);
     let call =
@@ -235,10 +241,10 @@ async fn a_shared_instance_serves_many_calls_at_once_and_goes_when_the_last_has_
     let (long, crashing, short) = (call(3, false), call(1, true), call(1, false));
     assert_eq!(short.await.assert_success(), &json!(0));
     crashing.await.assert_error(ErrorKind::Crashed);
-    assert_eq!(call(0, false).await.assert_success(), &json!(1), "a crashed one is made anew");
-    assert_eq!(began.elapsed(), MINUTE, "they did not wait for each other");
-    assert_eq!(long.await.assert_success(), &json!(0), "whoever used it goes on");
-    assert!(log.take().is_empty(), "a crashed one is not closed");
+    assert_eq!(call(0, false).await.assert_success(), &json!(1), "a crashed instance is replaced");
+    assert_eq!(began.elapsed(), MINUTE, "the calls did not wait for each other");
+    assert_eq!(long.await.assert_success(), &json!(0), "a call that uses the old instance continues");
+    assert!(log.take().is_empty(), "a crashed instance is not closed");
 
     let running = call(1, false);
     tokio::task::yield_now().await;
@@ -261,7 +267,7 @@ async fn a_crash_and_a_cut_off_call_cost_the_instance_and_listeners_hear_why() {
     late.assert_error(ErrorKind::Timeout);
     visit(&hub, "page", "t1").await.assert_success();
     assert_eq!(log.take(), ["made page@t1", "made page@t1", "made page@t1"]);
-    assert_eq!(cleanup_reasons(&mut recorder), ["it crashed", "its call was cut off"]);
+    assert_eq!(cleanup_reasons(&mut recorder), ["it crashed", "its call was aborted"]);
     assert_eq!(hub.thread_contexts().instances(), 1);
 }
 
@@ -280,12 +286,12 @@ impl Instance for NestedCaller {
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_calls_itself_is_told_so_at_once() {
-    let here = Arc::new(OnceLock::new());
+    let hub_slot = Arc::new(OnceLock::new());
     let caller = |name: &str, calls: &'static str| {
-        let here = here.clone();
-        instance(name, move |_| std::future::ready(Ok(NestedCaller(here.clone(), calls))))
+        let hub_slot = hub_slot.clone();
+        instance(name, move |_| std::future::ready(Ok(NestedCaller(hub_slot.clone(), calls))))
     };
-    let between = here.clone();
+    let between = hub_slot.clone();
     let relay = move |_: NoArguments, cx: CallContext| {
         let hub = between.get().unwrap().clone();
         async move {
@@ -293,14 +299,14 @@ async fn an_instance_that_calls_itself_is_told_so_at_once() {
             Ok::<_, ToolError>(inner.model_text().into_owned())
         }
     };
-    let making = here.clone();
+    let making = hub_slot.clone();
     let born = instance("born", move |cx: CallContext| {
-        let here = making.clone();
+        let hub_slot = making.clone();
         async move {
-            let hub = here.get().unwrap().clone();
+            let hub = hub_slot.get().unwrap().clone();
             let inner = hub.call("born", json!({})).thread(cx.thread().unwrap().as_str()).await;
             assert!(inner.model_text().contains("called itself"), "{}", inner.model_text());
-            Ok(NestedCaller(here, "leaf"))
+            Ok(NestedCaller(hub_slot, "leaf"))
         }
     });
     let leaf = tool("leaf", |_: NoArguments| async { Ok::<_, ToolError>(7) }).read_only();
@@ -310,16 +316,16 @@ async fn an_instance_that_calls_itself_is_told_so_at_once() {
         .build()
         .await
         .unwrap();
-    here.set(hub.clone()).unwrap();
+    hub_slot.set(hub.clone()).unwrap();
     let began = tokio::time::Instant::now();
     for tool in ["itself", "round", "other", "born"] {
         let outcome = hub.call(tool, json!({})).thread("t1").await;
-        let said = outcome.assert_success().to_string();
-        assert!(tool == "born" || said.contains("called itself"), "{tool}: {said}");
+        let output = outcome.assert_success().to_string();
+        assert!(tool == "born" || output.contains("called itself"), "{tool}: {output}");
     }
-    assert_eq!(began.elapsed(), Duration::ZERO, "nobody waited");
+    assert_eq!(began.elapsed(), Duration::ZERO, "no call waited");
     let status = hub.tool_status("itself", toolhub::StatusScope::Shared).await.unwrap();
-    assert_eq!(status.consecutive_failures, 0, "it does not speak against the tool");
+    assert_eq!(status.consecutive_failures, 0, "it does not count against the tool");
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,8 +335,8 @@ async fn a_call_from_an_old_offer_leaves_no_instance_to_a_later_registration() {
     let old = hub.tools();
     visit(&hub, "page", "t1").await.assert_success();
     hub.unregister("page").await.unwrap();
-    let again = hub.call("page", json!({})).thread("t1").from_offer(&old).await;
-    assert_eq!(again.assert_success(), &json!("page@t1"));
+    let repeated = hub.call("page", json!({})).thread("t1").from_offer(&old).await;
+    assert_eq!(repeated.assert_success(), &json!("page@t1"));
     assert_eq!(log.take(), ["made page@t1", "closed page@t1", "made page@t1"]);
 
     let newer = log.clone();
@@ -341,7 +347,7 @@ async fn a_call_from_an_old_offer_leaves_no_instance_to_a_later_registration() {
     tokio::time::sleep(31 * MINUTE).await;
     let mut closed = log.take();
     closed.sort();
-    assert_eq!(closed, ["closed new", "closed page@t1"], "nothing is left behind");
+    assert_eq!(closed, ["closed new", "closed page@t1"], "all instances were closed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,11 +365,11 @@ async fn a_threads_context_shows_its_instances_and_closes_them_and_no_others() {
     assert!(context.get("c").is_none());
     log.take();
     assert!(context.cleanup("a").await);
-    assert!(!context.cleanup("a").await, "there is none any more");
+    assert!(!context.cleanup("a").await, "there is no instance");
     assert!(context.get("a").is_none() && context.get("b").is_some());
     assert_eq!(context.cleanup_all().await.len(), 1);
     assert_eq!(log.take(), ["closed a@t1", "closed b@t1"]);
-    assert_eq!(hub.thread_contexts().instances(), 2, "the other tenant's thread of the same name is another one");
+    assert_eq!(hub.thread_contexts().instances(), 2, "the other tenant's thread of the same name is a different one");
     assert_eq!(hub.thread_contexts().cleanup(&stranger, &thread).await.len(), 2);
 }
 
@@ -376,10 +382,10 @@ async fn an_instance_that_is_cleaned_up_while_it_works_is_closed_when_its_call_e
     let long = hub.call("page", json!({"minutes": 5})).thread("t1").start();
     tokio::time::sleep(MINUTE).await;
     assert!(context.get("page").is_some_and(|page| page.in_use));
-    assert!(context.cleanup("page").await, "it waits, but not for ever");
+    assert!(context.cleanup("page").await, "it waits, but not forever");
     assert_eq!(log.take(), ["made page@t1"]);
     visit(&hub, "page", "t1").await.assert_success();
-    assert_eq!(log.take(), ["made page@t1"], "a call that comes meanwhile gets a new one");
+    assert_eq!(log.take(), ["made page@t1"], "a concurrent call gets a new instance");
     long.await.assert_success();
     tokio::time::sleep(MINUTE / 60).await;
     assert_eq!(log.take(), ["closed page@t1"]);
@@ -430,7 +436,7 @@ async fn a_session_is_opened_before_the_first_call_and_its_failure_is_a_calls_fa
     assert!(recorder.names().contains(&"tool.failed"));
 }
 
-/// How many were made, said goodbye, and are no more.
+/// How many instances were created, closed and dropped.
 #[derive(Default)]
 struct LifecycleCounts {
     created: AtomicUsize,
@@ -449,7 +455,7 @@ impl Instance for TrackedInstance {
     type Output = ();
 
     async fn call(&mut self, visit: Visit, _: &CallContext) -> Result<(), ToolError> {
-        assert!(!std::mem::replace(&mut self.in_call, true), "two calls, or one that was cut off before");
+        assert!(!std::mem::replace(&mut self.in_call, true), "two concurrent calls, or a call after an aborted one");
         for _ in 0..visit.minutes {
             tokio::task::yield_now().await;
         }
@@ -486,13 +492,16 @@ async fn whatever_happens_each_instance_is_closed_or_lost_in_a_call_and_none_is_
         })
     });
     let settings = toolhub::status::StatusSettings { enabled: false, ..Default::default() };
-    let builder =
-        ToolHub::builder().status(settings).instance_limits(2, 6).instance_idle_timeout(Duration::from_millis(2));
+    let builder = ToolHub::builder()
+        .status(settings)
+        .max_instances_per_thread(2)
+        .max_instances(6)
+        .instance_idle_timeout(Duration::from_millis(2));
     let hub = builder.tools(tools).build().await.unwrap();
     let workers = (0..4).map(|seed| {
         let hub = hub.clone();
         tokio::spawn(async move {
-            // No randomness that a failure could not be repeated with.
+            // Deterministic, so that a failure can be reproduced.
             for n in (seed * 1_000..seed * 1_000 + 600).map(|n: usize| n.wrapping_mul(2_654_435_761) >> 7) {
                 let (tool, thread) = (["a", "b", "c"][n % 3], format!("t{}", n / 3 % 5));
                 let id = ThreadId::new(thread.clone()).unwrap();
@@ -519,8 +528,8 @@ async fn whatever_happens_each_instance_is_closed_or_lost_in_a_call_and_none_is_
     hub.shutdown(Duration::from_secs(5)).await;
     assert_eq!(hub.thread_contexts().instances(), 0);
     let count = |counter: &AtomicUsize| counter.load(Ordering::Acquire);
-    let (made, closed, lost) = (count(&census.created), count(&census.closed), count(&census.dropped_in_call));
-    assert!(made > 100 && lost > 10, "{made} made, {lost} lost");
-    assert_eq!(count(&census.dropped), made);
-    assert_eq!(closed + lost, made, "{closed} closed, {lost} lost");
+    let (created, closed, lost) = (count(&census.created), count(&census.closed), count(&census.dropped_in_call));
+    assert!(created > 100 && lost > 10, "{created} made, {lost} lost");
+    assert_eq!(count(&census.dropped), created);
+    assert_eq!(closed + lost, created, "{closed} closed, {lost} lost");
 }

@@ -1,4 +1,4 @@
-//! Live objects, one per thread.
+//! Instances: live objects, one per thread.
 
 use std::sync::{
     Arc, Mutex,
@@ -35,10 +35,10 @@ impl Instance for NumberedInstance {
     type Output = usize;
 
     async fn call(&mut self, say: CrashArguments, _: &CallContext) -> Result<usize, ToolError> {
-        assert_eq!(self.log.active_calls.fetch_add(1, Ordering::AcqRel), 0, "two calls used one instance at once");
+        assert_eq!(self.log.active_calls.fetch_add(1, Ordering::AcqRel), 0, "two calls used one instance concurrently");
         tokio::task::yield_now().await;
         self.log.active_calls.fetch_sub(1, Ordering::AcqRel);
-        assert!(!say.crash, "the line {} went dead", self.number);
+        assert!(!say.crash, "connection {} crashed", self.number);
         Ok(self.number)
     }
 
@@ -82,7 +82,7 @@ async fn a_crashed_instance_is_made_anew() {
     call_line(&hub, "t1").await.assert_success();
     hub.call("line", json!({"crash": true})).thread("t1").await.assert_error(ErrorKind::Crashed);
     assert_eq!(call_line(&hub, "t1").await.assert_success(), &json!(1));
-    assert!(log.closed.lock().unwrap().is_empty(), "a crashed instance is not closed in an orderly way");
+    assert!(log.closed.lock().unwrap().is_empty(), "a crashed instance is not closed");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A store in memory whose commits a test looks at first: it may do something before one, or let it go wrong.
+//! A memory store whose commits a test intercepts: it may act before a commit, or make it fail.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -11,14 +11,14 @@ use toolhub::{
     clock::Timestamp,
 };
 
-/// What becomes of a commit.
+/// What happens to a commit.
 pub(crate) enum CommitAction {
     Apply,
-    /// Nothing is written.
+    /// It fails; nothing is written.
     Unavailable,
-    /// Nothing is written, now or ever.
+    /// It is refused permanently; nothing is written.
     Reject,
-    /// It is written, and nobody hears of it.
+    /// It is written, but returns an error.
     LoseAck,
 }
 
@@ -27,15 +27,15 @@ type CommitInterceptor = dyn Fn(&Batch) -> BoxFuture<'static, CommitAction> + Se
 #[derive(Default)]
 pub(crate) struct InterceptedStore {
     pub(crate) memory: Arc<Memory>,
-    /// How many pages were asked for.
+    /// How many pages were scanned.
     pub(crate) scans: AtomicUsize,
-    /// So many more times it does not answer who loads.
+    /// How many more loads fail.
     pub(crate) failing_loads: AtomicUsize,
     interceptor: Mutex<Option<Arc<CommitInterceptor>>>,
 }
 
 impl InterceptedStore {
-    /// Looks at every commit from here on.
+    /// Intercepts every commit from here on.
     pub(crate) fn before_commits(
         &self,
         look: impl Fn(&Batch) -> BoxFuture<'static, CommitAction> + Send + Sync + 'static,
@@ -54,20 +54,20 @@ impl Backend for InterceptedStore {
             self.failing_loads.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).is_ok();
         Box::pin(async move {
             if fails {
-                return Err(StoreError::Unavailable("it is gone".into()));
+                return Err(StoreError::Unavailable("scripted failure".into()));
             }
             self.memory.load(keys, now).await
         })
     }
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {
-            let then = match self.interceptor() {
+            let action = match self.interceptor() {
                 Some(look) => look(&batch).await,
                 None => CommitAction::Apply,
             };
-            match then {
+            match action {
                 CommitAction::Apply => self.memory.commit(batch, now).await,
-                CommitAction::Unavailable => Err(StoreError::Unavailable("there is no room".into())),
+                CommitAction::Unavailable => Err(StoreError::Unavailable("scripted refusal".into())),
                 CommitAction::Reject => Err(StoreError::Refused("it is too long".into())),
                 CommitAction::LoseAck => {
                     let _ = self.memory.commit(batch, now).await;

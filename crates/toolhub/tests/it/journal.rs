@@ -1,4 +1,4 @@
-//! Calls that a dead process left open: closed as interrupted once, or run again where the owner asked for it.
+//! Calls that a dead process left open: closed once as interrupted, or rerun if the owner asked for it.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use toolhub::{
 
 use toolhub_testkit::TempFolder;
 
-/// Where records lie while one hub after the other uses them.
+/// A store that several hubs use one after the other.
 #[derive(Clone)]
 pub(crate) enum RestartableStore {
     Memory(Arc<Memory>),
@@ -31,10 +31,10 @@ impl RestartableStore {
         [Self::Memory(Arc::default()), Self::File(Arc::new(TempFolder::new()))]
     }
 
-    /// The next hub. What the one before does by itself ends a moment after it, and only then is the file free.
+    /// The next hub. The background tasks of the previous one end a moment after it, and only then is the file free.
     pub(crate) async fn hub_builder(&self) -> HubBuilder {
         match self {
-            // It outlives its hub, and no other hub uses it at the same time.
+            // The store outlives its hub, and no other hub uses it at the same time.
             Self::Memory(memory) => ToolHub::builder().store(memory.clone()),
             Self::File(folder) => {
                 let path = folder.path().join("store.db");
@@ -47,13 +47,13 @@ impl RestartableStore {
                     }
                 };
                 let store = tokio::time::timeout(Duration::from_secs(10), free).await;
-                ToolHub::builder().store(store.expect("nobody holds the store"))
+                ToolHub::builder().store(store.expect("the store is still in use"))
             }
         }
     }
 }
 
-/// A hub that dies, with its whole runtime, when its tools have begun so many calls.
+/// A hub that dies, with its whole runtime, when its tools have started this many calls.
 pub(crate) fn run_and_crash<T>(
     build: impl AsyncFnOnce() -> ToolHub + Send + 'static,
     calls: impl FnOnce(&ToolHub) -> (Vec<CallHandle>, T) + Send + 'static,
@@ -64,20 +64,20 @@ where
 {
     let life = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let told = runtime.block_on(async {
+        let ids = runtime.block_on(async {
             let hub = build().await;
-            let (running, told) = calls(&hub);
+            let (running, ids) = calls(&hub);
             while !begun() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            // Neither is dropped before the runtime: a dropped call would be cancelled in good order.
+            // Neither is dropped before the runtime: a dropped call would be cancelled in an orderly way.
             std::mem::forget(running);
-            (told, hub)
+            (ids, hub)
         });
-        let (told, hub) = told;
+        let (ids, hub) = ids;
         drop(runtime);
         drop(hub);
-        told
+        ids
     });
     life.join().unwrap()
 }
@@ -97,10 +97,10 @@ fn calls_started(scripts: &[&ScriptedTool], many: usize) -> impl Fn() -> bool + 
 
 #[tokio::test]
 async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
-    for shelf in RestartableStore::all_kinds() {
+    for store in RestartableStore::all_kinds() {
         let ((pay, paying), (look, looking)) =
             (scripted("pay", [ScriptStep::Hang, ScriptStep::Hang]), scripted("look", [ScriptStep::Hang]));
-        let first = shelf.clone();
+        let first = store.clone();
         let calls = run_and_crash(
             async move || first.hub_builder().await.tool(pay).tool(look.read_only()).build().await.unwrap(),
             |hub| {
@@ -116,7 +116,7 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
         );
 
         let ((pay, paying), (look, looking)) = (scripted("pay", []), scripted("look", []));
-        let builder = shelf.hub_builder().await.tool(pay).tool(look.read_only());
+        let builder = store.hub_builder().await.tool(pay).tool(look.read_only());
         let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         for (id, effect) in calls.iter().zip([Effect::Unknown, Effect::Unknown, Effect::None]) {
@@ -126,20 +126,20 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
             outcome.assert_effect(effect).assert_error(ErrorKind::Interrupted);
             assert_eq!((record.status, outcome.id), (Status::Error, *id));
         }
-        // One key, one effect: whether there was one nobody knows, so there is no other.
-        let again = hub.call("pay", json!({"n": 1})).idempotency_key("k").model_call("m2").await;
-        again.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
-        assert!(again.replayed && again.id == calls[0] && paying.recorded_arguments().is_empty());
-        // A call that has changed nothing and was answered to nobody is made again.
-        let again = hub.call("look", json!({"n": 3})).idempotency_key("k").await;
-        again.assert_success();
-        assert!(!again.replayed);
+        // One key, one effect: whether there was one is unknown, so the call is not repeated.
+        let repeated = hub.call("pay", json!({"n": 1})).idempotency_key("k").model_call("m2").await;
+        repeated.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        assert!(repeated.replayed && repeated.id == calls[0] && paying.recorded_arguments().is_empty());
+        // A read-only call that was never answered is made again.
+        let repeated = hub.call("look", json!({"n": 3})).idempotency_key("k").await;
+        repeated.assert_success();
+        assert!(!repeated.replayed);
         assert!(hub.call("look", json!({"n": 3})).idempotency_key("k").await.replayed);
         assert_eq!(looking.recorded_arguments().len(), 1);
         hub.shutdown(Duration::ZERO).await;
         drop(hub);
 
-        let builder = shelf.hub_builder().await.tool(scripted("pay", []).0);
+        let builder = store.hub_builder().await.tool(scripted("pay", []).0);
         let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         assert!(calls.iter().all(|id| recorder.end_count(*id) == 0), "they were closed before");
@@ -168,8 +168,8 @@ async fn add(_: NoArguments, mut cart: State<Cart>) -> Result<usize, ToolError> 
 
 #[tokio::test]
 async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
-    for shelf in RestartableStore::all_kinds() {
-        let (first, started) = (shelf.clone(), Arc::new(AtomicUsize::new(0)));
+    for store in RestartableStore::all_kinds() {
+        let (first, started) = (store.clone(), Arc::new(AtomicUsize::new(0)));
         let counter = started.clone();
         run_and_crash(
             async move || {
@@ -178,7 +178,7 @@ async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
             |hub| (vec![hub.call("add", json!({})).thread("t").start()], ()),
             move || started.load(Ordering::Acquire) == 1,
         );
-        let hub = shelf.hub_builder().await.tool(tool("add", add)).build().await.unwrap();
+        let hub = store.hub_builder().await.tool(tool("add", add)).build().await.unwrap();
         let cart: ContextId = "t/cart".parse().unwrap();
         let history = hub.state().history(&default_tenant(), &cart, 10).await.unwrap();
         let what: Vec<_> = history.into_iter().map(|entry| entry.event).collect();
@@ -188,7 +188,7 @@ async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
     }
 }
 
-/// A payment that is run again, and dies with its hub.
+/// A payment that is rerun, and dies with its hub.
 fn rerunnable_tool(steps: impl IntoIterator<Item = ScriptStep>) -> (ToolBuilder, ScriptedTool) {
     let (tool, script) = scripted("pay", steps);
     (tool.idempotent().rerun_interrupted(), script)
@@ -196,7 +196,7 @@ fn rerunnable_tool(steps: impl IntoIterator<Item = ScriptStep>) -> (ToolBuilder,
 
 /// Waits until a call has ended.
 async fn wait_for_end(hub: &ToolHub, call: CallId) -> Outcome {
-    let ends = async {
+    let ended = async {
         loop {
             if let Some(outcome) = record(hub, call).await.outcome {
                 return outcome;
@@ -204,13 +204,13 @@ async fn wait_for_end(hub: &ToolHub, call: CallId) -> Outcome {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), ends).await.expect("the call ends")
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the call ends")
 }
 
 #[tokio::test]
 async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
-    for shelf in RestartableStore::all_kinds() {
-        let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
+    for store in RestartableStore::all_kinds() {
+        let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), store.clone());
         let id = run_and_crash(
             async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
             |hub| {
@@ -221,14 +221,14 @@ async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
             calls_started(&[&paying], 1),
         );
         let (pay, paying) = rerunnable_tool([ScriptStep::Return(json!("paid"))]);
-        let builder = shelf.hub_builder().await.tool(pay);
+        let builder = store.hub_builder().await.tool(pay);
         let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         let outcome = wait_for_end(&hub, id).await;
         assert_eq!(outcome.assert_success(), &json!("paid"));
         assert_eq!((outcome.id, outcome.model_call.as_deref()), (id, Some("m")));
-        let again = hub.call("pay", json!({"n": 1})).idempotency_key("k").await;
-        assert!(again.replayed && again.output == "paid");
+        let repeated = hub.call("pay", json!({"n": 1})).idempotency_key("k").await;
+        assert!(repeated.replayed && repeated.output == "paid");
         assert_eq!(paying.recorded_arguments(), [json!({"n": 1})]);
         hub.shutdown(Duration::from_secs(5)).await;
         assert_eq!(recorder.end_count(id), 1);
@@ -237,12 +237,12 @@ async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
 
 #[tokio::test]
 async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
-    for shelf in RestartableStore::all_kinds() {
+    for store in RestartableStore::all_kinds() {
         let mut id = None;
         for life in 0..3 {
-            let ((pay, paying), next) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
+            let ((pay, paying), next) = (rerunnable_tool([ScriptStep::Hang]), store.clone());
             let begun_here = calls_started(&[&paying], 1);
-            let told = run_and_crash(
+            let ids = run_and_crash(
                 async move || next.hub_builder().await.tool(pay).build().await.unwrap(),
                 move |hub| {
                     let calls: Vec<_> = (life == 0).then(|| hub.call("pay", json!({})).start()).into_iter().collect();
@@ -251,10 +251,10 @@ async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
                 },
                 begun_here,
             );
-            id = id.or(told);
+            id = id.or(ids);
         }
         let (pay, paying) = rerunnable_tool([]);
-        let hub = shelf.hub_builder().await.tool(pay).build().await.unwrap();
+        let hub = store.hub_builder().await.tool(pay).build().await.unwrap();
         let outcome = record(&hub, id.unwrap()).await.outcome.unwrap();
         outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
         assert_eq!((outcome.attempts, paying.recorded_arguments().len()), (3, 0));
@@ -264,14 +264,14 @@ async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
 #[tokio::test]
 async fn a_call_that_cannot_be_run_again_is_closed() {
     let changes: [fn(HubBuilder, ToolBuilder) -> HubBuilder; 2] = [
-        // The tool takes other arguments by now.
+        // The tool has another schema by now.
         |hub, pay| hub.tool(pay.parameters(json!({"type": "object", "properties": {"n": {"type": "string"}}}))),
-        // A rule forbids it by now.
+        // A rule denies it by now.
         |hub, pay| hub.tool(pay).rule(Rule::deny("pay")),
     ];
     for change in changes {
-        let [shelf, _] = RestartableStore::all_kinds();
-        let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
+        let [store, _] = RestartableStore::all_kinds();
+        let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), store.clone());
         let id = run_and_crash(
             async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
             |hub| {
@@ -282,7 +282,7 @@ async fn a_call_that_cannot_be_run_again_is_closed() {
             calls_started(&[&paying], 1),
         );
         let (pay, paying) = rerunnable_tool([]);
-        let builder = change(shelf.hub_builder().await, pay);
+        let builder = change(store.hub_builder().await, pay);
         let mut recorder = EventRecorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         wait_for_end(&hub, id).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
@@ -291,7 +291,7 @@ async fn a_call_that_cannot_be_run_again_is_closed() {
     }
 }
 
-/// Counts what it sees.
+/// Counts the calls it sees.
 struct CountingHook(Arc<AtomicUsize>);
 
 impl Hook for CountingHook {
@@ -303,8 +303,8 @@ impl Hook for CountingHook {
 
 #[tokio::test]
 async fn nobody_is_asked_twice_about_a_call_that_is_run_again() {
-    let [shelf, _] = RestartableStore::all_kinds();
-    let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), shelf.clone());
+    let [store, _] = RestartableStore::all_kinds();
+    let ((pay, paying), first) = (rerunnable_tool([ScriptStep::Hang]), store.clone());
     let id = run_and_crash(
         async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
         |hub| {
@@ -315,7 +315,7 @@ async fn nobody_is_asked_twice_about_a_call_that_is_run_again() {
         calls_started(&[&paying], 1),
     );
     let seen: Arc<AtomicUsize> = Arc::default();
-    let hub = shelf
+    let hub = store
         .hub_builder()
         .await
         .tool(rerunnable_tool([]).0.confirm())

@@ -1,4 +1,4 @@
-//! The records of plain read-only calls: one afterwards, together with others, and never more than there is room for.
+//! The records of plain read-only calls: written afterwards, in batches, and bounded in number.
 
 use std::{
     sync::{Arc, Mutex},
@@ -13,10 +13,10 @@ use toolhub::{
     testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
-/// How many records may wait to be written.
+/// How many records may be buffered.
 const QUEUE_CAPACITY: u64 = 10_000;
 
-/// A memory store that counts the rows of calls in each batch.
+/// A memory store that counts the call rows in each batch.
 #[derive(Default)]
 struct BatchCountingStore {
     memory: Memory,
@@ -24,7 +24,7 @@ struct BatchCountingStore {
 }
 
 impl BatchCountingStore {
-    /// How many rows of calls each batch had so far, in order of size.
+    /// How many call rows each batch had so far, sorted by size.
     fn batches(&self) -> Vec<usize> {
         let mut batches = self.batches.lock().unwrap().clone();
         batches.sort_unstable();
@@ -75,14 +75,14 @@ async fn a_read_that_others_wait_for_leaves_a_record_each_time() {
     let ((read, _), (report, _)) = (scripted("read", []), scripted("report", []));
     let hub = ToolHub::builder().store(Memory::new()).tool(read.read_only()).tool(report.after("read"));
     let hub = hub.build().await.unwrap();
-    let mut made = Vec::new();
+    let mut ids = Vec::new();
     for n in 0..3 {
-        made.push(hub.call("read", json!({"n": n})).thread("t").await.id);
+        ids.push(hub.call("read", json!({"n": n})).thread("t").await.id);
     }
-    // Ids of one millisecond are in no order.
-    made.sort();
+    // Ids of the same millisecond have no order.
+    ids.sort();
     let page = hub.calls(&default_tenant(), &CallQuery::default()).await.unwrap();
-    assert_eq!(page.calls.iter().rev().map(|call| call.id).collect::<Vec<_>>(), made);
+    assert_eq!(page.calls.iter().rev().map(|call| call.id).collect::<Vec<_>>(), ids);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,14 +91,14 @@ async fn a_plain_read_leaves_one_record_within_fifty_milliseconds() {
     let (hub, store) = read_only_hub(steps).await;
     let good = hub.call("read", json!({"n": 1})).thread("t").caller(Caller::new("ann").unwrap()).model_call("m").await;
     let bad = hub.call("read", json!({"n": 2})).await;
-    assert_eq!(count_call_rows(&*store).await, 0, "nobody waits for the store");
+    assert_eq!(count_call_rows(&*store).await, 0, "no call waits for the store");
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(count_call_rows(&*store).await, 2);
     let record = hub.call_record(&default_tenant(), good.id).await.unwrap().unwrap();
     assert_eq!((record.caller.as_str(), &record.arguments, record.status), ("ann", &json!({"n": 1}), Status::Success));
     let mut without_output = good.clone();
     without_output.output = Value::Null;
-    assert_eq!(record.outcome, Some(without_output), "all but the output, which can be asked again");
+    assert_eq!(record.outcome, Some(without_output), "all but the output, which can be computed again");
     let record = hub.call_record(&default_tenant(), bad.id).await.unwrap().unwrap();
     assert_eq!(record.outcome.unwrap(), bad);
     assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (2, 0));
@@ -132,11 +132,11 @@ async fn records_beyond_the_queue_capacity_are_counted_and_dropped() {
     assert_eq!(hub.journal_stats().dropped, 17);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!((count_call_rows(&*store).await as u64, hub.journal_stats().written), (QUEUE_CAPACITY, QUEUE_CAPACITY));
-    // There is room again.
+    // The buffer has room again.
     rush(5).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!((count_call_rows(&*store).await as u64, hub.journal_stats().dropped), (QUEUE_CAPACITY + 5, 17));
-    // Large arguments take more of it.
+    // Large arguments take more of the buffer.
     let long = "x".repeat(1_600_000);
     for _ in 0..150 {
         hub.call("read", json!({"text": long})).thread("t").await.assert_success();

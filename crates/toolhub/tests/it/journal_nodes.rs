@@ -1,4 +1,4 @@
-//! Hubs that share a store: whoever lives closes the calls of whoever died, once, and nobody else's.
+//! Hubs that share a store: a live hub closes the calls of a dead one, once, and no others.
 
 use std::{
     sync::{
@@ -59,25 +59,25 @@ async fn hub_on_shared_store(
 async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() {
     let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
     let calls = leave_calls_open(&store);
-    let here =
+    let first =
         hub_on_shared_store(&store, &clock, [ScriptStep::Wait(100 * SECOND), ScriptStep::Return(json!("paid"))]).await;
-    let there = hub_on_shared_store(&store, &clock, []).await;
-    let mut recorders = [EventRecorder::new(&here), EventRecorder::new(&there)];
-    let alive = here.call("pay", json!({})).thread("t").start();
+    let second = hub_on_shared_store(&store, &clock, []).await;
+    let mut recorders = [EventRecorder::new(&first), EventRecorder::new(&second)];
+    let alive = first.call("pay", json!({})).thread("t").start();
     tokio::time::sleep(10 * SECOND).await;
     for call in &calls {
-        assert_eq!(outcome(&there, *call).await, None, "its node may only be slow");
+        assert_eq!(outcome(&second, *call).await, None, "its node may only be slow");
     }
-    let early = there.call("pay", json!({})).idempotency_key("k").await;
+    let early = second.call("pay", json!({})).idempotency_key("k").await;
     early.assert_error(ErrorKind::IdempotencyInProgress);
     tokio::time::sleep(20 * SECOND).await;
     for call in &calls {
-        outcome(&there, *call).await.unwrap().assert_error(ErrorKind::Interrupted);
-        let told: usize = recorders.iter_mut().map(|recorder| recorder.end_count(*call)).sum();
-        assert_eq!(told, 1);
+        outcome(&second, *call).await.unwrap().assert_error(ErrorKind::Interrupted);
+        let ends: usize = recorders.iter_mut().map(|recorder| recorder.end_count(*call)).sum();
+        assert_eq!(ends, 1);
     }
-    assert!(there.call("pay", json!({})).idempotency_key("k").await.replayed);
-    // The clock of the machine is set by a day, and back: nobody dies of it.
+    assert!(second.call("pay", json!({})).idempotency_key("k").await.replayed);
+    // The system clock jumps by a day, and back: no node is declared dead.
     for turned in [24 * 3600 * 1000, -24 * 3600 * 1000] {
         clock.jump(turned);
         tokio::time::sleep(20 * SECOND).await;
@@ -105,7 +105,7 @@ async fn a_hub_that_goes_down_in_good_order_takes_its_name_away() {
     let hub = hub_on_shared_store(&store, &clock, []).await;
     let nodes =
         async || store.scan(Scan::new(Table::Nodes, Scope::All), Timestamp::default()).await.unwrap().rows.len();
-    assert_eq!(nodes().await, 0, "it has nothing to be believed about yet");
+    assert_eq!(nodes().await, 0, "it has no open calls to announce yet");
     hub.call("pay", json!({})).await.assert_success();
     tokio::time::sleep(SECOND).await;
     assert_eq!(nodes().await, 1);
@@ -114,7 +114,7 @@ async fn a_hub_that_goes_down_in_good_order_takes_its_name_away() {
     assert_eq!(nodes().await, 0);
 }
 
-/// A store that does not take what nodes say about themselves, while it is `deaf`.
+/// A store that refuses the heartbeats of nodes while it is `deaf`.
 struct HeartbeatFailingStore {
     memory: Arc<Memory>,
     rejects_heartbeats: AtomicBool,
@@ -127,7 +127,7 @@ impl Backend for HeartbeatFailingStore {
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         let of_nodes = batch.writes.iter().any(|write| write.table == Table::Nodes);
         if of_nodes && self.rejects_heartbeats.load(Ordering::Acquire) {
-            return Box::pin(async { Err(StoreError::Unavailable("it is deaf".into())) });
+            return Box::pin(async { Err(StoreError::Unavailable("heartbeats are refused".into())) });
         }
         self.memory.commit(batch, now)
     }
@@ -164,12 +164,12 @@ async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
     let mut recorder = EventRecorder::new(&unheard);
     let running = unheard.call("count", json!({})).thread("t").start();
     let id = running.id();
-    // That it runs calls is noticed late, because it does not say so.
+    // Its open calls are noticed late, because its heartbeats are refused.
     tokio::time::sleep(700 * SECOND).await;
     assert!(outcome(&other, id).await.is_some());
     let ended = running.await;
     ended.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
-    assert_eq!(outcome(&other, id).await, Some(ended), "there is one end, and all know the same");
+    assert_eq!(outcome(&other, id).await, Some(ended), "there is one outcome, and all hubs agree");
     assert_eq!(recorder.end_count(id), 1);
     let states = Scan::new(Table::State, Scope::All).prefix("count/business");
     assert!(memory.scan(states, Timestamp::default()).await.unwrap().rows.is_empty(), "its state was not committed");
@@ -178,9 +178,9 @@ async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
 #[tokio::test(start_paused = true)]
 async fn an_end_that_could_not_be_written_down_is_written_when_the_store_is_back() {
     let store = Arc::new(FaultyStore::default());
-    let trouble = store.clone();
+    let failing_store = store.clone();
     let pay = move |_: NoArguments| {
-        trouble.unavailable.store(true, Ordering::Release);
+        failing_store.unavailable.store(true, Ordering::Release);
         async { Ok::<_, ToolError>("paid") }
     };
     let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", pay)).build().await.unwrap();
@@ -190,8 +190,8 @@ async fn an_end_that_could_not_be_written_down_is_written_when_the_store_is_back
     tokio::time::sleep(60 * SECOND).await;
     store.unavailable.store(false, Ordering::Release);
     tokio::time::sleep(10 * SECOND).await;
-    assert_eq!(outcome(&hub, first.id).await, Some(first.clone()), "as its caller was told");
-    assert_eq!(recorder.end_count(first.id), 1, "its end was told when it came");
-    let again = hub.call("pay", json!({})).idempotency_key("k").await;
-    assert!(again.replayed && again.output == "paid", "it was paid once");
+    assert_eq!(outcome(&hub, first.id).await, Some(first.clone()), "the outcome its caller got");
+    assert_eq!(recorder.end_count(first.id), 1, "its end was published once");
+    let replayed = hub.call("pay", json!({})).idempotency_key("k").await;
+    assert!(replayed.replayed && replayed.output == "paid", "it was paid once");
 }

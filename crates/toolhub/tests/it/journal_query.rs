@@ -1,4 +1,4 @@
-//! Questions to the journal: filters, pages, and cursors that stay good.
+//! Queries of the journal: filters, pages, and cursors that stay valid.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -28,7 +28,7 @@ fn query_with_limit(limit: usize) -> CallQuery {
     CallQuery { limit, ..CallQuery::default() }
 }
 
-/// All pages of a question, one after the other; `between` happens after each.
+/// All pages of a query, one after the other; `between` runs after each.
 async fn all_pages(hub: &ToolHub, query: &CallQuery, mut between: impl AsyncFnMut()) -> Vec<Vec<CallId>> {
     let (mut query, mut pages) = (query.clone(), Vec::new());
     loop {
@@ -50,22 +50,22 @@ fn tools() -> [ToolBuilder; 2] {
 async fn pages_neither_repeat_nor_miss_a_call_while_others_are_added_and_go_on_after_a_restart() {
     for shelf in RestartableStore::all_kinds() {
         let hub = shelf.hub_builder().await.tools(tools()).build().await.unwrap();
-        let mut made = Vec::new();
+        let mut call_ids = Vec::new();
         for n in 0..25 {
             let name = ["write", "read"][n % 2];
             let call = hub.call(name, json!({"n": n}));
             let call = if n % 3 == 0 { call.thread("t") } else { call };
-            made.push(call.await.id);
-            // Ids of one millisecond stand in any order.
+            call_ids.push(call.await.id);
+            // Ids of the same millisecond have no order.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        made.reverse();
+        call_ids.reverse();
         let add = async || {
             hub.call("write", json!({})).await.assert_success();
         };
         let pages = all_pages(&hub, &query_with_limit(10), add).await;
         assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5]);
-        assert_eq!(pages.concat(), made);
+        assert_eq!(pages.concat(), call_ids);
 
         let page = hub.calls(&default_tenant(), &query_with_limit(4)).await.unwrap();
         hub.shutdown(Duration::ZERO).await;
@@ -74,7 +74,7 @@ async fn pages_neither_repeat_nor_miss_a_call_while_others_are_added_and_go_on_a
         let next =
             hub.calls(&default_tenant(), &CallQuery { cursor: page.next, ..query_with_limit(1_000) }).await.unwrap();
         assert_eq!(next.next, None);
-        assert_eq!(ids(&next), made[1..], "three calls were added between the pages");
+        assert_eq!(ids(&next), call_ids[1..], "three calls were added between the pages");
     }
 }
 
@@ -131,22 +131,22 @@ async fn calls_are_found_by_tool_thread_caller_and_status() {
 async fn calls_are_found_by_the_time_they_arrived() {
     let clock = TestClock::new();
     let hub = ToolHub::builder().store(Memory::new()).clock(clock.clone()).tools(tools()).build().await.unwrap();
-    let (mut made, began) = (Vec::new(), clock.now());
+    let (mut call_ids, began) = (Vec::new(), clock.now());
     for n in 0..10 {
-        made.push(hub.call(["write", "read"][n % 2], json!({})).await.id);
+        call_ids.push(hub.call(["write", "read"][n % 2], json!({})).await.id);
         clock.advance(Duration::from_secs(1)).await;
     }
-    made.reverse();
+    call_ids.reverse();
     let at = |seconds| Some(began + Duration::from_secs(seconds));
     let ask = async |from, until, limit| {
         all_pages(&hub, &CallQuery { from, until, ..query_with_limit(limit) }, async || ()).await.concat()
     };
-    assert_eq!(ask(at(2), at(5), 100).await, made[5..8]);
-    assert_eq!(ask(at(2), at(5), 1).await, made[5..8]);
-    assert_eq!(ask(at(8), None, 100).await, made[..2]);
-    assert_eq!(ask(None, at(3), 2).await, made[7..]);
+    assert_eq!(ask(at(2), at(5), 100).await, call_ids[5..8]);
+    assert_eq!(ask(at(2), at(5), 1).await, call_ids[5..8]);
+    assert_eq!(ask(at(8), None, 100).await, call_ids[..2]);
+    assert_eq!(ask(None, at(3), 2).await, call_ids[7..]);
     assert_eq!(ask(at(5), at(5), 100).await, []);
-    assert_eq!(ask(None, None, 3).await, made);
+    assert_eq!(ask(None, None, 3).await, call_ids);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_rare_call_is_found_in_pages_that_cost_no_more_than_others() {
     }
     let query = CallQuery { tool: Some(ToolName::new("write").unwrap()), ..CallQuery::default() };
     let pages = all_pages(&hub, &query, async || ()).await;
-    assert_eq!(pages, [vec![], vec![], vec![rare]], "two thousand are looked at for a page");
+    assert_eq!(pages, [vec![], vec![], vec![rare]], "two thousand rows are scanned per page");
     let everything = all_pages(&hub, &query_with_limit(1_000), async || ()).await;
     assert_eq!(everything.iter().map(Vec::len).collect::<Vec<_>>(), [1_000, 1_000, 1_000, 1_000, 1_000, 1]);
 }
@@ -179,7 +179,7 @@ async fn what_is_rare_is_looked_for_in_few_steps() {
     let (pay, _) = scripted("pay", [ScriptStep::Fail(ToolError::new("no money"))]);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(pay).build().await.unwrap();
     let failed = hub.call("pay", json!({})).await;
-    // Ids of one millisecond stand in any order.
+    // Ids of the same millisecond have no order.
     tokio::time::sleep(Duration::from_millis(2)).await;
     for _ in 0..300 {
         hub.call("pay", json!({})).await.assert_success();

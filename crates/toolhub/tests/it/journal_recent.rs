@@ -1,4 +1,4 @@
-//! What a tool has done within a time, as the journal tells it.
+//! Recent statistics of a tool, from the journal.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn statistics_over_more_records_than_are_read_are_marked_incomplete() {
     let hub = ToolHub::builder().store(Memory::new()).tool(look.read_only()).build().await.unwrap();
     for n in 0..10_100 {
         assert!(hub.call("look", json!({})).await.error.is_none());
-        // What is noted is written before there is no room for more.
+        // Buffered records are written before the buffer is full.
         if n % 2_000 == 0 {
             hub.calls(&Tenant::default(), &CallQuery::default()).await.unwrap();
         }

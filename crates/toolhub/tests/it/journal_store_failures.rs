@@ -1,4 +1,4 @@
-//! The journal while its store makes trouble: whatever could not be written is written later, as the caller was told.
+//! The journal while its store fails: what could not be written is written later, as the caller saw it.
 
 use std::{
     sync::{
@@ -50,9 +50,9 @@ fn leave_call_open(store: &Arc<Memory>) -> CallId {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_call_that_failed_is_written_when_the_store_is_back() {
     let store = Arc::new(FaultyStore::default());
-    let trouble = store.clone();
+    let failing = store.clone();
     let pay = move |_: NoArguments| {
-        trouble.unavailable.store(true, Ordering::Release);
+        failing.unavailable.store(true, Ordering::Release);
         async { Err::<(), _>(ToolError::new("no money")) }
     };
     let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", pay)).build().await.unwrap();
@@ -60,34 +60,35 @@ async fn the_end_of_a_call_that_failed_is_written_when_the_store_is_back() {
     first.assert_error(ErrorKind::ToolError);
     store.unavailable.store(false, Ordering::Release);
     tokio::time::sleep(20 * SECOND).await;
-    assert_eq!(outcome(&hub, first.id).await, Some(first), "as its caller was told");
-    let again = hub.call("pay", json!({})).idempotency_key("k").await;
-    assert!(again.replayed, "{again:?}");
-    again.assert_error(ErrorKind::ToolError);
+    assert_eq!(outcome(&hub, first.id).await, Some(first), "the outcome its caller got");
+    let repeated = hub.call("pay", json!({})).idempotency_key("k").await;
+    assert!(repeated.replayed, "{repeated:?}");
+    repeated.assert_error(ErrorKind::ToolError);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_call_that_was_run_again_is_written_when_the_store_is_back() {
     let store: Arc<InterceptedStore> = Arc::default();
     let id = leave_call_open(&store.memory);
-    let gone = Arc::new(AtomicBool::new(false));
-    let (trouble, away) = (gone.clone(), gone.clone());
+    let unavailable = Arc::new(AtomicBool::new(false));
+    let (failing, is_unavailable) = (unavailable.clone(), unavailable.clone());
     store.before_commits(move |_| {
-        let then = if away.load(Ordering::Acquire) { CommitAction::Unavailable } else { CommitAction::Apply };
-        Box::pin(async { then })
+        let action =
+            if is_unavailable.load(Ordering::Acquire) { CommitAction::Unavailable } else { CommitAction::Apply };
+        Box::pin(async { action })
     });
     let pay = tool("pay", move |_: NoArguments| {
-        trouble.store(true, Ordering::Release);
+        failing.store(true, Ordering::Release);
         async { Ok::<_, ToolError>("paid") }
     });
     let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
     let mut recorder = EventRecorder::new(&hub);
     tokio::time::sleep(30 * SECOND).await;
-    assert!(gone.load(Ordering::Acquire), "it was run again");
-    assert_eq!(outcome(&hub, id).await, None, "and the end could not be written");
-    gone.store(false, Ordering::Release);
+    assert!(unavailable.load(Ordering::Acquire), "it was rerun");
+    assert_eq!(outcome(&hub, id).await, None, "and the outcome could not be written");
+    unavailable.store(false, Ordering::Release);
     tokio::time::sleep(30 * SECOND).await;
-    let ended = outcome(&hub, id).await.expect("it has an end");
+    let ended = outcome(&hub, id).await.expect("it has an outcome");
     assert_eq!((ended.effect, ended.output), (Effect::Done, json!("paid")));
     assert_eq!(recorder.end_count(id), 1);
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
@@ -105,7 +106,7 @@ async fn a_call_whose_takeover_was_not_acknowledged_is_closed_soon() {
     let (pay, paying) = scripted("pay", []);
     let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
     tokio::time::sleep(60 * SECOND).await;
-    outcome(&hub, id).await.expect("it has an end").assert_error(ErrorKind::Interrupted);
+    outcome(&hub, id).await.expect("it has an outcome").assert_error(ErrorKind::Interrupted);
     assert_eq!(paying.recorded_arguments().len(), 0);
 }
 
@@ -113,14 +114,15 @@ async fn a_call_whose_takeover_was_not_acknowledged_is_closed_soon() {
 async fn a_store_that_takes_nothing_is_not_asked_without_a_pause() {
     let store: Arc<InterceptedStore> = Arc::default();
     let id = leave_call_open(&store.memory);
-    let (asked, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
-    let (counter, is_full) = (asked.clone(), full.clone());
+    let (attempts, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (counter, is_full) = (attempts.clone(), full.clone());
     store.before_commits(move |batch| {
         let refused = is_full.load(Ordering::Acquire);
-        let asked = counter.fetch_add(usize::from(refused && writes_table(batch, Table::OpenCalls)), Ordering::Relaxed);
+        let attempts =
+            counter.fetch_add(usize::from(refused && writes_table(batch, Table::OpenCalls)), Ordering::Relaxed);
         Box::pin(async move {
-            if asked > 100 {
-                // Otherwise time would never move, and the test never end.
+            if attempts > 100 {
+                // Otherwise time would never advance, and the test never end.
                 tokio::time::sleep(SECOND).await;
             }
             if refused { CommitAction::Unavailable } else { CommitAction::Apply }
@@ -129,28 +131,28 @@ async fn a_store_that_takes_nothing_is_not_asked_without_a_pause() {
     let (pay, paying) = scripted("pay", [ScriptStep::Return(json!("paid"))]);
     let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
     tokio::time::sleep(60 * SECOND).await;
-    assert!(asked.load(Ordering::Relaxed) < 100, "it is asked again and again");
+    assert!(attempts.load(Ordering::Relaxed) < 100, "it is retried in a loop");
     full.store(false, Ordering::Release);
     tokio::time::sleep(30 * SECOND).await;
-    assert_eq!(outcome(&hub, id).await.expect("it has an end").output, json!("paid"));
+    assert_eq!(outcome(&hub, id).await.expect("it has an outcome").output, json!("paid"));
     assert_eq!(paying.recorded_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_changed_nothing() {
-    // Whose answer is lost: that of the opening, or that of the key and of the taking back.
+    // Whose answer is lost: that of the opening, or that of the claim and of its withdrawal.
     for lost in [Table::OpenCalls, Table::Claims] {
         let store: Arc<InterceptedStore> = Arc::default();
         let lose = Arc::new(AtomicBool::new(true));
         let loses = lose.clone();
         store.before_commits(move |batch| {
             let removes = batch.writes.iter().any(|write| matches!(write.change, toolhub::backend::Change::Remove));
-            let then = match loses.load(Ordering::Acquire) {
+            let action = match loses.load(Ordering::Acquire) {
                 true if lost == Table::Claims && removes => CommitAction::Unavailable,
                 true if writes_table(batch, lost) => CommitAction::LoseAck,
                 _ => CommitAction::Apply,
             };
-            Box::pin(async { then })
+            Box::pin(async { action })
         });
         let (pay, paying) = scripted("pay", [ScriptStep::Return(json!("paid"))]);
         let hub = ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap();
@@ -158,10 +160,10 @@ async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_chang
         refused.assert_effect(Effect::None).assert_error(ErrorKind::StoreUnavailable);
         lose.store(false, Ordering::Release);
         tokio::time::sleep(20 * SECOND).await;
-        let closed = outcome(&hub, refused.id).await.expect("it has an end");
+        let closed = outcome(&hub, refused.id).await.expect("it has an outcome");
         closed.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
-        let again = hub.call("pay", json!({})).idempotency_key("k").await;
-        assert_eq!(again.assert_success(), &json!("paid"), "nothing had happened, so it is made now");
+        let repeated = hub.call("pay", json!({})).idempotency_key("k").await;
+        assert_eq!(repeated.assert_success(), &json!("paid"), "nothing had happened, so it is executed now");
         assert_eq!(paying.recorded_arguments().len(), 1);
     }
 }
@@ -174,8 +176,8 @@ fn has_long_record(batch: &Batch) -> bool {
 #[tokio::test(start_paused = true)]
 async fn an_end_that_the_store_will_never_take_becomes_one_that_says_less() {
     let store: Arc<InterceptedStore> = Arc::default();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counter = asked.clone();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counter = attempts.clone();
     store.before_commits(move |batch| {
         let long = has_long_record(batch);
         counter.fetch_add(usize::from(long), Ordering::Relaxed);
@@ -186,11 +188,11 @@ async fn an_end_that_the_store_will_never_take_becomes_one_that_says_less() {
     let first = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
     first.assert_effect(Effect::Done);
     tokio::time::sleep(3_600 * SECOND).await;
-    let ended = outcome(&hub, first.id).await.expect("it has an end");
+    let ended = outcome(&hub, first.id).await.expect("it has an outcome");
     ended.assert_effect(Effect::Done).assert_error(ErrorKind::Interrupted);
-    assert!(asked.load(Ordering::Relaxed) < 10, "it is tried again and again: {}", asked.load(Ordering::Relaxed));
-    let again = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
-    assert!(again.replayed, "{again:?}");
+    assert!(attempts.load(Ordering::Relaxed) < 10, "it is retried in a loop: {}", attempts.load(Ordering::Relaxed));
+    let repeated = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
+    assert!(repeated.replayed, "{repeated:?}");
     assert_eq!(paying.recorded_arguments().len(), 1);
 }
 
@@ -198,8 +200,8 @@ async fn an_end_that_the_store_will_never_take_becomes_one_that_says_less() {
 async fn a_store_that_never_takes_any_end_is_asked_now_and_then() {
     let store: Arc<InterceptedStore> = Arc::default();
     let id = leave_call_open(&store.memory);
-    let (asked, takes_none) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
-    let (count, never) = (asked.clone(), takes_none.clone());
+    let (attempts, takes_none) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (count, never) = (attempts.clone(), takes_none.clone());
     store.before_commits(move |batch| {
         let refused = never.load(Ordering::Acquire) && writes_table(batch, Table::Calls);
         count.fetch_add(usize::from(refused), Ordering::Relaxed);
@@ -207,11 +209,11 @@ async fn a_store_that_never_takes_any_end_is_asked_now_and_then() {
     });
     let hub = ToolHub::builder().shared_store(store).tool(scripted("pay", []).0).build().await.unwrap();
     tokio::time::sleep(3_600 * SECOND).await;
-    let times = asked.load(Ordering::Relaxed);
+    let times = attempts.load(Ordering::Relaxed);
     assert!((2..40).contains(&times), "{times} times in an hour");
     takes_none.store(false, Ordering::Release);
     tokio::time::sleep(1_200 * SECOND).await;
-    outcome(&hub, id).await.expect("it has an end").assert_error(ErrorKind::Interrupted);
+    outcome(&hub, id).await.expect("it has an outcome").assert_error(ErrorKind::Interrupted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,8 +223,8 @@ async fn an_open_call_that_nobody_can_read_holds_its_thread_for_as_long_as_recor
     let partition = Partition::for_thread(Tenant::default(), thread.clone());
     let change = Change::Put { value: b"{ nonsense".as_slice().into(), schema: 1, expires: None };
     let (id, expect, durability) = ("call_x".into(), Expect::Any, Durability::KillSafe);
-    let odd = Write { table: Table::OpenCalls, id, expect, change, durability };
-    store.commit(Batch::new(partition).with(odd), clock.now()).await.unwrap();
+    let damaged = Write { table: Table::OpenCalls, id, expect, change, durability };
+    store.commit(Batch::new(partition).with(damaged), clock.now()).await.unwrap();
     let hub = ToolHub::builder().store(store.clone()).clock(clock.clone()).call_retention(48 * 3_600 * SECOND);
     let hub = hub.tool(scripted("look", []).0).build().await.unwrap();
     let open = async || store.scan(Scan::new(Table::OpenCalls, Scope::All), clock.now()).await.unwrap().rows.len();

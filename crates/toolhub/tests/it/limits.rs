@@ -1,4 +1,4 @@
-//! How many calls may come, and how many may run: rates, slots and the fair queue.
+//! Rate limits, concurrency slots and the fair queue.
 
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,7 @@ async fn call(hub: &ToolHub) -> Outcome {
     hub.call("it", json!({})).thread("t1").await
 }
 
-/// When a refused call is told to come again.
+/// The retry-after of a rate-limited call.
 #[track_caller]
 fn expect_rate_limited(outcome: &Outcome) -> Duration {
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::RateLimited);
@@ -55,7 +55,7 @@ fn expect_rate_limited(outcome: &Outcome) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_beyond_the_rate_is_told_to_the_millisecond_when_to_come_again() {
-    // How many pass at once, and how long one takes to come back.
+    // The burst, and how long one token takes to come back.
     let check = async |limit: RateLimit, at_once: usize, interval: Duration| {
         let hub = hub(rate_limited_tool([limit.clone()])).await;
         for _ in 0..at_once {
@@ -117,11 +117,11 @@ async fn a_call_may_wait_for_its_turn_but_no_longer_than_it_may() {
         assert_eq!(
             (expect_rate_limited(late), late.queued),
             (SECOND, Duration::ZERO),
-            "refused at once, and told when it may wait"
+            "refused immediately, with the time to retry"
         );
     }
     assert_eq!(script.recorded_arguments().len(), 3);
-    assert_eq!(hub.tool_stats("it").unwrap().rate_limited, 4, "two had to wait and two were refused");
+    assert_eq!(hub.tool_stats("it").unwrap().rate_limited, 4, "two waited and two were refused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,9 +134,9 @@ async fn of_several_limits_all_hold_and_a_refusal_by_one_takes_nothing_from_the_
     for thread in 2..=10 {
         call(thread).await.assert_success();
     }
-    assert_eq!(expect_rate_limited(&call(11).await), 6 * SECOND, "the limit of all is used up now");
+    assert_eq!(expect_rate_limited(&call(11).await), 6 * SECOND, "the shared limit is used up now");
     tokio::time::advance(6 * SECOND).await;
-    assert_eq!(expect_rate_limited(&call(1).await), 54 * SECOND, "a thread's own limit holds longer");
+    assert_eq!(expect_rate_limited(&call(1).await), 54 * SECOND, "a thread's own limit lasts longer");
     call(11).await.assert_success();
 }
 
@@ -173,7 +173,7 @@ async fn occupy_slot(read_only: bool) -> OccupiedHub {
     let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_hour(2)).queue_timeout(MINUTE);
     let tool = if read_only { tool.read_only() } else { tool };
-    let hub = builder().tool(tool.timeout(10 * MINUTE)).queue_limits(1, 1).build().await.unwrap();
+    let hub = builder().tool(tool.timeout(10 * MINUTE)).max_queued_per_tool(1).max_queued(1).build().await.unwrap();
     let first = hub.call("it", json!({})).start();
     wait_until(|| busy.running() == 1).await;
     OccupiedHub { hub, busy, first }
@@ -204,7 +204,7 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
             "too many" => {
                 let second = hub.call("it", json!({})).start();
                 wait_until(|| hub.queued_calls() == 1).await;
-                // The token is there only because the second one has left before.
+                // The token is available only because the second one has left before.
                 second.cancel();
                 second.await.assert_error(ErrorKind::Cancelled);
                 let blocker = hub.call("it", json!({})).start();
@@ -290,7 +290,7 @@ async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_tu
 async fn refusals_say_nothing_against_the_tool() {
     let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_minute(20));
-    let hub = builder().tool(tool).queue_limits(0, 0).build().await.unwrap();
+    let hub = builder().tool(tool).max_queued_per_tool(0).max_queued(0).build().await.unwrap();
     let running = hub.call("it", json!({})).thread("t1").start();
     wait_until(|| busy.running() == 1).await;
     for _ in 0..10 {
@@ -336,7 +336,7 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
             });
             let builder = all.into_iter().fold(builder().tools(tools), HubBuilder::max_concurrency);
             let hub = builder.build().await.unwrap();
-            // A limit of the tool holds for each tool; only the hub's is over both.
+            // A tool's limit applies per tool; only the hub's covers both.
             let expected = if all.is_none() { expected * 2 } else { expected };
             let calls: Vec<_> = (0..40).map(|n| hub.call(names[n % 2], json!({})).start()).collect();
             wait_until(|| hub.queued_calls() == 40 - expected).await;
@@ -356,7 +356,7 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
 async fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
     for (per_tool, in_all, whose) in [(3, 100, "the queue of `it`"), (100, 3, "the queue of all tools")] {
         let busy = GatedTool::new();
-        let hub = builder().tool(busy.tool("it").max_concurrency(1)).queue_limits(per_tool, in_all);
+        let hub = builder().tool(busy.tool("it").max_concurrency(1)).max_queued_per_tool(per_tool).max_queued(in_all);
         let hub = hub.build().await.unwrap();
         let calls: Vec<_> = (0..4).map(|_| hub.call("it", json!({})).start()).collect();
         wait_until(|| hub.queued_calls() == 3).await;
@@ -416,7 +416,7 @@ async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
     wait_until(|| script.recorded_arguments().len() == 4).await;
     let other = hub.call("other", json!({})).await;
     other.assert_success();
-    assert_eq!(other.queued, Duration::ZERO, "the probe has one of two slots, and nobody the other");
+    assert_eq!(other.queued, Duration::ZERO, "the probe has one of two slots, and the other is free");
     for call in calls {
         call.await.assert_success();
     }
@@ -472,7 +472,7 @@ async fn a_blocking_function_past_its_time_keeps_its_slot_until_it_returns() {
     let mut first = hub.call("it", json!({})).into_future();
     assert!(poll!(&mut first).is_pending());
     wait_until(|| hub.tool_stats("it").unwrap().in_flight == 1).await;
-    // While a function blocks, time does not move by itself.
+    // While a function blocks, time does not advance by itself.
     tokio::time::advance(SECOND).await;
     first.await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Timeout);
     let stuck = |name| hub.tool_stats(name).unwrap().stuck;
@@ -490,7 +490,7 @@ async fn a_thread_with_one_call_is_not_kept_waiting_by_one_with_ten_thousand() {
     const SLOTS: usize = 4;
     let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(SLOTS).timeout(MINUTE);
-    let hub = builder().tool(tool).queue_limits(20_000, 20_000).build().await.unwrap();
+    let hub = builder().tool(tool).max_queued_per_tool(20_000).max_queued(20_000).build().await.unwrap();
     let many: Vec<_> = (0..10_000).map(|_| hub.call("it", json!({})).thread("a").start()).collect();
     wait_until(|| hub.queued_calls() == 10_000 - SLOTS).await;
     let one = hub.call("it", json!({})).thread("b").start();
@@ -498,8 +498,8 @@ async fn a_thread_with_one_call_is_not_kept_waiting_by_one_with_ten_thousand() {
     busy.release(20_000);
     one.await.assert_success();
     let turn = busy.started_threads().iter().position(|thread| thread == "b").unwrap() - SLOTS;
-    // A round is one turn of each of the two threads.
-    assert!(turn < 4, "it was given turn {turn}");
+    // A round gives each of the two threads one turn.
+    assert!(turn < 4, "it was served at turn {turn}");
     for call in many {
         call.await.assert_success();
     }
@@ -519,8 +519,8 @@ async fn a_tool_with_one_call_is_not_kept_waiting_by_one_with_a_thousand_when_th
     busy.release(2_000);
     one.await.assert_success();
     let turn = busy.started_threads().iter().position(|thread| thread == "one").unwrap() - SLOTS;
-    // A round is one turn of each of the two tools.
-    assert!(turn < 4, "it was given turn {turn}");
+    // A round gives each of the two tools one turn.
+    assert!(turn < 4, "it was served at turn {turn}");
     for call in many {
         call.await.assert_success();
     }
@@ -531,8 +531,14 @@ async fn equal_threads_wait_about_equally_long_in_whatever_order_they_came() {
     const THREADS: usize = 20;
     const CALLS: usize = 50;
     let busy = GatedTool::new();
-    let hub = builder().tool(busy.tool("it").max_concurrency(3)).queue_limits(20_000, 20_000).build().await.unwrap();
-    // All calls of one thread come before all of the next.
+    let hub = builder()
+        .tool(busy.tool("it").max_concurrency(3))
+        .max_queued_per_tool(20_000)
+        .max_queued(20_000)
+        .build()
+        .await
+        .unwrap();
+    // All calls of one thread arrive before all of the next.
     let calls: Vec<_> =
         (0..THREADS * CALLS).map(|n| hub.call("it", json!({})).thread(format!("t{}", n / CALLS)).start()).collect();
     wait_until(|| hub.queued_calls() == THREADS * CALLS - 3).await;
@@ -563,7 +569,7 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
             }
         };
         let tool = tool("it", work).read_only().max_concurrency(8);
-        let hub = builder().tool(tool).queue_limits(calls, calls).build().await.unwrap();
+        let hub = builder().tool(tool).max_queued_per_tool(calls).max_queued(calls).build().await.unwrap();
         let flood = async |calls: usize| {
             let running: Vec<_> =
                 (0..calls).map(|n| hub.call("it", json!({})).thread(format!("t{}", n % threads)).start()).collect();
@@ -574,9 +580,9 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
             }
             wait_until(|| hub.running_calls() == 0).await;
         };
-        // The last success of each thread is remembered; after this it is only written anew.
+        // The last success of each thread is stored; from now on it is only updated.
         flood(threads).await;
-        // The runtime keeps room for as many tasks as were ever ready at once; that is not ours.
+        // The runtime keeps capacity for the largest number of ready tasks; that is not a leak of ours.
         for idle in (0..calls).map(|_| tokio::spawn(async {})).collect::<Vec<_>>() {
             idle.await.unwrap();
         }
@@ -584,12 +590,12 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
         flood(calls).await;
         assert_eq!((hub.queued_calls(), hub.running_calls()), (0, 0));
         let grown = alloc::allocated_bytes() - before;
-        // Maps in parts grow when chance fills a part; measured were 22 to 26 KB.
-        assert!(grown < 40 * 1024, "{grown} bytes were left behind by {calls} calls");
+        // Sharded maps grow when a shard fills up by chance; 22 to 26 KB were measured.
+        assert!(grown < 40 * 1024, "{grown} bytes leaked by {calls} calls");
     });
 }
 
-/// The calls of each tool, and at which moment each of them was done.
+/// The calls of each tool, and when each of them ended.
 async fn completion_times(hung: bool) -> Vec<(String, Duration)> {
     let tools = (0..20).map(|n| {
         let hangs = n == 0 && hung;

@@ -1,4 +1,4 @@
-//! The behaviour of the library, in one test binary.
+//! Integration tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 #![allow(clippy::needless_pass_by_value, reason = "tools take their arguments by value")]
 

@@ -1,4 +1,4 @@
-//! The persistent manager does what the configs of states say: where, in which form, how safe, and with which backups.
+//! The persistent manager applies its config: path, format, durability and backups.
 
 use std::{
     ffi::OsStr,
@@ -8,14 +8,14 @@ use std::{
 };
 
 use toolhub::{
-    Acknowledged, BusinessStateConfig, HubBuilder, ManagerType, PersistenceFormat, StateKind::Business,
-    StateManagerConfig, prelude::*, testing::AssertOutcome,
+    BusinessStateConfig, HubBuilder, ManagerType, PersistenceFormat, StateKind::Business, StateManagerConfig,
+    WriteDurability, prelude::*, testing::AssertOutcome,
 };
 use toolhub_testkit::TempFolder;
 
 use crate::{shop_tools::add_to_cart, state_manager::default_tenant};
 
-/// Where a hub is to keep its states.
+/// The config of a hub with its states in this folder.
 fn states_folder(folder: &TempFolder) -> PathBuf {
     folder.path().join("states")
 }
@@ -35,7 +35,7 @@ fn builder(config: StateManagerConfig, business: BusinessStateConfig) -> HubBuil
     hub.tool(tool("add_to_cart", add_to_cart))
 }
 
-/// A sku that is long, and easy to pack.
+/// A long sku that compresses well.
 fn item() -> Value {
     json!({"sku": "tea ".repeat(200), "qty": 1})
 }
@@ -72,7 +72,7 @@ async fn states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_sa
         let hub = || builder(config(&folder, format), BusinessStateConfig::default()).build();
         for round in 1..=3 {
             let hub = hub().await.unwrap();
-            assert_eq!(add(&hub).await.durability, Acknowledged::Durable);
+            assert_eq!(add(&hub).await.durability, WriteDurability::Durable);
             assert_eq!(version(&hub).await, Some(round), "{format:?}");
             let history = hub.state().history(&default_tenant(), &"t/cart".parse().unwrap(), 99).await.unwrap();
             assert_eq!(history.len() as u64, 3 * round, "{format:?}");
@@ -100,7 +100,7 @@ async fn states_are_packed_where_either_config_says_so_and_read_back_as_they_wer
     for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
         for (compression, business) in [(true, plain()), (false, packed())] {
             let folder = TempFolder::new();
-            // Written as it is first: what is there already stays readable.
+            // Written uncompressed first: existing states stay readable.
             let first = builder(config(&folder, format), plain()).build().await.unwrap();
             add(&first).await;
             close(first).await;
@@ -120,7 +120,7 @@ async fn states_are_packed_where_either_config_says_so_and_read_back_as_they_wer
                     let file = rusqlite::Connection::open(states_folder(&folder).join("state.db")).unwrap();
                     let long = "SELECT max(length(value)) FROM rows WHERE tab = 'state'";
                     let longest: Result<i64, _> = file.query_row(long, (), |row| row.get(0));
-                    assert!(longest.unwrap() < 400, "the state takes less room than its text");
+                    assert!(longest.unwrap() < 400, "the state is smaller than its text");
                 }
             }
         }
@@ -135,11 +135,11 @@ async fn written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_wai
         let business = || BusinessStateConfig { sync_on_change: false, sync_interval: hour, ..Default::default() };
         let hub = builder(config(&folder, format), business()).build().await.unwrap();
         let outcome = add(&hub).await;
-        assert_eq!(outcome.durability, Acknowledged::Behind);
+        assert_eq!(outcome.durability, WriteDurability::WriteBehind);
         assert_eq!(serde_json::to_value(&outcome).unwrap()["durability"], "behind");
         let record = hub.call_record(&default_tenant(), outcome.id).await.unwrap().unwrap();
-        assert_eq!(record.outcome.unwrap().durability, Acknowledged::Behind);
-        assert_eq!(version(&hub).await, Some(1), "everybody sees it at once");
+        assert_eq!(record.outcome.unwrap().durability, WriteDurability::WriteBehind);
+        assert_eq!(version(&hub).await, Some(1), "it is visible immediately");
         close(hub).await;
         let hub = builder(config(&folder, format), BusinessStateConfig::default()).build().await.unwrap();
         assert_eq!(version(&hub).await, Some(1), "{format:?}");
@@ -154,7 +154,7 @@ async fn what_waits_is_written_at_the_interval() {
     let hub = builder(config(&folder, PersistenceFormat::Json), business).build().await.unwrap();
     add(&hub).await;
     let written = || list_files(&states_folder(&folder)).iter().any(|path| ends_with(path, ".json") && holds_tea(path));
-    // It comes by itself; a test that waits for ever would say that it does not.
+    // It arrives by itself; otherwise the test would hang.
     while !written() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -190,14 +190,14 @@ async fn check_backups(format: PersistenceFormat) {
         all.sort();
         all
     };
-    // The first may be of the moment before the call. Two later ones show the interval, and that old ones go.
+    // The first may be older than the call. Two later ones show the interval, and that old ones are deleted.
     let mut seen = std::collections::BTreeSet::new();
     while seen.len() < 3 {
         seen.extend(all());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     close(hub).await;
-    assert!(all().len() < seen.len(), "the oldest is gone");
+    assert!(all().len() < seen.len(), "the oldest was deleted");
     let last = all().pop().unwrap();
     let other = TempFolder::new();
     fs::create_dir_all(states_folder(&other)).unwrap();
@@ -219,7 +219,7 @@ async fn what_cannot_be_opened_is_reported_and_settings_without_effect_are_refus
     let refused = builder(config(&folder, PersistenceFormat::Sqlite), BusinessStateConfig::default()).build().await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains(states_folder(&folder).to_str().unwrap()), "{refused}");
-    // Settings of the persistent manager where there is none.
+    // Settings of the persistent manager without one.
     let config = StateManagerConfig { compression: true, ..Default::default() };
     let business = BusinessStateConfig { backup_enabled: true, ..Default::default() };
     let refused = builder(config, business).build().await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Lists that agents hold for a step, and what their holders hear.
+//! Offers that agents hold for a step, and the events their holders get.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -17,16 +17,16 @@ use toolhub::{
 
 use crate::faulty_store::FaultyStore;
 
-/// What `tool.rebind.required` has said so far: when, added, removed.
+/// The `tool.rebind.required` events so far: time, added, removed.
 fn rebind_events(recorder: &mut EventRecorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
-    let told = recorder.events().iter().filter_map(|event| match &event.kind {
+    let rebinds = recorder.events().iter().filter_map(|event| match &event.kind {
         EventKind::RebindRequired { added, removed, .. } => {
             Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
         }
         _ => None,
     });
-    told.collect()
+    rebinds.collect()
 }
 
 #[tokio::test]
@@ -41,11 +41,11 @@ async fn every_one_of_thousands_of_holders_hears_of_a_change() {
     }
     let mut events = hub.subscribe();
     hub.set_tool_status("a", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
-    let mut told = 0;
-    while told < HOLDERS {
-        told += usize::from(matches!(events.next().await.kind, EventKind::RebindRequired { .. }));
+    let mut rebinds = 0;
+    while rebinds < HOLDERS {
+        rebinds += usize::from(matches!(events.next().await.kind, EventKind::RebindRequired { .. }));
     }
-    assert_eq!(told, HOLDERS);
+    assert_eq!(rebinds, HOLDERS);
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,7 @@ async fn without_auto_rebind_a_list_stays_until_somebody_binds_it_again() {
     let next = hub.offer(&tenant, &thread).await.unwrap();
     assert_eq!(names(&next), ["a", "b"], "the next step is offered the same list");
     assert!(hub.should_rebind(&next).await.unwrap());
-    // The list is old, and the tool is withheld all the same.
+    // The offer is old, and the tool is withheld nevertheless.
     hub.call("a", json!({})).thread("t1").from_offer(next.tools()).await.assert_error(ErrorKind::ToolMaintenance);
     let other = hub.offer(&tenant, &ThreadId::new("t2").unwrap()).await.unwrap();
     assert_eq!(names(&other), ["b"], "another thread has its own");
@@ -69,7 +69,7 @@ async fn without_auto_rebind_a_list_stays_until_somebody_binds_it_again() {
     assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["b"]);
     drop((first, next, bound));
     hub.set_tool_status("a", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
-    assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["a", "b"], "a list nobody holds binds nobody");
+    assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["a", "b"], "a dropped offer has no effect");
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,13 +85,13 @@ async fn each_removal_must_last_for_itself_before_it_is_told() {
     set("b", ToolStatus::Maintenance).await.unwrap();
     set("c", ToolStatus::Maintenance).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    // Gone for three seconds, while another removal became news.
+    // Absent for three seconds, while another removal became due.
     set("b", ToolStatus::Available).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let told = |second: &str, removed: &[&str]| {
+    let rebinds = |second: &str, removed: &[&str]| {
         (format!("12:00:{second}"), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    assert_eq!(rebind_events(&mut recorder), [told("10", &["a"]), told("18", &["a", "c"])]);
+    assert_eq!(rebind_events(&mut recorder), [rebinds("10", &["a"]), rebinds("18", &["a", "c"])]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,9 +150,9 @@ async fn a_holder_hears_that_evidence_has_grown_old() {
     assert_eq!(changes("price").await, None);
     let _offer = hub.offer(&tenant, &thread).await.unwrap();
     tokio::time::sleep(10 * minute).await;
-    let told = |time: &str, removed: &[&str]| {
+    let rebinds = |time: &str, removed: &[&str]| {
         (time.to_owned(), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    // Each ten seconds after its time, like every removal.
-    assert_eq!(rebind_events(&mut recorder), [told("12:01:10", &["buy"]), told("12:02:40", &["buy", "guess"])]);
+    // Each ten seconds after it was removed, like every removal.
+    assert_eq!(rebind_events(&mut recorder), [rebinds("12:01:10", &["buy"]), rebinds("12:02:40", &["buy", "guess"])]);
 }

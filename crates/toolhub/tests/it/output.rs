@@ -1,4 +1,4 @@
-//! Too much output: cut for the model, kept for whoever asks.
+//! Output beyond the limit: truncated for the model, stored as an artifact.
 
 use toolhub::{
     ids::{ArtifactId, Tenant},
@@ -29,10 +29,10 @@ async fn text_up_to_the_limit_is_left_alone() {
 
 #[tokio::test]
 async fn longer_text_is_cut_says_so_and_can_be_fetched_whole_by_its_tenant_only() {
-    let whole = "天".repeat(30_000);
-    let (hub, outcome) = call(json!(whole)).await;
-    assert_eq!(outcome.assert_success(), &json!(whole), "up to a mebibyte the output itself stays whole");
-    let (id, mime_type) = artifact(&outcome).expect("the rest was kept");
+    let full = "天".repeat(30_000);
+    let (hub, outcome) = call(json!(full)).await;
+    assert_eq!(outcome.assert_success(), &json!(full), "up to a mebibyte the output itself stays complete");
+    let (id, mime_type) = artifact(&outcome).expect("the rest was stored");
     let text = outcome.model_text();
     assert!(text.starts_with(&"天".repeat(25_000)));
     assert!(
@@ -41,21 +41,21 @@ async fn longer_text_is_cut_says_so_and_can_be_fetched_whole_by_its_tenant_only(
         &text[75_000..]
     );
     assert_eq!(mime_type, "text/plain");
-    let kept = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
-    assert_eq!((kept.bytes, kept.mime_type), (whole.into_bytes(), mime_type));
+    let stored = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
+    assert_eq!((stored.bytes, stored.mime_type), (full.into_bytes(), mime_type));
     assert_eq!(hub.artifact(&Tenant::new("other").unwrap(), &id).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn structured_output_over_a_mebibyte_becomes_an_artifact() {
     let rows: Vec<_> = (0..60_000).map(|n| json!({"row": n, "name": "x"})).collect();
-    let whole = json!(rows);
-    let (hub, outcome) = call(whole.clone()).await;
+    let full = json!(rows);
+    let (hub, outcome) = call(full.clone()).await;
     assert_eq!(outcome.assert_success(), &Value::Null);
     let (id, mime_type) = artifact(&outcome).unwrap();
     assert_eq!(mime_type, "application/json");
-    let kept = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&kept.bytes).unwrap(), whole);
+    let stored = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&stored.bytes).unwrap(), full);
     assert!(outcome.model_text().chars().count() < 25_200);
 }
 
@@ -86,16 +86,16 @@ async fn a_long_text_beside_a_large_output_are_both_kept() {
         .await
         .unwrap();
     let outcome = hub.call("both", json!({})).await;
-    let mut kept = Vec::new();
+    let mut stored = Vec::new();
     for piece in &outcome.content {
         if let Content::Artifact { id, .. } = piece {
-            kept.push(hub.artifact(&Tenant::default(), id).await.unwrap().unwrap());
+            stored.push(hub.artifact(&Tenant::default(), id).await.unwrap().unwrap());
         }
     }
-    assert_eq!(kept.len(), 2);
-    assert_eq!(kept[0].bytes, "word ".repeat(6_000).into_bytes());
-    assert_eq!(kept[1].bytes.len(), (2 << 20) + 2);
-    assert!(outcome.content.iter().any(|piece| matches!(piece, Content::Audio { .. })), "other pieces stay");
+    assert_eq!(stored.len(), 2);
+    assert_eq!(stored[0].bytes, "word ".repeat(6_000).into_bytes());
+    assert_eq!(stored[1].bytes.len(), (2 << 20) + 2);
+    assert!(outcome.content.iter().any(|piece| matches!(piece, Content::Audio { .. })), "other content stays");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What is said about tools, what of it holds, and the numbers that show it.
+//! Policies of tools: how they combine, and the statistics that show their effect.
 
 use std::{
     future::IntoFuture,
@@ -85,7 +85,7 @@ async fn what_one_says_and_another_does_not_is_put_together() {
     assert_eq!(data["policy"]["maxConcurrency"], 3);
     assert_eq!(data["policy"]["retry"]["attempts"], 5);
     assert_eq!(data["rates"][0]["remaining"], 29);
-    let english = ["timeout 11s", "attempt timeout 2s", "up to 5 attempts", "3 at once", "30 per 60s"];
+    let english = ["timeout 11s", "attempt timeout 2s", "up to 5 attempts", "at most 3 concurrent", "30 per 60s"];
     let chinese = ["超时 11s", "单次超时 2s", "最多尝试 5 次", "最多同时 3 次", "每 60s 最多 30 次"];
     for (language, words) in [(Language::English, english), (Language::Chinese, chinese)] {
         let text = explained.text(language);
@@ -122,7 +122,7 @@ async fn everything_that_cannot_hold_is_named_when_the_hub_is_built_all_at_once(
         .tool(scripted("it", []).0)
         .build()
         .await;
-    let Err(error @ BuildError::Policy(_)) = built else { panic!("expected a refusal, got {:?}", built.map(drop)) };
+    let Err(error @ BuildError::Policy(_)) = built else { panic!("expected an error, got {:?}", built.map(drop)) };
     let text = error.to_string();
     for word in [
         "all tools",
@@ -130,11 +130,11 @@ async fn everything_that_cannot_hold_is_named_when_the_hub_is_built_all_at_once(
         "`attempts` is 0",
         "`shop_*`",
         "at least one request",
-        "a burst is at least one",
-        "the policy for `` cannot be used: a pattern over names cannot be empty",
+        "the burst of a rate limit must be at least one",
+        "the policy for `` is invalid: a name pattern must not be empty",
         "the rule `deny \"\"`",
         "(unclosed",
-        "`amount` is no JSON pointer",
+        "`amount` is not a JSON pointer",
         "the policy for `max_concurrency`",
     ] {
         assert!(text.contains(word), "{word:?} is missing in:\n{text}");
@@ -183,7 +183,7 @@ async fn a_tool_that_is_always_denied_is_not_offered_and_the_rule_is_named() {
     assert!(text.starts_with("`never` is not offered: a rule forbids it (deny nev*)."), "{text}");
     let sometimes = explain(&hub, "sometimes").await;
     assert_eq!((sometimes.offered, sometimes.denied_by), (true, None));
-    assert_eq!(sometimes.rules, ["deny sometimes when /n ~ ^13$", "allow *", "otherwise allow"]);
+    assert_eq!(sometimes.rules, ["deny sometimes when /n ~ ^13$", "allow *", "allow by default"]);
 
     let refused = hub.call("never", json!({})).thread("t1").await;
     refused.assert_effect(Effect::None).assert_error(ErrorKind::Forbidden);
@@ -256,7 +256,7 @@ async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
     wait_until(|| seen() == (0, 2, 3)).await;
     busy.release(1);
     wait_until(|| seen() == (1, 2, 2)).await;
-    // One that waits and one that runs are given up.
+    // One waiting call and one running call are cancelled.
     drop(calls.pop());
     wait_until(|| seen() == (1, 2, 1)).await;
     hub.cancel_call(&Tenant::default(), calls[1].id()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What can be registered, and how tools come and go.
+//! Registration of tools: what is accepted, and how tools are added and removed.
 
 use toolhub::{Kind, RegistryError, prelude::*, testing::scripted};
 
@@ -31,7 +31,7 @@ async fn what_cannot_work_is_refused_with_the_reason() {
         scripted_tool("c").after("a"),
     ])
     .await;
-    assert!(circle.starts_with("these tools wait for each other and none could ever run: "), "{circle}");
+    assert!(circle.starts_with("these tools depend on each other, so none could ever run: "), "{circle}");
     assert!(circle.contains("a → b → c → a") || circle.contains("b → c → a → b") || circle.contains("c → a → b → c"));
     assert!(build_error([scripted_tool("a").after("a")]).await.contains("a → a"));
 
@@ -52,8 +52,8 @@ async fn what_cannot_work_is_refused_with_the_reason() {
     }
     assert!(build_error([tool("greedy", greedy)]).await.contains("the state `cart` twice"));
 
-    let nobody = build_error([ToolBuilder::new("ping", "grpc")]).await;
-    assert!(nobody.contains(".executor(\"grpc\""), "{nobody}");
+    let missing_executor = build_error([ToolBuilder::new("ping", "grpc")]).await;
+    assert!(missing_executor.contains(".executor(\"grpc\""), "{missing_executor}");
 
     let mismatch = build_error([tool("add", add).parameters(json!({"properties": {"a": {"type": "string"}}}))]).await;
     assert!(mismatch.contains("`add`") && mismatch.contains("`a`"), "{mismatch}");

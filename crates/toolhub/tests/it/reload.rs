@@ -1,4 +1,4 @@
-//! Other tools and settings while calls run: all at once, and only what was named.
+//! Changes of tools and settings while calls run: atomic, and limited to what they name.
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,16 +88,16 @@ async fn tools_that_are_not_named_get_the_new_limits_and_rules_and_are_the_same_
         .unwrap();
     assert_eq!(changed.adjusted, [name("mild"), name("wild")]);
     hub.call("mild", json!({})).await.assert_error(ErrorKind::Forbidden);
-    assert!(Arc::ptr_eq(&other, &hub.get("other").unwrap()), "nothing is said about it");
-    assert!(hub.call("other", json!({})).await.cached, "its answers are kept");
+    assert!(Arc::ptr_eq(&other, &hub.get("other").unwrap()), "tools that are not named stay");
+    assert!(hub.call("other", json!({})).await.cached, "its cached results stay");
 
-    // What was said before is said no more, and what was said about tools that come later holds for them.
+    // Earlier policies are replaced, and policies for tools registered later apply to them.
     hub.apply(HubChange::replacing_policies().policy("late", rate_limit_policy(1))).await.unwrap();
     hub.call("mild", json!({})).await.assert_success();
     hub.register(scripted_tool("late")).unwrap();
     hub.call("late", json!({})).await.assert_success();
     hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
-    // A change of tools alone leaves it.
+    // A change of tools alone keeps the policies.
     hub.apply(HubChange::tools_only().put(scripted_tool("late"))).await.unwrap();
     hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
     assert_eq!(hub.get("late").unwrap().limits().rate_limits.len(), 1);
@@ -152,7 +152,7 @@ async fn a_call_that_runs_goes_on_with_the_tool_it_began_with() {
     let later = hub.call("it", json!({})).start();
     wait_until(|| hub.queued_calls() == 2).await;
     busy.release(2);
-    assert_eq!((running.await.output, queued.await.output), (json!(null), json!(null)), "both know the old one");
+    assert_eq!((running.await.output, queued.await.output), (json!(null), json!(null)), "both use the old tool");
     assert_eq!((later.await.output, script.recorded_arguments().len()), (json!("new"), 1));
 }
 
@@ -164,20 +164,20 @@ async fn status_settings_hold_for_what_tools_have_done_before_too() {
         hub.call("sick", json!({})).await.assert_error(ErrorKind::UpstreamError);
     }
     hub.call("sick", json!({})).await.assert_error(ErrorKind::ToolFailedStatus);
-    let mut news = EventRecorder::new(&hub);
+    let mut events = EventRecorder::new(&hub);
     hub.apply(HubChange::replacing_policies().status(StatusSettings { enabled: false, ..StatusSettings::default() }))
         .await
         .unwrap();
     let shared = hub.tool_status("sick", StatusScope::Shared).await.unwrap();
     assert_eq!((shared.status, shared.consecutive_failures), (ToolStatus::Available, 3));
-    assert!(news.names().contains(&"tool.status.changed"));
+    assert!(events.names().contains(&"tool.status.changed"));
     hub.call("sick", json!({})).await.assert_error(ErrorKind::UpstreamError);
     hub.apply(HubChange::replacing_policies()).await.unwrap();
     hub.call("sick", json!({})).await.assert_success();
 }
 
-async fn next_event(news: &mut Subscription) -> EventKind {
-    news.next().await.kind.clone()
+async fn next_event(events: &mut Subscription) -> EventKind {
+    events.next().await.kind.clone()
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
     let builder = ToolHub::builder().store(toolhub::backend::Memory::new());
     let hub =
         builder.tools([scripted_tool("stays"), scripted_tool("goes"), scripted_tool("changes")]).build().await.unwrap();
-    let mut news = hub.subscribe();
+    let mut events = hub.subscribe();
     let change = HubChange::replacing_policies()
         .put(scripted_tool("comes"))
         .put(scripted_tool("changes"))
@@ -193,19 +193,19 @@ async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
         .policy("stays", rate_limit_policy(9));
     let changed = hub.apply(change).await.unwrap();
     hub.emit_config_reloaded(&changed, vec!["server.port".into()]);
-    assert_eq!(next_event(&mut news).await, EventKind::ToolUnregistered { tool_name: name("goes") });
-    assert_eq!(next_event(&mut news).await, EventKind::ToolRegistered { tool_name: name("comes") });
-    let told = EventKind::ConfigReloaded {
+    assert_eq!(next_event(&mut events).await, EventKind::ToolUnregistered { tool_name: name("goes") });
+    assert_eq!(next_event(&mut events).await, EventKind::ToolRegistered { tool_name: name("comes") });
+    let expected = EventKind::ConfigReloaded {
         added: vec![name("comes")],
         replaced: vec![name("changes")],
         removed: vec![name("goes")],
         adjusted: vec![name("stays")],
         needs_restart: vec!["server.port".into()],
     };
-    assert_eq!(next_event(&mut news).await, told);
-    let kept = hub.events_since(&Tenant::default(), 0).await.unwrap().events;
-    let kept: Vec<_> = kept.iter().map(|event| event.event.as_str()).collect();
-    assert_eq!(kept, ["config.reloaded"]);
+    assert_eq!(next_event(&mut events).await, expected);
+    let stored = hub.events_since(&Tenant::default(), 0).await.unwrap().events;
+    let stored: Vec<_> = stored.iter().map(|event| event.event.as_str()).collect();
+    assert_eq!(stored, ["config.reloaded"]);
 }
 
 #[tokio::test]
@@ -253,15 +253,15 @@ async fn no_call_fails_while_everything_is_replaced_again_and_again() {
 async fn no_yes_is_taken_to_a_call_that_a_new_rule_denies() {
     let (ask, script) = scripted("ask", []);
     let hub = hub([ask.confirm()]).await;
-    let reached = hub.call("ask", json!({"sum": 5})).until_approval().await;
-    let toolhub::CallReceipt::AwaitingApproval { approval, .. } = reached else {
-        panic!("nobody is asked: {reached:?}")
+    let receipt = hub.call("ask", json!({"sum": 5})).until_approval().await;
+    let toolhub::CallReceipt::AwaitingApproval { approval, .. } = receipt else {
+        panic!("no approval pending: {receipt:?}")
     };
     hub.apply(HubChange::replacing_policies().rule(Rule::deny("ask").when("/sum", "5"))).await.unwrap();
     let (tenant, boss) = (Tenant::default(), Caller::new("boss").unwrap());
     for outcome in [ApprovalOutcome::ProceedOnce, ApprovalOutcome::ProceedAlwaysTool] {
-        let said = hub.resolve_approval(&tenant, approval, Answer::new(outcome, boss.clone())).await;
-        assert!(matches!(said, Err(ApprovalError::Forbidden(_))), "{said:?}");
+        let answered = hub.resolve_approval(&tenant, approval, Answer::new(outcome, boss.clone())).await;
+        assert!(matches!(answered, Err(ApprovalError::Forbidden(_))), "{answered:?}");
     }
     assert_eq!((hub.grants(&tenant).await.unwrap().len(), script.recorded_arguments().len()), (0, 0));
     hub.resolve_approval(&tenant, approval, Answer::new(ApprovalOutcome::Cancel, boss)).await.unwrap();

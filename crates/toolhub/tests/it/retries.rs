@@ -1,4 +1,4 @@
-//! Calls that are tried again: when, how often, and what is never done twice.
+//! Retries: when, how often, and what is never executed twice.
 
 use std::{
     future::IntoFuture,
@@ -59,10 +59,10 @@ async fn only_what_does_no_harm_twice_is_tried_again() {
     let check = async |change: fn(ToolBuilder) -> ToolBuilder, error: ToolError, attempts: u32| {
         let (hub, script) = hub(vec![ScriptStep::Fail(error.clone())], change).await;
         let outcome = call(&hub).await;
-        let (again, place) = (attempts > 1, format!("{error:?}"));
-        assert_eq!((outcome.attempts, outcome.is_success()), (attempts, again), "{place}");
+        let (retried, place) = (attempts > 1, format!("{error:?}"));
+        assert_eq!((outcome.attempts, outcome.is_success()), (attempts, retried), "{place}");
         assert_eq!(script.recorded_arguments().len(), attempts as usize, "{place}");
-        assert_eq!(outcome.duration, if again { SECOND } else { Duration::ZERO }, "{place}");
+        assert_eq!(outcome.duration, if retried { SECOND } else { Duration::ZERO }, "{place}");
     };
     let with_effect: fn(ToolBuilder) -> ToolBuilder = |tool| tool;
     check(ToolBuilder::read_only, upstream_error(), 2).await;
@@ -70,7 +70,7 @@ async fn only_what_does_no_harm_twice_is_tried_again() {
     check(with_effect, upstream_error(), 1).await;
     check(with_effect, upstream_error().effect(Effect::None), 2).await;
     check(with_effect, upstream_error().effect(Effect::Unknown), 1).await;
-    // And only what may heal.
+    // And only transient failures.
     check(ToolBuilder::read_only, ToolError::new("no such file"), 1).await;
     check(ToolBuilder::read_only, ToolError::refused("no"), 1).await;
     check(ToolBuilder::read_only, ToolError::new("429").retryable(None), 2).await;
@@ -102,7 +102,7 @@ async fn three_failed_attempts_of_one_call_are_one_failure_of_the_tool() {
     let (hub, _) = self::hub(vec![fail(), fail(), ScriptStep::Return(json!(1))], ToolBuilder::read_only).await;
     call(&hub).await.assert_success();
     let info = hub.tool_status("it", StatusScope::Shared).await.unwrap();
-    assert_eq!((info.consecutive_failures, info.last_failure_time), (0, None), "a call that came to a good end");
+    assert_eq!((info.consecutive_failures, info.last_failure_time), (0, None), "the call succeeded in the end");
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,7 @@ async fn chance_shortens_a_wait_to_any_part_of_it() {
     let (hub, _) = hub(Vec::new(), |tool| tool.read_only().retry(Retry { attempts: 2, ..Retry::default() })).await;
     let mut waits = Vec::new();
     for _ in 0..200 {
-        // A tool of its own each time: a tool that fails for ever has a budget.
+        // A new tool each time: a tool that always fails has a retry budget.
         let (tool, _) = scripted("it", [fail()]);
         hub.unregister("it").await;
         hub.register(tool.read_only().retry(Retry { attempts: 2, ..Retry::default() })).unwrap();
@@ -122,7 +122,7 @@ async fn chance_shortens_a_wait_to_any_part_of_it() {
     let quarters = |wait: &Duration| wait.as_millis().min(999) / 250;
     for quarter in 0..4 {
         let many = waits.iter().filter(|wait| quarters(wait) == quarter).count();
-        // Fifty are expected; that it is fewer than fifteen by chance happens once in a thousand million runs.
+        // Fifty are expected; fewer than fifteen by chance happens once in a thousand million runs.
         assert!(many >= 15, "{many} of 200 waits lie in quarter {quarter}");
     }
 }
@@ -134,8 +134,8 @@ async fn a_service_that_says_when_to_come_again_is_obeyed_where_that_helps() {
         let (hub, _) = hub(vec![ScriptStep::Fail(error)], |tool| tool.read_only().timeout(60 * SECOND)).await;
         let outcome = call(&hub).await;
         assert_eq!((outcome.attempts, outcome.duration), (attempts, duration), "{asks:?}");
-        let told = outcome.error.and_then(|error| error.retry_after);
-        assert_eq!(told, (attempts == 1).then_some(asks), "whoever is not tried again is told when to come");
+        let retry_after = outcome.error.and_then(|error| error.retry_after);
+        assert_eq!(retry_after, (attempts == 1).then_some(asks), "a call that is not retried carries the retry-after");
     };
     check(SECOND / 10, 2, SECOND).await;
     check(7 * SECOND, 2, 7 * SECOND).await;
@@ -143,7 +143,7 @@ async fn a_service_that_says_when_to_come_again_is_obeyed_where_that_helps() {
     check(3600 * SECOND, 1, Duration::ZERO).await;
 }
 
-/// A tool that says how many of its attempts are alive, and hangs for the first so many.
+/// A tool that counts its live attempts, and hangs in the first ones.
 fn hanging_tool(times: usize) -> (ToolBuilder, Arc<AtomicUsize>) {
     struct Alive(Arc<AtomicUsize>);
     impl Drop for Alive {
@@ -151,12 +151,12 @@ fn hanging_tool(times: usize) -> (ToolBuilder, Arc<AtomicUsize>) {
             self.0.fetch_sub(1, SeqCst);
         }
     }
-    let (alive, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (alive, started) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = alive.clone();
     let work = move |_: NoArguments| {
-        let (attempt, alive) = (begun.fetch_add(1, SeqCst), alive.clone());
+        let (attempt, alive) = (started.fetch_add(1, SeqCst), alive.clone());
         async move {
-            assert_eq!(alive.fetch_add(1, SeqCst), 0, "the attempt before is still there");
+            assert_eq!(alive.fetch_add(1, SeqCst), 0, "the previous attempt is still alive");
             let _alive = Alive(alive);
             if attempt < times { std::future::pending().await } else { Ok::<_, ToolError>(attempt) }
         }
@@ -176,7 +176,8 @@ async fn an_attempt_that_takes_too_long_is_stopped_before_the_next_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn one_deadline_is_for_all_attempts_and_waits() {
-    // The tool's time, the caller's, and when the call ends after how many attempts. A wait that does not fit is not begun.
+    // The tool's timeout, the caller's, and when the call ends after how many attempts. A wait that does not fit is not
+    // begun.
     for (own, callers, attempts, duration) in [
         (30, None, 3, 18),
         (12, None, 2, 11),
@@ -233,7 +234,7 @@ async fn a_cancel_between_two_attempts_ends_the_call_at_once() {
     }
 }
 
-/// A tool that fails at its first attempt and then finds its only slot taken by somebody else.
+/// A tool that fails at its first attempt and then finds its only slot taken by another call.
 async fn occupy_slot(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, GatedTool, toolhub::CallHandle) {
     let (busy, failed) = (GatedTool::new(), Arc::new(AtomicBool::new(false)));
     let within = busy.clone();
@@ -248,7 +249,7 @@ async fn occupy_slot(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHu
     tokio::time::sleep(SECOND / 2).await;
     let other = hub.call("it", json!({})).thread("t2").start();
     wait_until(|| busy.running() == 1).await;
-    // Not awaited and not dropped either: it stays in the slot.
+    // Neither awaited nor dropped: it stays in the slot.
     std::mem::forget(other);
     (hub, busy, call)
 }
@@ -308,8 +309,8 @@ async fn what_an_earlier_attempt_may_have_done_is_not_forgotten() {
 
 #[tokio::test(start_paused = true)]
 async fn a_blocking_function_past_its_time_is_not_tried_again() {
-    let (go, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let (may_go, began) = (go.clone(), begun.clone());
+    let (go, started) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (may_go, began) = (go.clone(), started.clone());
     let work = move |_: NoArguments| -> Result<(), ToolError> {
         began.fetch_add(1, SeqCst);
         while !may_go.load(Acquire) {
@@ -321,11 +322,11 @@ async fn a_blocking_function_past_its_time_is_not_tried_again() {
     let hub = builder().tool(tool).build().await.unwrap();
     let mut call = hub.call("it", json!({})).into_future();
     assert!(poll!(&mut call).is_pending());
-    wait_until(|| begun.load(SeqCst) == 1).await;
+    wait_until(|| started.load(SeqCst) == 1).await;
     tokio::time::advance(SECOND).await;
     let outcome = call.await;
     outcome.assert_error(ErrorKind::Timeout);
-    assert_eq!((outcome.attempts, begun.load(SeqCst)), (1, 1));
+    assert_eq!((outcome.attempts, started.load(SeqCst)), (1, 1));
     go.store(true, Release);
     wait_until(|| hub.stuck_calls() == 0).await;
 }
@@ -336,7 +337,7 @@ async fn a_probe_is_one_attempt() {
     for _ in 0..3 {
         call(&hub).await.assert_error(ErrorKind::UpstreamError);
     }
-    // The same tool, now with retries: a tool that may be broken is not asked three times whether it is.
+    // The same tool, now with retries: a probe of a broken tool is not retried.
     let (tool, fresh) = scripted("it", vec![fail(); 20]);
     hub.apply(HubChange::tools_only().put(tool.read_only().retry(retry_without_jitter()))).await.unwrap();
     tokio::time::sleep(300 * SECOND).await;
@@ -388,17 +389,17 @@ async fn a_dead_upstream_sees_a_fifth_more_than_its_calls() {
         calls.extend((0..2).map(|_| hub.call("it", json!({})).thread(format!("t{}", n % 50)).start()));
         tokio::time::sleep(MILLISECOND).await;
     }
-    let made = calls.len();
+    let total = calls.len();
     let mut attempts = 0;
     for call in calls {
         attempts += call.await.attempts as usize;
     }
     let seen = seen.load(SeqCst);
-    assert_eq!((seen, made), (attempts, seconds as usize * 2_000));
-    assert!(seen * 10 <= made * 12, "{seen} attempts of {made} calls");
-    assert!(seen * 10 >= made * 11, "{seen} attempts of {made} calls: the budget is not used");
+    assert_eq!((seen, total), (attempts, seconds as usize * 2_000));
+    assert!(seen * 10 <= total * 12, "{seen} attempts of {total} calls");
+    assert!(seen * 10 >= total * 11, "{seen} attempts of {total} calls: the budget is not used");
     let stats = hub.tool_stats("it").unwrap();
-    assert_eq!((stats.calls as usize, stats.retries as usize), (made, seen - made));
+    assert_eq!((stats.calls as usize, stats.retries as usize), (total, seen - total));
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     assert_eq!(
         hub.tool_status("it", StatusScope::Thread(&tenant, &thread)).await.unwrap().status,

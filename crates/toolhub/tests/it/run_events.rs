@@ -1,4 +1,4 @@
-//! What is told of agents and their runs, and which calls belong to which.
+//! Events of agents and their runs, and which calls belong to which run.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
     let mut events = EventRecorder::new(&hub);
     hub.call("it", json!({})).thread("t1").run(run).await.assert_success();
     hub.call("nobody", json!({})).thread("t1").run(run).await.assert_error(ErrorKind::ToolNotFound);
-    let asked = hub.call("ask", json!({})).thread("t1").run(run).no_wait().await;
-    let approval = asked.error.unwrap().approval().unwrap();
+    let outcome = hub.call("ask", json!({})).thread("t1").run(run).no_wait().await;
+    let approval = outcome.error.unwrap().approval().unwrap();
     let answer = Answer::new(ApprovalOutcome::Cancel, Caller::new("boss").unwrap());
     hub.resolve_approval(&Tenant::default(), approval, answer).await.unwrap();
     let of_a_run = [
@@ -40,9 +40,9 @@ async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
         "approval.resolved",
     ];
     for name in of_a_run {
-        let told: Vec<_> = events.events().iter().filter(|event| event.name() == name).cloned().collect();
-        assert!(!told.is_empty(), "{name}");
-        for event in told {
+        let published: Vec<_> = events.events().iter().filter(|event| event.name() == name).cloned().collect();
+        assert!(!published.is_empty(), "{name}");
+        for event in published {
             assert_eq!(event.kind.run_id(), Some(run), "{name}");
             assert_eq!(serde_json::to_value(&*event).unwrap()["runId"], json!(run), "{name}");
         }
@@ -59,28 +59,28 @@ async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
 async fn what_agents_say_is_told_in_their_thread_without_secrets_and_kept_nowhere() {
     let hub = hub().await;
     let (tenant, run_id, id) = (Tenant::default(), RunId::mint(hub.now()), CallId::mint(hub.now()));
-    let said = || EventKind::MessageCompleted {
+    let message = || EventKind::MessageCompleted {
         run_id,
         role: "assistant".into(),
         content: "Let me see.".into(),
         calls: vec![MessageCall { id, tool: "it".into(), arguments: json!({"city": "Oslo", "api_key": "hunter2"}) }],
     };
     assert!(!hub.has_subscribers());
-    hub.publish(&tenant, &t1(), said());
+    hub.publish(&tenant, &t1(), message());
     let mut events = EventRecorder::new(&hub);
     assert!(hub.has_subscribers());
-    hub.publish(&tenant, &t1(), said());
+    hub.publish(&tenant, &t1(), message());
     let delta = |again| EventKind::MessageDelta { run_id, text: "Let".into(), again };
     hub.publish(&tenant, &t1(), delta(false));
     hub.publish(&tenant, &t1(), delta(true));
-    let told = events.events();
-    assert_eq!(told.len(), 3, "what nobody heard was not told");
-    assert!(told.iter().all(|event| event.thread == Some(t1()) && event.kind.run_id() == Some(run_id)));
-    let told: Vec<Value> = told.iter().map(|event| serde_json::to_value(&**event).unwrap()).collect();
-    assert_eq!(told[0]["event"], "message.completed");
-    let call = &told[0]["calls"][0];
+    let published = events.events();
+    assert_eq!(published.len(), 3, "events without subscribers are not published");
+    assert!(published.iter().all(|event| event.thread == Some(t1()) && event.kind.run_id() == Some(run_id)));
+    let published: Vec<Value> = published.iter().map(|event| serde_json::to_value(&**event).unwrap()).collect();
+    assert_eq!(published[0]["event"], "message.completed");
+    let call = &published[0]["calls"][0];
     assert_eq!((&call["id"], &call["tool"], &call["arguments"]["city"]), (&json!(id), &json!("it"), &json!("Oslo")));
     assert!(!call.to_string().contains("hunter2"), "{call}");
-    assert_eq!((told[1].get("again"), &told[2]["again"]), (None, &json!(true)));
+    assert_eq!((published[1].get("again"), &published[2]["again"]), (None, &json!(true)));
     assert!(hub.events_since(&tenant, 0).await.unwrap().events.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Runs that go round in circles are told so.
+//! Run limits: repeated calls and too many calls in a run are refused.
 
 use toolhub::{
     HubBuilder, RunLimits,
@@ -79,7 +79,7 @@ async fn the_third_identical_mistake_says_to_stop_and_different_ones_do_not() {
     let (tool, script) = scripted("it", []);
     let hub = builder().tool(tool.parameters(schema)).build().await.unwrap();
     let stranger = Tenant::new("stranger").unwrap();
-    // Each is a party of its own: a run, another run in the same thread, a thread, the same thread of somebody else.
+    // Each is counted separately: a run, another run in the same thread, a thread, the same thread of another tenant.
     let (one, two) = (run(1), run(2));
     let call = |party: usize, arguments: Value| {
         let request = hub.call("it", arguments).thread("t1");
@@ -98,7 +98,7 @@ async fn the_third_identical_mistake_says_to_stop_and_different_ones_do_not() {
         }
         for time in 1..=4 {
             let text = call(party, json!({"qty": "many"})).await.assert_error(ErrorKind::ArgumentsInvalid);
-            assert!(text.contains("qty"), "it is still told what is wrong: {text}");
+            assert!(text.contains("qty"), "it still names the problem: {text}");
             assert_eq!(text.contains(STOP), time == 3, "time {time}: {text}");
             assert_eq!(text.contains("Stop"), time >= 3, "time {time}: {text}");
         }
@@ -106,7 +106,7 @@ async fn the_third_identical_mistake_says_to_stop_and_different_ones_do_not() {
     }
     for _ in 0..5 {
         let text = hub.call("it", json!({"qty": "many"})).await.assert_error(ErrorKind::ArgumentsInvalid);
-        assert!(!text.contains("Stop"), "nobody knows whether it is the same caller: {text}");
+        assert!(!text.contains("Stop"), "without a run or thread the caller is unknown: {text}");
     }
     assert_eq!(script.recorded_arguments().len(), 4);
 }

@@ -1,4 +1,4 @@
-//! Arguments whose names sound secret are given to the tool and to nobody else.
+//! Arguments with secret names reach the tool and nothing else.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::agents::{ScriptedModel, calls_reply, text_reply};
 
 const SECRET: &str = "hunter2";
 
-/// Everything the store holds in these tables, as text.
+/// Everything the store has in these tables, as text.
 async fn dump_tables(store: &Memory, tables: impl IntoIterator<Item = Table>) -> String {
     let mut all = String::new();
     for table in tables {
@@ -51,7 +51,7 @@ async fn login(login: Login, mut count: State<Count>) -> Result<bool, ToolError>
 async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     let store = Arc::new(Memory::new());
     let (look, looked) = scripted("look", []);
-    let (ask, asked) = scripted("ask", []);
+    let (ask, script) = scripted("ask", []);
     let tools = [tool("login", login), look.read_only(), ask.confirm()];
     let builder = ToolHub::builder().shared_store(store.clone()).redact(["*pin*"]);
     let hub = builder.tools(tools).build().await.unwrap();
@@ -62,16 +62,16 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
 
     let done = hub.call("login", plain.clone()).thread("t1").idempotency_key("k").await;
     assert_eq!(done.assert_success(), &json!(true));
-    assert!(hub.call("login", plain).thread("t1").idempotency_key("k").await.replayed, "a key knows its arguments");
+    assert!(hub.call("login", plain).thread("t1").idempotency_key("k").await.replayed, "a key matches its arguments");
     hub.call("look", secrets.clone()).await.assert_success();
     let wrong = hub.call("login", json!({"api_key": {"is": SECRET}, "Pin": SECRET})).await;
     wrong.assert_error(ErrorKind::ArgumentsInvalid);
     let CallReceipt::AwaitingApproval { call, approval, .. } =
         hub.call("ask", secrets.clone()).thread("t1").until_approval().await
     else {
-        panic!("nobody is asked")
+        panic!("no approval pending")
     };
-    // While it may still run its record must have them; whoever looks at it sees none.
+    // While it may still run its record must have them; readers of the record see none.
     assert!(dump_tables(&store, [Table::OpenCalls]).await.contains(SECRET));
     let shown = hub.call_record(&tenant, call).await.unwrap().unwrap().arguments;
     assert_eq!(shown["city"], "Ulm");
@@ -83,7 +83,7 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     while hub.call_record(&tenant, call).await.unwrap().unwrap().outcome.is_none() {
         tokio::task::yield_now().await;
     }
-    assert_eq!((looked.recorded_arguments(), asked.recorded_arguments()), (vec![secrets.clone()], vec![secrets]));
+    assert_eq!((looked.recorded_arguments(), script.recorded_arguments()), (vec![secrets.clone()], vec![secrets]));
 
     let calls = hub.calls(&tenant, &CallQuery::default()).await.unwrap().calls;
     assert_eq!(calls.len(), 3);
@@ -91,18 +91,18 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     let everything = dump_tables(&store, Table::ALL).await;
     assert!(everything.contains("[redacted]") && everything.contains("Ulm"));
     assert!(!everything.contains(SECRET), "{everything}");
-    let told: Vec<String> = events.events().iter().map(|event| serde_json::to_string(&**event).unwrap()).collect();
-    assert!(told.len() > 8 && !told.join("\n").contains(SECRET), "{told:#?}");
+    let published: Vec<String> = events.events().iter().map(|event| serde_json::to_string(&**event).unwrap()).collect();
+    assert!(published.len() > 8 && !published.join("\n").contains(SECRET), "{published:#?}");
 }
 
 #[tokio::test]
 async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own() {
-    let (ask, asked) = scripted("ask", []);
+    let (ask, script) = scripted("ask", []);
     let hub = ToolHub::builder().store(Memory::new()).tool(ask.confirm()).build().await.unwrap();
     let (tenant, boss) = (Tenant::default(), || Caller::new("boss").unwrap());
     let given = json!({"api_key": SECRET, "qty": 2});
     let CallReceipt::AwaitingApproval { call, approval, .. } = hub.call("ask", given).until_approval().await else {
-        panic!("nobody is asked")
+        panic!("no approval pending")
     };
     let mut edited = hub.approval(&tenant, approval).await.unwrap().unwrap().arguments;
     assert_eq!(edited["api_key"], "[redacted]");
@@ -115,13 +115,13 @@ async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own(
     while hub.call_record(&tenant, call).await.unwrap().unwrap().outcome.is_none() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(asked.recorded_arguments(), [json!({"api_key": SECRET, "qty": 1})]);
+    assert_eq!(script.recorded_arguments(), [json!({"api_key": SECRET, "qty": 1})]);
     let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
     assert_eq!(record.arguments, json!({"api_key": "[redacted]", "qty": 1}));
     assert!(!record.outcome.unwrap().model_text().contains(SECRET));
 }
 
-/// A tool whose secrets are a number and a text of a certain form, and the edit of a call of it that waits.
+/// A tool whose secrets are a number and a text with a pattern, and the edit of a pending call of it.
 async fn edit_approval(change: impl FnOnce(&mut Value), waits: bool) -> (Result<Approval, ApprovalError>, Vec<Value>) {
     let schema = json!({
         "type": "object",
@@ -146,7 +146,7 @@ async fn edit_approval(change: impl FnOnce(&mut Value), waits: bool) -> (Result<
     let call = || hub.call("pay", given.clone());
     let (call, approval) = if waits {
         let CallReceipt::AwaitingApproval { call, approval, .. } = call().until_approval().await else {
-            panic!("nobody is asked")
+            panic!("no approval pending")
         };
         (Some(call), approval)
     } else {
@@ -198,17 +198,17 @@ async fn what_is_wrong_with_a_secret_that_a_person_wrote_is_told_to_that_person(
 
 #[tokio::test]
 async fn a_rule_about_a_secret_is_held_against_the_secret_and_not_against_what_is_shown_of_it() {
-    // What is shown begins with no letter.
+    // The redacted value does not begin with a letter.
     let only_letters = || Rule::deny("ask").when("/api_key", "^[^a-z]");
     let tenant = Tenant::default();
     for waits in [true, false] {
-        let (ask, asked) = scripted("ask", []);
+        let (ask, script) = scripted("ask", []);
         let builder = ToolHub::builder().store(Memory::new()).rule(only_letters());
         let hub = builder.tool(ask.confirm()).build().await.unwrap();
         let call = || hub.call("ask", json!({"api_key": SECRET}));
         let (call_id, approval) = if waits {
             let CallReceipt::AwaitingApproval { call, approval, .. } = call().until_approval().await else {
-                panic!("nobody is asked")
+                panic!("no approval pending")
             };
             (Some(call), approval)
         } else {
@@ -220,18 +220,18 @@ async fn a_rule_about_a_secret_is_held_against_the_secret_and_not_against_what_i
             Some(call) => drop(hub.wait_for_call(&tenant, call).await.unwrap()),
             None => drop(call().no_wait().await.assert_success()),
         }
-        assert_eq!(asked.recorded_arguments(), [json!({"api_key": SECRET})]);
+        assert_eq!(script.recorded_arguments(), [json!({"api_key": SECRET})]);
     }
 }
 
 #[tokio::test]
 async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
     let store = Arc::new(Memory::new());
-    let (ask, asked) = scripted("ask", []);
+    let (ask, script) = scripted("ask", []);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(ask.confirm()).build().await.unwrap();
     let tenant = Tenant::default();
     let CallReceipt::AwaitingApproval { call, approval, .. } = hub.call("ask", json!({})).until_approval().await else {
-        panic!("nobody is asked")
+        panic!("no approval pending")
     };
     let edited = json!({"api_key": SECRET, "city": "Ulm"});
     let answer = Answer::edited(edited.clone(), Caller::new("boss").unwrap());
@@ -243,7 +243,7 @@ async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!(asked.recorded_arguments(), [edited]);
+    assert_eq!(script.recorded_arguments(), [edited]);
     assert!(record.contains("A person changed the arguments") && record.contains("Ulm"), "{record}");
     assert!(!record.contains(SECRET), "{record}");
     let everything = dump_tables(&store, Table::ALL).await;
@@ -253,7 +253,7 @@ async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
 #[tokio::test]
 async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered() {
     let store = Arc::new(Memory::new());
-    let (ask, asked) = scripted("ask", []);
+    let (ask, script) = scripted("ask", []);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(ask.confirm()).build().await.unwrap();
     let (tenant, secrets) = (Tenant::default(), json!({"api_key": SECRET, "city": "Ulm"}));
     let refused = hub.call("ask", secrets.clone()).thread("t").no_wait().await;
@@ -268,7 +268,7 @@ async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered()
         .await
         .assert_error(ErrorKind::ApprovalRequired);
     hub.call("ask", secrets.clone()).thread("t").no_wait().await.assert_success();
-    assert_eq!(asked.recorded_arguments(), [secrets]);
+    assert_eq!(script.recorded_arguments(), [secrets]);
 }
 
 #[tokio::test]
@@ -282,8 +282,8 @@ async fn whoever_looks_at_a_conversation_is_not_shown_what_its_calls_were_given_
     let (look, looked) = scripted("look", []);
     let hub = ToolHub::builder().tool(look.read_only()).redact(["*pin*"]).build().await.unwrap();
     let secrets = json!({"api_key": SECRET, "Pin": SECRET, "city": "Ulm"});
-    let actor = ScriptedModel::new([calls_reply([("look", secrets.clone())]), text_reply("Seen.")]);
-    let agent = AgentBuilder::new(actor.clone()).build(&hub).await.unwrap();
+    let model = ScriptedModel::new([calls_reply([("look", secrets.clone())]), text_reply("Seen.")]);
+    let agent = AgentBuilder::new(model.clone()).build(&hub).await.unwrap();
     agent.invoke("Look").await.unwrap();
     let service = AgentService::new(&hub);
     let shown = service.messages(&Tenant::default(), agent.thread(), 10, None).await.unwrap();
@@ -291,7 +291,7 @@ async fn whoever_looks_at_a_conversation_is_not_shown_what_its_calls_were_given_
     assert!(!shown.contains(SECRET) && shown.contains("[redacted]") && shown.contains("Ulm"), "{shown}");
     let all = serde_json::to_string(&service.export(&Tenant::default(), agent.thread()).await.unwrap()).unwrap();
     assert!(!all.contains(SECRET), "{all}");
-    // The tool was given it, and the model is told what it said.
+    // The tool got the secret, and the model gets its result.
     assert_eq!(looked.recorded_arguments(), [secrets]);
-    assert!(format!("{:?}", actor.prompts()[1].messages).contains(SECRET));
+    assert!(format!("{:?}", model.prompts()[1].messages).contains(SECRET));
 }

@@ -1,4 +1,4 @@
-//! The tools most tests call: one that calculates, one with a cart, one with state in trait form.
+//! The tools of most tests: a calculation, a cart, and a state in trait form.
 
 use toolhub::{prelude::*, testing::TestClock};
 
@@ -54,5 +54,5 @@ pub(crate) async fn shop_hub() -> ToolHub {
         .tool(tool("show_cart", show_cart).description("Show what is in the cart.").read_only())
         .build()
         .await
-        .expect("the shop's tools are in order")
+        .expect("the shop's tools are valid")
 }

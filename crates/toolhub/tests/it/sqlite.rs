@@ -1,4 +1,4 @@
-//! Hubs on a SQLite file: increments are exact, and what tools remember is there after a restart.
+//! Hubs on a SQLite file: increments are exact, and state survives a restart.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ async fn show(_: NoArguments, count: State<Count>) -> Result<u64, ToolError> {
 }
 
 async fn hub_on(store: &Arc<Sqlite>) -> ToolHub {
-    let hub = ToolHub::builder().shared_store(store.clone()).queue_limits(10_000, 10_000);
+    let hub = ToolHub::builder().shared_store(store.clone()).max_queued_per_tool(10_000).max_queued(10_000);
     let tools = [tool("add", add).on_conflict(ConflictResolution::Retry), tool("show", show).read_only()];
     hub.tools(tools).build().await.unwrap()
 }
@@ -58,13 +58,13 @@ async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
         assert_eq!(current_count(hub).await, 64 * each);
     }
     drop(hubs);
-    // What hubs do by themselves ends a moment later, and only then is the file free.
+    // The background tasks of hubs end a moment later, and only then is the file free.
     let free = async {
         while Arc::strong_count(&store) > 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), free).await.expect("nobody holds the store");
+    tokio::time::timeout(Duration::from_secs(10), free).await.expect("the store is still in use");
     drop(store);
 
     let hub = hub_on(&Arc::new(Sqlite::open(&path, Options::default()).unwrap())).await;

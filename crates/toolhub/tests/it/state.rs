@@ -1,4 +1,4 @@
-//! Tools that remember: loaded, injected, committed with a version check.
+//! Stateful tools: state is loaded, injected and committed with a version check.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ async fn a_tool_that_only_looks_at_its_state_writes_nothing() {
         }
         rows
     };
-    // One that might have changed it is counted as a use of it, no more.
+    // A call that might have changed it counts as a use of it, no more.
     assert_eq!(written("look_at_cart").await, [("cart/session".into(), Some(1))]);
     let both = [("cart/business".into(), Some(1)), ("cart/session".into(), Some(2))];
     assert_eq!(written("add_to_cart").await, both);

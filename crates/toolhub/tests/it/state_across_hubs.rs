@@ -1,4 +1,4 @@
-//! What tools remember, across hubs, stores and restarts: written by several at once, taken elsewhere, in trouble.
+//! State across hubs, stores and restarts: concurrent writes, export and import, failures.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -36,7 +36,7 @@ async fn after_a_restart_no_connection_claims_to_be_active() {
         ErrorKind::ArgumentsInvalid,
     );
     assert!(state.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap().kinds.contains_key(&Connection));
-    // Nothing of it is in the store, so another node and a later one know nothing.
+    // It is not in the store, so another node and a later process see nothing.
     for table in Table::ALL {
         let page = store.scan(Scan::new(table, Scope::All), Timestamp::from_millis(0)).await.unwrap();
         assert!(page.rows.is_empty(), "{table}");
@@ -246,27 +246,27 @@ async fn an_export_is_taken_in_elsewhere_with_versions_and_history() {
 
     clock.advance(Duration::from_secs(60)).await;
     let hub = ToolHub::builder().clock(clock.clone()).build().await.unwrap();
-    let (there, other) = (hub.state(), Tenant::new("other").unwrap());
-    // What has expired on the way is not taken in; its history, which lived as long, is not either.
-    assert_eq!(there.import(&other, &text).await, Ok(1));
-    let entry = there.get_state(&other, &cart(), Business).await.unwrap().unwrap();
+    let (target, other) = (hub.state(), Tenant::new("other").unwrap());
+    // Expired entries are not imported, and neither is their history, which lived as long.
+    assert_eq!(target.import(&other, &text).await, Ok(1));
+    let entry = target.get_state(&other, &cart(), Business).await.unwrap().unwrap();
     assert_eq!((entry.version, entry.data), (12, json!({"n": 12, "f": 0.1})));
-    let session = there.get_state(&other, &cart(), Session).await.unwrap().unwrap();
+    let session = target.get_state(&other, &cart(), Session).await.unwrap().unwrap();
     assert_eq!(session.data, json!({"calls": 3}));
-    assert_eq!(there.get_state(&other, &cart(), Cache).await.unwrap(), None);
+    assert_eq!(target.get_state(&other, &cart(), Cache).await.unwrap(), None);
     let numbers = |versions: Vec<toolhub::StateVersion>| versions.iter().map(|it| it.version).collect::<Vec<_>>();
-    assert_eq!(numbers(there.versions(&other, &cart()).await.unwrap()), (3..=12).collect::<Vec<_>>());
+    assert_eq!(numbers(target.versions(&other, &cart()).await.unwrap()), (3..=12).collect::<Vec<_>>());
     assert_eq!(
-        there.history(&other, &cart(), 99).await.unwrap(),
+        target.history(&other, &cart(), 99).await.unwrap(),
         state.history(&default_tenant(), &cart(), 99).await.unwrap()
     );
-    assert_eq!(there.rollback(&other, &cart(), 5).await, Ok(13));
-    // Taken in over what is there, no version comes twice.
-    assert_eq!(there.import(&other, &text).await, Ok(1));
-    let entry = there.get_state(&other, &cart(), Business).await.unwrap().unwrap();
+    assert_eq!(target.rollback(&other, &cart(), 5).await, Ok(13));
+    // Importing over existing state never reuses a version.
+    assert_eq!(target.import(&other, &text).await, Ok(1));
+    let entry = target.get_state(&other, &cart(), Business).await.unwrap().unwrap();
     assert_eq!((entry.version, &entry.data["n"]), (14, &json!(12)));
-    assert_eq!(numbers(there.versions(&other, &cart()).await.unwrap()), [5, 6, 7, 8, 9, 10, 11, 12, 14]);
-    assert_eq!(there.history(&other, &cart(), 99).await.unwrap().len(), 12);
+    assert_eq!(numbers(target.versions(&other, &cart()).await.unwrap()), [5, 6, 7, 8, 9, 10, 11, 12, 14]);
+    assert_eq!(target.history(&other, &cart(), 99).await.unwrap().len(), 12);
 }
 
 #[tokio::test]
@@ -285,10 +285,10 @@ async fn a_damaged_line_is_named_and_nothing_is_taken_in() {
     let beyond = r#"{"context":"t2/cart","versions":[{"version":1,"schema":1,"data":{}}]}"#;
     let half = &two[..two.len() / 2];
     for damaged in [changed.as_str(), unknown, no_context, no_version, beyond, half, "null", one] {
-        let there = default_manager().await;
-        let refused = there.import(&default_tenant(), &format!("{one}\n\n{damaged}\n{three}\n")).await;
+        let target = default_manager().await;
+        let refused = target.import(&default_tenant(), &format!("{one}\n\n{damaged}\n{three}\n")).await;
         assert!(matches!(refused, Err(StateError::InvalidLine { line: 3, .. })), "{refused:?} for {damaged}");
-        assert_eq!(there.stats(&default_tenant()).await.unwrap().contexts, 0);
+        assert_eq!(target.stats(&default_tenant()).await.unwrap().contexts, 0);
     }
     let by_hand = r#"{"context":"t2/cart","business":{"version":4,"schema":1,"data":{"n":9}}}"#;
     assert_eq!(state.import(&default_tenant(), by_hand).await, Ok(1));

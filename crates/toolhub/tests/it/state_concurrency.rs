@@ -1,4 +1,4 @@
-//! Two who write one state at the same time: turns inside a hub, and what happens between two hubs.
+//! Concurrent writers of one state: serialised inside a hub, and conflicts between two hubs.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ impl ToolState for Count {
 
 async fn add_one(_: NoArguments, mut count: State<Count>) -> Result<u64, ToolError> {
     count.count += 1;
-    // Others get a chance to come in between.
+    // Gives other tasks a chance to run in between.
     tokio::task::yield_now().await;
     Ok(count.count)
 }
@@ -46,7 +46,7 @@ async fn show(_: NoArguments, count: State<Count>) -> Result<u64, ToolError> {
 }
 
 async fn hub_on(store: &Arc<Memory>, tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
-    let hub = ToolHub::builder().shared_store(store.clone()).queue_limits(10_000, 10_000);
+    let hub = ToolHub::builder().shared_store(store.clone()).max_queued_per_tool(10_000).max_queued(10_000);
     hub.tools(tools).tool(tool("show", show).read_only()).build().await.unwrap()
 }
 
@@ -54,8 +54,8 @@ async fn current_count(hub: &ToolHub) -> u64 {
     hub.call("show", json!({})).thread("t").await.assert_success().as_u64().unwrap()
 }
 
-/// Calls the tool `each` times in 64 tasks, on the hubs in turn; answers how many calls succeeded. All others must have
-/// ended as `state_conflict`.
+/// Calls the tool `each` times in 64 tasks, round robin over the hubs; returns how many calls succeeded. All others
+/// must have ended as `state_conflict`.
 async fn call_in_64_tasks(hubs: &[ToolHub], tool: &'static str, each: u64) -> u64 {
     let good = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();
@@ -77,7 +77,7 @@ async fn call_in_64_tasks(hubs: &[ToolHub], tool: &'static str, each: u64) -> u6
     good.load(Ordering::Relaxed)
 }
 
-/// A machine that is busy elsewhere must not decide how a call ends.
+/// A busy machine must not decide how a call ends.
 fn with_long_timeout(tool: ToolBuilder) -> ToolBuilder {
     tool.timeout(Duration::from_secs(3_600))
 }
@@ -90,7 +90,7 @@ fn increments_per_task() -> u64 {
 async fn increments_of_many_tasks_on_one_hub_are_exact() {
     let hubs = [hub_on(&Arc::default(), [with_long_timeout(tool("add", add_one))]).await];
     let each = increments_per_task();
-    assert_eq!(call_in_64_tasks(&hubs, "add", each).await, 64 * each, "inside one hub nobody meets a conflict");
+    assert_eq!(call_in_64_tasks(&hubs, "add", each).await, 64 * each, "inside one hub there is no conflict");
     assert_eq!(current_count(&hubs[0]).await, 64 * each);
 }
 
@@ -123,7 +123,7 @@ async fn with_reject_every_refused_commit_is_told_and_the_count_equals_the_succe
     assert_eq!(current_count(&hubs[0]).await, good);
 }
 
-/// A tool that adds one, and while it runs somebody else writes once.
+/// A tool that adds one, and another writer that writes once while it runs.
 fn racing_tool(
     other: StateManager,
     theirs: Value,
@@ -154,12 +154,12 @@ async fn race(theirs: Value, with: impl Fn(ToolBuilder) -> ToolBuilder) -> (Outc
 
 #[tokio::test]
 async fn a_tool_that_may_run_again_is_run_again_after_a_conflict() {
-    let again = |tool: ToolBuilder| tool.rerunnable().on_conflict(ConflictResolution::Retry);
-    let (outcome, data) = race(json!({"count": 10}), again).await;
+    let rerunnable = |tool: ToolBuilder| tool.rerunnable().on_conflict(ConflictResolution::Retry);
+    let (outcome, data) = race(json!({"count": 10}), rerunnable).await;
     assert_eq!(outcome.assert_success(), &json!(11));
     assert_eq!(outcome.attempts, 2);
     assert_eq!(data, json!({"count": 11, "other": 0}));
-    // Whoever has not said so is not.
+    // A tool that is not declared rerunnable is not.
     let (outcome, data) = race(json!({"count": 10}), |tool| tool.on_conflict(ConflictResolution::Retry)).await;
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateConflict);
     assert!(outcome.error.unwrap().operator.contains("rerunnable"));
@@ -239,20 +239,20 @@ async fn a_call_inside_a_call_on_the_same_state_is_a_conflict_and_no_deadlock() 
         async move {
             count.count += 1;
             let seen = hub.get().unwrap().call("show", json!({})).thread("t").await;
-            assert_eq!(seen.assert_success(), &json!(0), "a reader sees what is committed, and does not wait");
+            assert_eq!(seen.assert_success(), &json!(0), "a reader sees committed state, and does not wait");
             let elsewhere = hub.get().unwrap().call("add", json!({})).thread("u").await;
             elsewhere.assert_success();
             let nested = hub.get().unwrap().call("add", json!({})).thread("t").await;
             Ok::<_, ToolError>(nested.error_kind().unwrap().to_string())
         }
     };
-    let made = hub_on(&Arc::default(), [tool("outer", outer), tool("add", add_one)]).await;
-    let made = hub.get_or_init(|| made);
-    let outcome = made.call("outer", json!({})).thread("t").await;
+    let built = hub_on(&Arc::default(), [tool("outer", outer), tool("add", add_one)]).await;
+    let built = hub.get_or_init(|| built);
+    let outcome = built.call("outer", json!({})).thread("t").await;
     assert_eq!(outcome.assert_success(), &json!("state_conflict"));
-    assert_eq!(current_count(made).await, 1);
-    // What the inner call met says nothing about the tool.
-    made.call("add", json!({})).thread("t").await.assert_success();
+    assert_eq!(current_count(built).await, 1);
+    // The conflict of the inner call does not count against the tool.
+    built.call("add", json!({})).thread("t").await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,7 +284,7 @@ async fn whoever_waits_for_a_state_waits_no_longer_than_its_own_time() {
     began.notified().await;
     let late = hub.call("quick", json!({})).thread("t").timeout(Duration::from_secs(5)).await;
     late.assert_error(ErrorKind::Timeout);
-    assert_eq!(ran.load(Ordering::SeqCst), 0, "it has not begun");
+    assert_eq!(ran.load(Ordering::SeqCst), 0, "it has not started");
     let patient = hub.call("quick", json!({})).thread("t").await;
     assert_eq!(patient.assert_success(), &json!(2));
     first.await.unwrap().assert_success();
@@ -351,31 +351,31 @@ async fn a_panic_while_changes_are_put_together_is_a_conflict_that_keeps_the_res
     #[derive(Default, Serialize, Deserialize)]
     struct PanickingMerge(u64);
     impl ToolState for PanickingMerge {
-        const NAME: &'static str = "touchy";
+        const NAME: &'static str = "fragile";
         fn merge(_: Self, _: Self, _: Self) -> Result<Self, String> {
-            panic!("not with me");
+            panic!("scripted panic");
         }
     }
     let store = Arc::new(Memory::new());
     let other = ToolHub::builder().shared_store(store.clone()).build().await.unwrap().state();
     let change = move |by_closure: bool| {
         let other = other.clone();
-        move |_: NoArguments, mut touchy: State<PanickingMerge>| {
+        move |_: NoArguments, mut state: State<PanickingMerge>| {
             let other = other.clone();
             async move {
                 if by_closure {
-                    touchy.update(|touchy| {
-                        assert!(touchy.0 < 5, "not with me");
-                        touchy.0 += 1;
+                    state.update(|state| {
+                        assert!(state.0 < 5, "scripted panic");
+                        state.0 += 1;
                     });
                 } else {
-                    touchy.0 += 1;
+                    state.0 += 1;
                 }
-                let (tenant, id) = (Tenant::default(), "t/touchy".parse().unwrap());
+                let (tenant, id) = (Tenant::default(), "t/fragile".parse().unwrap());
                 let row = other.get_state(&tenant, &id, StateKind::Business).await.unwrap();
                 assert!(row.is_none());
                 other
-                    .import(&tenant, r#"{"context":"t/touchy","business":{"version":1,"schema":1,"data":9}}"#)
+                    .import(&tenant, r#"{"context":"t/fragile","business":{"version":1,"schema":1,"data":9}}"#)
                     .await
                     .unwrap();
                 Ok::<_, ToolError>("done")
@@ -391,10 +391,10 @@ async fn a_panic_while_changes_are_put_together_is_a_conflict_that_keeps_the_res
         let outcome = hub.call(name, json!({})).thread("t").await;
         outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateConflict);
         assert_eq!(outcome.output, json!("done"));
-        assert!(outcome.error.as_ref().unwrap().operator.contains("not with me"), "{outcome:?}");
+        assert!(outcome.error.as_ref().unwrap().operator.contains("scripted panic"), "{outcome:?}");
         let record = hub.call_record(&Tenant::default(), outcome.id).await.unwrap().unwrap();
-        assert!(record.outcome.is_some(), "the call has its end");
-        let id = "t/touchy".parse().unwrap();
+        assert!(record.outcome.is_some(), "the call has an outcome");
+        let id = "t/fragile".parse().unwrap();
         hub.state().cleanup_context(&Tenant::default(), &id).await.unwrap();
     }
 }
@@ -430,7 +430,7 @@ async fn what_is_committed_already_is_not_done_again_when_a_second_state_meets_a
     hub.call("both", json!({})).thread("t").await.assert_error(ErrorKind::StateConflict);
     let (state, tenant) = (hub.state(), Tenant::default());
     let count = state.get_state(&tenant, &"~/count".parse().unwrap(), StateKind::Business).await.unwrap().unwrap();
-    assert_eq!(count.data["count"], 1, "written once, by the one run that there was");
+    assert_eq!(count.data["count"], 1, "written once, by the only run");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Writes that expect something, and threads that are used without a call.
+//! Conditional writes, and threads that are used without a call.
 
 use serde_json::json;
 use toolhub::{
@@ -20,13 +20,13 @@ async fn a_write_is_made_only_where_its_condition_holds_and_answers_what_it_wrot
         for refused in [Present, Version(1), Version(0)] {
             assert_kind(set(1, refused).await, ErrorKind::StateConflict);
         }
-        let (made, new) = set(1, Absent).await.unwrap();
+        let (created, new) = set(1, Absent).await.unwrap();
         assert!(new);
-        assert_eq!((made.version, &made.data, made.expires), (1, &json!({"n": 1}), None));
-        assert_eq!(state.get_state(&default_tenant(), &cart(), kind).await.unwrap(), Some(made));
+        assert_eq!((created.version, &created.data, created.expires), (1, &json!({"n": 1}), None));
+        assert_eq!(state.get_state(&default_tenant(), &cart(), kind).await.unwrap(), Some(created));
         assert_kind(set(2, Absent).await, ErrorKind::StateConflict);
-        let (again, new) = set(2, Version(1)).await.unwrap();
-        assert_eq!((again.version, new), (2, false));
+        let (updated, new) = set(2, Version(1)).await.unwrap();
+        assert_eq!((updated.version, new), (2, false));
         let stale = state.update_state_if(&default_tenant(), &cart(), kind, json!({"m": 1}), Version(1)).await;
         assert_kind(stale, ErrorKind::StateConflict);
         let patched =
@@ -40,7 +40,7 @@ async fn a_write_is_made_only_where_its_condition_holds_and_answers_what_it_wrot
         assert!(state.delete_state_if(&default_tenant(), &cart(), kind, Version(3)).await.unwrap());
         assert!(
             !state.delete_state_if(&default_tenant(), &cart(), kind, Version(3)).await.unwrap(),
-            "{kind}: nothing is there"
+            "{kind}: there is no entry"
         );
     }
 }
@@ -52,8 +52,8 @@ async fn a_rollback_may_expect_a_version_and_a_cache_has_none() {
         state.set_state(&default_tenant(), &cart(), Business, json!({"n": n}), None).await.unwrap();
     }
     assert_kind(state.rollback_if(&default_tenant(), &cart(), 1, Version(1)).await, ErrorKind::StateConflict);
-    let back = state.rollback_if(&default_tenant(), &cart(), 1, Version(2)).await.unwrap();
-    assert_eq!((back.version, back.data), (3, json!({"n": 1})));
+    let rolled_back = state.rollback_if(&default_tenant(), &cart(), 1, Version(2)).await.unwrap();
+    assert_eq!((rolled_back.version, rolled_back.data), (3, json!({"n": 1})));
     let hour = Some(std::time::Duration::from_secs(3600));
     let set = |condition| {
         let state = state.clone();

@@ -1,4 +1,4 @@
-//! Every field of the three configs of state does what is said of it, or is refused; and the page on them is complete.
+//! Every field of the three state configs has its documented effect, or is refused; and the page on them is complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -13,11 +13,11 @@ use toolhub::{
 
 use crate::architecture::{function_names, rust_files};
 
-/// What is known of a field.
+/// How a field is covered.
 enum FieldStatus {
-    /// These tests show what it does.
+    /// These tests show its effect.
     TestedBy(&'static [&'static str]),
-    /// This brings it. Until then whoever asks for it, such as so, is refused.
+    /// Not supported yet: the named work adds it, and until then the given value is refused.
     PendingFeature(&'static str, fn() -> Value),
 }
 use FieldStatus::{PendingFeature, TestedBy};
@@ -66,7 +66,7 @@ const BUSINESS_FIELDS: &[Field] = &[
     ("sync_on_change", TestedBy(&["written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_waits"])),
     (
         "conflict_resolution",
-        // For `set` and `update` it is there: `with_reject_a_write_that_came_second_is_told_so`.
+        // For `set` and `update` it is supported: `with_reject_a_write_that_came_second_is_told_so`.
         TestedBy(&[
             "a_tool_that_may_run_again_is_run_again_after_a_conflict",
             "two_changes_of_different_members_are_merged",
@@ -113,7 +113,7 @@ const CONNECTION_FIELDS: &[Field] = &[
     ("retry_jitter", TestedBy(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
 ];
 
-/// The three configs: name, what is known of their fields, and their defaults.
+/// The three configs: name, coverage of their fields, and their defaults.
 fn configs() -> [(&'static str, &'static [Field], Value); 3] {
     let of = |config: Result<Value, serde_json::Error>| config.unwrap();
     [
@@ -134,7 +134,7 @@ fn every_field_of_the_three_configs_has_a_test_that_shows_what_it_does() {
             match shown {
                 TestedBy(tests) => {
                     for test in *tests {
-                        assert!(functions.contains(test), "{config}.{field}: no test is called {test}");
+                        assert!(functions.contains(test), "{config}.{field}: there is no test {test}");
                     }
                 }
                 PendingFeature(what, _) => assert!(["redis"].contains(what), "{config}.{field}: {what}"),
@@ -148,14 +148,16 @@ async fn a_field_that_is_not_supported_yet_is_refused_when_the_hub_is_built() {
     for (config, known, _) in configs() {
         for (field, shown) in known {
             let PendingFeature(what, ask) = shown else { continue };
-            let asked = json!({*field: ask()});
+            let config_json = json!({*field: ask()});
             let builder = match config {
-                "StateManagerConfig" => ToolHub::builder().state_manager(serde_json::from_value(asked).unwrap()),
-                "BusinessStateConfig" => ToolHub::builder().business_state(serde_json::from_value(asked).unwrap()),
+                "StateManagerConfig" => ToolHub::builder().state_manager(serde_json::from_value(config_json).unwrap()),
+                "BusinessStateConfig" => {
+                    ToolHub::builder().business_state(serde_json::from_value(config_json).unwrap())
+                }
                 _ => continue,
             };
             let refused = builder.build().await.unwrap_err().to_string();
-            assert!(refused.contains(field), "{field}, which {what} will bring: {refused}");
+            assert!(refused.contains(field), "{field}, which {what} will add: {refused}");
         }
     }
 }
@@ -174,8 +176,8 @@ async fn managers_that_are_not_there_yet_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn the_retry_fields_of_a_connection_are_a_retry_policy() {
-    let asked = json!({"retry_attempts": 4, "retry_delay": 40_000, "retry_backoff": 0.5, "retry_jitter": false});
-    let config: ConnectionStateConfig = serde_json::from_value(asked).unwrap();
+    let config_json = json!({"retry_attempts": 4, "retry_delay": 40_000, "retry_backoff": 0.5, "retry_jitter": false});
+    let config: ConnectionStateConfig = serde_json::from_value(config_json).unwrap();
     let call = async |config: &ConnectionStateConfig| {
         let down = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "it is down"));
         let (flaky, script) = scripted("flaky", std::iter::repeat_with(down).take(9));
@@ -189,7 +191,7 @@ async fn the_retry_fields_of_a_connection_are_a_retry_policy() {
     assert_eq!(call(&config).await, (4, Duration::from_secs(70)));
     let (tried, waited) = call(&ConnectionStateConfig { retry_jitter: true, ..config }).await;
     assert_eq!(tried, 4);
-    assert!(waited < Duration::from_secs(70), "chance has left the waits as they are: {waited:?}");
+    assert!(waited < Duration::from_secs(70), "jitter has not changed the waits: {waited:?}");
     assert_eq!(ConnectionStateConfig::default().retry(), Retry::default());
 }
 
@@ -220,8 +222,11 @@ fn the_page_on_configs_of_state_has_every_field_with_its_default() {
 
 #[test]
 fn a_config_of_connections_may_say_a_little_and_the_rest_is_as_by_default() {
-    let said: ConnectionStateConfig = serde_json::from_value(json!({"pool_size": 2, "timeout": 250})).unwrap();
+    let parsed: ConnectionStateConfig = serde_json::from_value(json!({"pool_size": 2, "timeout": 250})).unwrap();
     let timeout = Duration::from_millis(250);
-    assert_eq!(said, ConnectionStateConfig { pool_size: 2, timeout, ..Default::default() });
-    assert_eq!(serde_json::from_value::<ConnectionStateConfig>(serde_json::to_value(&said).unwrap()).unwrap(), said);
+    assert_eq!(parsed, ConnectionStateConfig { pool_size: 2, timeout, ..Default::default() });
+    assert_eq!(
+        serde_json::from_value::<ConnectionStateConfig>(serde_json::to_value(&parsed).unwrap()).unwrap(),
+        parsed
+    );
 }

@@ -1,4 +1,4 @@
-//! How many states are kept, of all tenants together.
+//! The count of stored states, over all tenants.
 
 use std::{sync::Arc, time::Duration};
 
@@ -70,7 +70,7 @@ async fn states_of_all_stores_count_and_what_was_left_behind_in_one_does_not() {
     let hub = ToolHub::builder().shared_store(own).tool(tool("note", note).manager_type(ManagerType::Persistent));
     let hub = hub.state_store_factory(move |_, _: &BusinessStateConfig| Ok::<Arc<dyn Backend>, String>(disk.clone()));
     let hub = hub.build().await.unwrap();
-    assert_eq!(counts_by_kind(&hub.state()).await, [1, 0, 0, 0], "the old notes are not seen any more");
+    assert_eq!(counts_by_kind(&hub.state()).await, [1, 0, 0, 0], "expired notes are not counted");
     put(&hub.state(), "main", "t2/notes", Business).await;
     put(&hub.state(), "main", "t3/notes", Business).await;
     assert_eq!(counts_by_kind(&hub.state()).await, [3, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! States in trouble: time that runs out, code that falls over, stores that fail, sessions that end in the middle.
+//! State failures: timeouts, panics, failing stores, sessions that expire in the middle of a call.
 
 use std::{
     sync::{
@@ -54,8 +54,8 @@ async fn a_tool_that_conflicts_with_itself_at_every_run_ends_when_its_time_is_up
         by_hand.set(StateKind::Business, json!({"n": 1}), None).await?;
         Ok::<_, ToolError>(())
     };
-    let again = tool("again", meets_itself).rerunnable().on_conflict(ConflictResolution::Retry);
-    let hub = hub_on(Arc::new(Memory::new()), [again.timeout(Duration::from_millis(100))]).await;
+    let rerun = tool("again", meets_itself).rerunnable().on_conflict(ConflictResolution::Retry);
+    let hub = hub_on(Arc::new(Memory::new()), [rerun.timeout(Duration::from_millis(100))]).await;
     let call = hub.call("again", json!({})).thread("t");
     let outcome = tokio::time::timeout(Duration::from_secs(20), call).await.expect("it ends");
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateConflict);
@@ -112,8 +112,8 @@ async fn a_refused_commit_is_told_even_where_the_result_is_withheld() {
     let hub = ToolHub::builder().tool(tool("add", meets_itself)).hook("add", WithholdingHook).build().await.unwrap();
     let outcome = hub.call("add", json!({})).thread("t").await;
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::Forbidden);
-    let told = outcome.error.unwrap().operator;
-    assert!(told.contains("not for you") && told.contains("somebody else wrote"), "{told}");
+    let operator = outcome.error.unwrap().operator;
+    assert!(operator.contains("not for you") && operator.contains("a concurrent write"), "{operator}");
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_state_the_tool_has_given_away_is_told_in_the_history_as_a_failure() {
     let hub = hub_on(Arc::new(Memory::new()), [tool("away", gives_away), tool("add", add)]).await;
     let outcome = hub.call("away", json!({})).thread("t").await;
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::ToolError);
-    assert_eq!(outcome.output, "gone", "what it did stays done");
+    assert_eq!(outcome.output, "gone", "its effect is not undone");
     assert_eq!(data(&hub, "t/count").await, None);
     let history = hub.state().history(&Tenant::default(), &id("t/count"), 9).await.unwrap();
     let error = |entry: &toolhub::HistoryEntry| matches!(entry.event, HistoryEvent::ExecutionError { .. });
@@ -181,14 +181,14 @@ async fn whatever_of_a_type_panics_the_call_ends_and_the_next_one_has_its_turn()
         }
     }
     impl ToolState for PanickingState {
-        const NAME: &'static str = "shaky";
+        const NAME: &'static str = "fragile";
     }
-    async fn step(_: NoArguments, mut shaky: State<PanickingState>) -> Result<u64, ToolError> {
-        shaky.0 += 1;
-        Ok(shaky.0)
+    async fn step(_: NoArguments, mut state: State<PanickingState>) -> Result<u64, ToolError> {
+        state.0 += 1;
+        Ok(state.0)
     }
-    async fn fail(_: NoArguments, mut shaky: State<PanickingState>) -> Result<u64, ToolError> {
-        shaky.0 += 1;
+    async fn fail(_: NoArguments, mut state: State<PanickingState>) -> Result<u64, ToolError> {
+        state.0 += 1;
         Err(ToolError::new("no"))
     }
     for name in ["step", "fail"] {
@@ -276,7 +276,7 @@ async fn what_was_gone_with_its_session_does_not_come_back_when_a_call_ends() {
             count.n += 1;
             clock.jump(61 * 60_000);
             let other = cx.state(&StateName::new("other")?)?;
-            assert!(other.get(StateKind::Business).await?.is_none(), "its session is over");
+            assert!(other.get(StateKind::Business).await?.is_none(), "its session has expired");
             Ok::<_, ToolError>(())
         }
     };
@@ -292,7 +292,7 @@ async fn what_was_gone_with_its_session_does_not_come_back_when_a_call_ends() {
     let (state, tenant) = (hub.state(), Tenant::default());
     state.set_state(&tenant, &id("t/other"), StateKind::Business, json!({"a": 1}), None).await.unwrap();
     hub.call("long", json!({})).thread("t").await.assert_error(ErrorKind::StateConflict);
-    assert_eq!(data(&hub, "t/other").await, None, "it was gone, and stays gone");
+    assert_eq!(data(&hub, "t/other").await, None, "it had expired, and stays deleted");
     assert_eq!(hub.call("add", json!({})).thread("t").await.assert_success(), &json!(1));
 }
 
@@ -319,8 +319,8 @@ async fn a_state_that_expires_during_a_call_is_said_to_have_done_so() {
     hub.call("add", json!({})).thread("t").await.assert_success();
     let outcome = hub.call("long", json!({})).thread("t").await;
     outcome.assert_error(ErrorKind::StateConflict);
-    let told = outcome.error.unwrap().operator;
-    assert!(told.contains("expired") && !told.contains("somebody else wrote"), "{told}");
+    let operator = outcome.error.unwrap().operator;
+    assert!(operator.contains("expired") && !operator.contains("a concurrent write"), "{operator}");
 }
 
 #[tokio::test]
@@ -359,8 +359,8 @@ async fn a_step_of_calls_inside_a_call_on_the_same_state_is_no_deadlock() {
             Ok::<_, ToolError>(all.iter().map(|it| it.error_kind().map(|kind| kind.to_string())).collect::<Vec<_>>())
         }
     };
-    let made = hub_on(Arc::new(Memory::new()), [tool("outer", outer), tool("add", add)]).await;
-    let outcome = hub.get_or_init(|| made).call("outer", json!({})).thread("t").await;
+    let built = hub_on(Arc::new(Memory::new()), [tool("outer", outer), tool("add", add)]).await;
+    let outcome = hub.get_or_init(|| built).call("outer", json!({})).thread("t").await;
     assert_eq!(outcome.assert_success(), &json!(["state_conflict", null]));
 }
 
@@ -399,16 +399,17 @@ async fn a_tool_whose_state_does_not_come_has_done_nothing() {
         type State = Count;
         type Output = ();
         async fn call(&self, _: NoArguments, _: &mut Count, _: &CallContext) -> Result<(), ToolError> {
-            panic!("it has no state to work with");
+            panic!("it must not run without its state");
         }
     }
-    let json = async |_: Value, _: CallContext| -> Result<Value, ToolError> { panic!("it has no state to work with") };
+    let json =
+        async |_: Value, _: CallContext| -> Result<Value, ToolError> { panic!("it must not run without its state") };
     let store = Arc::new(FaultyStore::default());
     let tools = [
         tool("function", add),
         stateful("object", UnreachableTool),
         dynamic_stateful("json", "count", json!({"type": "object"}), json),
-        toolhub::legacy_stateful("legacy", |_, _| panic!("it has no state to work with")),
+        toolhub::legacy_stateful("legacy", |_, _| panic!("it must not run without its state")),
     ];
     let hub =
         ToolHub::builder().shared_store(store.clone()).tools(tools.map(ToolBuilder::no_retry)).build().await.unwrap();

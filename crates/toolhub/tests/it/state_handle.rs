@@ -1,4 +1,4 @@
-//! The state a running tool has in its hands as JSON.
+//! The JSON handle of a running tool to its state.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn name(text: &str) -> StateName {
     StateName::new(text).unwrap()
 }
 
-/// Fills a mailbox in every way there is, and perhaps fails.
+/// Writes to a mailbox in every possible way, and fails if asked to.
 #[derive(Deserialize, JsonSchema)]
 struct Fill {
     fail: bool,
@@ -29,7 +29,7 @@ struct Fill {
 
 async fn fill(fill: Fill, cx: CallContext) -> Result<String, ToolError> {
     let state = cx.state(&name("mailbox"))?;
-    assert!(!state.connection().await?.active, "nobody has connected yet");
+    assert!(!state.connection().await?.active, "there is no connection yet");
     let now = cx.now();
     state.set(Connection, json!({"active": true, "lastUsed": now}), None).await?;
     assert_eq!(state.update(Connection, json!({"errorCount": 2})).await?, 2);
@@ -115,7 +115,7 @@ async fn a_tool_that_changes_its_state_in_both_ways_is_told_of_the_conflict() {
 async fn the_version_of_a_state_is_kept_in_one_place() {
     let store = Arc::new(Memory::new());
     let state = hub_on(store.clone(), BusinessStateConfig::default()).await.state();
-    // A member of that name is the tool's own business.
+    // A member of that name belongs to the tool.
     state.set_state(&default_tenant(), &cart(), Business, json!({"version": 99}), None).await.unwrap();
     assert_eq!(state.update_state(&default_tenant(), &cart(), Business, json!({"n": 1})).await, Ok(2));
     assert_eq!(state.rollback(&default_tenant(), &cart(), 1).await, Ok(3));
@@ -151,9 +151,9 @@ async fn as_many_snapshots_are_kept_as_asked_for() {
         for n in 1..=4 {
             state.set_state(&default_tenant(), &cart(), Business, json!({"n": n}), None).await.unwrap();
         }
-        let kept: Vec<u64> =
+        let versions: Vec<u64> =
             state.versions(&default_tenant(), &cart()).await.unwrap().iter().map(|old| old.version).collect();
-        assert_eq!(kept, expected);
+        assert_eq!(versions, expected);
     }
     assert!(default_manager().await.versions(&default_tenant(), &cart()).await.unwrap().is_empty());
 }

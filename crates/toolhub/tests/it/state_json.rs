@@ -1,4 +1,4 @@
-//! Tools that speak plain JSON, with and without a state, and those of older systems.
+//! JSON tools, with and without a state, and legacy tools.
 
 use toolhub::{ContextId, JsonReply, dynamic, dynamic_stateful, legacy_stateful, prelude::*, testing::AssertOutcome};
 
@@ -23,9 +23,9 @@ async fn a_json_tool_finds_its_state_among_its_arguments_and_gives_it_back_besid
     let outcome = hub.call("step", json!({"by": 3})).thread("t").await;
     assert_eq!(outcome.assert_success(), &json!({"total": 5}));
     assert_eq!(stored_state(&hub, "t/steps").await, Some(json!({"total": 5})));
-    // A caller cannot slip in a state of its own.
+    // A caller cannot inject a state.
     hub.call("step", json!({"state": {"total": 9}})).thread("t").await.assert_error(ErrorKind::ArgumentsInvalid);
-    // Nor does the journal keep the state among the arguments.
+    // Nor does the journal record the state among the arguments.
     let record = hub.call_record(&Tenant::default(), outcome.id).await.unwrap().unwrap();
     assert_eq!(record.arguments, json!({"by": 3}));
 }
@@ -99,7 +99,7 @@ async fn an_old_tool_gives_its_state_back_inside_its_result() {
     let outcome = hub.call("think", json!({})).thread("t").await;
     assert_eq!(outcome.assert_success(), &json!({"ok": true, "thoughts": 2}));
     assert_eq!(stored_state(&hub, "t/think").await, Some(json!({"thoughts": 2})));
-    // What is no state is told, and nothing is changed.
+    // An invalid state is an error, and nothing is changed.
     let outcome = hub.call("think", json!({"fail": true})).thread("t").await;
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::ToolError);
     assert!(outcome.error.unwrap().operator.contains("a state is a JSON object"));

@@ -1,4 +1,4 @@
-//! What tools remember, seen from outside: every operation of the manager through the front door.
+//! State through the public API: every operation of the manager.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ pub(crate) async fn default_manager() -> StateManager {
     manager_with(BusinessStateConfig::default()).await
 }
 
-/// A manager whose time stands still.
+/// A manager with a stopped clock.
 pub(crate) async fn manager_with_clock() -> (StateManager, TestClock) {
     let clock = TestClock::new();
     let hub = ToolHub::builder().clock(clock.clone()).build().await.unwrap();
@@ -54,18 +54,18 @@ pub(crate) fn assert_kind<T: std::fmt::Debug>(got: Result<T, StateError>, kind: 
 async fn a_context_is_made_once_and_always_found_again() {
     let state = default_manager().await;
     let (name, thread) = (StateName::new("cart").unwrap(), ThreadId::new("t1").unwrap());
-    let made = state.create_context(&default_tenant(), &name, &thread).await.unwrap();
-    assert_eq!(made.to_string(), "t1/cart");
-    state.update_state(&default_tenant(), &made, Session, json!({"calls": 3})).await.unwrap();
-    assert_eq!(state.create_context(&default_tenant(), &name, &thread).await.unwrap(), made);
-    let session = state.get_state(&default_tenant(), &made, Session).await.unwrap().unwrap();
+    let created = state.create_context(&default_tenant(), &name, &thread).await.unwrap();
+    assert_eq!(created.to_string(), "t1/cart");
+    state.update_state(&default_tenant(), &created, Session, json!({"calls": 3})).await.unwrap();
+    assert_eq!(state.create_context(&default_tenant(), &name, &thread).await.unwrap(), created);
+    let session = state.get_state(&default_tenant(), &created, Session).await.unwrap().unwrap();
     assert_eq!((session.version, &session.data["calls"]), (2, &json!(3)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn set_replaces_and_update_merges_and_each_is_a_version() {
     let (state, clock) = manager_with_clock().await;
-    let made = clock.now();
+    let created = clock.now();
     assert_eq!(state.set_state(&default_tenant(), &cart(), Business, json!({"tea": 1, "cake": 2}), None).await, Ok(1));
     clock.advance(Duration::from_secs(5)).await;
     let patch = json!({"tea": null, "cake": 3, "box": {"size": 1}});
@@ -75,7 +75,7 @@ async fn set_replaces_and_update_merges_and_each_is_a_version() {
         serde_json::to_value(&entry).unwrap(),
         json!({
             "stateId": "t1/cart/business", "contextId": "t1/cart", "kind": "business", "version": 2,
-            "data": {"cake": 3, "box": {"size": 1}}, "createdAt": made, "updatedAt": made + Duration::from_secs(5),
+            "data": {"cake": 3, "box": {"size": 1}}, "createdAt": created, "updatedAt": created + Duration::from_secs(5),
         })
     );
     assert_eq!(state.set_state(&default_tenant(), &cart(), Business, json!({"only": true}), None).await, Ok(3));
@@ -89,7 +89,7 @@ async fn what_has_expired_is_gone_at_once_for_every_reader() {
     state.set_state(&default_tenant(), &cart(), Business, json!({"a": 1}), None).await.unwrap();
     state.set_state(&default_tenant(), &cart(), Business, json!({"a": 2}), second).await.unwrap();
     clock.advance(Duration::from_millis(999)).await;
-    // The remaining time is kept, not begun anew.
+    // The remaining time is kept, not restarted.
     assert_eq!(state.update_state(&default_tenant(), &cart(), Business, json!({"b": 1})).await, Ok(3));
     clock.advance(Duration::from_millis(1)).await;
     assert_eq!(data(&state, Business).await, None);
@@ -100,7 +100,7 @@ async fn what_has_expired_is_gone_at_once_for_every_reader() {
     assert_eq!(state.list_contexts(&default_tenant(), &ContextFilter::default(), None).await.unwrap().contexts, []);
     assert_eq!(state.stats(&default_tenant()).await.unwrap(), toolhub::StateStats::default());
     assert_eq!(state.delete_state(&default_tenant(), &cart(), Business).await, Ok(false));
-    // A new life begins at 1, and the snapshots of the old one are not its own.
+    // A recreated state begins at 1, and has none of the old snapshots.
     assert_eq!(state.compare_and_set(&default_tenant(), &cart(), Business, json!({"new": 1}), 0).await, Ok(1));
     assert_eq!(state.versions(&default_tenant(), &cart()).await.unwrap().len(), 1);
     state.update_state(&default_tenant(), &cart(), Business, json!({"new": 2})).await.unwrap();
@@ -129,9 +129,9 @@ async fn a_rollback_is_a_new_version_with_the_old_data() {
     for n in 1..=12 {
         assert_eq!(state.set_state(&default_tenant(), &cart(), Business, json!({"n": n}), None).await, Ok(n));
     }
-    let kept: Vec<u64> =
+    let versions: Vec<u64> =
         state.versions(&default_tenant(), &cart()).await.unwrap().iter().map(|old| old.version).collect();
-    assert_eq!(kept, (3..=12).collect::<Vec<_>>());
+    assert_eq!(versions, (3..=12).collect::<Vec<_>>());
     assert_eq!(state.rollback(&default_tenant(), &cart(), 4).await, Ok(13));
     assert_eq!(data(&state, Business).await, Some(json!({"n": 4})));
     for gone in [0, 3, 14] {
@@ -251,15 +251,15 @@ async fn history_tells_what_happened_without_secrets_and_within_its_limit() {
     state.update_state(&default_tenant(), &cart(), Business, json!({"n": 2})).await.unwrap();
     let end = HistoryEvent::ExecutionSuccess { result_type: "object".into() };
     state.add_history(&default_tenant(), &cart(), end.clone()).await.unwrap();
-    let told = serde_json::to_value(state.history(&default_tenant(), &cart(), 100).await.unwrap()).unwrap();
-    assert!(!told.to_string().contains("hush"), "{told}");
-    assert_eq!(told[0]["type"], "execution_start");
-    assert_eq!(told[0]["parameters"]["city"], "Ulm");
-    assert_eq!((&told[1]["type"], &told[1]["version"]), (&json!("update"), &json!(1)));
-    assert_eq!((&told[2]["updates"], &told[2]["version"]), (&json!({"n": 2}), &json!(2)));
-    assert_eq!(told[3]["resultType"], "object");
-    assert!(told[3]["timestamp"].is_string());
-    // The state itself keeps its secret.
+    let history = serde_json::to_value(state.history(&default_tenant(), &cart(), 100).await.unwrap()).unwrap();
+    assert!(!history.to_string().contains("hush"), "{history}");
+    assert_eq!(history[0]["type"], "execution_start");
+    assert_eq!(history[0]["parameters"]["city"], "Ulm");
+    assert_eq!((&history[1]["type"], &history[1]["version"]), (&json!("update"), &json!(1)));
+    assert_eq!((&history[2]["updates"], &history[2]["version"]), (&json!({"n": 2}), &json!(2)));
+    assert_eq!(history[3]["resultType"], "object");
+    assert!(history[3]["timestamp"].is_string());
+    // The state itself is not redacted.
     assert_eq!(data(&state, Business).await, Some(json!({"password": "hush", "n": 2})));
     for n in 0..20 {
         let error = HistoryEvent::ExecutionError { error: n.to_string(), error_type: "tool_error".into() };
@@ -284,7 +284,7 @@ async fn old_entries_and_snapshots_do_not_pile_up_in_the_store() {
         store.scan(scan, Timestamp::from_millis(0)).await.unwrap().rows.len()
     };
     assert_eq!(count(Table::Versions).await, 10);
-    // Trimmed now and then: that it was left alone two hundred times in a row is out of the question.
+    // Trimmed at random: two hundred writes without any trimming are practically impossible.
     assert!((80..280).contains(&count(Table::History).await), "{}", count(Table::History).await);
 }
 

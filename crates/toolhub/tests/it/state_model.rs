@@ -1,7 +1,7 @@
-//! The manager against a naive model: random programs of writes, deletions, time, sweeps and new hubs, and after every
-//! step the same answers.
+//! The manager against a naive model: random programs of writes, deletions, time, sweeps and new hubs, with the same
+//! results after every step.
 //!
-//! With `TOOLHUB_SOAK` set twenty times as many programs are run.
+//! With `TOOLHUB_SOAK`, twenty times as many programs are run.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,9 +30,9 @@ enum Step {
     Update(usize, StateKind, Value),
     Delete(usize, StateKind),
     Cleanup(usize),
-    /// Expects the version there is, plus this.
+    /// Expects the current version, plus this.
     CompareAndSet(usize, StateKind, Value, i64),
-    /// Back by so many versions.
+    /// Rolls back by this many versions.
     Rollback(usize, u64),
     Wait(u64),
     Sweep,
@@ -53,19 +53,19 @@ struct ModelState {
 struct Model {
     /// By context and kind.
     states: BTreeMap<(usize, StateKind), ModelState>,
-    /// By context: what was told, and until when.
+    /// By context: the history entries, and when they expire.
     history: BTreeMap<usize, Vec<(Value, u64, Option<u64>)>>,
     now: u64,
 }
 
 impl Model {
-    /// Forgets everything whose time has passed.
+    /// Removes everything that has expired.
     fn advance(&mut self, time: u64) {
         self.now += time;
         let now = self.now;
         let lives = |expires: Option<u64>| expires.is_none_or(|at| at > now);
-        self.states.retain(|_, kept| lives(kept.expires));
-        self.states.values_mut().for_each(|kept| kept.snapshots.retain(|_, (_, expires)| lives(*expires)));
+        self.states.retain(|_, stored| lives(stored.expires));
+        self.states.values_mut().for_each(|stored| stored.snapshots.retain(|_, (_, expires)| lives(*expires)));
         self.history.values_mut().for_each(|entries| entries.retain(|(_, _, expires)| lives(*expires)));
     }
 
@@ -75,20 +75,21 @@ impl Model {
         kind: StateKind,
         data: Value,
         expires: Option<u64>,
-        told: Value,
+        to_kind: Value,
     ) -> Result<u64, ErrorKind> {
         if data.to_string().len() > MAX_STATE_SIZE {
             return Err(ErrorKind::StateTooLarge);
         }
         let before = self.states.remove(&(context, kind));
-        let (version, mut snapshots) = before.map_or_else(Default::default, |kept| (kept.version, kept.snapshots));
+        let (version, mut snapshots) =
+            before.map_or_else(Default::default, |stored| (stored.version, stored.snapshots));
         let version = version + 1;
         snapshots.insert(version, (data.clone(), expires));
         snapshots.retain(|old, _| *old + MAX_VERSIONS as u64 > version);
         self.states.insert((context, kind), ModelState { data, version, expires, snapshots });
         if kind == StateKind::Business {
             let entries = self.history.entry(context).or_default();
-            entries.push((told, version, expires));
+            entries.push((to_kind, version, expires));
             if entries.len() > MAX_HISTORY_ENTRIES {
                 entries.remove(0);
             }
@@ -105,13 +106,13 @@ impl Model {
     }
 
     fn update(&mut self, context: usize, kind: StateKind, patch: Value) -> Result<u64, ErrorKind> {
-        let Some(kept) = self.states.get(&(context, kind)) else { return Err(ErrorKind::StateNotFound) };
-        let (data, expires) = (merge_patch(Some(&kept.data), &patch), kept.expires);
+        let Some(stored) = self.states.get(&(context, kind)) else { return Err(ErrorKind::StateNotFound) };
+        let (data, expires) = (merge_patch(Some(&stored.data), &patch), stored.expires);
         self.write(context, kind, data, expires, patch)
     }
 
     fn version(&self, context: usize, kind: StateKind) -> u64 {
-        self.states.get(&(context, kind)).map_or(0, |kept| kept.version)
+        self.states.get(&(context, kind)).map_or(0, |stored| stored.version)
     }
 
     fn compare_and_set(
@@ -127,19 +128,19 @@ impl Model {
         if self.version(context, kind) != expected {
             return Err(ErrorKind::StateConflict);
         }
-        let expires = self.states.get(&(context, kind)).and_then(|kept| kept.expires);
+        let expires = self.states.get(&(context, kind)).and_then(|stored| stored.expires);
         self.write(context, kind, data.clone(), expires, data)
     }
 
     fn rollback(&mut self, context: usize, version: u64) -> Result<u64, ErrorKind> {
-        let kept = self.states.get(&(context, StateKind::Business)).ok_or(ErrorKind::StateNotFound)?;
-        let (data, _) = kept.snapshots.get(&version).cloned().ok_or(ErrorKind::StateNotFound)?;
-        let expires = kept.expires;
+        let stored = self.states.get(&(context, StateKind::Business)).ok_or(ErrorKind::StateNotFound)?;
+        let (data, _) = stored.snapshots.get(&version).cloned().ok_or(ErrorKind::StateNotFound)?;
+        let expires = stored.expires;
         self.write(context, StateKind::Business, data.clone(), expires, data)
     }
 }
 
-/// A merge patch, word for word as the standard writes it.
+/// A merge patch, exactly as RFC 7396 defines it.
 fn merge_patch(target: Option<&Value>, patch: &Value) -> Value {
     let Value::Object(changes) = patch else { return patch.clone() };
     let mut result = target.and_then(Value::as_object).cloned().unwrap_or_default();
@@ -191,7 +192,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The real thing.
+/// The real implementation.
 struct SystemUnderTest {
     store: Arc<Memory>,
     clock: TestClock,
@@ -207,7 +208,7 @@ impl SystemUnderTest {
         Self { store, began: clock.now(), clock, state, tenant: Tenant::default() }
     }
 
-    /// Entries of different hubs in the same millisecond may stand in either order.
+    /// Entries of different hubs in the same millisecond have no order.
     fn advance_one_millisecond(&self, model: &mut Model) {
         self.clock.jump(1);
         model.advance(1);
@@ -225,39 +226,39 @@ impl SystemUnderTest {
     }
 
     async fn apply(&mut self, model: &mut Model, step: &Step) -> (Result<u64, ErrorKind>, Result<u64, ErrorKind>) {
-        let told = |got: Result<u64, StateError>| got.map_err(|error| error.kind());
+        let to_kind = |got: Result<u64, StateError>| got.map_err(|error| error.kind());
         let (state, tenant) = (self.state.clone(), self.tenant.clone());
         match step.clone() {
             Step::Set(context, kind, data, ttl) => {
                 let time = ttl.map(Duration::from_millis);
                 let got = state.set_state(&tenant, &id(context), kind, data.clone(), time).await;
-                (told(got), model.set(context, kind, data, ttl))
+                (to_kind(got), model.set(context, kind, data, ttl))
             }
             Step::Update(context, kind, patch) => {
                 let got = state.update_state(&tenant, &id(context), kind, patch.clone()).await;
-                (told(got), model.update(context, kind, patch))
+                (to_kind(got), model.update(context, kind, patch))
             }
             Step::Delete(context, kind) => {
                 let got = state.delete_state(&tenant, &id(context), kind).await;
                 let expected = model.states.remove(&(context, kind)).is_some();
-                (told(got.map(u64::from)), Ok(expected.into()))
+                (to_kind(got.map(u64::from)), Ok(expected.into()))
             }
             Step::Cleanup(context) => {
                 let got = state.cleanup_context(&tenant, &id(context)).await;
                 let before = model.states.len();
                 model.states.retain(|(of, _), _| *of != context);
                 model.history.remove(&context);
-                (told(got.map(u64::from)), Ok((model.states.len() < before).into()))
+                (to_kind(got.map(u64::from)), Ok((model.states.len() < before).into()))
             }
             Step::CompareAndSet(context, kind, data, off) => {
                 let expected = model.version(context, kind).saturating_add_signed(off);
                 let got = state.compare_and_set(&tenant, &id(context), kind, data.clone(), expected).await;
-                (told(got), model.compare_and_set(context, kind, data, expected))
+                (to_kind(got), model.compare_and_set(context, kind, data, expected))
             }
             Step::Rollback(context, back) => {
                 let version = model.version(context, StateKind::Business).saturating_sub(back);
                 let got = state.rollback(&tenant, &id(context), version).await;
-                (told(got), model.rollback(context, version))
+                (to_kind(got), model.rollback(context, version))
             }
             Step::Wait(time) => {
                 self.clock.jump(i64::try_from(time).unwrap());
@@ -280,12 +281,12 @@ impl SystemUnderTest {
                 self.state = Self::open_manager(&self.store, &self.clock).await;
                 let got = self.state.import(&tenant, &text).await;
                 model.states.retain(|(_, kind), _| *kind == StateKind::Business);
-                (told(got.map(|_| 0)), Ok(0))
+                (to_kind(got.map(|_| 0)), Ok(0))
             }
         }
     }
 
-    /// Everything that can be read, here and in the model.
+    /// Compares everything that can be read with the model.
     async fn assert_matches(&self, model: &Model, met: &mut BTreeMap<&'static str, usize>) {
         let time = |at: Timestamp| u64::try_from(at.millis() - self.began.millis()).unwrap();
         let mut contexts = 0;
@@ -294,18 +295,18 @@ impl SystemUnderTest {
             for kind in [StateKind::Business, StateKind::Cache] {
                 let got = self.state.get_state(&self.tenant, &id(context), kind).await.unwrap();
                 let got = got.map(|it| (it.data, it.version, it.expires.map(time)));
-                let kept = model.states.get(&(context, kind));
-                let version = |kept: &ModelState| if kind == StateKind::Cache { 0 } else { kept.version };
-                let expected = kept.map(|kept| (kept.data.clone(), version(kept), kept.expires));
+                let stored = model.states.get(&(context, kind));
+                let version = |stored: &ModelState| if kind == StateKind::Cache { 0 } else { stored.version };
+                let expected = stored.map(|stored| (stored.data.clone(), version(stored), stored.expires));
                 assert_eq!(got, expected, "{kind} of context {context}");
                 any |= got.is_some();
             }
             contexts += usize::from(any);
             let got = self.state.versions(&self.tenant, &id(context)).await.unwrap();
             let got: Vec<_> = got.into_iter().map(|old| (old.version, old.data)).collect();
-            let kept = model.states.get(&(context, StateKind::Business));
+            let stored = model.states.get(&(context, StateKind::Business));
             let expected: Option<Vec<_>> =
-                kept.map(|kept| kept.snapshots.iter().map(|(v, (data, _))| (*v, data.clone())).collect());
+                stored.map(|stored| stored.snapshots.iter().map(|(v, (data, _))| (*v, data.clone())).collect());
             assert_eq!(got, expected.unwrap_or_default(), "versions of context {context}");
             *met.entry("several snapshots").or_default() += usize::from(got.len() > 1);
             let got = self.state.history(&self.tenant, &id(context), 99).await.unwrap();
@@ -320,12 +321,12 @@ impl SystemUnderTest {
         let listed = self.state.list_contexts(&self.tenant, &ContextFilter::default(), None).await.unwrap();
         assert_eq!(listed.contexts.len(), contexts);
         let stats = self.state.stats(&self.tenant).await.unwrap();
-        let bytes: usize = model.states.values().map(|kept| kept.data.to_string().len()).sum();
+        let bytes: usize = model.states.values().map(|stored| stored.data.to_string().len()).sum();
         assert_eq!((stats.contexts, stats.bytes), (contexts, bytes));
     }
 }
 
-/// Two contexts in one thread, and one that all share.
+/// Two contexts in one thread, and one that all threads share.
 fn id(context: usize) -> ContextId {
     ["t1/cart", "t1/cart2", "~/cart"][context].parse().unwrap()
 }
@@ -359,13 +360,13 @@ fn the_manager_agrees_with_a_naive_model_on_every_program() {
     }
     let met = met.into_inner();
     println!("{cases} programs met {met:?}");
-    // Programs that never reach the interesting places would agree about nothing.
-    for wanted in
+    // Programs that never reach the interesting cases would prove nothing.
+    for expected_case in
         ["set", "updated", "nothing to update", "compared and set", "conflict", "rolled back", "no such version"]
             .iter()
             .chain(&["too large", "deleted", "expired", "several snapshots", "refused", "other"])
     {
-        assert!(met.get(*wanted).is_some_and(|times| *times > 20), "seldom met: {wanted} in {met:?}");
+        assert!(met.get(*expected_case).is_some_and(|times| *times > 20), "rarely reached: {expected_case} in {met:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: what a thread's tools remember is gone some time after it was used last.
+//! Sessions: the state of a thread's tools expires some time after its last use.
 
 use std::{
     sync::{
@@ -43,7 +43,7 @@ fn context(text: &str) -> ContextId {
     text.parse().unwrap()
 }
 
-/// How many rows of states, snapshots and history the store holds of a thread, also those that nobody sees.
+/// How many rows of states, snapshots and history the store has for a thread, expired ones included.
 async fn count_rows(store: &Memory, thread: &str, clock: &TestClock) -> usize {
     let partition = Partition::for_thread(default_tenant(), ThreadId::new(thread).unwrap());
     let mut found = 0;
@@ -54,7 +54,7 @@ async fn count_rows(store: &Memory, thread: &str, clock: &TestClock) -> usize {
     found
 }
 
-/// A cart with all kinds of state, and something that happened to it.
+/// A cart with all kinds of state, and a history.
 async fn fill_cart(state: &StateManager) {
     state.set_state(&default_tenant(), &cart(), Business, json!({"tea": 1}), None).await.unwrap();
     state.update_state(&default_tenant(), &cart(), Business, json!({"cake": 2})).await.unwrap();
@@ -85,19 +85,19 @@ async fn a_session_that_nobody_uses_is_gone_at_once_for_every_reader_and_the_nex
     let hubs = [hub_on(store.clone(), &clock).await, hub_on(store.clone(), &clock).await];
     let [one, two] = [hubs[0].state(), hubs[1].state()];
     fill_cart(&one).await;
-    // The wall clock is turned, so that nobody has had the time to clean up.
+    // The wall clock jumps, so that no cleanup could run in between.
     clock.jump(3_599_999);
     assert_eq!(two.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap().kinds.len(), 3);
     clock.jump(1);
     assert_no_state(&one).await;
     assert_no_state(&two).await;
-    assert!(count_rows(&store, "t1", &clock).await > 3, "it is gone although nobody has cleaned up");
+    assert!(count_rows(&store, "t1", &clock).await > 3, "it has expired although no cleanup ran");
 
     assert_eq!(two.set_state(&default_tenant(), &cart(), Business, json!({"pie": 1}), None).await, Ok(1));
     for state in [&one, &two] {
         assert_eq!(data(state, Business).await, Some(json!({"pie": 1})));
         for kind in [Session, Cache, Connection] {
-            assert_eq!(data(state, kind).await, None, "{kind} is of the session before");
+            assert_eq!(data(state, kind).await, None, "{kind} belongs to the previous session");
         }
         assert_eq!(state.versions(&default_tenant(), &cart()).await.unwrap().len(), 1);
         assert_eq!(state.history(&default_tenant(), &cart(), 99).await.unwrap().len(), 1);
@@ -135,7 +135,7 @@ async fn whatever_touches_a_state_of_the_thread_keeps_the_whole_session() {
     }
     assert_eq!(data(&two, Business).await, Some(json!({"tea": 1, "cake": 2})));
     assert_eq!(data(&one, Connection).await, Some(json!({"active": true})));
-    // Whoever keeps house uses no session: counting and saving must not keep all of them for ever.
+    // Maintenance does not count as use: counting and exporting must not keep all sessions alive.
     clock.jump(3_599_999);
     one.stats(&default_tenant()).await.unwrap();
     one.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap();
@@ -158,7 +158,7 @@ async fn one_state_more_than_a_session_may_have_is_refused_and_changes_nothing()
     }
     let before = count_rows(&store, "t1", &clock).await;
     let refused = set("t1/d", Business).await;
-    assert_eq!(refused, Err(StateError::Limit { most: 3 }));
+    assert_eq!(refused, Err(StateError::Limit { limit: 3 }));
     assert_kind(refused, ErrorKind::StateLimit);
     assert_kind(set("t1/d", Cache).await, ErrorKind::StateLimit);
     let (name, thread) = (StateName::new("d").unwrap(), ThreadId::new("t1").unwrap());
@@ -166,11 +166,11 @@ async fn one_state_more_than_a_session_may_have_is_refused_and_changes_nothing()
     let line = r#"{"context":"t1/d","business":{"version":1,"schema":1,"data":{}}}"#;
     assert_kind(state.import(&default_tenant(), line).await, ErrorKind::StateLimit);
     assert_eq!(count_rows(&store, "t1", &clock).await, before);
-    // What is there may grow; and another thread has a session of its own.
+    // Existing states may grow; and another thread has its own session.
     set("t1/a", Cache).await.unwrap();
     set("t1/b", Business).await.unwrap();
     set("t2/d", Business).await.unwrap();
-    // What goes makes room, whether it was deleted or has expired.
+    // Deleted and expired states free their place.
     state.cleanup_context(&default_tenant(), &context("t1/c")).await.unwrap();
     set("t1/d", Business).await.unwrap();
     assert_kind(set("t1/e", Business).await, ErrorKind::StateLimit);
@@ -196,7 +196,7 @@ async fn however_many_write_at_once_a_session_never_has_more_states_than_it_may(
     for task in tasks {
         match task.await.unwrap() {
             Ok(_) => written += 1,
-            Err(StateError::Limit { most: 10 }) => refused += 1,
+            Err(StateError::Limit { limit: 10 }) => refused += 1,
             Err(other) => panic!("{other}"),
         }
     }
@@ -230,9 +230,9 @@ async fn while_sessions_end_and_begin_under_their_hands_nobody_fails_and_nothing
                             Ok(())
                         }
                         _ => state.get_state(&tenant, &at, Business).await.map(|entry| {
-                            // Whoever has asked for the time just before it was turned writes an hour too early.
+                            // A call that read the clock just before it was advanced writes an hour too early.
                             let old = entry.filter(|entry| entry.created + 120 * MINUTE <= entry.updated);
-                            assert_eq!(old, None, "it was made in another session");
+                            assert_eq!(old, None, "it belongs to another session");
                         }),
                     };
                     assert!(matches!(done, Ok(()) | Err(StateError::NotFound(_))), "step {step}: {done:?}");
@@ -271,7 +271,7 @@ async fn what_a_session_leaves_is_cleaned_up_and_other_records_of_the_thread_sta
     assert_eq!(left().await, 0);
     assert!(hub.call_record(&default_tenant(), call.id).await.unwrap().is_some());
 
-    // What a node has left that went away is cleaned up by another one.
+    // What a stopped node has left behind is cleaned up by another one.
     state.set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     drop((hub, state));
     let next = hub_on(store.clone(), &clock).await;
@@ -282,7 +282,7 @@ async fn what_a_session_leaves_is_cleaned_up_and_other_records_of_the_thread_sta
     drop(next);
 }
 
-/// A connection that counts its goodbyes.
+/// A connection that counts how often it was closed.
 struct CloseCountingInstance(Arc<AtomicUsize>);
 
 impl Instance for CloseCountingInstance {
@@ -323,13 +323,13 @@ async fn the_instances_of_a_session_are_closed_when_it_is_over() {
     tokio::time::sleep(59 * MINUTE).await;
     assert_eq!(closed.load(Ordering::SeqCst), 0);
     tokio::time::sleep(3 * MINUTE).await;
-    assert_eq!(closed.load(Ordering::SeqCst), 1, "the thread without a session keeps its own");
+    assert_eq!(closed.load(Ordering::SeqCst), 1, "the thread without a session keeps its instance");
     let reason =
         |news: &EventKind| if let EventKind::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
     let reasons: Vec<_> = recorder.events().iter().filter_map(|event| reason(&event.kind)).collect();
-    assert_eq!(reasons, ["its session is over"]);
+    assert_eq!(reasons, ["its session expired"]);
 
-    // A session that begins before anybody has cleaned up does not inherit the instance either.
+    // A session that begins before the cleanup does not inherit the instance either.
     dial("t1").await;
     state.set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     clock.jump(3_600_000);
@@ -338,7 +338,7 @@ async fn the_instances_of_a_session_are_closed_when_it_is_over() {
     assert_eq!(closed.load(Ordering::SeqCst), 2);
     dial("t1").await;
     tokio::time::sleep(30 * MINUTE).await;
-    assert_eq!(closed.load(Ordering::SeqCst), 2, "the one of the new session stays");
+    assert_eq!(closed.load(Ordering::SeqCst), 2, "the instance of the new session stays");
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,10 +364,10 @@ async fn lists_and_their_cursors_pass_over_the_rows_of_sessions() {
     }
     let text = state.export(&default_tenant(), None).await.unwrap();
     assert_eq!(text.lines().count(), 9);
-    let there = hub_on(Arc::new(Memory::new()), &clock).await.state();
-    assert_eq!(there.import(&default_tenant(), &text).await, Ok(9));
+    let target = hub_on(Arc::new(Memory::new()), &clock).await.state();
+    assert_eq!(target.import(&default_tenant(), &text).await, Ok(9));
     clock.jump(3_600_000);
-    assert_eq!(there.stats(&default_tenant()).await.unwrap().contexts, 0, "what was taken in is part of a session too");
+    assert_eq!(target.stats(&default_tenant()).await.unwrap().contexts, 0, "imported states belong to a session too");
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,7 +382,7 @@ async fn the_timeout_of_a_session_is_the_owners_word() {
     assert_eq!(data(&hub.state(), Business).await, None);
     tokio::time::sleep(MINUTE).await;
     assert_eq!(count_rows(&store, "t1", &clock).await, 0);
-    // A manager of another type knows no sessions, whatever the other fields say.
+    // A manager of another type has no sessions, whatever the other fields say.
     let config =
         StateManagerConfig { manager_type: Some(ManagerType::Memory), session_timeout: MINUTE, ..session_config() };
     let hub = builder(store, &clock).state_manager(config).build().await.unwrap();
@@ -420,12 +420,12 @@ async fn the_state_of_a_tool_is_a_part_of_the_session_of_its_thread() {
     let item = json!({"sku": "tea", "qty": 1});
     let shown = async || hub.call("show_cart", json!({})).thread("t1").await.assert_success().clone();
     hub.call("add_to_cart", item.clone()).thread("t1").await.assert_success();
-    // Whoever reads lets it go on, too.
+    // Reading extends the session, too.
     for _ in 0..3 {
         clock.jump(40 * 60_000);
         assert_eq!(shown().await, json!([["tea", 1]]));
     }
-    // One state more is refused before the tool has done anything.
+    // One state too many is refused before the tool runs.
     let outcome = hub.call("other", json!({})).thread("t1").await;
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::StateLimit);
     clock.jump(60 * 60_000);

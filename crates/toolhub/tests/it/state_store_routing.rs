@@ -1,4 +1,4 @@
-//! Who keeps which state: the hub's own store, another one for all of them, or another one for a tool's.
+//! State routing: the hub's own store, another one for all states, or another one for one tool's.
 
 use std::{
     sync::{
@@ -40,7 +40,7 @@ fn tea() -> Value {
     json!({"sku": "tea", "qty": 1})
 }
 
-/// A hub whose persistent manager is this store, and whose own is that.
+/// A hub whose persistent manager uses `disk`, and which itself uses `own`.
 fn builder<B: Backend>(disk: &Arc<B>, own: &Arc<Memory>) -> HubBuilder {
     let disk: Arc<dyn Backend> = disk.clone();
     ToolHub::builder().shared_store(own.clone()).state_store_factory(move |manager, _: &BusinessStateConfig| {
@@ -109,7 +109,7 @@ async fn one_tool_may_keep_its_state_elsewhere_and_all_that_share_it_find_it_the
     let text = state.export(&default_tenant(), None).await.unwrap();
     assert_eq!(text.lines().count(), 6);
 
-    // Taken in by a hub that keeps everything in one place, and back.
+    // Imported into a hub with a single store, and back.
     let plain = ToolHub::builder().build().await.unwrap();
     assert_eq!(plain.state().import(&default_tenant(), &text).await, Ok(6));
     assert_eq!(plain.state().export(&default_tenant(), None).await.unwrap(), text);
@@ -174,7 +174,7 @@ async fn what_cannot_be_is_refused_with_the_way_out() {
     let (disk, own): (Arc<Memory>, _) = (Arc::default(), Arc::default());
     let persistent = || tool("note", note).manager_type(ManagerType::Persistent);
     let nothing_opens = ToolHub::builder().tool(persistent()).build().await.unwrap_err().to_string();
-    assert!(nothing_opens.contains(".managers("), "{nothing_opens}");
+    assert!(nothing_opens.contains(".state_store_factory("), "{nothing_opens}");
 
     let hub = builder(&disk, &own).tool(persistent()).build().await.unwrap();
     let other = tool("other", note).manager_type(ManagerType::Memory);
@@ -186,7 +186,7 @@ async fn what_cannot_be_is_refused_with_the_way_out() {
     let sessions = StateManagerConfig { manager_type: Some(ManagerType::Session), ..Default::default() };
     let refused =
         builder(&disk, &own).state_manager(sessions).tool(persistent()).build().await.unwrap_err().to_string();
-    assert!(refused.contains("sessions"), "{refused}");
+    assert!(refused.contains("manager_type = session"), "{refused}");
     let stateless = tool("x", async |_: NoArguments| Ok::<_, ToolError>(())).manager_type(ManagerType::Memory);
     assert!(hub.register(stateless).unwrap_err().to_string().contains("it has no state"));
 }
@@ -196,24 +196,24 @@ async fn the_history_of_a_state_elsewhere_is_told_of_a_call_that_was_interrupted
     async fn note_and_hang(
         _: NoArguments,
         mut notes: State<Notes>,
-        begun: Shared<Arc<AtomicUsize>>,
+        started: Shared<Arc<AtomicUsize>>,
     ) -> Result<(), ToolError> {
         notes.0.push("lost".into());
-        begun.fetch_add(1, Ordering::Release);
+        started.fetch_add(1, Ordering::Release);
         std::future::pending().await
     }
-    // In another store, and in one place for all threads.
+    // In another store, and shared by all threads.
     for shared in [false, true] {
         let (disk, own): (Arc<Memory>, Arc<Memory>) = (Arc::default(), Arc::default());
         let isolated = StateManagerConfig { session_isolation: !shared, ..Default::default() };
         let hub = builder(&disk, &own).state_manager(isolated.clone());
-        let begun = Arc::new(AtomicUsize::new(0));
+        let started = Arc::new(AtomicUsize::new(0));
         let hangs = tool("note", note_and_hang).manager_type(ManagerType::Persistent);
-        let hub = hub.resource(begun.clone()).tool(hangs);
+        let hub = hub.resource(started.clone()).tool(hangs);
         run_and_crash(
             async move || hub.build().await.unwrap(),
             |hub| (vec![hub.call("note", json!({})).thread("t").start()], ()),
-            move || begun.load(Ordering::Acquire) == 1,
+            move || started.load(Ordering::Acquire) == 1,
         );
         let notes = tool("note", note).manager_type(ManagerType::Persistent);
         let hub = builder(&disk, &own).state_manager(isolated).tool(notes).build().await.unwrap();
@@ -222,7 +222,7 @@ async fn the_history_of_a_state_elsewhere_is_told_of_a_call_that_was_interrupted
         let history = hub.state().history(&default_tenant(), &context, 10).await.unwrap();
         let last = history.last().map(|entry| entry.event.clone());
         assert!(matches!(&last, Some(HistoryEvent::ExecutionError { error_type, .. }) if error_type == "interrupted"));
-        assert_eq!(row_ids(&own, Table::History).await, [""; 0], "nothing is left where nobody looks");
+        assert_eq!(row_ids(&own, Table::History).await, [""; 0], "no orphaned rows are left");
         assert_eq!(hub.call("note", json!({})).thread("t").await.assert_success(), &json!(1), "nothing was committed");
     }
 }
@@ -240,8 +240,8 @@ async fn what_is_written_while_an_idle_thread_is_swept_is_not_lost() {
         let hub = hub.clock(toolhub::testing::TestClock::new()).idle_thread_retention(DAY).build().await.unwrap();
         let noted = async |hub: &ToolHub| hub.call("note", json!({})).thread("t").await.assert_success().clone();
         assert_eq!(noted(&hub).await, 1);
-        let (here, once) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
-        let (awake, swept) = (here.clone(), once.clone());
+        let (hub_slot, once) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+        let (awake, swept) = (hub_slot.clone(), once.clone());
         store.before_commits(move |batch| {
             let states = [Table::History, Table::Versions, Table::State];
             let removes = batch.writes.iter().any(|it| it.change == Change::Remove && states.contains(&it.table));
@@ -254,7 +254,7 @@ async fn what_is_written_while_an_idle_thread_is_swept_is_not_lost() {
                 CommitAction::Apply
             })
         });
-        assert!(here.set(hub.clone()).is_ok());
+        assert!(hub_slot.set(hub.clone()).is_ok());
         tokio::time::sleep(DAY + DAY / 4).await;
         assert!(once.load(Ordering::Acquire), "it was about to be swept");
         assert_eq!(noted(&hub).await, 3);
@@ -279,7 +279,7 @@ async fn a_tool_is_not_run_once_more_after_a_state_of_it_was_committed_elsewhere
         async move {
             notes.0.push("noted".into());
             tally.count += 1;
-            // Somebody else writes, the first time.
+            // A concurrent write, the first time.
             let tally = "t/tally".parse().unwrap();
             if other.get_state(&default_tenant(), &tally, Business).await.unwrap().is_none() {
                 other.set_state(&default_tenant(), &tally, Business, json!({"count": 10}), None).await.unwrap();

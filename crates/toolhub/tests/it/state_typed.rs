@@ -1,4 +1,4 @@
-//! What a tool's own state goes through: layouts, history, snapshots, sizes, saving on purpose, cleaning up.
+//! Typed state: schema versions, history, snapshots, sizes, explicit saves, cleanup.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ async fn a_stored_value_of_an_older_layout_is_migrated_and_kept_if_that_fails() 
     let old = json!({"name": "Ada Byron"});
     state.set_state(&tenant, &id("t/name"), StateKind::Business, old.clone(), None).await.unwrap();
     assert_eq!(hub.call("last", json!({})).thread("t").await.assert_success(), &json!("Byron"));
-    assert_eq!(business_state(&hub, "t/name").await, Some(old), "a look changes nothing");
+    assert_eq!(business_state(&hub, "t/name").await, Some(old), "reading changes nothing");
     hub.call("marry", json!({})).thread("t").await.assert_success();
     assert_eq!(business_state(&hub, "t/name").await, Some(json!({"first": "Ada", "last": "King"})));
     assert_eq!(hub.call("last", json!({})).thread("t").await.assert_success(), &json!("King"));
@@ -103,10 +103,10 @@ async fn what_a_tool_wrote_can_be_rolled_back() {
     }
     let (state, tenant) = (hub.state(), Tenant::default());
     let versions = state.versions(&tenant, &id("t/cart")).await.unwrap();
-    assert_eq!(versions.iter().map(|kept| kept.version).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(versions.iter().map(|snapshot| snapshot.version).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(state.rollback(&tenant, &id("t/cart"), 1).await.unwrap(), 3);
     assert_eq!(hub.call("show_cart", json!({})).thread("t").await.assert_success(), &json!([["tea", 1]]));
-    // And the tool goes on from there.
+    // And the tool continues from there.
     hub.call("add_to_cart", item("pie")).thread("t").await.assert_success();
     assert_eq!(business_state(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1], ["pie", 1]]})));
 }
@@ -199,10 +199,10 @@ async fn a_time_to_live_begins_anew_with_each_call_that_writes() {
     assert_eq!(seen.assert_success(), &json!([["tea", 1], ["cake", 1]]));
     clock.jump(10_000);
     assert_eq!(hub.call("show_cart", json!({})).thread("t").await.assert_success(), &json!([]));
-    // And what is made anew begins at version 1, without the snapshots of the one that expired.
+    // A recreated state begins at version 1, without the snapshots of the expired one.
     hub.call("add_to_cart", item("pie")).thread("t").await.assert_success();
     let versions = hub.state().versions(&Tenant::default(), &id("t/cart")).await.unwrap();
-    assert_eq!(versions.iter().map(|kept| kept.version).collect::<Vec<_>>(), [1]);
+    assert_eq!(versions.iter().map(|snapshot| snapshot.version).collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test]

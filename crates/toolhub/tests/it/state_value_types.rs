@@ -1,11 +1,11 @@
-//! States of odd types: what is remembered comes back as it was, also from another store.
+//! States of unusual types: values round-trip, also through another store.
 
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use toolhub::{backend::Memory, prelude::*, testing::AssertOutcome};
 
-/// Remembers a value, and asks for it in this hub, in another on the same store, and in one that took an export in.
+/// Stores a value, and reads it in this hub, in another on the same store, and in one that imported an export.
 async fn check<S>(value: S)
 where
     S: ToolState + Clone + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -119,7 +119,7 @@ async fn what_is_nested_too_deeply_to_be_taken_elsewhere_is_not_kept() {
         let outcome = hub.call("keep", json!({})).thread("t").await;
         outcome.assert_effect(Effect::Done).assert_error(ErrorKind::ToolError);
         let id = "t/odd".parse().unwrap();
-        let kept = hub.state().get_state(&Tenant::default(), &id, StateKind::Business).await.unwrap();
-        assert!(kept.is_none(), "{levels}");
+        let stored = hub.state().get_state(&Tenant::default(), &id, StateKind::Business).await.unwrap();
+        assert!(stored.is_none(), "{levels}");
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that fail are withheld, tried again, and come back.
+//! Failing tools are withheld, probed, and recover.
 
 use std::{
     sync::{
@@ -127,7 +127,7 @@ async fn a_failed_probe_doubles_the_wait_and_others_wait_for_its_answer() {
     assert!((8 * MINUTE..=10 * MINUTE).contains(&wait), "{wait:?}");
 }
 
-/// A tool that is always ill, counts how often it ran, and notices when it runs twice at once.
+/// A tool that always fails, counts its executions, and detects concurrent ones.
 fn failing_tool(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilder {
     let (ran, crowded, busy) = (ran.clone(), crowded.clone(), Arc::new(AtomicBool::new(false)));
     let patient = move |_: NoArguments| {
@@ -147,7 +147,8 @@ fn failing_tool(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilde
 async fn of_five_hundred_callers_at_the_end_of_a_wait_exactly_one_probes() {
     let rounds = soak(20, 200);
     let (ran, crowded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let settings = StatusSettings { failure_duration: MINUTE, longest: MINUTE, ..StatusSettings::default() };
+    let settings =
+        StatusSettings { failure_duration: MINUTE, max_failure_duration: MINUTE, ..StatusSettings::default() };
     let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
     let hub = async || {
         let builder = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).status(settings.clone());
@@ -175,9 +176,12 @@ async fn of_five_hundred_callers_at_the_end_of_a_wait_exactly_one_probes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_several_threads_a_probe_is_always_alone() {
     let (ran, crowded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    // No wait at all: as soon as one probe has failed, the next caller may try.
-    let settings =
-        StatusSettings { failure_duration: Duration::ZERO, longest: Duration::ZERO, ..StatusSettings::default() };
+    // No wait at all: as soon as one probe has failed, the next call may probe.
+    let settings = StatusSettings {
+        failure_duration: Duration::ZERO,
+        max_failure_duration: Duration::ZERO,
+        ..StatusSettings::default()
+    };
     let hub = ToolHub::builder().status(settings).tool(failing_tool(&ran, &crowded)).build().await.unwrap();
     for _ in 0..3 {
         hub.call("patient", json!({})).await.assert_error(ErrorKind::UpstreamError);
@@ -187,7 +191,7 @@ async fn on_several_threads_a_probe_is_always_alone() {
         call.await;
     }
     assert!(ran.load(Ordering::Acquire) > 3);
-    assert!(!crowded.load(Ordering::Acquire), "two probes ran at once");
+    assert!(!crowded.load(Ordering::Acquire), "two probes ran concurrently");
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +238,7 @@ async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
-    assert_eq!(current_status(&hub).await, ToolStatus::Available, "one slow thread takes a tool from nobody else");
+    assert_eq!(current_status(&hub).await, ToolStatus::Available, "one slow thread does not affect the others");
     for thread in ["t2", "t3", "t4"] {
         call(&hub, thread).await;
     }
@@ -252,7 +256,7 @@ async fn an_operators_override_holds_whatever_the_tool_does() {
     assert!(info.reason.contains("key rotation"), "{}", info.reason);
     call(&hub, "t1").await.assert_error(ErrorKind::ToolMaintenance);
     hub.report_result("flaky", StatusScope::Shared, Ok(())).await.unwrap();
-    assert_eq!(current_status(&hub).await, ToolStatus::Maintenance, "a success lifts no override");
+    assert_eq!(current_status(&hub).await, ToolStatus::Maintenance, "a success clears no override");
     assert!(script.recorded_arguments().is_empty());
     assert_eq!(set(ToolStatus::Available, None, None).await.unwrap().status, ToolStatus::Available);
     call(&hub, "t1").await.assert_success();
@@ -311,11 +315,11 @@ async fn what_one_hub_learns_the_other_knows_and_a_restart_forgets_nothing() {
     tokio::task::yield_now().await;
     call(&two, "t9").await.assert_error(ErrorKind::ToolFailedStatus);
     drop((one, two));
-    let (again, _) = hub_on(store, clock, vec![]).await;
-    call(&again, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    let (rebound, _) = hub_on(store, clock, vec![]).await;
+    call(&rebound, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
     assert!(script.recorded_arguments().is_empty());
     tokio::time::sleep(5 * MINUTE).await;
-    call(&again, "t1").await.assert_success();
+    call(&rebound, "t1").await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
@@ -395,9 +399,9 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
     assert_eq!((broken.offered, broken.status, broken.changes_in), (false, ToolStatus::Failed, Some(4 * MINUTE)));
     assert_eq!((broken.consecutive_failures, broken.failure_threshold), (3, 3));
     let text = broken.text(Language::English);
-    let expected = "`broken` is not offered: failed 3 times in a row.\nThat changes by itself in 240s.\n\
+    let expected = "`broken` is not offered: failed 3 times in a row.\nThe status changes automatically in 240s.\n\
                     Last failure: 2024-01-01T12:00:00.000Z, upstream_error: 500\n\
-                    Rules: otherwise allow.\nLimits: timeout 30s, up to 3 attempts where repeating is safe.";
+                    Rules: allow by default.\nLimits: timeout 30s, up to 3 attempts if safe to repeat.";
     assert_eq!(text, expected);
     let chinese = broken.text(Language::Chinese);
     assert!(chinese.starts_with("`broken` 暂不可用："), "{chinese}");
@@ -417,25 +421,25 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
 async fn one_line_tells_of_all_tools_in_two_languages() {
     let (hub, tenant, thread) = hub_with_broken_tool().await;
     assert_eq!(
-        hub.status_summary(&tenant, &thread, Language::English).await.unwrap(),
+        hub.status_summary(&tenant, &thread, &Language::English.into()).await.unwrap(),
         "tools 3 (available 1, failed 1, roots 2): [base] [failed: broken] [waiting: next ← base]"
     );
     assert_eq!(
-        hub.status_summary(&tenant, &thread, Language::Chinese).await.unwrap(),
+        hub.status_summary(&tenant, &thread, &Language::Chinese.into()).await.unwrap(),
         "🔧 可用工具 (3个) (可用: 1, 失败: 1, 根节点: 2): [base] [失败工具: broken] [等待依赖: next ← base]"
     );
 }
 
-/// What `tool.rebind.required` has said so far: when, added, removed.
+/// The `tool.rebind.required` events so far: time, added, removed.
 fn rebind_events(recorder: &mut EventRecorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
-    let told = recorder.events().iter().filter_map(|event| match &event.kind {
+    let rebinds = recorder.events().iter().filter_map(|event| match &event.kind {
         EventKind::RebindRequired { added, removed, .. } => {
             Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
         }
         _ => None,
     });
-    told.collect()
+    rebinds.collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -467,19 +471,19 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
     tokio::time::sleep(Duration::from_secs(5)).await;
     set(ToolStatus::Available).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(rebind_events(&mut recorder).len(), 1, "a moment's absence is no news");
+    assert_eq!(rebind_events(&mut recorder).len(), 1, "a short absence is not reported");
     set(ToolStatus::Maintenance).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let told = rebind_events(&mut recorder);
-    assert_eq!(told[1..], [("12:01:16".to_owned(), vec!["next".to_owned()], vec!["other".to_owned()])]);
+    let rebinds = rebind_events(&mut recorder);
+    assert_eq!(rebinds[1..], [("12:01:16".to_owned(), vec!["next".to_owned()], vec!["other".to_owned()])]);
 
-    let again = hub.offer(&tenant, &thread).await.unwrap();
-    assert_eq!(names(&again), ["base", "next"]);
-    assert!(!hub.should_rebind(&again).await.unwrap());
-    drop((offer, again));
+    let rebound = hub.offer(&tenant, &thread).await.unwrap();
+    assert_eq!(names(&rebound), ["base", "next"]);
+    assert!(!hub.should_rebind(&rebound).await.unwrap());
+    drop((offer, rebound));
     set(ToolStatus::Available).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(rebind_events(&mut recorder).len(), 2, "nobody holds a list any more");
+    assert_eq!(rebind_events(&mut recorder).len(), 2, "there are no offers any more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -540,8 +544,8 @@ async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understo
     for text in ["", "{", "[]", r#"{"states": 7}"#, r#"{"states":[{"toolName":"no name","status":"failed"}]}"#] {
         let restored = hub.deserialize_tool_states(&tenant, &thread, text).await.unwrap();
         assert!(restored.warning.is_some() && restored.tools.is_empty(), "{text}");
-        let kept = hub.artifact(&tenant, &restored.kept.unwrap()).await.unwrap().unwrap();
-        assert_eq!(kept.bytes, text.as_bytes());
+        let quarantined = hub.artifact(&tenant, &restored.kept.unwrap()).await.unwrap().unwrap();
+        assert_eq!(quarantined.bytes, text.as_bytes());
     }
     call(&hub, "t1").await.assert_success();
 
@@ -558,7 +562,7 @@ async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understo
     assert_eq!(restored.unknown.iter().map(ToString::to_string).collect::<Vec<_>>(), ["stranger"]);
     let refused = call(&hub, "t1").await;
     refused.assert_error(ErrorKind::ToolFailedStatus);
-    assert_eq!(refused.error.unwrap().retry_after, Some(3 * MINUTE), "the wait goes on from where it was");
+    assert_eq!(refused.error.unwrap().retry_after, Some(3 * MINUTE), "the remaining wait continues");
 }
 
 #[tokio::test(start_paused = true)]
@@ -585,7 +589,7 @@ async fn a_change_that_another_hub_could_not_read_at_first_is_learnt_later() {
     }
     tokio::time::sleep(5 * MINUTE).await;
     call(&one, "t1").await.assert_success();
-    // Hub two could not see that: the store was gone when it looked.
+    // Hub two could not see that: the store was unavailable when it read.
     store.unavailable.store(true, Ordering::Release);
     tokio::time::sleep(Duration::from_secs(5)).await;
     store.unavailable.store(false, Ordering::Release);
@@ -655,7 +659,7 @@ async fn a_rate_of_failures_weighs_every_call_and_a_row_ends_with_any_success() 
     for _ in 0..106 {
         call(&hub, "t1").await;
     }
-    assert_eq!(current_status(&hub).await, ToolStatus::Available, "6 of 106 is no rate to speak of");
+    assert_eq!(current_status(&hub).await, ToolStatus::Available, "6 of 106 is below the failure rate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -680,7 +684,7 @@ async fn a_restart_tells_nothing_that_was_told_and_timers_do_not_pile_up() {
     assert_eq!(
         recorder.names()[2..],
         ["tool.status.changed", "tool.availability.changed"],
-        "but what comes after is told"
+        "but later changes are reported"
     );
 }
 
@@ -707,13 +711,13 @@ async fn a_timer_that_fires_early_by_the_clock_looks_again() {
     }
     clock.jump(-2_000);
     let mut events = hub.subscribe();
-    let back = loop {
+    let recovered_at = loop {
         let event = events.next().await;
         if let EventKind::StatusChanged { new_status: ToolStatus::Available, .. } = event.kind {
             break event.timestamp.to_string();
         }
     };
-    assert_eq!(back, "2024-01-01T12:05:00.000Z");
+    assert_eq!(recovered_at, "2024-01-01T12:05:00.000Z");
 }
 
 #[tokio::test(start_paused = true)]
@@ -744,8 +748,8 @@ async fn callers_in_a_hurry_do_not_speak_against_a_tool_nor_bring_it_back() {
     let probe = hub.call("flaky", json!({})).thread("t1").timeout(Duration::from_millis(1)).await;
     probe.assert_error(ErrorKind::Timeout);
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    assert!(hub.explain("flaky", &tenant, &thread).await.unwrap().probation, "nobody has answered yet");
-    // The owner's own time still counts.
+    assert!(hub.explain("flaky", &tenant, &thread).await.unwrap().probation, "no probe has succeeded yet");
+    // The operator's `until` still applies.
     call(&hub, "t1").await.assert_error(ErrorKind::Timeout);
     call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
     assert_eq!(script.recorded_arguments().len(), 7, "after the failed probe the tool is withheld");
@@ -777,10 +781,10 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
     let hub = build(None).await;
     check(&hub, None).await;
     let mut events = EventRecorder::new(&hub);
-    hub.set_tool_enabled("it", false, Some("too dear".into())).await.unwrap();
+    hub.disable_tool("it", Some("too dear".into())).await.unwrap();
     check(&hub, Some("disabled: too dear")).await;
     assert!(events.names().contains(&"tool.status.changed"));
-    // Neither a reset nor an operator's word touches the switch, and it outlives the hub.
+    // Neither a reset nor an operator's override changes `enabled`, and it survives the hub.
     hub.reset_tool_status("it", StatusScope::Shared).await.unwrap();
     let info = hub.set_tool_status("it", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     assert_eq!(info.status, ToolStatus::Maintenance);
@@ -788,13 +792,13 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
     drop(hub);
     let hub = build(None).await;
     check(&hub, Some("disabled: too dear")).await;
-    hub.set_tool_enabled("it", true, None).await.unwrap();
+    hub.enable_tool("it").await.unwrap();
     check(&hub, None).await;
 
     let hub = build(Some("not in this house")).await;
     check(&hub, Some("disabled: not in this house")).await;
-    let info = hub.set_tool_enabled("it", true, None).await.unwrap();
-    assert_eq!(info.status, ToolStatus::Unavailable, "what its owner said still holds");
+    let info = hub.enable_tool("it").await.unwrap();
+    assert_eq!(info.status, ToolStatus::Unavailable, "the operator's override still holds");
     let mut events = EventRecorder::new(&hub);
     hub.apply(toolhub::HubChange::tools_only().put(scripted("it", []).0.read_only())).await.unwrap();
     check(&hub, None).await;
@@ -811,8 +815,8 @@ async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
         Box::pin(async { CommitAction::Apply })
     });
     let hub = ToolHub::builder().shared_store(store).tool(scripted("it", []).0).build().await.unwrap();
-    hub.set_tool_enabled("it", false, None).await.unwrap();
-    hub.set_tool_enabled("it", true, None).await.unwrap();
+    hub.disable_tool("it", None).await.unwrap();
+    hub.enable_tool("it").await.unwrap();
     for status in [ToolStatus::Maintenance, ToolStatus::Available] {
         hub.set_tool_status("it", status, None, None, StatusScope::Shared).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! News of a status: on time even when no timer ran, once, and in order.
+//! Status events: on time even if no timer ran, once, and in order.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,7 +13,7 @@ use toolhub::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A hub whose tool was withheld just now, for five minutes.
+/// A hub whose tool was just withheld, for five minutes.
 async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
     let (clock, fail) = (TestClock::new(), || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500")));
     let (tool, _) = scripted("flaky", [fail(), fail(), fail()]);
@@ -24,13 +24,13 @@ async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
     (hub, clock)
 }
 
-/// The words that listeners were told, in order.
+/// The published statuses, in order.
 fn status_changes(recorder: &mut EventRecorder) -> Vec<ToolStatus> {
-    let told = recorder.events().iter().filter_map(|event| match &event.kind {
+    let statuses = recorder.events().iter().filter_map(|event| match &event.kind {
         EventKind::StatusChanged { new_status, .. } => Some(*new_status),
         _ => None,
     });
-    told.collect()
+    statuses.collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,7 +46,7 @@ async fn reading_a_status_that_is_due_emits_the_event_that_no_timer_emitted() {
         assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
     }
     tokio::time::sleep(10 * MINUTE).await;
-    assert_eq!(status_changes(&mut recorder), [ToolStatus::Available], "the timer has nothing to add");
+    assert_eq!(status_changes(&mut recorder), [ToolStatus::Available], "the timer publishes nothing more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +98,7 @@ async fn a_wait_that_was_replaced_by_a_longer_one_is_told_at_the_end_of_the_long
     }
     tokio::time::sleep(18 * MINUTE + MINUTE / 2).await;
     assert_eq!(status_changes(&mut recorder), []);
-    assert!(tasks() <= before, "timers that have nothing to say end: {} more", tasks() - before);
+    assert!(tasks() <= before, "idle timers end: {} more", tasks() - before);
     tokio::time::sleep(MINUTE).await;
     assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
 }
@@ -112,13 +112,13 @@ async fn on_several_threads_each_status_follows_on_the_one_before() {
             let hub = hub.clone();
             tokio::spawn(async move {
                 let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-                // Everybody's record of one tool and a thread's of the other; each has a chain of its own.
+                // The shared record of one tool and a thread's of the other; each has its own sequence.
                 let view = if task % 2 == 0 { StatusScope::Shared } else { StatusScope::Thread(&tenant, &thread) };
                 let tool = if task % 2 == 0 { "flaky" } else { "other" };
                 for turn in 0..200 {
-                    let word =
+                    let status =
                         [ToolStatus::Maintenance, ToolStatus::Available, ToolStatus::Unavailable][(task + turn) % 3];
-                    hub.set_tool_status(tool, word, None, None, view).await.unwrap();
+                    hub.set_tool_status(tool, status, None, None, view).await.unwrap();
                 }
             })
         })
@@ -126,13 +126,13 @@ async fn on_several_threads_each_status_follows_on_the_one_before() {
     for task in busy {
         task.await.unwrap();
     }
-    let (mut last, mut heard) = (HashMap::new(), 0);
+    let (mut last, mut received) = (HashMap::new(), 0);
     while let Some(event) = events.try_next() {
         if let EventKind::StatusChanged { tool_name, old_status, new_status, .. } = &event.kind {
             let before = last.insert(tool_name.clone(), *new_status).unwrap_or(ToolStatus::Available);
-            assert_eq!(*old_status, Some(before), "after {heard} words, of {tool_name}");
-            heard += 1;
+            assert_eq!(*old_status, Some(before), "after {received} words, of {tool_name}");
+            received += 1;
         }
     }
-    assert!(heard > 100, "{heard}");
+    assert!(received > 100, "{received}");
 }

@@ -1,4 +1,4 @@
-//! A tool whose executor can find out that it works again comes back without a call.
+//! A tool whose executor has a health check recovers without a call.
 
 use std::{
     sync::{
@@ -16,14 +16,14 @@ use toolhub::{
     testing::{AssertOutcome, TestClock},
 };
 
-/// A service that is down, and what it says when it is asked how it is.
+/// A service that is down, with scripted health checks.
 #[derive(Clone, Default)]
 struct Service(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     calls: AtomicUsize,
-    /// What it answers, the last one first; then that it is well.
+    /// Scripted answers, the last one first; then healthy.
     answers: Mutex<Vec<Health>>,
     check_times: Mutex<Vec<Instant>>,
 }
@@ -49,24 +49,24 @@ impl Executor for Service {
 
     fn health_check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
         Some(Box::pin(async {
-            let asked = {
-                let mut asked = self.0.check_times.lock().unwrap();
-                asked.push(Instant::now());
-                asked.len()
+            let checks = {
+                let mut checks = self.0.check_times.lock().unwrap();
+                checks.push(Instant::now());
+                checks.len()
             };
-            // Whoever asks without a pause would never let the time go on.
-            let answer = if asked > 50 { Some(Health::Hangs) } else { self.0.answers.lock().unwrap().pop() };
+            // A check loop without a pause would never let the time advance.
+            let answer = if checks > 50 { Some(Health::Hangs) } else { self.0.answers.lock().unwrap().pop() };
             match answer {
                 None => true,
                 Some(Health::Unhealthy) => false,
                 Some(Health::Hangs) => std::future::pending().await,
-                Some(Health::Panics) => panic!("what a question"),
+                Some(Health::Panics) => panic!("scripted panic"),
             }
         }))
     }
 }
 
-/// A hub whose one tool was withheld a moment ago.
+/// A hub whose only tool was just withheld.
 async fn hub_with_withheld_tool(answers: &[Health]) -> (ToolHub, Service) {
     let service = Service::default();
     *service.0.answers.lock().unwrap() = answers.iter().rev().copied().collect();
@@ -87,15 +87,15 @@ async fn current_status(hub: &ToolHub) -> ToolStatus {
 async fn a_tool_that_is_well_again_comes_back_without_a_call() {
     let (hub, service) = hub_with_withheld_tool(&[Health::Unhealthy, Health::Panics, Health::Hangs]).await;
     let began = Instant::now();
-    assert!(service.0.check_times.lock().unwrap().is_empty(), "a tool that just failed is left alone for a while");
+    assert!(service.0.check_times.lock().unwrap().is_empty(), "a tool that just failed is not checked yet");
     tokio::time::sleep(Duration::from_secs(10 + 20 + 40)).await;
     assert_eq!(current_status(&hub).await, ToolStatus::Failed);
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(current_status(&hub).await, ToolStatus::Available);
-    let asked: Vec<u64> = service.0.check_times.lock().unwrap().iter().map(|at| (*at - began).as_secs()).collect();
-    // Ten seconds, then twice as long each time; the one that did not answer had ten more.
-    assert_eq!(asked, [10, 30, 70, 160]);
-    assert_eq!(service.0.calls.load(Ordering::Relaxed), 3, "no call was risked");
+    let checks: Vec<u64> = service.0.check_times.lock().unwrap().iter().map(|at| (*at - began).as_secs()).collect();
+    // Ten seconds, then twice as long each time; the check that hung took ten more.
+    assert_eq!(checks, [10, 30, 70, 160]);
+    assert_eq!(service.0.calls.load(Ordering::Relaxed), 3, "no call was used as a probe");
     hub.call("far", json!({})).await.assert_success();
 }
 
@@ -118,6 +118,6 @@ async fn a_tool_whose_failures_no_longer_count_is_not_asked_without_a_pause() {
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let asked = service.0.check_times.lock().unwrap().len();
-    assert!(asked <= 4, "asked {asked} times in a minute");
+    let checks = service.0.check_times.lock().unwrap().len();
+    assert!(checks <= 4, "{checks} checks in a minute");
 }

@@ -1,4 +1,4 @@
-//! What somebody is told about the status of a tool: the same, whomever one asks.
+//! The status of a tool is the same through every API.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ async fn hub_with_dependency(steps: Vec<ScriptStep>) -> ToolHub {
     hub([scripted("base", []).0, scripted("next", steps).0.after("base")]).await
 }
 
-/// The word and the reason, asked in every way there is; they must agree.
+/// The status and the reason, through every API; they must agree.
 async fn status_in_all_views(hub: &ToolHub, tool: &str) -> (ToolStatus, String) {
     let (tenant, thread) = tenant_and_thread();
     let view = StatusScope::Thread(&tenant, &thread);
@@ -39,7 +39,7 @@ async fn status_in_all_views(hub: &ToolHub, tool: &str) -> (ToolStatus, String) 
     assert_eq!((offered, why.offered), (info.status == ToolStatus::Available, offered));
     let pinned = hub.offer(&tenant, &thread).await.unwrap();
     assert_eq!(pinned.tools().get(tool).is_some(), offered);
-    let line = hub.status_summary(&tenant, &thread, Language::English).await.unwrap();
+    let line = hub.status_summary(&tenant, &thread, &Language::English.into()).await.unwrap();
     assert_eq!(line.split_once(']').unwrap().0.contains(tool), offered, "{line}");
     let saved: Value = serde_json::from_str(&hub.serialize_tool_states(&tenant, &thread).await.unwrap()).unwrap();
     let state = saved["states"].as_array().unwrap().iter().find(|state| state["toolName"] == tool).unwrap().clone();
@@ -49,8 +49,8 @@ async fn status_in_all_views(hub: &ToolHub, tool: &str) -> (ToolStatus, String) 
 }
 
 #[track_caller]
-fn check(told: (ToolStatus, String), status: ToolStatus, reason: &str) {
-    assert_eq!((told.0, told.1.as_str()), (status, reason));
+fn check(actual: (ToolStatus, String), status: ToolStatus, reason: &str) {
+    assert_eq!((actual.0, actual.1.as_str()), (status, reason));
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +58,7 @@ async fn in_a_thread_a_tool_that_waits_is_unavailable_until_its_dependencies_are
     let hub = hub_with_dependency(vec![]).await;
     check(status_in_all_views(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
     let shared = hub.tool_status("next", StatusScope::Shared).await.unwrap();
-    assert_eq!(shared.status, ToolStatus::Available, "evidence belongs to threads; for everybody no tool waits");
+    assert_eq!(shared.status, ToolStatus::Available, "evidence belongs to threads; in the shared view no tool waits");
     hub.call("base", json!({})).thread("t1").await.assert_success();
     check(status_in_all_views(&hub, "next").await, ToolStatus::Available, "dependencies met");
     let unknown = hub.tool_status("nxt", StatusScope::Shared).await.unwrap_err();
@@ -88,9 +88,13 @@ async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that
     for base in ["b", "a"] {
         hub.call(base, json!({})).thread("t1").await.assert_success();
     }
-    check(status_in_all_views(&hub, "last").await, ToolStatus::Unavailable, "others succeeded in the wrong order");
+    check(
+        status_in_all_views(&hub, "last").await,
+        ToolStatus::Unavailable,
+        "dependencies succeeded in the wrong order",
+    );
     let (tenant, thread) = tenant_and_thread();
-    let line = async |language| hub.status_summary(&tenant, &thread, language).await.unwrap();
+    let line = async |language: Language| hub.status_summary(&tenant, &thread, &language.into()).await.unwrap();
     assert!(
         line(Language::English).await.ends_with(" [waiting: last (wrong order)]"),
         "{}",
@@ -108,14 +112,14 @@ async fn the_last_moment_of_a_wait_is_told_in_whole_seconds() {
     let (tenant, thread) = tenant_and_thread();
     let hub = hub([scripted("sick", []).0]).await;
     hub.set_tool_status("sick", ToolStatus::Failed, None, None, StatusScope::Shared).await.unwrap();
-    for (left, told) in [(299_500, "300s"), (1_000, "1s"), (300, "1s")] {
+    for (left, shown) in [(299_500, "300s"), (1_000, "1s"), (300, "1s")] {
         let waited = hub.explain("sick", &tenant, &thread).await.unwrap().changes_in.unwrap();
         tokio::time::sleep(waited - Duration::from_millis(left)).await;
         let why = hub.explain("sick", &tenant, &thread).await.unwrap();
         let text = why.text(Language::English);
-        assert!(text.contains(&format!("That changes by itself in {told}.")), "{text}");
+        assert!(text.contains(&format!("The status changes automatically in {shown}.")), "{text}");
         let text = why.text(Language::Chinese);
-        assert!(text.contains(&format!("状态将在 {told} 后自动变化。")), "{text}");
+        assert!(text.contains(&format!("状态将在 {shown} 后自动变化。")), "{text}");
     }
 }
 
@@ -125,10 +129,10 @@ async fn a_tool_that_only_waited_when_it_was_saved_is_not_locked_by_being_restor
     let first = hub_with_dependency(vec![]).await;
     let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
     assert!(text.contains("waiting for base"), "{text}");
-    // Here the tool waits for nobody, so nothing but the text could hold it back.
+    // Here the tool has no dependency, so only the snapshot could withhold it.
     let second = hub([scripted("base", []).0, scripted("next", []).0]).await;
     let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
-    assert_eq!(restored.tools, [], "nothing is known against a tool that only waited");
+    assert_eq!(restored.tools, [], "a tool that only waited has no record");
     second.call("next", json!({})).thread("t1").await.assert_success();
 }
 
@@ -140,7 +144,7 @@ async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
     let offer = hub.offer(&tenant, &thread).await.unwrap();
     assert!(!asks("base").await && !asks("next").await);
     hub.call("base", json!({})).thread("t1").await.assert_success();
-    // Asked at once: nobody has compared the lists in the meantime.
+    // Checked immediately: the offers have not been compared in the meantime.
     assert!(asks("next").await && !asks("base").await);
     hub.set_tool_status("base", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     assert!(asks("base").await);
@@ -149,7 +153,7 @@ async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
     assert_eq!(marked.collect::<Vec<_>>(), [true, true]);
     assert!(!hub.tool_status("base", StatusScope::Shared).await.unwrap().should_rebind, "a list is bound for a thread");
     drop(offer);
-    assert!(!asks("base").await && !asks("next").await, "nobody holds a list any more");
+    assert!(!asks("base").await && !asks("next").await, "there are no offers any more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,24 +172,24 @@ async fn what_succeeded_before_a_restart_is_known_after_it() {
     first.shutdown(MINUTE).await;
     drop(first);
     let next = hub().await;
-    let told = async |tool: &str, thread: &ThreadId| {
+    let view_of = async |tool: &str, thread: &ThreadId| {
         let info = next.tool_status(tool, StatusScope::Thread(&tenant, thread)).await.unwrap();
         (info.reason, info.last_success_time.map(|at| at.to_string()))
     };
     let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
     for tool in ["look", "pay"] {
-        assert_eq!(told(tool, &thread).await, ("executed successfully".into(), noon.clone()), "{tool}");
-        assert_eq!(told(tool, &other).await, ("never run".into(), None), "{tool}");
+        assert_eq!(view_of(tool, &thread).await, ("executed successfully".into(), noon.clone()), "{tool}");
+        assert_eq!(view_of(tool, &other).await, ("never run".into(), None), "{tool}");
     }
-    assert_eq!(told("never", &thread).await, ("never run".into(), None));
+    assert_eq!(view_of("never", &thread).await, ("never run".into(), None));
     let shared = next.tool_statuses(StatusScope::Shared).await.unwrap();
     let reasons: Vec<&str> = shared.iter().map(|info| info.reason.as_str()).collect();
     assert_eq!(reasons, ["executed successfully", "never run", "executed successfully"]);
     let why = next.explain("pay", &tenant, &thread).await.unwrap();
     assert_eq!(why.last_success_time.map(|at| at.to_string()), noon);
-    // A reset is not undone by looking once more.
+    // A reset is not undone by another read.
     next.reset_tool_status("pay", StatusScope::Thread(&tenant, &thread)).await.unwrap();
-    assert_eq!(told("pay", &thread).await, ("never run".into(), None));
+    assert_eq!(view_of("pay", &thread).await, ("never run".into(), None));
     let reset = next.reset_tool_status("pay", StatusScope::Shared).await.unwrap();
     assert_eq!((reset.reason.as_str(), reset.last_success_time), ("never run", None));
 }
@@ -201,7 +205,7 @@ async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
     let at = async |view| hub.tool_status("base", view).await.unwrap().last_success_time.map(|at| at.to_string());
     let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
     assert_eq!(at(StatusScope::Thread(&tenant, &thread)).await, noon);
-    assert_eq!(at(StatusScope::Thread(&tenant, &other)).await, None, "it never ran there");
+    assert_eq!(at(StatusScope::Thread(&tenant, &other)).await, None, "it was never called there");
     tokio::time::sleep(MINUTE).await;
     hub.call("base", json!({})).await.assert_success();
     assert_eq!(at(StatusScope::Thread(&tenant, &thread)).await, noon);
@@ -211,7 +215,7 @@ async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
     check(status_in_all_views(&hub, "next").await, ToolStatus::Available, "executed successfully");
 
     hub.apply(HubChange::tools_only().put(scripted("base", []).0)).await.unwrap();
-    assert!(at(StatusScope::Shared).await.is_some(), "a reload forgets nothing");
+    assert!(at(StatusScope::Shared).await.is_some(), "a reload keeps the statuses");
     hub.reset_tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "never run");
     hub.reset_tool_status("base", StatusScope::Shared).await.unwrap();
@@ -245,7 +249,7 @@ async fn a_saved_success_is_restored_and_makes_no_record() {
     tokio::time::sleep(MINUTE).await;
     let second = hub([scripted("base", []).0]).await;
     let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
-    assert_eq!(restored.tools, [], "a plain success is not worth a record");
+    assert_eq!(restored.tools, [], "a plain success has no record");
     check(status_in_all_views(&second, "base").await, ToolStatus::Available, "executed successfully");
     assert_eq!(second.tool_status("base", StatusScope::Shared).await.unwrap().last_success_time, None);
 

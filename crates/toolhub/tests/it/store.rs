@@ -1,4 +1,4 @@
-//! The store in memory keeps what every store promises, and tells a watcher that fell behind.
+//! The memory store passes the contract suite, and reports a lagging watcher.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ async fn a_store_that_takes_its_time_keeps_them_too() {
 async fn a_store_in_an_arc_says_of_itself_what_it_says_without() {
     let memory: Arc<dyn Backend> = Arc::new(Memory::new());
     let behind = WriteBehind::open(memory.clone(), toolhub::write_behind::Options::default()).await.unwrap();
-    // Each as a backend of its own type, which is how a hub is handed one.
+    // Each as a backend of its own type, as a hub gets one.
     fn backend_flags(store: &impl Backend) -> (bool, bool) {
         (store.is_exclusive(), store.is_write_behind())
     }
@@ -82,7 +82,7 @@ fn put(text: &str, expires: Option<i64>) -> Change {
     Change::Put { value: text.as_bytes().into(), schema: 1, expires: expires.map(Timestamp::from_millis) }
 }
 
-/// Drawers of one shard take each other's places when others go, also while a sweep is under way.
+/// Partitions of one shard move when others are removed, also during a sweep.
 #[tokio::test]
 async fn thousands_of_threads_come_and_go_and_each_keeps_its_own() {
     let (store, mut model) = (Memory::new(), BTreeMap::new());
@@ -126,7 +126,7 @@ async fn thousands_of_threads_come_and_go_and_each_keeps_its_own() {
     let mut scan = Scan::new(Table::State, Scope::All).limit(77);
     let mut found = Vec::new();
     loop {
-        // At an hour before everything ended, so that what a sweep has left behind would show.
+        // Read at a time before everything expired, so that rows left behind by a sweep would show.
         let page = store.scan(scan.clone(), Timestamp::from_millis(0)).await.unwrap();
         found.extend(page.rows.into_iter().map(|(key, row)| (key.id, key.partition, row.value.to_vec())));
         let Some(next) = page.next else { break };
@@ -136,7 +136,7 @@ async fn thousands_of_threads_come_and_go_and_each_keeps_its_own() {
     assert_eq!(found, Vec::from_iter(expected));
 }
 
-/// What the benchmark measures at a million, held here at fewer.
+/// What the benchmark measures with a million entries, checked here with fewer.
 #[tokio::test]
 async fn a_thread_with_one_small_state_takes_little_more_than_the_state() {
     for (entries, size, most) in [(15_000, 64, 240), (3_000, 1024, 1024 * 115 / 100)] {
@@ -170,6 +170,6 @@ async fn what_was_removed_gives_its_memory_back() {
             }
         }
         let left = allocated_bytes() - before;
-        assert!(left < 50_000, "round {round}: {left} bytes are left of nothing");
+        assert!(left < 50_000, "round {round}: {left} bytes leaked");
     }
 }

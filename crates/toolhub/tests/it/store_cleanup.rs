@@ -1,4 +1,4 @@
-//! What the hub clears away by itself: how often it asks its store to, and what is left when it does not.
+//! Cleanup by the hub: how often it sweeps its store, and what is left if it does not.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ impl SweepCountingStore {
         self.sweeps.load(Ordering::Relaxed)
     }
 
-    /// How many rows there are, whether or not anybody can see them any more.
+    /// How many rows there are, expired ones included.
     async fn count_rows(&self, long_ago: Timestamp) -> usize {
         let mut rows = 0;
         for table in Table::ALL {
@@ -78,7 +78,7 @@ fn cart() -> ContextId {
     "t1/cart".parse().unwrap()
 }
 
-/// Lets this much time pass, and everybody do what is due.
+/// Lets this much time pass, and all due tasks run.
 async fn advance(time: Duration) {
     tokio::time::sleep(time).await;
 }
@@ -93,7 +93,7 @@ async fn what_has_expired_leaves_the_store_as_often_as_the_owner_says() {
     assert_eq!(
         (store.sweeps(), store.count_rows(noon).await),
         (0, 3),
-        "the state, its snapshot and its entry are there yet"
+        "the state, its snapshot and its entry still exist"
     );
     advance(Duration::from_secs(2)).await;
     assert_eq!((store.sweeps(), store.count_rows(noon).await), (1, 0));

@@ -1,4 +1,4 @@
-//! Thousands of calls that time out, are cancelled or dropped, with every policy on: nothing is left behind.
+//! Thousands of calls that time out, are cancelled or dropped, with every policy on: nothing leaks.
 
 use std::{
     future::IntoFuture,
@@ -28,7 +28,7 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 const SLOTS: usize = 8;
 
-/// Looks twice at every call, and takes its time.
+/// Yields before and after every call.
 struct SlowHook;
 impl Hook for SlowHook {
     fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<BeforeDecision, ToolError>> {
@@ -50,16 +50,16 @@ impl Hook for SlowHook {
     }
 }
 
-/// What the tools of the storm do: the first attempts fail or hang, and most calls never get further.
+/// The behaviour of the tools: the first attempts fail or hang, and most calls never get further.
 #[derive(Deserialize, JsonSchema)]
 struct StressArguments {
     n: usize,
 }
 
-fn unreliable_tool(name: &str, begun: &Arc<AtomicUsize>) -> ToolBuilder {
-    let begun = begun.clone();
+fn unreliable_tool(name: &str, started: &Arc<AtomicUsize>) -> ToolBuilder {
+    let started = started.clone();
     let work = move |weather: StressArguments| {
-        let turn = begun.fetch_add(1, SeqCst);
+        let turn = started.fetch_add(1, SeqCst);
         async move {
             match (turn + weather.n) % 4 {
                 0 => std::future::pending().await,
@@ -90,7 +90,8 @@ fn builder() -> HubBuilder {
         .call_retention(60 * SECOND)
 }
 
-/// So many calls, some of them together, of which a third is dropped, a third cancelled and a third left alone, all at odd moments.
+/// This many calls, some of them in batches, of which a third is dropped, a third cancelled and a third left alone, at
+/// random times.
 async fn run_stress(hub: &ToolHub, calls: usize, together: usize) {
     for at_once in (0..calls).collect::<Vec<_>>().chunks(together) {
         let (mut dropped, mut cancelled, mut left) = (Vec::new(), Vec::new(), Vec::new());
@@ -133,29 +134,29 @@ fn ten_thousand_calls_that_end_badly_leave_no_task_slot_queue_entry_or_memory() 
     let calls = soak(10_000, 100_000);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let (begun, busy) = (Arc::new(AtomicUsize::new(0)), GatedTool::new());
-        let tools = [unreliable_tool("reads", &begun).read_only(), unreliable_tool("writes", &begun).idempotent()];
+        let (started, busy) = (Arc::new(AtomicUsize::new(0)), GatedTool::new());
+        let tools = [unreliable_tool("reads", &started).read_only(), unreliable_tool("writes", &started).idempotent()];
         let hub = builder().tools(tools).tool(busy.tool("full").max_concurrency(2 * SLOTS)).build().await.unwrap();
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        // Records expire and are swept; what is left then was leaked.
+        // Records expire and are swept; what remains was leaked.
         let swept = || tokio::time::sleep(26 * 3600 * SECOND);
-        // More at once than later: a list that was ever so long keeps its room.
+        // A larger round first: lists keep their capacity.
         run_stress(&hub, 1_000, 250).await;
         swept().await;
         let (bytes, alive) = (alloc::allocated_bytes(), tasks());
         run_stress(&hub, calls, 100).await;
         swept().await;
         let grown = alloc::allocated_bytes() - bytes;
-        assert_eq!(tasks(), alive, "tasks were left behind");
+        assert_eq!(tasks(), alive, "tasks were leaked");
         for name in ["reads", "writes"] {
             let stats = hub.tool_stats(name).unwrap();
             assert_eq!((stats.in_flight, stats.queued, stats.stuck), (0, 0, 0), "{name}");
             assert!(stats.retries > 0 && stats.errors["cancelled"] > 0 && stats.errors["timeout"] > 0, "{stats:?}");
         }
-        // Maps in parts grow when chance fills a part. What is lost by calls is lost by each of them.
-        assert!(grown < calls as isize, "{grown} bytes were left behind by {calls} calls: a byte or more by each");
+        // Sharded maps grow when a shard fills up by chance. A leak would grow with every call.
+        assert!(grown < calls as isize, "{grown} bytes leaked by {calls} calls: a byte or more per call");
 
-        // Every slot is free: as many as may can run at once, of each tool and in all.
+        // Every slot is free: the maximum of concurrent calls can run, per tool and in all.
         let all: Vec<_> = (0..2 * SLOTS).map(|_| hub.call("full", json!({})).start()).collect();
         wait_until(|| busy.running() == 2 * SLOTS).await;
         assert_eq!(hub.queued_calls(), 0);
@@ -197,7 +198,7 @@ async fn on_several_threads_no_slot_is_given_twice_or_lost() {
                 let hub = hub.clone();
                 tokio::spawn(async move {
                     let mut call = hub.call(names[n % 3], json!({})).into_future();
-                    // Some look a few times and leave; the others stay to the end.
+                    // Some poll a few times and are dropped; the others run to the end.
                     for _ in 0..n % 5 {
                         if poll!(&mut call).is_ready() {
                             return;
@@ -215,7 +216,7 @@ async fn on_several_threads_no_slot_is_given_twice_or_lost() {
         }
         assert_eq!((hub.queued_calls(), hub.running_calls(), busy.running()), (0, 0, 0), "round {round}");
     }
-    assert!(busy.max_running() <= 5, "{} ran at once", busy.max_running());
+    assert!(busy.max_running() <= 5, "{} ran concurrently", busy.max_running());
     let full = GatedTool::new();
     let tools = names.map(|name| full.tool(name).max_concurrency(2));
     hub.apply(tools.into_iter().fold(HubChange::tools_only(), HubChange::put)).await.unwrap();

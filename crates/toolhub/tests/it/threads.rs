@@ -1,4 +1,4 @@
-//! Which threads there are, and how they go.
+//! Threads: created, listed, swept and deleted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -78,8 +78,8 @@ async fn a_thread_is_made_by_whatever_names_it_even_by_a_refused_call() {
     let minted = hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).await;
     let minted = minted.thread.expect("a tool with state has a thread");
     assert!(thread_exists(&hub, minted.as_str()).await);
-    let made = hub.create_thread(&default_tenant(), None).await.unwrap();
-    assert!(thread_exists(&hub, made.id.as_str()).await);
+    let created = hub.create_thread(&default_tenant(), None).await.unwrap();
+    assert!(thread_exists(&hub, created.id.as_str()).await);
     let wrong = hub.call("add", json!({"a": 1, "b": 2})).thread("not a thread").await;
     wrong.assert_error(ErrorKind::ArgumentsInvalid);
     let all = hub.threads(&default_tenant(), None).await.unwrap();
@@ -98,9 +98,9 @@ async fn a_thread_knows_since_when_it_is_when_it_was_active_and_how_many_calls_n
     let info = hub.thread(&default_tenant(), &id("t1")).await.unwrap().unwrap();
     assert_eq!((info.created, info.last_active, info.calls), (noon, noon + MINUTE, 3));
     let found = hub.create_thread(&default_tenant(), Some(id("t1"))).await.unwrap();
-    assert_eq!(found, info, "making it again only finds it");
+    assert_eq!(found, info, "creating it again finds it");
 
-    // What was seen lately is written at the end, and the next process goes on from there.
+    // Recent use is written at shutdown, and the next process continues from there.
     hub.shutdown(Duration::ZERO).await;
     let next = shop_builder(&store).build().await.unwrap();
     assert_eq!(next.thread(&default_tenant(), &id("t1")).await.unwrap(), Some(info.clone()));
@@ -113,19 +113,19 @@ async fn a_thread_knows_since_when_it_is_when_it_was_active_and_how_many_calls_n
 #[tokio::test(start_paused = true)]
 async fn another_hub_hears_of_a_thread_within_seconds_and_nobody_of_another_tenants() {
     let store = Arc::default();
-    let (here, there) = (shop_builder(&store).build().await.unwrap(), shop_builder(&store).build().await.unwrap());
-    buy(&here, "t1").await;
-    assert!(!thread_exists(&there, "t1").await);
+    let (first, second) = (shop_builder(&store).build().await.unwrap(), shop_builder(&store).build().await.unwrap());
+    buy(&first, "t1").await;
+    assert!(!thread_exists(&second, "t1").await);
     tokio::time::sleep(MINUTE / 6).await;
-    assert!(thread_exists(&there, "t1").await);
+    assert!(thread_exists(&second, "t1").await);
     let stranger = Tenant::new("stranger").unwrap();
-    assert_eq!(here.thread(&stranger, &id("t1")).await.unwrap(), None);
-    assert!(here.threads(&stranger, None).await.unwrap().threads.is_empty());
-    let foreign = here.call("add_to_cart", json!({"sku": "tea", "qty": 1})).thread("t1").tenant(stranger.clone());
-    assert_eq!(foreign.await.assert_success(), &json!(1), "its cart is another one");
-    assert!(here.delete_thread(&stranger, &id("t1")).await.unwrap());
-    assert!(thread_exists(&here, "t1").await);
-    assert_eq!(buy(&here, "t1").await, json!(2));
+    assert_eq!(first.thread(&stranger, &id("t1")).await.unwrap(), None);
+    assert!(first.threads(&stranger, None).await.unwrap().threads.is_empty());
+    let foreign = first.call("add_to_cart", json!({"sku": "tea", "qty": 1})).thread("t1").tenant(stranger.clone());
+    assert_eq!(foreign.await.assert_success(), &json!(1), "its cart is a different one");
+    assert!(first.delete_thread(&stranger, &id("t1")).await.unwrap());
+    assert!(thread_exists(&first, "t1").await);
+    assert_eq!(buy(&first, "t1").await, json!(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
     assert_eq!(swept[0].thread, Some(id("idle")));
     assert!(matches!(swept[0].kind, EventKind::ThreadSwept { reason: "it was idle", rows } if rows >= 2), "{swept:?}");
     assert_eq!(buy(&hub, "active").await, json!(3));
-    assert_eq!(buy(&hub, "idle").await, json!(1), "it begins anew");
+    assert_eq!(buy(&hub, "idle").await, json!(1), "it begins with a new state");
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,14 +179,14 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
         .build()
         .await
         .unwrap();
-    let asked = hub.call("ask", json!({"a": 1, "b": 2})).thread("asks").no_wait().await;
-    asked.assert_error(ErrorKind::ApprovalRequired);
+    let outcome = hub.call("ask", json!({"a": 1, "b": 2})).thread("asks").no_wait().await;
+    outcome.assert_error(ErrorKind::ApprovalRequired);
     let running = hub.call("slow", json!({})).thread("runs").start();
     buy(&hub, "ended").await;
     buy(&hub, "crashed").await;
     // A call that another node has opened, and not closed.
     put_row(&store, "crashed", Table::OpenCalls, "call_open").await;
-    // An agent's run that has not ended, and one that has, with what was said in it.
+    // An agent's run that has not ended, and one that has, with its messages.
     for thread in ["agent", "answered"] {
         buy(&hub, thread).await;
         put_row(&store, thread, Table::Messages, "0001").await;
@@ -194,18 +194,18 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
     }
     put_row(&store, "agent", Table::Runs, Table::OPEN_RUN).await;
     tokio::time::sleep(4 * DAY).await;
-    for (thread, there) in
+    for (thread, second) in
         [("asks", true), ("runs", true), ("crashed", true), ("agent", true), ("ended", false), ("answered", false)]
     {
-        assert_eq!(thread_exists(&hub, thread).await, there, "{thread}");
+        assert_eq!(thread_exists(&hub, thread).await, second, "{thread}");
     }
     assert_eq!(script.recorded_arguments().len(), 1);
     assert_eq!(count_rows(&store, "answered").await, 0);
-    assert!(hub.delete_thread(&default_tenant(), &id("agent")).await.unwrap(), "whoever deletes it means the run too");
+    assert!(hub.delete_thread(&default_tenant(), &id("agent")).await.unwrap(), "deleting it ends the run too");
     assert_eq!(count_rows(&store, "agent").await, 0);
     running.cancel();
     running.await.assert_error(ErrorKind::Cancelled);
-    // Nobody answers in time; then nothing waits any more.
+    // The approval times out; then nothing is pending any more.
     tokio::time::sleep(8 * DAY).await;
     assert!(!thread_exists(&hub, "asks").await && !thread_exists(&hub, "runs").await);
 
@@ -218,14 +218,14 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
 #[tokio::test(start_paused = true)]
 async fn activity_on_another_hub_keeps_a_thread() {
     let store: Arc<Memory> = Arc::default();
-    let (here, there) = (shop_builder(&store).build().await.unwrap(), shop_builder(&store).build().await.unwrap());
-    buy(&here, "t1").await;
+    let (first, second) = (shop_builder(&store).build().await.unwrap(), shop_builder(&store).build().await.unwrap());
+    buy(&first, "t1").await;
     tokio::time::sleep(13 * DAY).await;
-    buy(&there, "t1").await;
+    buy(&second, "t1").await;
     tokio::time::sleep(13 * DAY).await;
-    assert!(thread_exists(&here, "t1").await);
+    assert!(thread_exists(&first, "t1").await);
     tokio::time::sleep(2 * DAY).await;
-    assert!(!thread_exists(&here, "t1").await && !thread_exists(&there, "t1").await);
+    assert!(!thread_exists(&first, "t1").await && !thread_exists(&second, "t1").await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,11 +257,11 @@ async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
     assert_eq!(count_rows(&store, "t1").await, 0);
     assert!(!thread_exists(&hub, "t1").await);
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(count_rows(&store, "t1").await, 0, "nothing is written behind its back");
+    assert_eq!(count_rows(&store, "t1").await, 0, "nothing is written after the deletion");
     assert_eq!(recorder.names().iter().filter(|name| **name == "thread.swept").count(), 2);
     assert_eq!(buy(&hub, "t1").await, json!(1));
     let status = hub.tool_status("flaky", StatusScope::Thread(&default_tenant(), &id("t1"))).await.unwrap();
-    assert_eq!(status.consecutive_failures, 0, "what was held against a tool there is forgotten");
+    assert_eq!(status.consecutive_failures, 0, "the tool's status in the thread is deleted");
     let status = elsewhere.tool_status("flaky", StatusScope::Thread(&default_tenant(), &id("t1"))).await.unwrap();
     assert_eq!(status.consecutive_failures, 0, "on every hub");
     hub.call("flaky", json!({})).thread("t1").await.assert_success();
@@ -274,11 +274,11 @@ async fn a_store_that_is_away_for_a_while_learns_of_the_threads_later() {
         let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone());
         builder.tool(tool("add", add).read_only()).build()
     };
-    let here = hub().await.unwrap();
+    let first = hub().await.unwrap();
     store.unavailable.store(true, std::sync::atomic::Ordering::Release);
-    here.call("add", json!({"a": 1, "b": 2})).thread("t1").await.assert_success();
+    first.call("add", json!({"a": 1, "b": 2})).thread("t1").await.assert_success();
     tokio::time::sleep(MINUTE).await;
-    assert!(here.thread(&default_tenant(), &id("t1")).await.is_err());
+    assert!(first.thread(&default_tenant(), &id("t1")).await.is_err());
     store.unavailable.store(false, std::sync::atomic::Ordering::Release);
     tokio::time::sleep(MINUTE).await;
     assert!(thread_exists(&hub().await.unwrap(), "t1").await);
@@ -287,15 +287,15 @@ async fn a_store_that_is_away_for_a_while_learns_of_the_threads_later() {
 #[tokio::test(start_paused = true)]
 async fn a_thread_is_not_deleted_under_a_call_that_runs_on_another_hub() {
     let store: Arc<Memory> = Arc::default();
-    let here = shop_builder(&store).build().await.unwrap();
+    let first = shop_builder(&store).build().await.unwrap();
     let (slow, script) = scripted("slow", [ScriptStep::Wait(MINUTE), ScriptStep::Return(json!("done"))]);
-    let there = shop_builder(&store).tool(slow.timeout(10 * MINUTE)).build().await.unwrap();
-    let running = there.call("slow", json!({})).thread("t1").start();
+    let second = shop_builder(&store).tool(slow.timeout(10 * MINUTE)).build().await.unwrap();
+    let running = second.call("slow", json!({})).thread("t1").start();
     tokio::time::sleep(MINUTE / 6).await;
     assert_eq!(script.recorded_arguments().len(), 1);
-    assert_eq!(here.delete_thread(&default_tenant(), &id("t1")).await, Err(ThreadError::Busy(id("t1"))));
+    assert_eq!(first.delete_thread(&default_tenant(), &id("t1")).await, Err(ThreadError::Busy(id("t1"))));
     let ended = running.await;
     ended.assert_success();
-    assert!(there.call_record(&default_tenant(), ended.id).await.unwrap().is_some(), "it has its record");
-    assert!(here.delete_thread(&default_tenant(), &id("t1")).await.unwrap());
+    assert!(second.call_record(&default_tenant(), ended.id).await.unwrap().is_some(), "it has its record");
+    assert!(first.delete_thread(&default_tenant(), &id("t1")).await.unwrap());
 }

@@ -1,4 +1,4 @@
-//! Lists of some of the tools, and what their holders hear and show.
+//! Toolsets: offers of some of the tools, and the events and lists of their holders.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use toolhub::{
     HubChange, Offer, Policy, StatusScope, Toolset,
     events::EventKind,
     prelude::*,
-    status::{Language, StatusSettings, ToolStatus},
+    status::{StatusSettings, ToolStatus},
     testing::{AssertOutcome, EventRecorder, TestClock, scripted},
 };
 
@@ -32,20 +32,22 @@ async fn hub(status: StatusSettings) -> ToolHub {
 async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
     let hub = hub(StatusSettings::default()).await;
     let files = Toolset::from_patterns(["fs__*", "clock"]).unwrap();
-    let offer = async |toolset: &Toolset| names(&hub.offer_of(&default_tenant(), &t1(), toolset).await.unwrap());
+    let offer = async |toolset: &Toolset| {
+        names(&hub.offer_with(&default_tenant(), &t1(), &toolset.clone().into()).await.unwrap())
+    };
     assert_eq!(offer(&files).await, ["clock", "fs__read", "fs__write"]);
     assert_eq!(offer(&Toolset::from_patterns(["f*d"]).unwrap()).await, ["fs__read"]);
     assert!(offer(&Toolset::from_patterns(Vec::<String>::new()).unwrap()).await.is_empty());
     assert_eq!(offer(&Toolset::all()).await, names(&hub.offer(&default_tenant(), &t1()).await.unwrap()));
     assert!(Toolset::from_patterns([""]).is_err());
-    let line = hub.summary_of(&default_tenant(), &t1(), &files, Language::English).await.unwrap();
+    let line = hub.status_summary(&default_tenant(), &t1(), &files.clone().into()).await.unwrap();
     let expected =
         "tools 4 (available 3, failed 0, roots 3): [clock, fs__read, fs__write] [waiting: fs__late ← fs__write]";
     assert_eq!(line, expected);
-    let (both, line) = hub.offer_and_summary(&default_tenant(), &t1(), &files, Language::English).await.unwrap();
+    let (both, line) = hub.offer_and_summary(&default_tenant(), &t1(), &files.clone().into()).await.unwrap();
     assert_eq!((names(&both), line.as_str()), (offer(&files).await, expected));
-    // What is not on the list cannot be called among it, and evidence counts all the same.
-    let bound = hub.offer_of(&default_tenant(), &t1(), &files).await.unwrap();
+    // A tool outside the offer cannot be called through it, and evidence counts nevertheless.
+    let bound = hub.offer_with(&default_tenant(), &t1(), &files.clone().into()).await.unwrap();
     let call = |tool: &str| hub.call(tool, json!({})).thread("t1").from_offer(bound.tools());
     call("pay").await.assert_error(ErrorKind::ToolNotFound);
     call("fs__write").await.assert_success();
@@ -59,7 +61,7 @@ async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
 async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
     let hub = hub(StatusSettings::default()).await;
     let toolset = Toolset::from_patterns(["fs__*"]).unwrap();
-    let offer = hub.offer_of(&default_tenant(), &t1(), &toolset).await.unwrap();
+    let offer = hub.offer_with(&default_tenant(), &t1(), &toolset.clone().into()).await.unwrap();
     let mut recorder = EventRecorder::new(&hub);
     let set = |tool, status| hub.set_tool_status(tool, status, None, None, StatusScope::Shared);
     set("pay", ToolStatus::Maintenance).await.unwrap();
@@ -68,32 +70,32 @@ async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
     assert!(!hub.should_rebind(&offer).await.unwrap());
     let status =
         async |tool| hub.tool_status(tool, StatusScope::Thread(&default_tenant(), &t1())).await.unwrap().should_rebind;
-    assert!(!status("pay").await && !status("clock").await, "nobody holds a list that they belong on");
+    assert!(!status("pay").await && !status("clock").await, "no offer contains them");
     set("fs__read", ToolStatus::Maintenance).await.unwrap();
     assert!(hub.should_rebind(&offer).await.unwrap());
     assert!(status("fs__read").await);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let told = recorder.events().iter().filter_map(|event| match &event.kind {
+    let rebinds = recorder.events().iter().filter_map(|event| match &event.kind {
         EventKind::RebindRequired { added, removed, .. } => {
             Some((added.len(), removed.iter().map(ToString::to_string).collect()))
         }
         _ => None,
     });
-    let told: Vec<(usize, Vec<String>)> = told.collect();
-    assert_eq!(told, [(0, vec!["fs__read".to_owned()])]);
+    let rebinds: Vec<(usize, Vec<String>)> = rebinds.collect();
+    assert_eq!(rebinds, [(0, vec!["fs__read".to_owned()])]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_auto_rebind_each_toolset_of_a_thread_keeps_its_own_list() {
     let hub = hub(StatusSettings { auto_rebind: false, ..StatusSettings::default() }).await;
     let (files, all) = (Toolset::from_patterns(["fs__*"]).unwrap(), Toolset::all());
-    let of = async |toolset: &Toolset| hub.offer_of(&default_tenant(), &t1(), toolset).await.unwrap();
+    let of = async |toolset: &Toolset| hub.offer_with(&default_tenant(), &t1(), &toolset.clone().into()).await.unwrap();
     let (some, every) = (of(&files).await, of(&all).await);
     hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     assert_eq!(names(&of(&files).await), ["fs__read", "fs__write"]);
     assert_eq!(names(&of(&all).await), names(&every));
-    assert_eq!(names(&hub.rebind_of(&default_tenant(), &t1(), &files).await.unwrap()), ["fs__write"]);
-    assert_eq!(names(&of(&all).await), names(&every), "the other list was not bound again");
+    assert_eq!(names(&hub.rebind_with(&default_tenant(), &t1(), &files.clone().into()).await.unwrap()), ["fs__write"]);
+    assert_eq!(names(&of(&all).await), names(&every), "the other offer was not bound again");
     drop((some, every));
 }
 
@@ -101,10 +103,10 @@ async fn without_auto_rebind_each_toolset_of_a_thread_keeps_its_own_list() {
 async fn a_model_is_shown_another_list_only_where_something_has_changed() {
     let hub = hub(StatusSettings::default()).await;
     let files = Toolset::from_patterns(["fs__*"]).unwrap();
-    let of = async || hub.offer_of(&default_tenant(), &t1(), &files).await.unwrap();
+    let of = async || hub.offer_with(&default_tenant(), &t1(), &files.clone().into()).await.unwrap();
     let shown = |offer: &Offer| serde_json::to_string(&offer.export(Format::OpenAi)).unwrap();
     let first = of().await;
-    // Nothing that happens elsewhere changes what is shown.
+    // Changes of other tools do not affect the list.
     hub.set_tool_status("pay", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     hub.register(scripted("another", []).0).unwrap();
     hub.call("fs__read", json!({})).thread("t1").await.assert_success();
@@ -113,7 +115,7 @@ async fn a_model_is_shown_another_list_only_where_something_has_changed() {
     let second = of().await;
     assert!(first.has_same_definitions(&second) && second.has_same_definitions(&first));
     assert_eq!(shown(&first), shown(&second));
-    // A tool that goes, one that comes, and one that describes itself in other words.
+    // A tool is removed, one is added, and one gets another description.
     hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
     let less = of().await;
     assert!(!less.has_same_definitions(&second));

@@ -1,4 +1,4 @@
-//! A call that was made in somebody's trace says so.
+//! Calls carry the trace context of their caller.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn the_tool_the_outcome_and_the_record_know_the_trace() {
     let CallReceipt::AwaitingApproval { call, approval, .. } =
         hub.call("asks", json!({})).trace(trace()).until_approval().await
     else {
-        panic!("nobody is asked")
+        panic!("no approval pending")
     };
     assert_eq!(hub.call_record(&tenant, call).await.unwrap().unwrap().trace_id, id);
     let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
@@ -60,21 +60,21 @@ async fn the_tool_the_outcome_and_the_record_know_the_trace() {
 async fn an_answer_given_again_is_told_in_the_trace_that_asks() {
     let hub = ToolHub::builder().tool(scripted("pay", []).0).build().await.unwrap();
     hub.call("pay", json!({})).idempotency_key("k").await.assert_success();
-    let again = hub.call("pay", json!({})).idempotency_key("k").trace(trace()).await;
-    assert_eq!((again.replayed, again.trace_id), (true, Some(trace().trace_id)));
+    let replayed = hub.call("pay", json!({})).idempotency_key("k").trace(trace()).await;
+    assert_eq!((replayed.replayed, replayed.trace_id), (true, Some(trace().trace_id)));
 }
 
 #[tokio::test]
 async fn a_message_takes_its_trace_to_the_model_and_to_the_tools_of_its_calls() {
     let hub = ToolHub::builder().tool(tool("look", report_trace)).build().await.unwrap();
-    let actor = ScriptedModel::new([calls_reply([("look", json!({}))]), text_reply("Seen."), text_reply("Nothing.")]);
-    let agent = AgentBuilder::new(actor.clone()).build(&hub).await.unwrap();
+    let model = ScriptedModel::new([calls_reply([("look", json!({}))]), text_reply("Seen."), text_reply("Nothing.")]);
+    let agent = AgentBuilder::new(model.clone()).build(&hub).await.unwrap();
     let run = agent.invoke(UserMessage { trace: Some(trace()), ..UserMessage::from("Look") }).await.unwrap();
     let record = hub.call_record(&Tenant::default(), run.calls[0].id).await.unwrap().unwrap();
     assert_eq!((run.trace_id, record.trace_id), (Some(trace().trace_id), Some(trace().trace_id)));
     assert_eq!(record.outcome.unwrap().output, json!([TRACEPARENT, "vendor=1"]));
-    // What was said in another trace, or in none, has nothing to do with it.
+    // Messages in another trace, or in none, are not affected.
     assert_eq!(agent.invoke("And now?").await.unwrap().trace_id, None);
-    let told: Vec<Option<String>> = actor.prompts().into_iter().map(|told| told.traceparent).collect();
-    assert_eq!(told, [Some(TRACEPARENT.to_owned()), Some(TRACEPARENT.to_owned()), None]);
+    let prompt: Vec<Option<String>> = model.prompts().into_iter().map(|prompt| prompt.traceparent).collect();
+    assert_eq!(prompt, [Some(TRACEPARENT.to_owned()), Some(TRACEPARENT.to_owned()), None]);
 }

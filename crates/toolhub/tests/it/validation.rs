@@ -1,4 +1,4 @@
-//! Whatever a caller sends: no panic, one outcome, and a text that names the field.
+//! Arbitrary arguments: no panic, one outcome, and a text that names the field.
 
 use proptest::{collection, prelude::*, sample::select};
 use toolhub::{Status, prelude::*};
@@ -47,7 +47,7 @@ async fn book(booking: Booking) -> Result<u8, ToolError> {
     Ok(booking.guests)
 }
 
-/// JSON of any shape, with the names the tool knows, names like them, and others.
+/// JSON of any shape, with the names the tool knows, similar names, and others.
 fn any_json() -> impl Strategy<Value = Value> {
     let names = || {
         select(vec![
@@ -74,7 +74,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Arguments the tool takes, one of them perhaps spoilt, and whether they are as they were.
+/// Valid arguments, one of them perhaps spoilt, and whether they are still valid.
 fn nearly_valid() -> impl Strategy<Value = (Value, bool)> {
     let valid =
         (1..=12u8, select(vec![json!("window"), json!(null)]), any::<bool>()).prop_map(|(guests, seat, now)| {

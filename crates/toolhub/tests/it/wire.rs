@@ -1,4 +1,4 @@
-//! What an API would answer says what its schema says: all of it, and nothing else.
+//! Serialized API types match their schemas exactly.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use toolhub::{
     Answer, Approval, ApprovalOutcome, CallPage, CallQuery, CallRecord, ChangeSummary, ContextFilter, ContextInfo,
     ContextPage, Definition, Explanation, Grant, HistoryEntry, HubChange, InstanceInfo, JournalStats, OnExcess,
-    RateScope, RecentStats, Restored, StateEntry, StateStats, StateVersion, StatusScope, ThreadInfo, ToolStats,
+    RateScope, RecentStats, SnapshotRestore, StateEntry, StateStats, StateVersion, StatusScope, ThreadInfo, ToolStats,
     ToolStatusInfo,
     backend::Memory,
     events::{Event, EventKind, EventPage, MessageCall},
@@ -16,7 +16,7 @@ use toolhub::{
     testing::{AssertOutcome, EventRecorder, ScriptStep, scripted},
 };
 
-/// The schema of what is written, with every object closed: a member it does not name is wrong.
+/// The schema of the serialized form, with every object closed: an unknown member is an error.
 fn closed_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -31,7 +31,7 @@ fn close_objects(schema: &mut Value, alone: bool) {
     let has_members = members.contains_key("properties");
     for (name, inner) in members.iter_mut() {
         match (name.as_str(), inner) {
-            // Pieces of one object know only their own members.
+            // Parts of an `allOf` know only their own members.
             (piece, Value::Array(all)) if pieces.contains(&piece) => {
                 all.iter_mut().for_each(|one| close_objects(one, alone && !has_members));
             }
@@ -52,7 +52,7 @@ fn check<T: JsonSchema + Serialize>(sample: &T) {
     let validator = jsonschema::draft202012::options().should_validate_formats(true).build(&schema).unwrap();
     let wrong: Vec<String> =
         validator.iter_errors(&written).map(|error| format!("{}: {error}", error.instance_path())).collect();
-    assert!(wrong.is_empty(), "{written:#} is not as its schema says: {wrong:#?}\n{schema:#}");
+    assert!(wrong.is_empty(), "{written:#} does not match its schema: {wrong:#?}\n{schema:#}");
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -133,8 +133,8 @@ async fn calls_their_ends_and_their_questions_are_as_their_schemas_say() {
         let read: CallError = serde_json::from_value(serde_json::to_value(error).unwrap()).unwrap();
         assert_eq!(read, *error);
     }
-    let asks = hub.call("ask", json!({"sum": 5})).thread("t1").until_approval().await;
-    let toolhub::CallReceipt::AwaitingApproval { call, approval, .. } = asks else { panic!("nobody is asked") };
+    let receipt = hub.call("ask", json!({"sum": 5})).thread("t1").until_approval().await;
+    let toolhub::CallReceipt::AwaitingApproval { call, approval, .. } = receipt else { panic!("no approval pending") };
     let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
     check::<CallRecord>(&record);
     check::<Approval>(&hub.approval(&tenant, approval).await.unwrap().unwrap());
@@ -172,7 +172,7 @@ async fn tools_and_what_is_known_of_them_are_as_their_schemas_say() {
     }
     check(&Rule::ask("a*").when("/sum", "^9").reason("much"));
     check(&StatusSettings::default());
-    check::<Restored>(&hub.deserialize_tool_states(&tenant, &thread, "nonsense").await.unwrap());
+    check::<SnapshotRestore>(&hub.deserialize_tool_states(&tenant, &thread, "nonsense").await.unwrap());
     let changed: ChangeSummary = hub.apply(HubChange::replacing_policies().remove("sick")).await.unwrap();
     check(&changed);
 }
@@ -239,17 +239,17 @@ async fn events_are_as_their_schema_says() {
     hub.call("ask", json!({})).run(run_id).no_wait().await;
     hub.delete_thread(&tenant, &t1).await.unwrap();
     hub.clear().await;
-    let told: Vec<Arc<Event>> = events.events().to_vec();
-    let names: BTreeSet<_> = told.iter().map(|event| event.name()).collect();
+    let published: Vec<Arc<Event>> = events.events().to_vec();
+    let names: BTreeSet<_> = published.iter().map(|event| event.name()).collect();
     assert!(names.len() >= 18, "{names:?}");
-    told.iter().for_each(|event| check::<Event>(event));
+    published.iter().for_each(|event| check::<Event>(event));
     let reset = serde_json::to_value(EventKind::StreamReset).unwrap();
     assert_eq!(reset, Value::Null);
     let page: EventPage = hub.events_since(&tenant, 0).await.unwrap();
     assert!(!page.events.is_empty());
     check(&page);
-    // A wrong name and a member too much are noticed.
-    let mut wrong = serde_json::to_value(&*told[0]).unwrap();
+    // A wrong name and an additional member are detected.
+    let mut wrong = serde_json::to_value(&*published[0]).unwrap();
     let validator = jsonschema::draft202012::new(&closed_schema::<Event>()).unwrap();
     assert!(validator.is_valid(&wrong));
     wrong["secret"] = json!(1);

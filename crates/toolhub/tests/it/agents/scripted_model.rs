@@ -1,4 +1,4 @@
-//! A model that says what a test wrote for it, and remembers what it was told.
+//! A model with scripted replies, which records its prompts.
 
 use std::{
     collections::VecDeque,
@@ -7,20 +7,20 @@ use std::{
 
 use toolhub::{export::Format, prelude::*};
 use toolhub_agent::{
-    AskedCall, Message, Model, ModelError, ModelFault, Prompt, Reply, Stop, StreamPart, StreamSink, Usage,
+    Message, Model, ModelError, ModelFault, Prompt, Reply, StopReason, StreamPart, StreamSink, ToolCall, Usage,
 };
 
-/// What a model says next.
+/// The next reply of a model.
 pub(crate) type ScriptedReply = Result<Reply, ModelFault>;
 
-/// A model with lines to say.
+/// A model with scripted replies.
 #[derive(Default)]
 pub(crate) struct ScriptedModel {
     replies: Mutex<VecDeque<ScriptedReply>>,
     prompts: Mutex<Vec<RecordedPrompt>>,
 }
 
-/// What a model was told.
+/// A recorded prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedPrompt {
     pub(crate) system: String,
@@ -30,30 +30,35 @@ pub(crate) struct RecordedPrompt {
     pub(crate) traceparent: Option<String>,
 }
 
-/// An answer without calls.
+/// A reply without calls.
 pub(crate) fn text_reply(text: &str) -> ScriptedReply {
     Ok(Reply { text: text.into(), usage: Usage { input_tokens: 10, output_tokens: 5 }, ..Reply::default() })
 }
 
-/// An answer that asks for calls.
+/// A reply with calls.
 pub(crate) fn calls_reply<const N: usize>(calls: [(&str, Value); N]) -> ScriptedReply {
-    let call = |(at, (tool, arguments)): (usize, (&str, Value))| AskedCall {
-        id: format!("model_{at}").into(),
+    let call = |(index, (tool, arguments)): (usize, (&str, Value))| ToolCall {
+        id: format!("model_{index}").into(),
         tool: tool.into(),
         arguments,
         malformed: None,
         extra: None,
     };
     let calls = calls.into_iter().enumerate().map(call).collect();
-    Ok(Reply { calls, stop: Stop::Calls, usage: Usage { input_tokens: 10, output_tokens: 5 }, ..Reply::default() })
+    Ok(Reply {
+        calls,
+        stop: StopReason::Calls,
+        usage: Usage { input_tokens: 10, output_tokens: 5 },
+        ..Reply::default()
+    })
 }
 
 impl ScriptedModel {
-    pub(crate) fn new(lines: impl IntoIterator<Item = ScriptedReply>) -> Arc<Self> {
-        Arc::new(Self { replies: Mutex::new(lines.into_iter().collect()), prompts: Mutex::default() })
+    pub(crate) fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Arc<Self> {
+        Arc::new(Self { replies: Mutex::new(replies.into_iter().collect()), prompts: Mutex::default() })
     }
 
-    /// What it was told each time, the first time first.
+    /// All prompts so far, the oldest first.
     pub(crate) fn prompts(&self) -> Vec<RecordedPrompt> {
         self.prompts.lock().unwrap().clone()
     }
@@ -61,14 +66,14 @@ impl ScriptedModel {
 
 impl Model for ScriptedModel {
     fn name(&self) -> &str {
-        "actor"
+        "scripted"
     }
 
     fn format(&self) -> Format {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, sink: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
         self.prompts.lock().unwrap().push(RecordedPrompt {
             system: prompt.system.into(),
@@ -77,19 +82,19 @@ impl Model for ScriptedModel {
             may_call: prompt.may_call,
             traceparent: prompt.trace.map(toolhub::TraceContext::traceparent),
         });
-        let line = self.replies.lock().unwrap().pop_front();
+        let next_reply = self.replies.lock().unwrap().pop_front();
         Box::pin(async move {
-            match line {
+            match next_reply {
                 Some(Ok(reply)) => {
                     if prompt.stream {
                         for piece in reply.text.split_inclusive(' ') {
-                            hear(StreamPart::Text(piece));
+                            sink(StreamPart::Text(piece));
                         }
                     }
                     Ok(reply)
                 }
-                Some(Err(fault)) => Err(ModelError::new(fault, "the model has a bad day")),
-                // It has nothing more to say, and thinks for ever.
+                Some(Err(fault)) => Err(ModelError::new(fault, "the model failed")),
+                // Out of replies: never answers.
                 None => std::future::pending().await,
             }
         })

@@ -24,7 +24,7 @@ fn thread() -> ThreadId {
     ThreadId::new("t").unwrap()
 }
 
-/// The open run as a batch writes it; nothing where it does not write one.
+/// The open run that a batch writes; `None` if it writes none.
 fn open_run(batch: &Batch) -> Option<Value> {
     let write = batch.writes.iter().find(|write| write.table == Table::Runs && write.id == Table::OPEN_RUN)?;
     match &write.change {
@@ -33,26 +33,26 @@ fn open_run(batch: &Batch) -> Option<Value> {
     }
 }
 
-/// A store that does this with the commits of runs, counted from 0: the message, the answer with calls, their results, the end.
+/// A store that applies these actions to the commits of runs, counted from 0: message, reply with calls, results, end.
 fn intercept_run_commits(
-    then: impl Fn(&InterceptedStore, usize) -> CommitAction + Send + Sync + 'static,
+    action: impl Fn(&InterceptedStore, usize) -> CommitAction + Send + Sync + 'static,
 ) -> Arc<InterceptedStore> {
     let store = Arc::new(InterceptedStore::default());
     let (weak, at) = (Arc::downgrade(&store), AtomicUsize::new(0));
     store.before_commits(move |batch| {
-        let then = match (open_run(batch), weak.upgrade()) {
-            (Some(_), Some(store)) => then(&store, at.fetch_add(1, Ordering::AcqRel)),
+        let action = match (open_run(batch), weak.upgrade()) {
+            (Some(_), Some(store)) => action(&store, at.fetch_add(1, Ordering::AcqRel)),
             _ => CommitAction::Apply,
         };
-        Box::pin(async move { then })
+        Box::pin(async move { action })
     });
     store
 }
 
-async fn service(store: &Arc<InterceptedStore>, tool: ToolBuilder, actor: &Arc<ScriptedModel>) -> AgentService {
+async fn service(store: &Arc<InterceptedStore>, tool: ToolBuilder, model: &Arc<ScriptedModel>) -> AgentService {
     let hub = ToolHub::builder().store(store.clone()).tool(tool).build().await.unwrap();
     let service = AgentService::new(&hub);
-    service.define("default", AgentPlan::new(actor.clone()));
+    service.define("default", AgentPlan::new(model.clone()));
     service
 }
 
@@ -67,13 +67,13 @@ async fn roles(service: &AgentService) -> Vec<&'static str> {
     messages.iter().map(|kept| role(&kept.message)).collect()
 }
 
-/// Pays a bill on this store, and sees that all is said and done once.
+/// Pays a bill on this store, and checks that everything is stored and executed once.
 async fn check_pays_once(store: Arc<InterceptedStore>) {
     let (pay, paying) = scripted("pay", []);
     let pay_it = || calls_reply([("pay", json!({"sum": 5}))]);
-    // It may be asked again where its answer was not written down; it would pay again where it does not hear that it did.
-    let actor = ScriptedModel::new([pay_it(), text_reply("Paid."), text_reply("Paid.")]);
-    let service = service(&store, pay, &actor).await;
+    // The model may be asked again if its reply was not stored; it would pay again if it did not get the result.
+    let model = ScriptedModel::new([pay_it(), text_reply("Paid."), text_reply("Paid.")]);
+    let service = service(&store, pay, &model).await;
     let mut run = service.send(&default_tenant(), &thread(), "Pay").await.unwrap();
     let end = run.wait_ended().await;
     assert_eq!((end.status, end.content.as_str()), (RunStatus::Completed, "Paid."));
@@ -117,22 +117,22 @@ async fn no_call_begins_before_it_is_written_down_that_it_was_asked_for() {
     let order: Arc<Mutex<Vec<&str>>> = Arc::default();
     let (weak, seen, failed) = (Arc::downgrade(&store), order.clone(), AtomicUsize::new(0));
     store.before_commits(move |batch| {
-        let mut then = CommitAction::Apply;
-        let asked = open_run(batch).is_some_and(|open| open["run"]["phase"]["phase"] == "calling");
-        if asked && failed.fetch_add(1, Ordering::AcqRel) == 0 {
+        let mut action = CommitAction::Apply;
+        let is_calling = open_run(batch).is_some_and(|open| open["run"]["phase"]["phase"] == "calling");
+        if is_calling && failed.fetch_add(1, Ordering::AcqRel) == 0 {
             weak.upgrade().unwrap().failing_loads.store(1, Ordering::Release);
-            then = CommitAction::Unavailable;
-        } else if asked {
+            action = CommitAction::Unavailable;
+        } else if is_calling {
             seen.lock().unwrap().push("asked for");
         } else if batch.writes.iter().any(|write| write.table == Table::OpenCalls) {
             seen.lock().unwrap().push("begun");
         }
-        Box::pin(async move { then })
+        Box::pin(async move { action })
     });
     let (pay, paying) = scripted("pay", []);
     let pay_it = || calls_reply([("pay", json!({"sum": 5}))]);
-    let actor = ScriptedModel::new([pay_it(), pay_it(), text_reply("Paid.")]);
-    let service = service(&store, pay, &actor).await;
+    let model = ScriptedModel::new([pay_it(), pay_it(), text_reply("Paid.")]);
+    let service = service(&store, pay, &model).await;
     service.send(&default_tenant(), &thread(), "Pay").await.unwrap().wait_ended().await;
     assert_eq!(order.lock().unwrap().first(), Some(&"asked for"));
     assert_eq!(paying.recorded_arguments().len(), 1);
@@ -142,7 +142,7 @@ async fn no_call_begins_before_it_is_written_down_that_it_was_asked_for() {
 async fn what_can_never_be_written_down_ends_the_run_and_not_the_thread() {
     for never in [1, 2, 3] {
         let (pay, _) = scripted("pay", []);
-        let actor = ScriptedModel::new([
+        let model = ScriptedModel::new([
             calls_reply([("pay", json!({}))]),
             text_reply("Paid."),
             text_reply("Hello."),
@@ -150,7 +150,7 @@ async fn what_can_never_be_written_down_ends_the_run_and_not_the_thread() {
         ]);
         let store =
             intercept_run_commits(move |_, at| if at == never { CommitAction::Reject } else { CommitAction::Apply });
-        let service = service(&store, pay, &actor).await;
+        let service = service(&store, pay, &model).await;
         let end = service.send(&default_tenant(), &thread(), "Pay").await.unwrap().wait_ended().await;
         assert_eq!(end.error.expect("it failed").code, "store_unavailable");
         let roles = roles(&service).await;
@@ -163,13 +163,13 @@ async fn what_can_never_be_written_down_ends_the_run_and_not_the_thread() {
 #[tokio::test(start_paused = true)]
 async fn a_message_whose_answer_was_lost_is_answered_and_is_one_message() {
     let (pay, _) = scripted("pay", []);
-    let actor = ScriptedModel::new([text_reply("Hello."), text_reply("Hello.")]);
+    let model = ScriptedModel::new([text_reply("Hello."), text_reply("Hello.")]);
     let store = intercept_run_commits(|_, at| if at == 0 { CommitAction::LoseAck } else { CommitAction::Apply });
-    let service = service(&store, pay, &actor).await;
-    let said = || UserMessage { key: Some(IdempotencyKey::new("k").unwrap()), ..UserMessage::from("Hi") };
-    let run = match service.send(&default_tenant(), &thread(), said()).await {
+    let service = service(&store, pay, &model).await;
+    let message = || UserMessage { key: Some(IdempotencyKey::new("k").unwrap()), ..UserMessage::from("Hi") };
+    let run = match service.send(&default_tenant(), &thread(), message()).await {
         Ok(run) => run,
-        Err(_) => service.send(&default_tenant(), &thread(), said()).await.unwrap(),
+        Err(_) => service.send(&default_tenant(), &thread(), message()).await.unwrap(),
     };
     assert_eq!(wait_for_end(&service, &run.record()).await.content, "Hello.");
     assert_eq!(roles(&service).await, ["user", "assistant"]);
@@ -178,11 +178,11 @@ async fn a_message_whose_answer_was_lost_is_answered_and_is_one_message() {
 #[tokio::test(start_paused = true)]
 async fn a_message_goes_on_although_whoever_sent_it_went_away_meanwhile() {
     let (pay, _) = scripted("pay", []);
-    let actor = ScriptedModel::new([text_reply("Hello.")]);
+    let model = ScriptedModel::new([text_reply("Hello.")]);
     let store = Arc::new(crate::faulty_store::FaultyStore::default());
     let hub = ToolHub::builder().store(store.clone()).tool(pay).build().await.unwrap();
     let service = AgentService::new(&hub);
-    service.define("default", AgentPlan::new(actor));
+    service.define("default", AgentPlan::new(model));
     hub.touch_thread(&default_tenant(), &thread()).await.unwrap();
     store.writes_late.store(true, Ordering::Release);
     let (main_, t) = (default_tenant(), thread());
@@ -200,9 +200,9 @@ async fn a_message_goes_on_although_whoever_sent_it_went_away_meanwhile() {
 #[tokio::test(start_paused = true)]
 async fn a_conversation_with_a_message_that_cannot_be_read_does_not_hold_its_thread_for_ever() {
     let (pay, _) = scripted("pay", []);
-    let actor = ScriptedModel::new([text_reply("Hello.")]);
+    let model = ScriptedModel::new([text_reply("Hello.")]);
     let store: Arc<InterceptedStore> = Arc::default();
-    let service = service(&store, pay, &actor).await;
+    let service = service(&store, pay, &model).await;
     service.send(&default_tenant(), &thread(), "Hi").await.unwrap().wait_ended().await;
     let change = Change::Put { value: b"{}".to_vec().into(), schema: 1, expires: None };
     let mut batch = Batch::new(toolhub::backend::Partition::for_thread(default_tenant(), thread()));
@@ -238,7 +238,7 @@ async fn two_who_make_the_same_call_at_once_both_hear_what_came_of_it() {
         let first_time = opens && once.fetch_add(1, Ordering::AcqRel) == 0;
         Box::pin(async move {
             if first_time {
-                // While the call is about to begin, somebody else goes on with its run.
+                // Just before the call begins, another service takes over its run.
                 other.send(&default_tenant(), &thread(), "Pay").await.unwrap_err();
                 tokio::time::sleep(std::time::Duration::from_millis(500)).await;
             }
@@ -253,9 +253,9 @@ async fn two_who_make_the_same_call_at_once_both_hear_what_came_of_it() {
     assert_eq!((messages.len(), paying.recorded_arguments().len() + paying_there.recorded_arguments().len()), (4, 1));
 }
 
-/// Waits for the end of a run, as somebody who only knows its name.
+/// Waits for the end of a run, known only by its id.
 async fn wait_for_end(service: &AgentService, run: &RunRecord) -> RunRecord {
-    let over = async {
+    let ended = async {
         loop {
             let record = service.run(&default_tenant(), run.id).await.unwrap().unwrap();
             if record.status.is_end() {
@@ -264,5 +264,5 @@ async fn wait_for_end(service: &AgentService, run: &RunRecord) -> RunRecord {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), over).await.expect("nobody goes on with the run")
+    tokio::time::timeout(std::time::Duration::from_secs(60), ended).await.expect("the run was not continued")
 }

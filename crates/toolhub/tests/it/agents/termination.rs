@@ -1,4 +1,5 @@
-//! Every run has an end: also where its model falls over or never answers, its agent is gone, its time is up, or its hub goes down.
+//! Every run ends: also if its model panics or never answers, its agent is removed, its time is up, or its hub shuts
+//! down.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +26,7 @@ fn thread() -> ThreadId {
     ThreadId::new("t").unwrap()
 }
 
-/// A model that falls over.
+/// A model that panics.
 struct PanickingModel;
 
 impl Model for PanickingModel {
@@ -36,7 +37,7 @@ impl Model for PanickingModel {
         Format::OpenAi
     }
     fn ask<'a>(&'a self, _: Prompt<'a>, _: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        panic!("it fell over")
+        panic!("scripted panic")
     }
 }
 
@@ -62,13 +63,13 @@ async fn a_model_that_never_answers_fails_its_run() {
 async fn a_run_whose_time_is_up_does_not_wait_for_its_calls() {
     let (hang, _) = scripted("hang", [ScriptStep::Hang]);
     let hub = ToolHub::builder().tool(hang.timeout(Duration::from_secs(600))).build().await.unwrap();
-    let actor = ScriptedModel::new([calls_reply([("hang", json!({}))]), text_reply("Never said.")]);
-    let agent = AgentBuilder::new(actor.clone()).time_budget(Duration::from_secs(10)).build(&hub).await.unwrap();
-    let begun = tokio::time::Instant::now();
+    let model = ScriptedModel::new([calls_reply([("hang", json!({}))]), text_reply("Never said.")]);
+    let agent = AgentBuilder::new(model.clone()).time_budget(Duration::from_secs(10)).build(&hub).await.unwrap();
+    let started = tokio::time::Instant::now();
     let run = agent.invoke("Go").await.unwrap();
     assert_eq!((run.status, run.error.unwrap().code.as_str()), (RunStatus::Failed, "time_budget"));
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert_eq!(actor.prompts().len(), 1);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert_eq!(model.prompts().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,13 +82,13 @@ async fn an_agent_that_somebody_holds_is_there_however_long_it_was_not_used() {
     assert_eq!(agent.invoke("Go").await.unwrap().content, "Two.");
 }
 
-/// A service on a store that others have used before.
+/// A service on a store that was used before.
 async fn service(store: &Arc<Memory>, tool: ToolBuilder) -> AgentService {
     AgentService::new(&ToolHub::builder().store(store.clone()).tool(tool).build().await.unwrap())
 }
 
 async fn wait_for_end(service: &AgentService, run: &RunRecord) -> RunRecord {
-    let over = async {
+    let ended = async {
         loop {
             let record = service.run(&default_tenant(), run.id).await.unwrap().unwrap();
             if record.status.is_end() {
@@ -96,7 +97,7 @@ async fn wait_for_end(service: &AgentService, run: &RunRecord) -> RunRecord {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), over).await.expect("nobody goes on with the run")
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the run was not continued")
 }
 
 #[tokio::test]
@@ -106,11 +107,12 @@ async fn the_run_of_an_agent_that_is_gone_ends_without_doing_what_that_agent_cou
     let first = service(&store, pay.confirm()).await;
     let plan = AgentPlan::new(ScriptedModel::new([calls_reply([("look", json!({})), ("pay", json!({}))])]));
     first.define("careful", plan.toolset(Toolset::from_patterns(["look"]).unwrap()));
-    // Both calls are asked for, and the first is never answered: its process dies before the second is looked at.
+    // Both calls are requested, and the first never ends: its process dies before the second begins.
     let (look, looking) = scripted("look", [ScriptStep::Hang]);
     first.hub().register(look).unwrap();
-    let said = toolhub_agent::UserMessage { agent: Some("careful".into()), ..toolhub_agent::UserMessage::from("Go") };
-    let run = first.send(&default_tenant(), &thread(), said).await.unwrap();
+    let message =
+        toolhub_agent::UserMessage { agent: Some("careful".into()), ..toolhub_agent::UserMessage::from("Go") };
+    let run = first.send(&default_tenant(), &thread(), message).await.unwrap();
     while looking.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -129,23 +131,23 @@ async fn a_run_that_waits_for_a_person_goes_on_after_a_hub_that_was_shut_down() 
     let store: Arc<Memory> = Arc::default();
     let (pay, _) = scripted("pay", []);
     let first = service(&store, pay.confirm()).await;
-    let actor = ScriptedModel::new([calls_reply([("pay", json!({}))]), text_reply("It was not paid.")]);
-    first.define("default", AgentPlan::new(actor.clone()));
+    let model = ScriptedModel::new([calls_reply([("pay", json!({}))]), text_reply("It was not paid.")]);
+    first.define("default", AgentPlan::new(model.clone()));
     let mut run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
-    let waits = run.wait_while_running().await;
-    assert_eq!(waits.status, RunStatus::Waiting);
-    let question = waits.calls[0].approval.unwrap();
-    // Nobody stops the service: a program that only holds an agent cannot.
+    let waiting = run.wait_while_running().await;
+    assert_eq!(waiting.status, RunStatus::Waiting);
+    let question = waiting.calls[0].approval.unwrap();
+    // The service is not stopped: a program that only holds an agent cannot stop it.
     first.hub().shutdown(Duration::from_secs(1)).await;
-    assert_eq!(run.wait_ended().await.status, RunStatus::Waiting, "it is let go of as it stands");
-    assert_eq!(actor.prompts().len(), 1);
+    assert_eq!(run.wait_ended().await.status, RunStatus::Waiting, "the handle returns the current state");
+    assert_eq!(model.prompts().len(), 1);
     let (pay, paying) = scripted("pay", []);
     let second = service(&store, pay.confirm()).await;
     second.define("default", AgentPlan::new(ScriptedModel::new([text_reply("Paid.")])));
     second.resume().await.unwrap();
     let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
     second.hub().resolve_approval(&default_tenant(), question, yes).await.unwrap();
-    let end = wait_for_end(&second, &waits).await;
+    let end = wait_for_end(&second, &waiting).await;
     assert_eq!((end.content.as_str(), paying.recorded_arguments().len()), ("Paid.", 1));
     assert_eq!(second.messages(&default_tenant(), &thread(), 10, None).await.unwrap().len(), 4);
 }
@@ -173,7 +175,7 @@ async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_
     while paying.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
     }
-    // It takes the run for that of a dead process, and goes on with it.
+    // It takes the run for that of a dead process, and continues it.
     second.send(&default_tenant(), &thread(), "Pay").await.unwrap_err();
     wait_for_end(&second, &run.record()).await;
     let messages = second.messages(&default_tenant(), &thread(), 10, None).await.unwrap();
@@ -214,7 +216,7 @@ async fn a_run_can_be_cancelled_whatever_it_waits_for() {
     assert_eq!(run.wait_while_running().await.status, RunStatus::Waiting);
     first.stop().await;
     first.hub().shutdown(Duration::from_secs(1)).await;
-    // By a process that has not gone on with it, and by one that has.
+    // Cancelled by a process that has not continued it, and by one that has.
     let (pay, paying) = scripted("pay", []);
     let second = service(&store, pay.confirm()).await;
     second.define("default", AgentPlan::new(ScriptedModel::new([])));
@@ -225,24 +227,24 @@ async fn a_run_can_be_cancelled_whatever_it_waits_for() {
         (RunStatus::Cancelled, Status::Cancelled, 0)
     );
     let messages = second.messages(&default_tenant(), &thread(), 10, None).await.unwrap();
-    assert!(matches!(messages.last().map(|kept| &kept.message), Some(Message::Tool { .. })), "{messages:?}");
+    assert!(matches!(messages.last().map(|stored| &stored.message), Some(Message::Tool { .. })), "{messages:?}");
 }
 
 #[tokio::test]
 async fn a_thread_that_is_taken_away_takes_its_run_with_it() {
     let (pay, _) = scripted("pay", []);
     let service = service(&Arc::default(), pay).await;
-    let actor = ScriptedModel::new([]);
-    service.define("default", AgentPlan::new(actor.clone()));
+    let model = ScriptedModel::new([]);
+    service.define("default", AgentPlan::new(model.clone()));
     let mut run = service.send(&default_tenant(), &thread(), "Think").await.unwrap();
-    while actor.prompts().is_empty() {
+    while model.prompts().is_empty() {
         tokio::task::yield_now().await;
     }
     assert!(service.delete_thread(&default_tenant(), &thread()).await.unwrap());
     assert_eq!(run.wait_ended().await.status, RunStatus::Cancelled);
     assert!(service.run(&default_tenant(), run.id()).await.unwrap().is_none());
     assert!(service.messages(&default_tenant(), &thread(), 10, None).await.unwrap().is_empty());
-    // Whoever heard of the end may speak there again, as if nothing had been said.
+    // A client that received the end may send again, as if the message had never been sent.
     let next = service.send(&default_tenant(), &thread(), "Hello").await.unwrap();
     assert_ne!(next.id(), run.id());
     assert_eq!(service.messages(&default_tenant(), &thread(), 10, None).await.unwrap().len(), 1);
@@ -252,8 +254,8 @@ async fn a_thread_that_is_taken_away_takes_its_run_with_it() {
 async fn an_external_call_after_a_restart_can_be_seen_in_its_run() {
     let store: Arc<Memory> = Arc::default();
     let (pay, _) = scripted("pay", []);
-    let plan = |actor| {
-        AgentPlan::new(actor).execution(toolhub_agent::ToolExecution::External { deadline: Duration::from_secs(60) })
+    let plan = |model| {
+        AgentPlan::new(model).execution(toolhub_agent::ToolExecution::External { deadline: Duration::from_secs(60) })
     };
     let first = service(&store, pay.confirm()).await;
     first.define("default", plan(ScriptedModel::new([calls_reply([("pay", json!({"sum": 5}))])])));
@@ -277,7 +279,7 @@ async fn an_external_call_after_a_restart_can_be_seen_in_its_run() {
         }
     };
     let (status, arguments, call) =
-        tokio::time::timeout(Duration::from_secs(20), handed).await.expect("it is handed out");
+        tokio::time::timeout(Duration::from_secs(20), handed).await.expect("the call is handed out");
     assert_eq!((status, arguments), (RunStatus::Waiting, json!({"sum": 5})));
     second.hub().report_external_result(&default_tenant(), call, Ok(json!("paid"))).await.unwrap();
     assert_eq!(wait_for_end(&second, &run.record()).await.content, "Paid.");

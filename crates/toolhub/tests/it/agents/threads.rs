@@ -1,4 +1,4 @@
-//! A service that keeps agents by thread: one run at a time, keys, and what is kept and taken away.
+//! A service with agents by thread: one run at a time, idempotency keys, stored and deleted data.
 
 use toolhub::{
     ids::{IdempotencyKey, ThreadId},
@@ -41,13 +41,13 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
     assert_eq!(service.cancel(&main, first.id()).await.unwrap(), RunCancellation::Ended(RunStatus::Cancelled));
     let mut second = service.send(&main, &t, "Three").await.unwrap();
     assert_eq!(second.wait_ended().await.content, "Next.");
-    // The cancelled call has its result like any other, and what was refused was never said.
+    // The cancelled call has its result like any other, and the refused message was never stored.
     let messages = service.messages(&main, &t, 100, None).await.unwrap();
-    let said: Vec<&Message> = messages.iter().map(|kept| &kept.message).collect();
+    let message: Vec<&Message> = messages.iter().map(|stored| &stored.message).collect();
     let [Message::User { .. }, Message::Assistant { .. }, Message::Tool { results }, Message::User { content }, _] =
-        said.as_slice()
+        message.as_slice()
     else {
-        panic!("{said:?}")
+        panic!("{message:?}")
     };
     assert!(results[0].is_error);
     assert_eq!(content, "Three");
@@ -58,20 +58,20 @@ async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
     let (hang, script) = scripted("hang", [ScriptStep::Hang]);
     let hub = ToolHub::builder().tool(hang).build().await.unwrap();
     let thinks = ScriptedModel::new([calls_reply([("hang", json!({}))])]);
-    let build = |actor| AgentBuilder::new(actor).thread(thread("t")).build(&hub);
+    let build = |model| AgentBuilder::new(model).thread(thread("t")).build(&hub);
     let first = build(thinks.clone()).await.unwrap();
     let mut run = first.start("One").await.unwrap();
     while script.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
     }
-    // Whoever comes second takes nothing over, is told what is open, and can end it.
+    // The second service takes nothing over; it gets the open run's id and can cancel it.
     let patient = ScriptedModel::new([text_reply("Next.")]);
     let second = build(patient.clone()).await.unwrap();
     assert_eq!(second.invoke("Two").await.unwrap_err(), AgentError::Busy(run.id()));
     assert_eq!(AgentService::new(&hub).cancel(&default_tenant(), run.id()).await.unwrap(), RunCancellation::Requested);
     assert_eq!(run.wait_ended().await.status, RunStatus::Cancelled);
     assert_eq!(second.invoke("Three").await.unwrap().content, "Next.");
-    // Both have the one conversation, and nothing was asked or done twice.
+    // Both see the same conversation, and nothing was requested or executed twice.
     assert_eq!(patient.prompts()[0].messages.len(), 4);
     assert_eq!((thinks.prompts().len(), patient.prompts().len(), script.recorded_arguments().len()), (1, 1, 1));
 }
@@ -80,27 +80,27 @@ async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
 async fn the_same_message_with_a_key_is_one_run() {
     let hub = ToolHub::builder().build().await.unwrap();
     let service = AgentService::new(&hub);
-    let actor = ScriptedModel::new([text_reply("Hello."), text_reply("Again?")]);
-    service.define("default", AgentPlan::new(actor.clone()));
+    let model = ScriptedModel::new([text_reply("Hello."), text_reply("Again?")]);
+    service.define("default", AgentPlan::new(model.clone()));
     let (main, t) = (default_tenant(), thread("t"));
-    let said = |text: &str| UserMessage { key: Some(IdempotencyKey::new("k1").unwrap()), ..UserMessage::from(text) };
-    let mut first = service.send(&main, &t, said("Hi")).await.unwrap();
-    let mut beside = service.send(&main, &t, said("Hi")).await.unwrap();
+    let message = |text: &str| UserMessage { key: Some(IdempotencyKey::new("k1").unwrap()), ..UserMessage::from(text) };
+    let mut first = service.send(&main, &t, message("Hi")).await.unwrap();
+    let mut beside = service.send(&main, &t, message("Hi")).await.unwrap();
     assert_eq!((beside.id(), beside.is_replayed()), (first.id(), true));
     assert_eq!(first.wait_ended().await.content, "Hello.");
     assert_eq!(beside.wait_ended().await.content, "Hello.");
-    let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
+    let mut later = service.send(&main, &t, message("Hi")).await.unwrap();
     assert_eq!((later.is_replayed(), later.wait_ended().await.content.as_str()), (true, "Hello."));
-    assert_eq!(service.send(&main, &t, said("Something else")).await.unwrap_err(), AgentError::KeyReused);
-    // The same words to somebody else are another message.
-    service.define("cook", AgentPlan::new(actor.clone()));
-    let to = |name: &str| UserMessage { agent: Some(name.into()), ..said("Hi") };
+    assert_eq!(service.send(&main, &t, message("Something else")).await.unwrap_err(), AgentError::KeyReused);
+    // The same text for another agent is another message.
+    service.define("cook", AgentPlan::new(model.clone()));
+    let to = |name: &str| UserMessage { agent: Some(name.into()), ..message("Hi") };
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap_err(), AgentError::KeyReused);
-    // An answer that was given stays, also when whoever gave it is gone.
+    // A stored answer stays, also after its agent was removed.
     service.retain_only(&[]);
-    let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
+    let mut later = service.send(&main, &t, message("Hi")).await.unwrap();
     assert_eq!((later.is_replayed(), later.wait_ended().await.content.as_str()), (true, "Hello."));
-    assert_eq!(actor.prompts().len(), 1);
+    assert_eq!(model.prompts().len(), 1);
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
     };
     assert_eq!(known, ["cook", "default"]);
     assert_eq!(service.send(&main, &t, "  ").await.unwrap_err(), AgentError::Empty);
-    // A thread's own agent goes before all others, until it is taken away.
+    // A thread's own agent takes precedence, until it is removed.
     let own = AgentPlan::new(ScriptedModel::new([text_reply("Mine.")]));
     let agent = service.set_agent(&main, &t, own).await.unwrap();
     assert_eq!(agent.invoke("Who?").await.unwrap().content, "Mine.");
@@ -163,15 +163,15 @@ async fn a_hundred_threads_at_once_do_not_hear_each_other() {
     let runs = (0..100).map(|at| {
         let (service, main) = (service.clone(), main.clone());
         async move {
-            let actor =
+            let model =
                 ScriptedModel::new([calls_reply([("echo", json!({"n": at}))]), text_reply(&format!("answer {at}"))]);
             let t = thread(&format!("t{at}"));
-            let agent = service.set_agent(&main, &t, AgentPlan::new(actor.clone())).await.unwrap();
+            let agent = service.set_agent(&main, &t, AgentPlan::new(model.clone())).await.unwrap();
             let run = agent.invoke(format!("question {at}")).await.unwrap();
             assert_eq!(run.content, format!("answer {at}"));
-            let told = actor.prompts();
-            assert_eq!(told[1].messages.len(), 3);
-            assert_eq!(told[1].messages[0], Message::User { content: format!("question {at}") });
+            let prompts = model.prompts();
+            assert_eq!(prompts[1].messages.len(), 3);
+            assert_eq!(prompts[1].messages[0], Message::User { content: format!("question {at}") });
         }
     });
     futures_util::future::join_all(runs).await;

@@ -1,12 +1,13 @@
-//! Holds who may import whom among our crates.
+//! Allowed dependencies between the workspace's crates.
 //!
-//! In: what `cargo metadata` prints. Out: one complaint for each arrow the table does not allow.
+//! In: the output of `cargo metadata`. Out: one complaint for each dependency that the table does not allow.
 
 use serde_json::{Value, json};
 
 use super::{assert_none, metadata};
 
-/// Each crate, and those it may see. A crate that is not here may see none of ours, so a new one is noticed.
+/// Each crate, and those it may depend on. A crate that is not listed may depend on none of ours, so a new one is
+/// noticed.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("toolhub-types", &[]),
     ("toolhub-schema", &["toolhub-types"]),
@@ -49,7 +50,7 @@ fn is_allowed(from: &str, to: &str) -> bool {
     ALLOWED_DEPENDENCIES.iter().any(|(name, sees)| *name == from && sees.contains(&to))
 }
 
-/// The controlled clock and the scripted tools of the core, and the testkit, are there for everyone's tests.
+/// The controlled clock and the scripted tools of the core, and the testkit, may be used by all tests.
 fn is_testing_only(dependency: &Value) -> bool {
     if dependency["name"] == "toolhub-testkit" {
         return dependency_kind(dependency) == "dev";
@@ -59,17 +60,17 @@ fn is_testing_only(dependency: &Value) -> bool {
     lent && dependency_kind(dependency) == "dev" && testing
 }
 
-/// Cargo writes no kind for the usual dependency.
+/// Cargo prints no kind for a normal dependency.
 fn dependency_kind(dependency: &Value) -> &str {
     dependency["kind"].as_str().unwrap_or("normal")
 }
 
 fn as_array(value: &Value) -> &[Value] {
-    value.as_array().expect("cargo metadata holds a list here")
+    value.as_array().expect("cargo metadata has a list here")
 }
 
 fn as_text(value: &Value) -> &str {
-    value.as_str().expect("cargo metadata holds a text here")
+    value.as_str().expect("cargo metadata has a string here")
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn crates_see_only_the_crates_they_may() {
     assert_none(&forbidden_dependencies(&metadata()));
 }
 
-/// One arrow of a made-up workspace that holds every crate of the table and one more.
+/// One dependency in a made-up workspace with every crate of the table and one more.
 #[track_caller]
 fn check(from: &str, to: &str, kind: Option<&str>, features: &[&str], complaint: Option<&str>) {
     let packages: Vec<Value> = ALLOWED_DEPENDENCIES

@@ -1,10 +1,10 @@
-//! Keeps the numbers of other documents out of the repository: it must be readable alone.
+//! Keeps references to other documents out of the repository: it must be readable alone.
 //!
-//! In: every text we write. Out: one complaint for each line with a paragraph sign or the number of a seed.
+//! In: every text we write. Out: one complaint for each line with a paragraph sign or the number of a seed document.
 
 use super::{assert_none, source_files};
 
-/// The one page whose purpose is to follow those numbers.
+/// The one page whose purpose is to track those numbers.
 const EXEMPT: &str = "docs/seeds.md";
 
 // Written as its code, since this file is searched as well.
@@ -41,7 +41,7 @@ fn check(line: &str, refused: bool) {
 #[test]
 fn numbers_of_other_documents_are_found_and_other_words_are_not() {
     check(&format!("// As {PARAGRAPH_SIGN}4 says."), true);
-    // Put together here, for the reason given above.
+    // Assembled here, for the reason given above.
     check(&format!("// Needed by {}{}.", 'S', 0), true);
     check(&format!("// Needed by ({}{}).", 'S', 12), true);
     check("// Reads the SHA256 of S and of the state's S_0.", false);

@@ -1,16 +1,16 @@
-//! Holds that the top-level modules of each crate import each other without a circle.
+//! Top-level modules of a crate must not import each other in a cycle.
 //!
-//! In: the Rust files of a crate. Out: one complaint for each circle, naming every import on it. Every path that begins at the crate's
-//! root counts, `crate::…` and as many `super::` as lead there; in `use` or inline, in tests too. A path to an item that the root
-//! re-exports leads to the module it comes from.
+//! In: the Rust files of a crate. Out: one complaint for each cycle, naming every import in it. Every path from the
+//! crate's root counts, `crate::…` and `super::` chains that lead there; in `use` or inline, in tests too. A path to an
+//! item that the root re-exports counts for the module it comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{SourceFile, assert_none, metadata, rust_files};
+use super::{SourceFile, assert_none, lexer::blank_comments_and_literals, metadata, rust_files};
 
 mod paths;
 
-/// An import of one top-level module by another, and where it stands.
+/// An import of one top-level module by another, and its location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Import {
     from: String,
@@ -18,20 +18,18 @@ struct Import {
     location: String,
 }
 
-/// Every import between top-level modules of the crate whose sources lie in `folder`.
+/// Every import between top-level modules of the crate whose sources are in `folder`.
 fn imports(folder: &str, files: &[SourceFile]) -> Vec<Import> {
     let in_crate = || files.iter().filter_map(|file| Some((file.path.strip_prefix(folder)?, &file.text)));
     let is_root = |path: &str| path == "lib.rs" || path == "main.rs";
-    let root: String = in_crate()
-        .filter(|(path, _)| is_root(path))
-        .map(|(_, text)| paths::blank_comments_and_literals(text))
-        .collect();
+    let root: String =
+        in_crate().filter(|(path, _)| is_root(path)).map(|(_, text)| blank_comments_and_literals(text)).collect();
     let modules: BTreeSet<&str> = paths::declared_modules(&root);
     let exported = paths::re_exports(&root, &modules);
     let mut found = Vec::new();
     for (path, text) in in_crate().filter(|(path, _)| !is_root(path)) {
         let parts: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
-        for (line, target) in paths::paths_from_root(&paths::blank_comments_and_literals(text), parts.len()) {
+        for (line, target) in paths::paths_from_root(&blank_comments_and_literals(text), parts.len()) {
             let to = modules.get(target.as_str()).copied().or_else(|| exported.get(&target).map(String::as_str));
             if let Some(to) = to.filter(|to| *to != parts[0]) {
                 let place = format!("{folder}{path}:{line} imports {to}");
@@ -88,7 +86,7 @@ fn the_top_level_modules_of_no_crate_import_each_other_in_a_circle() {
     let (files, folders) = (rust_files(), source_folders());
     assert!(folders.iter().any(|folder| folder == "crates/core/src/"), "{folders:?}");
     let core = imports("crates/core/src/", &files);
-    assert!(core.iter().any(|import| import.from == "pipeline" && import.to == "engine"), "the imports are not found");
+    assert!(core.iter().any(|import| import.from == "pipeline" && import.to == "engine"), "imports are not found");
     let complaints: Vec<String> = folders.iter().flat_map(|folder| import_cycles(&imports(folder, &files))).collect();
     assert_none(&complaints);
 }
@@ -104,7 +102,7 @@ fn check(sources: &[(&str, &str)], complaints: &[&str]) {
 fn imports_that_go_one_way_pass() {
     let root = ("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n");
     check(&[root, ("a.rs", "use crate::{b::B, c};\n"), ("b.rs", "use crate::Thing;\n"), ("c.rs", "")], &[]);
-    // A module may do with itself whatever it likes, and a path in a comment or a text is none.
+    // A module may import itself, and a path in a comment or a string does not count.
     check(
         &[root, ("a.rs", "use crate::b;"), ("b.rs", "// crate::a\nconst A: &str = \"crate::a::X\";\nuse crate::b::c;")],
         &[],

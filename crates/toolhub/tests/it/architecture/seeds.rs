@@ -1,6 +1,6 @@
-//! Holds that `docs/seeds.md` names only tests that exist.
+//! `docs/seeds.md` names only tests that exist.
 //!
-//! In: the page and all Rust files. Out: one complaint for each row that promises a test nobody wrote.
+//! In: the page and all Rust files. Out: one complaint for each row that names a test which does not exist.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::{assert_none, rust_files, source_files};
 
 const PAGE: &str = "docs/seeds.md";
 
-/// Rows are `| item | where it lives | test or "not yet" |`; tests stand in backticks, with or without their module.
+/// Rows are `| item | where it lives | test or "not yet" |`; tests are in backticks, with or without their module.
 fn missing_tests(page: &str, functions: &HashSet<&str>) -> Vec<String> {
     let mut complaints = Vec::new();
     let rows = page.lines().filter(|line| line.starts_with('|'));
@@ -51,7 +51,7 @@ fn every_test_the_page_names_exists() {
     let functions: HashSet<&str> = sources.iter().flat_map(|file| function_names(&file.text)).collect();
     let files = source_files();
     let page = files.iter().find(|file| file.path == PAGE).expect("docs/seeds.md exists");
-    assert!(page.text.lines().any(is_table_separator), "{PAGE} holds no table");
+    assert!(page.text.lines().any(is_table_separator), "{PAGE} has no table");
     assert_none(&missing_tests(&page.text, &functions));
 }
 

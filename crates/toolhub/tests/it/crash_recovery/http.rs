@@ -1,7 +1,8 @@
-//! The same over HTTP: the process that is killed serves, and those who order live on in this one.
+//! The same over HTTP: the killed process is a server, and the clients live on in this process.
 //!
-//! An order that got no answer is made again with its key, in the next life. Where the answer was on its way when the
-//! process died, it is the kept one; where the tool was running, it is `interrupted`; never is the order paid twice.
+//! An order without a response is repeated with its key after the restart. If the response was on its way when the
+//! process died, the stored one is replayed; if the tool was running, the outcome is `interrupted`; the order is never
+//! paid twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +23,7 @@ use toolhub_testkit::{TempFolder, soak};
 
 use super::{FOLDER_VARIABLE, WRITERS, hub, open_store, print_line, verify_store, writer_thread};
 
-/// Not a test but the process that is killed; it does nothing unless it is told its folder.
+/// Not a test but the process that is killed; it does nothing without the environment variables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn serves_until_it_is_killed() {
@@ -36,7 +37,7 @@ async fn serves_until_it_is_killed() {
     server.serve(std::future::pending()).await.unwrap();
 }
 
-/// One life of the server: the process, and where it listens.
+/// One server process, and its port.
 fn spawn_server(folder: &TempFolder) -> (Child, u16) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["crash_recovery::http::serves_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
@@ -51,12 +52,12 @@ fn spawn_server(folder: &TempFolder) -> (Child, u16) {
             break port.parse().unwrap();
         }
     };
-    // Whatever it says later must not fill its pipe.
+    // Drain its output, so that it never blocks on a full pipe.
     thread::spawn(move || lines.for_each(drop));
     (child, port)
 }
 
-/// Makes one order; `None` where the connection broke before the answer was here.
+/// Sends one order; `None` if the connection broke before the response arrived.
 fn send_order(line: &mut BufReader<TcpStream>, writer: usize, key: &str) -> Option<(u16, Value)> {
     let body = json!({"arguments": {"order": key}, "threadId": writer_thread(writer)}).to_string();
     let length = body.len();
@@ -67,11 +68,11 @@ fn send_order(line: &mut BufReader<TcpStream>, writer: usize, key: &str) -> Opti
     line.get_mut().write_all(request.as_bytes()).ok()?;
     let (mut head, mut length) = (String::new(), 0);
     loop {
-        let begun = head.len();
+        let line_start = head.len();
         if line.read_line(&mut head).ok()? == 0 {
             return None;
         }
-        let header = head[begun..].to_ascii_lowercase();
+        let header = head[line_start..].to_ascii_lowercase();
         if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();
         }
@@ -85,7 +86,7 @@ fn send_order(line: &mut BufReader<TcpStream>, writer: usize, key: &str) -> Opti
     Some((status, serde_json::from_slice(&body).unwrap()))
 }
 
-/// What all writers were told, over all lives.
+/// The responses to all writers, over all processes.
 #[derive(Default)]
 struct Responses {
     paid: Mutex<BTreeMap<String, u64>>,
@@ -109,16 +110,22 @@ impl Responses {
     }
 }
 
-/// Orders until the connection breaks; answers which order was left without an answer.
-fn send_orders(port: u16, writer: usize, life: usize, left: Option<String>, told: &Responses) -> Option<String> {
+/// Sends orders until the connection breaks; returns the order that was left without a response.
+fn send_orders(
+    port: u16,
+    writer: usize,
+    life: usize,
+    unanswered: Option<String>,
+    responses: &Responses,
+) -> Option<String> {
     let stream = TcpStream::connect(("127.0.0.1", port)).ok();
-    let Some(stream) = stream else { return left };
+    let Some(stream) = stream else { return unanswered };
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut line = BufReader::new(stream);
     let fresh = (0..).map(|number| format!("{writer}-{life}-{number}"));
-    for key in left.into_iter().chain(fresh) {
+    for key in unanswered.into_iter().chain(fresh) {
         match send_order(&mut line, writer, &key) {
-            Some((status, answer)) => told.record(&key, status, &answer),
+            Some((status, answer)) => responses.record(&key, status, &answer),
             None => return Some(key),
         }
     }
@@ -129,23 +136,25 @@ fn send_orders(port: u16, writer: usize, life: usize, left: Option<String>, told
 async fn a_killed_server_has_lost_nothing_it_answered_and_done_nothing_twice() {
     let folder = TempFolder::new();
     let kills = soak(30, 300);
-    let told = Responses::default();
-    let mut left: Vec<Option<String>> = vec![None; WRITERS];
+    let responses = Responses::default();
+    let mut unanswered: Vec<Option<String>> = vec![None; WRITERS];
     for life in 0..kills {
         let (mut child, port) = spawn_server(&folder);
-        let enough = told.answers.load(Ordering::Relaxed) + fastrand::usize(1..60);
-        left = thread::scope(|scope| {
-            let writers: Vec<_> = std::mem::take(&mut left)
+        let enough = responses.answers.load(Ordering::Relaxed) + fastrand::usize(1..60);
+        unanswered = thread::scope(|scope| {
+            let writers: Vec<_> = std::mem::take(&mut unanswered)
                 .into_iter()
                 .enumerate()
-                .map(|(writer, left)| {
+                .map(|(writer, unanswered)| {
                     scope.spawn({
-                        let told = &told;
-                        move || send_orders(port, writer, life, left, told)
+                        let responses = &responses;
+                        move || send_orders(port, writer, life, unanswered, responses)
                     })
                 })
                 .collect();
-            while told.answers.load(Ordering::Relaxed) < enough && writers.iter().any(|writer| !writer.is_finished()) {
+            while responses.answers.load(Ordering::Relaxed) < enough
+                && writers.iter().any(|writer| !writer.is_finished())
+            {
                 thread::park_timeout(Duration::from_micros(300));
             }
             child.kill().unwrap();
@@ -153,11 +162,12 @@ async fn a_killed_server_has_lost_nothing_it_answered_and_done_nothing_twice() {
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
         if life % 10 == 9 || life + 1 == kills {
-            let (paid, interrupted) = (told.paid.lock().unwrap().clone(), told.interrupted.lock().unwrap().clone());
+            let (paid, interrupted) =
+                (responses.paid.lock().unwrap().clone(), responses.interrupted.lock().unwrap().clone());
             verify_store(folder.path(), &paid, &interrupted).await;
         }
     }
-    let (paid, interrupted) = (told.paid.lock().unwrap().len(), told.interrupted.lock().unwrap().len());
+    let (paid, interrupted) = (responses.paid.lock().unwrap().len(), responses.interrupted.lock().unwrap().len());
     println!("{kills} kills over HTTP, {paid} paid, {interrupted} interrupted");
-    assert!(paid >= kills / 2, "the writers were hardly served: {paid}");
+    assert!(paid >= kills / 2, "too few orders were served: {paid}");
 }

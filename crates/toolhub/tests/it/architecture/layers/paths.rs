@@ -1,85 +1,19 @@
 //! Finds paths in Rust source, well enough for sources that compile.
 //!
-//! In: a text. Out: the first name of every path that begins at the root of the crate, the modules a root declares, and what it
-//! re-exports. Knows no macro that builds paths; we have none.
+//! In: a text. Out: the first name of every path from the root of the crate, the modules that a root declares, and its
+//! re-exports. Does not expand macros that build paths; there are none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The source with comments and literals blanked out, line by line as it was.
-pub(super) fn blank_comments_and_literals(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    let blank = |out: &mut String, part: &str| out.extend(part.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
-    while at < bytes.len() {
-        let rest = &text[at..];
-        let length = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else if rest.starts_with('"') {
-            string_literal_length(rest)
-        } else if !follows_identifier(bytes, at)
-            && let Some(length) = raw_string_length(rest)
-        {
-            length
-        } else if let Some(length) = char_literal_length(rest) {
-            length
-        } else {
-            let c = rest.chars().next().unwrap_or_default();
-            out.push(c);
-            at += c.len_utf8();
-            continue;
-        };
-        blank(&mut out, &rest[..length]);
-        at += length;
-    }
-    out
-}
+use super::super::lexer::follows_identifier;
 
-fn follows_identifier(bytes: &[u8], at: usize) -> bool {
-    at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_')
-}
-
-fn string_literal_length(rest: &str) -> usize {
-    let mut escaped = false;
-    for (at, c) in rest.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => return at + 1,
-            _ => {}
-        }
-    }
-    rest.len()
-}
-
-/// `r"…"`, `r#"…"#` and so on.
-fn raw_string_length(rest: &str) -> Option<usize> {
-    let hashes = rest.strip_prefix('r')?;
-    let marks = hashes.len() - hashes.trim_start_matches('#').len();
-    let body = hashes[marks..].strip_prefix('"')?;
-    let end = format!("\"{}", "#".repeat(marks));
-    Some(1 + marks + 1 + body.find(&end).map_or(body.len(), |at| at + end.len()))
-}
-
-/// `'a'`, `'\n'`; a lifetime is none.
-fn char_literal_length(rest: &str) -> Option<usize> {
-    let inside = rest.strip_prefix('\'')?;
-    let first = inside.chars().next()?;
-    if first == '\\' {
-        return inside[1..].find('\'').map(|at| at + 3).filter(|length| *length < 14);
-    }
-    inside[first.len_utf8()..].starts_with('\'').then_some(first.len_utf8() + 2)
-}
-
-/// The modules a root declares in files of their own.
+/// The modules that a root declares in their own files.
 pub(super) fn declared_modules(root: &str) -> BTreeSet<&str> {
     let words = root.split("mod ").skip(1).filter_map(|rest| rest.split_once(';'));
     words.map(|(name, _)| name.trim()).filter(|name| is_identifier(name)).collect()
 }
 
-/// What a root re-exports, and the top-level module each comes from.
+/// The re-exports of a root, and the top-level module each comes from.
 pub(super) fn re_exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for rest in root.split("use ").skip(1) {
@@ -95,7 +29,8 @@ pub(super) fn re_exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<Strin
     found
 }
 
-/// The first names of all paths that begin at the root, with their lines. `depth` is how far below the root the file's module is.
+/// The first names of all paths from the root, with their lines. `depth` is how far below the root the file's module
+/// is.
 pub(super) fn paths_from_root(code: &str, depth: usize) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let (mut line, mut inline) = (1, Vec::new());
@@ -138,7 +73,7 @@ pub(super) fn paths_from_root(code: &str, depth: usize) -> Vec<(usize, String)> 
     found
 }
 
-/// How often `super::` stands here, one after the other.
+/// How many `super::` follow each other here.
 fn count_supers(rest: &str) -> usize {
     let mut many = 0;
     let mut rest = rest;
@@ -148,7 +83,7 @@ fn count_supers(rest: &str) -> usize {
     many
 }
 
-/// Whether what follows `mod` is a module with its body.
+/// Whether a `mod` is followed by an inline body.
 fn is_inline_module(rest: &str) -> bool {
     let name = rest.trim_start();
     let end = name.find(|c: char| !is_identifier_start(c) && !c.is_ascii_digit()).unwrap_or(name.len());
@@ -164,7 +99,7 @@ struct Path {
     alias: Option<String>,
 }
 
-/// The paths of a `use` tree, or the one path that stands here.
+/// The paths of a `use` tree, or the single path here.
 fn parse_use_tree(text: &str) -> Vec<Path> {
     parse_use_branch(text, Vec::new()).0
 }
