@@ -1,7 +1,7 @@
-//! Says of which revision the binary is, and what compiled it.
+//! Embeds the git revision and the compiler version in the binary.
 //!
-//! In: the repository around the sources, if this crate is a part of it, and the compiler. Out: two variables for the compiler,
-//! `unknown` where nothing can be found out.
+//! In: the repository around the sources, if this crate is tracked in it, and the compiler. Out: two variables for `env!`,
+//! `unknown` where the value cannot be determined.
 
 use std::{env, process::Command};
 
@@ -11,10 +11,10 @@ fn main() {
     println!("cargo::rustc-env=TOOLHUB_RUSTC={}", rustc().unwrap_or_else(|| "unknown".into()));
 }
 
-/// The commit the sources are of. Sources that merely lie inside somebody's repository are none of its revisions.
+/// The commit of the sources. Sources that lie untracked inside another repository have no revision.
 fn revision() -> Option<String> {
     command_output("git", &["ls-files", "--error-unmatch", "Cargo.toml"])?;
-    // It has a line more after each commit and each change of the branch.
+    // Git appends to this file at every commit and branch switch.
     if let Some(log) = command_output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }

@@ -1,25 +1,25 @@
-//! A question to the person at the keyboard about one call: the keys, what they mean, and the lines as they are typed.
+//! The approval prompt: its keys, the parser of replies, and a reader of stdin lines.
 //!
-//! In: a line. Out: what it says. What is done about it, and where the question is shown, is for others to say.
+//! In: a line. Out: a [`PromptReply`]. Showing the prompt and acting on the reply is up to the caller.
 
 use std::{io, thread};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// The keys, in short.
+/// The keys, in one line.
 pub(crate) const PROMPT: &str = "[y] once  [t] thread  [a] always  [e] edit  [n] deny  [?]";
-/// The keys, in full.
+/// The keys, explained.
 pub(crate) const HELP: &str = "\
 y  yes, this once
 t  yes, and from now on in this thread
 a  yes, and from now on in every thread
 e  yes, with other arguments: e {\"folder\": \"/tmp/old\"}
-n  no; what follows is told to the model: n not today";
-/// What is asked after a bare `e`.
+n  no; text after it is the reason given to the model: n not today";
+/// Prompt after a bare `e`.
 pub(crate) const EDIT_PROMPT: &str = "the new arguments as JSON, or Enter to go back:";
 
-/// What a line means.
+/// A parsed reply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PromptReply {
     /// Yes, this once.
@@ -30,21 +30,21 @@ pub(crate) enum PromptReply {
     Always,
     /// Yes, with these arguments.
     Edited(Value),
-    /// The arguments are still to be typed.
+    /// Yes, with arguments that are still to be typed.
     Edit,
-    /// No, and perhaps why.
+    /// No, with an optional reason.
     Deny(Option<String>),
-    /// What do the keys mean?
+    /// Explain the keys.
     Help,
-    /// Nothing was typed.
+    /// An empty line.
     Empty,
-    /// It is none of these.
+    /// Not a reply; says why.
     Invalid(String),
 }
 
-/// What a line means; the end of input is a no.
+/// Parses a reply; the end of input denies the call.
 pub(crate) fn parse_reply(line: Option<&str>) -> PromptReply {
-    let Some(line) = line else { return PromptReply::Deny(Some("nobody was there to answer".into())) };
+    let Some(line) = line else { return PromptReply::Deny(Some("no answer: end of input".into())) };
     let line = line.trim();
     let (letter, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match (letter.to_lowercase().as_str(), rest.trim()) {
@@ -57,57 +57,57 @@ pub(crate) fn parse_reply(line: Option<&str>) -> PromptReply {
         ("n" | "no", why) => PromptReply::Deny(Some(why.into())),
         ("?", "") => PromptReply::Help,
         ("", _) => PromptReply::Empty,
-        _ => PromptReply::Invalid(format!("`{line}` is none of the answers; ? explains them")),
+        _ => PromptReply::Invalid(format!("`{line}` is not one of the answers; ? explains them")),
     }
 }
 
-/// What a line means that was asked for as arguments.
+/// Parses the line typed at [`EDIT_PROMPT`].
 pub(crate) fn parse_edited_arguments(text: &str) -> PromptReply {
     if text.trim().is_empty() {
         return PromptReply::Empty;
     }
     match text.parse::<Value>() {
         Ok(arguments) => PromptReply::Edited(arguments),
-        Err(wrong) => {
-            PromptReply::Invalid(format!("that is no JSON ({wrong}); write it like {{\"folder\": \"/tmp/old\"}}"))
+        Err(error) => {
+            PromptReply::Invalid(format!("that is not JSON ({error}); write it like {{\"folder\": \"/tmp/old\"}}"))
         }
     }
 }
 
-/// The lines of the keyboard. One is read when it is wanted and not before: in between the keyboard is somebody else's, such as
-/// an editor's. They are read on a thread of their own, which ends with the process: nothing can stop a read that waits for
-/// somebody to type, and the runtime would wait for it.
+/// Lines of stdin, each read only when it is requested, because in between an editor may own the terminal. They are read on a
+/// detached OS thread that ends with the process: a blocking read cannot be cancelled, and the runtime would wait for a blocking
+/// task at shutdown.
 pub(crate) struct StdinLines {
     read_requests: std::sync::mpsc::Sender<()>,
     lines: mpsc::Receiver<String>,
-    /// One is being read already, for somebody who did not wait for it.
+    /// A read is already in progress, started by a `next` that was dropped.
     read_pending: bool,
 }
 
 impl StdinLines {
-    /// Those that are typed from now on.
+    /// Starts the reader thread.
     pub(crate) fn spawn_reader() -> Self {
-        let (wants, wanted) = std::sync::mpsc::channel();
-        let (lines, typed) = mpsc::channel(1);
+        let (request_tx, request_rx) = std::sync::mpsc::channel();
+        let (line_tx, lines) = mpsc::channel(1);
         thread::spawn(move || {
-            for () in wanted {
+            for () in request_rx {
                 let mut line = String::new();
                 match io::stdin().read_line(&mut line) {
                     Ok(0) => return,
                     Ok(_) => {}
-                    // A line that is no text is no answer; the question is asked again.
+                    // Invalid UTF-8 counts as an empty line, so the prompt is shown again.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
                     Err(_) => return,
                 }
-                if lines.blocking_send(line.trim_end_matches(['\n', '\r']).to_owned()).is_err() {
+                if line_tx.blocking_send(line.trim_end_matches(['\n', '\r']).to_owned()).is_err() {
                     return;
                 }
             }
         });
-        Self { read_requests: wants, lines: typed, read_pending: false }
+        Self { read_requests: request_tx, lines, read_pending: false }
     }
 
-    /// The next line; none at the end of input.
+    /// The next line; `None` at the end of input.
     pub(crate) async fn next(&mut self) -> Option<String> {
         if !self.read_pending {
             self.read_requests.send(()).ok()?;

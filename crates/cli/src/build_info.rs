@@ -1,8 +1,8 @@
-//! Which toolhub this is: version, revision and compiler, as `build.rs` found them.
+//! Version, revision and compiler of this build, as `build.rs` embedded them.
 
 use toolhub::server::Build;
 
-/// What was built.
+/// The build of this binary.
 pub(crate) fn current() -> Build {
     let [version, revision, rustc] = [env!("CARGO_PKG_VERSION"), env!("TOOLHUB_REVISION"), env!("TOOLHUB_RUSTC")];
     Build { version: version.into(), revision: revision.into(), rustc: rustc.into() }

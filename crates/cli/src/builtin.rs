@@ -1,7 +1,6 @@
-//! The tools that the binary carries, for demos and first steps: `builtin = "calculator"` in a config.
+//! Tools bundled with the binary for demos and first steps: `builtin = "calculator"` in a config.
 //!
-//! In: the name that one of them is to have. Out: a tool in the making.
-//! The library carries none. What each does stands in `builtin/pack.rs`.
+//! In: the name the tool is to have. Out: a [`ToolBuilder`]. The library bundles no tools. `builtin/pack.rs` implements them.
 
 mod calculator;
 mod pack;
@@ -10,15 +9,15 @@ use toolhub::ToolBuilder;
 
 pub(crate) use pack::Notes;
 
-/// One of the tools.
+/// A bundled tool.
 #[derive(Debug)]
 pub(crate) struct Builtin {
-    /// What it is called in a config.
+    /// Its name in a config.
     pub(crate) name: &'static str,
     make: fn(&str) -> ToolBuilder,
 }
 
-/// All of them, by name.
+/// All of them, sorted by name.
 pub(crate) const ALL: [Builtin; 7] = [
     Builtin { name: "calculator", make: pack::calculator },
     Builtin { name: "clock", make: pack::clock },
@@ -30,7 +29,7 @@ pub(crate) const ALL: [Builtin; 7] = [
 ];
 
 impl Builtin {
-    /// A tool of this name that does what the builtin does. Each has a life of its own.
+    /// Builds a tool of this name. Each tool built has its own state.
     pub(crate) fn tool(&self, name: &str) -> ToolBuilder {
         (self.make)(name)
     }

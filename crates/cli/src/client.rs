@@ -1,7 +1,7 @@
-//! The one client of the HTTP API, with two transports.
+//! The HTTP API client of all commands, with two transports.
 //!
-//! In: requests. Out: answers, or a failure in words. `remote` goes over the network; `in_process` opens the store of this folder
-//! and asks the same routes inside this process. `transport` decides between them; no command knows which it was.
+//! In: requests. Out: responses, or a `Failure`. `remote` goes over the network; `in_process` opens the store of this folder
+//! and calls the same routes inside this process. `transport` chooses between them; commands do not know which one it is.
 
 mod document;
 mod events;
@@ -19,19 +19,19 @@ pub(crate) use transport::{NO_SERVER, Transport, connect};
 
 use crate::failure::Failure;
 
-/// Brings requests to a hub.
+/// Sends requests to a hub.
 pub(crate) enum Client {
-    /// To a server.
+    /// Over HTTP to a server.
     Remote(Remote),
-    /// To the hub in this process.
+    /// To a hub opened in this process.
     InProcess(Box<InProcess>),
 }
 
 impl Client {
-    /// Sends one request and waits for all of its answer, whatever that says.
+    /// Sends a request and reads the whole response, whatever its status.
     ///
     /// # Errors
-    /// When nobody answered.
+    /// When there is no response.
     pub(crate) async fn send(&self, request: Request) -> Result<ApiResponse, Failure> {
         match self {
             Self::Remote(remote) => remote.send(request).await,
@@ -39,18 +39,18 @@ impl Client {
         }
     }
 
-    /// Sends one request and takes its answer only if it is a good one.
+    /// Sends a request and turns an error status into a failure.
     ///
     /// # Errors
-    /// When nobody answered, or with a problem.
+    /// When there is no response, or its status is an error.
     pub(crate) async fn send_checked(&self, request: Request) -> Result<ApiResponse, Failure> {
         self.send(request).await?.error_for_status()
     }
 
-    /// Sends one request that asks for a stream of events, and waits for its beginning.
+    /// Sends a request for an event stream and waits for the start of the response.
     ///
     /// # Errors
-    /// When nobody answered.
+    /// When there is no response.
     pub(crate) async fn stream(&self, request: Request) -> Result<StreamResponse, Failure> {
         let request = request.header("accept", Some("text/event-stream"));
         match self {
@@ -59,7 +59,7 @@ impl Client {
         }
     }
 
-    /// The server that is asked; none where this process does it itself.
+    /// The URL of the server; `None` for the in-process transport.
     pub(crate) fn server_url(&self) -> Option<&str> {
         match self {
             Self::Remote(remote) => Some(remote.url()),
@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    /// Lets everything come to its end that was begun in this process.
+    /// Shuts down the in-process hub, if there is one; running calls drain first.
     pub(crate) async fn close(self, interrupted: bool) {
         if let Self::InProcess(hub) = self {
             hub.close(interrupted).await;

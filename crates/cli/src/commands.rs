@@ -1,4 +1,4 @@
-//! The commands, one room for each. They speak the HTTP API and nothing else; where its requests go, `client` decides.
+//! The commands, one module each. They use only the HTTP API; `client` decides where its requests go.
 
 pub(crate) mod approvals;
 pub(crate) mod backup;

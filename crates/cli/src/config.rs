@@ -1,9 +1,9 @@
-//! The config `toolhub.toml`: read, checked, resolved, shown, and written for the first time.
+//! The config `toolhub.toml`: loading, validation, resolution, display and the starter files.
 //!
-//! In: files, variables and flags. Out: a `Config` of plain values, or all problems at once, each with its place and what to
-//! do. One way through: `load` finds files and lays layers over each other (`tree`, `environment`, `variables`, `overlay`),
-//! `check` holds them to the schema, which is made of the structs in `raw`, and `resolve` works out what holds. `hub` makes
-//! a hub of that, `change` compares two; `show`, `init` and `commands` are for people.
+//! In: files, variables and flags. Out: a `Config` of plain values, or all problems together, each with its location and a
+//! fix. The stages, in order: `load` finds files and merges the layers (`tree`, `environment`, `variables`, `overlay`), `check`
+//! validates them against the schema generated from the structs in `raw`, and `resolve` computes the effective values. `hub`
+//! builds a hub from them, `change` compares two configs; `show`, `init` and `commands` serve the command line.
 
 mod change;
 mod check;
@@ -18,6 +18,7 @@ mod overlay;
 mod planned_keys;
 mod problem;
 mod raw;
+mod renamed_keys;
 mod resolve;
 mod salvage;
 mod schema;
@@ -39,7 +40,7 @@ pub(crate) use self::{
     dry_run::dry_run,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_tool},
     problem::{Problem, Problems, RenderStyle, render},
-    raw::{Level, LogFormat, Mode},
+    raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel},
     show::masked_values,
 };
 pub(crate) use resolve::{
@@ -47,7 +48,7 @@ pub(crate) use resolve::{
     Store, StoreHandle, Telemetry, Threads, Tools,
 };
 
-/// What holds. Each section can be compared with that of another config.
+/// The effective config. Each section can be compared with that of another config.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     pub(crate) server: Server,
@@ -60,15 +61,15 @@ pub(crate) struct Config {
     pub(crate) policies: Policies,
     pub(crate) tools: Tools,
     pub(crate) agents: Agents,
-    /// What whoever runs it should know although nothing is wrong, such as operations that became no tools.
+    /// Warnings for the operator, such as operations of an import that became no tools.
     pub(crate) warnings: Vec<String>,
     pub(crate) telemetry: Telemetry,
-    /// The keys that hold until a restart, as they are written.
+    /// Values of the keys that need a restart to change.
     restart_only: BTreeMap<String, serde_json::Value>,
 }
 
-/// Writes the config of the demo into a folder; answers which file that is. `upstream` is the address of its service, `program` this
-/// binary.
+/// Writes the demo's config into a folder and returns its path. `upstream` is the URL of the demo's HTTP service, `program`
+/// this binary.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,7 +1,7 @@
-//! A guided tour of what exists, in the order a call meets it.
+//! A guided tour of the features, in the order in which a call meets them.
 //!
-//! In: the demo pack. Out: text for a person: colours on a terminal, plain text elsewhere. Every number and text shown
-//! comes from a real call on a real hub. On a terminal the person is asked once; elsewhere a script answers.
+//! In: the demo pack. Out: text on stdout, coloured on a terminal. Every number and text shown comes from a real call on a real
+//! hub. On a terminal the user answers the one approval prompt; elsewhere a script does.
 
 mod answer_source;
 mod approval;
@@ -29,13 +29,13 @@ pub(crate) async fn run(work_on: Option<PathBuf>) -> Result<Exit, Box<dyn Error>
     }
 }
 
-/// One of the tools crashes on purpose. Its trace would look like an accident.
+/// One of the tools panics on purpose; the default hook would print a backtrace that looks like a bug.
 fn silence_demo_panic() {
-    let usual = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let on_purpose = info.payload().downcast_ref::<&str>().is_some_and(|text| *text == pack::CRASH_MESSAGE);
         if !on_purpose {
-            usual(info);
+            default_hook(info);
         }
     }));
 }

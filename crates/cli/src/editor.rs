@@ -1,7 +1,7 @@
-//! A text in the editor of whoever sits here.
+//! Edits a text in the user's editor.
 //!
-//! In: a text. Out: the text as it was saved. `VISUAL`, or else `EDITOR`, names the program and its first arguments; no shell
-//! reads them. The file is this user's alone, and gone afterwards.
+//! In: a text. Out: the text as saved. `VISUAL`, or else `EDITOR`, names the program and its first arguments; no shell parses
+//! them. The temporary file is readable by this user only, and removed afterwards.
 
 use std::{
     env, fs,
@@ -14,38 +14,40 @@ use toolhub::clock::{Clock as _, SystemClock};
 
 use crate::failure::Failure;
 
-/// Whether there is an editor to open.
+/// Whether an editor is configured.
 pub(crate) fn is_configured() -> bool {
     configured_editor().is_some()
 }
 
-/// Opens the editor and waits until it is closed. Nothing else is done here meanwhile: the terminal is the editor's.
+/// Opens the editor and waits until it is closed. Blocks the runtime on purpose: the terminal belongs to the editor meanwhile.
 ///
 /// # Errors
-/// When no editor is named, it cannot be started, or it says that it failed.
+/// When no editor is configured, it cannot be started, or it exits with an error.
 pub(crate) fn edit(text: &str) -> Result<String, Failure> {
-    let named = configured_editor().ok_or_else(|| {
+    let command = configured_editor().ok_or_else(|| {
         Failure::usage("neither VISUAL nor EDITOR names an editor")
             .help("EDITOR=nano toolhub …")
             .help("or write the arguments as --edit JSON")
     })?;
     let failed = |what: &str, error: io::Error| Failure::unexpected(format!("{what}: {error}"));
-    let file = TempFile::create(text).map_err(|error| failed("there is no file to edit in", error))?;
-    let mut words = named.split_whitespace();
+    let file = TempFile::create(text).map_err(|error| failed("cannot create a temporary file", error))?;
+    let mut words = command.split_whitespace();
     let program = words.next().unwrap_or_default();
-    let ended = Command::new(program).args(words).arg(&file.0).status();
-    let ended = ended.map_err(|error| Failure::usage(format!("the editor `{program}` cannot be started: {error}")))?;
-    if !ended.success() {
-        return Err(Failure::usage(format!("the editor `{program}` ended with {ended}; nothing was answered")));
+    let status = Command::new(program).args(words).arg(&file.0).status();
+    let status = status.map_err(|error| Failure::usage(format!("cannot start the editor `{program}`: {error}")))?;
+    if !status.success() {
+        return Err(Failure::usage(format!(
+            "the editor `{program}` ended with {status}; the approval is still pending"
+        )));
     }
-    fs::read_to_string(&file.0).map_err(|error| failed("what was edited cannot be read", error))
+    fs::read_to_string(&file.0).map_err(|error| failed("cannot read the edited file", error))
 }
 
 fn configured_editor() -> Option<String> {
-    ["VISUAL", "EDITOR"].into_iter().find_map(|name| env::var(name).ok().filter(|said| !said.trim().is_empty()))
+    ["VISUAL", "EDITOR"].into_iter().find_map(|name| env::var(name).ok().filter(|value| !value.trim().is_empty()))
 }
 
-/// A file that goes away.
+/// A temporary file, removed on drop.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -53,9 +55,9 @@ impl TempFile {
         let name = format!("toolhub-{}-{}.json", process::id(), SystemClock.now().millis());
         let path = env::temp_dir().join(name);
         let mut file = create_private_file(&path)?;
-        let scratch = Self(path);
+        let temp_file = Self(path);
         file.write_all(text.as_bytes())?;
-        Ok(scratch)
+        Ok(temp_file)
     }
 }
 
@@ -65,7 +67,7 @@ impl Drop for TempFile {
     }
 }
 
-/// A new file that nobody else can read. One that is there already is somebody else's.
+/// Creates a file with mode 0600. An existing file is an error, because another user may own it.
 fn create_private_file(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     #[cfg(unix)]

@@ -1,36 +1,36 @@
-//! What the number says with which a command ends. Scripts rely on it, so it is decided here and nowhere else.
+//! Exit codes. Scripts rely on them, so they are decided only here.
 //!
-//! In: the stable code of what went wrong. Out: the number.
+//! In: the stable code of an error. Out: the exit code.
 
 use std::process::ExitCode;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
+    /// The command did what was asked.
     Success = 0,
-    /// Something nobody expected.
+    /// An unexpected error.
     Unexpected = 1,
-    /// The command, its arguments or the config cannot be understood.
+    /// The command, its arguments or the config are invalid.
     Usage = 2,
-    /// No key, or one that may not do this.
+    /// No API key, or one without the required scope.
     Auth = 3,
     /// The server, the store or the service behind a tool cannot be reached.
     Unreachable = 4,
-    /// The tool ran and failed, or what was asked for does not exist, or not any more.
+    /// The tool ran and failed, or the requested item does not exist or has ended already.
     Failed = 5,
-    /// A person or a rule said no, or must be asked first.
+    /// A person or a rule denied the call, or an approval is required.
     Denied = 6,
-    /// The tool was not run: withheld, waiting for another, or asked too often.
+    /// The tool was not run: withheld, waiting for a dependency, or rate limited.
     NotRun = 7,
-    /// It took too long.
+    /// Timed out.
     Timeout = 124,
     /// Ctrl-C.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// The end that belongs to the code of a problem. A code that nobody has placed is unexpected.
+    /// The exit code of an error code. An unknown code is unexpected.
     pub(crate) fn from_code(code: &str) -> Self {
         match code {
             "usage"

@@ -1,7 +1,6 @@
-//! What a command says when it could not do what was asked.
+//! The failure of a command, and how it is reported.
 //!
-//! In: a problem of the API, or words of our own. Out: text on stderr that leads to the right command, or one line of JSON.
-//! Nothing here decides what went wrong.
+//! In: an API problem, or a message of our own. Out: text on stderr that leads to the right command, or one line of JSON.
 
 use std::{
     fmt::Write as _,
@@ -22,30 +21,30 @@ const ERROR_STYLE: Style = AnsiColor::Red.on_default().bold();
 const HELP_STYLE: Style = AnsiColor::Cyan.on_default();
 const FIELD_STYLE: Style = Style::new().bold();
 
-/// Why a command ends without having done what was asked. What it says lies elsewhere, so that results stay small.
+/// Why a command failed. The details are boxed to keep `Result`s small.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Failure(Box<FailureDetails>);
 
-/// What a failure says.
+/// The details of a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FailureDetails {
-    /// The stable name of what went wrong.
+    /// The stable error code.
     pub(crate) code: String,
     /// What went wrong, in one sentence.
     pub(crate) message: String,
-    /// What is wrong with which part, where the sentence is about several.
+    /// Errors of single fields, where the message covers several.
     pub(crate) field_errors: Vec<(String, String)>,
-    /// Names that may have been meant.
+    /// Similar names.
     pub(crate) suggestions: Vec<String>,
-    /// What to do about it: a sentence, then commands as they are typed.
+    /// How to fix it: a sentence, then commands ready to run.
     pub(crate) help: Vec<String>,
-    /// Where more is to be seen: a word, and the command.
+    /// Where to find more: a label and a command.
     pub(crate) see_also: Option<(&'static str, String)>,
-    /// The trace of the request, for whoever looks it up.
+    /// The trace id of the request, for looking it up in a tracing backend.
     pub(crate) trace_id: Option<String>,
-    /// The problems of a config, which have a form of their own: for people and for programs.
+    /// The problems of a config, which are reported in their own formats: for people and as JSON.
     pub(crate) config_problems: Option<(String, Value)>,
-    /// How the command ends.
+    /// The exit code.
     pub(crate) exit: Exit,
 }
 
@@ -63,7 +62,7 @@ impl DerefMut for Failure {
 }
 
 impl Failure {
-    /// A failure with a code of the table in `exit.rs`.
+    /// A failure with a code that `exit.rs` maps to an exit code.
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Self(Box::new(FailureDetails {
             code: code.into(),
@@ -78,29 +77,29 @@ impl Failure {
         }))
     }
 
-    /// The command was not written as it must be.
+    /// The command line is invalid.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new("usage", message)
     }
 
-    /// Something nobody expected.
+    /// An unexpected error.
     pub(crate) fn unexpected(message: impl Into<String>) -> Self {
         Self::new("internal", message)
     }
 
-    /// One more line of help.
+    /// Adds a line of help.
     pub(crate) fn help(mut self, line: impl Into<String>) -> Self {
         self.help.push(line.into());
         self
     }
 
-    /// Where more is to be seen.
-    pub(crate) fn see_also(mut self, word: &'static str, command: impl Into<String>) -> Self {
-        self.see_also = Some((word, command.into()));
+    /// Adds where to find more.
+    pub(crate) fn see_also(mut self, label: &'static str, command: impl Into<String>) -> Self {
+        self.see_also = Some((label, command.into()));
         self
     }
 
-    /// Prints it on stderr: as text, or as one line of JSON.
+    /// Prints the failure on stderr: as text, or as one line of JSON.
     pub(crate) fn print(&self, show: &Printer) {
         let _ = if show.json {
             writeln!(std::io::stderr().lock(), "{}", self.to_json_line())
@@ -109,24 +108,24 @@ impl Failure {
         };
     }
 
-    /// What is wrong with the config.
+    /// The problems of a config.
     pub(crate) fn from_config_problems(problems: &Problems) -> Self {
-        let many = problems.len();
-        let message = format!("the config has {many} problem{}", if many == 1 { "" } else { "s" });
+        let count = problems.len();
+        let message = format!("the config has {count} problem{}", if count == 1 { "" } else { "s" });
         let mut failure = Self::new("config_invalid", message).help("toolhub config check");
         failure.config_problems = Some((config::render(problems, config::RenderStyle::Coloured), problems.to_json()));
         failure
     }
 
-    /// What `application/problem+json` says.
+    /// Converts `application/problem+json`.
     pub(crate) fn from_problem(problem: &Value, status: u16) -> Self {
         let text = |name: &str| problem[name].as_str().map(String::from);
         let code = text("code").unwrap_or_else(|| format!("http_{status}"));
         let message =
             text("detail").or_else(|| text("title")).unwrap_or_else(|| format!("the server answered {status}"));
-        // A rule of the owner and a key without the scope share a name; only the first is about a call, or a question about one.
-        let ruled = code == "forbidden" && ["callId", "approvalId"].iter().any(|about| !problem[*about].is_null());
-        let mut failure = Self::new(if ruled { "forbidden_by_rule" } else { &code }, message);
+        // A policy rule and a key without the scope share this code; only the former is about a call or an approval.
+        let by_rule = code == "forbidden" && ["callId", "approvalId"].iter().any(|about| !problem[*about].is_null());
+        let mut failure = Self::new(if by_rule { "forbidden_by_rule" } else { &code }, message);
         failure.code = code;
         failure.trace_id = text("traceId");
         match suggested_commands(&failure.code, problem) {
@@ -136,23 +135,23 @@ impl Failure {
         for name in problem["suggestions"].as_array().into_iter().flatten() {
             failure.suggestions.extend(name.as_str().map(String::from));
         }
-        for wrong in problem["errors"].as_array().into_iter().flatten() {
-            failure.field_errors.push(field_error(wrong));
+        for error in problem["errors"].as_array().into_iter().flatten() {
+            failure.field_errors.push(field_error(error));
         }
         if !failure.field_errors.is_empty() {
-            // The parts say what the further lines say.
+            // The field errors repeat the further lines.
             let first = failure.message.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
             failure.message = first;
         }
         failure
     }
 
-    /// As one line for programs.
+    /// As one line of JSON.
     pub(crate) fn to_json_line(&self) -> String {
         let details = self.field_errors.iter().map(|(field, text)| json!({"field": field, "detail": text}));
         let details: Vec<Value> = details.collect();
-        let see = self.see_also.iter().map(|(word, command)| format!("{word}: {command}"));
-        let hint: Vec<String> = self.help.iter().cloned().chain(see).collect();
+        let see_also = self.see_also.iter().map(|(label, command)| format!("{label}: {command}"));
+        let hint: Vec<String> = self.help.iter().cloned().chain(see_also).collect();
         let mut error = json!({
             "code": self.code,
             "message": self.message,
@@ -169,7 +168,7 @@ impl Failure {
         json!({ "error": error }).to_string()
     }
 
-    /// As text for people; `ascii` where nothing else can be shown.
+    /// As text for people; `ascii` where the terminal shows nothing else.
     pub(crate) fn to_text(&self, ascii: bool) -> String {
         if let Some((text, _)) = &self.config_problems {
             return text.clone();
@@ -177,13 +176,13 @@ impl Failure {
         let mut text = format!("{ERROR_STYLE}error:{ERROR_STYLE:#} {}\n", strip_control_chars(&self.message));
         let widest =
             self.field_errors.iter().map(|(field, _)| strip_control_chars(field).chars().count()).max().unwrap_or(0);
-        let marks = if ascii { ["|-", "`-"] } else { ["╭─", "╰─"] };
-        for (at, (field, wrong)) in self.field_errors.iter().enumerate() {
+        let brackets = if ascii { ["|-", "`-"] } else { ["╭─", "╰─"] };
+        for (at, (field, detail)) in self.field_errors.iter().enumerate() {
             let last = at + 1 == self.field_errors.len();
-            let mark = if last {
-                marks[1]
+            let bracket = if last {
+                brackets[1]
             } else if at == 0 || ascii {
-                marks[0]
+                brackets[0]
             } else {
                 "├─"
             };
@@ -191,42 +190,40 @@ impl Failure {
             let gap = " ".repeat(widest - field.chars().count());
             let _ = writeln!(
                 text,
-                "  {mark} {FIELD_STYLE}{field}{FIELD_STYLE:#}{gap}   {}",
-                strip_control_chars(wrong).replace('\n', " ")
+                "  {bracket} {FIELD_STYLE}{field}{FIELD_STYLE:#}{gap}   {}",
+                strip_control_chars(detail).replace('\n', " ")
             );
         }
         let label = |at: usize| if at == 0 { format!("  {HELP_STYLE}help:{HELP_STYLE:#} ") } else { " ".repeat(8) };
         for (at, line) in self.help.iter().flat_map(|line| line.lines()).enumerate() {
             let _ = writeln!(text, "{}{}", label(at), strip_control_chars(line));
         }
-        if let Some((word, command)) = &self.see_also {
-            let _ = writeln!(text, "  {HELP_STYLE}{word}:{HELP_STYLE:#} {}", strip_control_chars(command));
+        if let Some((label, command)) = &self.see_also {
+            let _ = writeln!(text, "  {HELP_STYLE}{label}:{HELP_STYLE:#} {}", strip_control_chars(command));
         }
         text
     }
 }
 
-/// The commands to type, where the API names its own addresses.
+/// Commands to run, for codes whose hint in the API names an HTTP path.
 fn suggested_commands(code: &str, problem: &Value) -> Option<Vec<String>> {
     let run = problem["runId"].as_str();
     match (code, run) {
         ("run_open", Some(run)) => Some(vec![
-            "see what it waits for, or end it:".into(),
+            "see what it waits for, or cancel it:".into(),
             format!("toolhub runs show {run}"),
             format!("toolhub runs cancel {run}"),
         ]),
-        ("thread_busy", Some(run)) => {
-            Some(vec!["end the run that is open in it:".into(), format!("toolhub runs cancel {run}")])
-        }
+        ("thread_busy", Some(run)) => Some(vec!["cancel its open run:".into(), format!("toolhub runs cancel {run}")]),
         ("thread_busy", None) => {
-            Some(vec!["end the calls that run in it:".into(), "toolhub calls list --status executing".into()])
+            Some(vec!["cancel its running calls:".into(), "toolhub calls list --status executing".into()])
         }
         _ => None,
     }
 }
 
-fn field_error(wrong: &Value) -> (String, String) {
-    let text = |name: &str| wrong[name].as_str().unwrap_or_default().to_owned();
+fn field_error(error: &Value) -> (String, String) {
+    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
     let field = Some(text("field")).filter(|field| !field.is_empty()).unwrap_or_else(|| text("pointer"));
     let field = if field.is_empty() { "arguments".to_owned() } else { field };
     let suggestion = Some(text("suggestion")).filter(|suggestion| !suggestion.is_empty());
@@ -259,22 +256,22 @@ mod tests {
 
     #[test]
     fn a_rule_denies_and_a_key_lacks_the_right_under_one_name() {
-        let of = |problem: Value| Failure::from_problem(&problem, 403);
-        let ruled = of(json!({"code": "forbidden", "detail": "no", "callId": "call_1"}));
-        assert_eq!((ruled.code.as_str(), ruled.exit), ("forbidden", Exit::Denied));
-        assert_eq!(of(json!({"code": "forbidden", "detail": "no"})).exit, Exit::Auth);
+        let parse = |problem: Value| Failure::from_problem(&problem, 403);
+        let by_rule = parse(json!({"code": "forbidden", "detail": "no", "callId": "call_1"}));
+        assert_eq!((by_rule.code.as_str(), by_rule.exit), ("forbidden", Exit::Denied));
+        assert_eq!(parse(json!({"code": "forbidden", "detail": "no"})).exit, Exit::Auth);
     }
 
     #[test]
     fn what_is_open_is_ended_by_a_command() {
-        let of = |problem: Value| Failure::from_problem(&problem, 409).help.join("\n");
+        let help_of = |problem: Value| Failure::from_problem(&problem, 409).help.join("\n");
         let hint = "POST /api/v1/runs/run_1/cancel ends it";
         for code in ["run_open", "thread_busy"] {
-            let help = of(json!({"code": code, "detail": "no", "hint": hint, "runId": "run_1"}));
+            let help = help_of(json!({"code": code, "detail": "no", "hint": hint, "runId": "run_1"}));
             assert!(help.contains("\ntoolhub runs cancel run_1") && !help.contains("POST"), "{help}");
         }
-        assert!(of(json!({"code": "thread_busy", "detail": "no", "hint": hint})).contains("toolhub calls list"));
-        assert_eq!(of(json!({"code": "call_ended", "detail": "no", "hint": hint})), hint);
+        assert!(help_of(json!({"code": "thread_busy", "detail": "no", "hint": hint})).contains("toolhub calls list"));
+        assert_eq!(help_of(json!({"code": "call_ended", "detail": "no", "hint": hint})), hint);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The flags every command takes.
+//! The flags that every command accepts.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::{
     output::{Color, Printer},
 };
 
-/// What may be said with every command.
+/// Flags of every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalFlags {
     #[command(flatten)]
     pub(crate) flags: ConfigFlags,
-    /// Ask this server [default: the one that serves this config, or the store itself]
+    /// Use this server [default: the running server of this config, or else its store]
     #[arg(
         long,
         global = true,
@@ -27,7 +27,7 @@ pub(crate) struct GlobalFlags {
         hide_short_help = true
     )]
     pub(crate) server: Option<String>,
-    /// The key to show to the server; better in the variable than here, where others can see it
+    /// API key for the server; prefer the variable, because other users can see command lines
     #[arg(
         long,
         global = true,
@@ -40,53 +40,53 @@ pub(crate) struct GlobalFlags {
     /// Print one JSON document, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Print only what was asked for
+    /// Print only the result
     #[arg(short, long, global = true, conflicts_with = "verbose", hide_short_help = true)]
     pub(crate) quiet: bool,
-    /// Say more about what is done
+    /// Print more details
     #[arg(short, long, global = true, action = ArgAction::Count, hide_short_help = true)]
     pub(crate) verbose: u8,
     /// When to use colours
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_short_help = true)]
     pub(crate) color: Color,
-    /// Ask no questions; a call that needs a person ends with exit code 6
+    /// Never prompt; a call that needs an approval ends with exit code 6
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) no_input: bool,
-    /// The conversation
+    /// Thread (conversation) to use
     #[arg(long, global = true, value_name = "ID")]
     pub(crate) thread: Option<String>,
-    /// How long to wait, such as 30s or 2m
-    #[arg(long, global = true, value_name = "TIME", value_parser = time, hide_short_help = true)]
+    /// How long to wait, e.g. 30s or 2m
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration, hide_short_help = true)]
     pub(crate) timeout: Option<Duration>,
 }
 
 impl GlobalFlags {
-    /// Which config is asked for.
+    /// Which config to load.
     ///
     /// # Errors
-    /// When the working folder is gone.
+    /// When the working folder cannot be determined.
     pub(crate) fn load_options(&self) -> Result<LoadOptions, Failure> {
         self.flags
             .load_options()
-            .map_err(|error| Failure::unexpected(format!("the working folder cannot be found: {error}")))
+            .map_err(|error| Failure::unexpected(format!("cannot determine the working folder: {error}")))
     }
 
-    /// How to show things.
+    /// The printer for these flags.
     pub(crate) fn printer(&self) -> Printer {
         Printer::detect(self.json, self.quiet, self.verbose > 0, self.color)
     }
 }
 
-/// A time with its unit, as in a config.
+/// Parses a duration with its unit, as in a config.
 ///
 /// # Errors
-/// In words: what was expected.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
+/// A message that says what was expected.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
     parse_cli_duration(text).ok_or_else(|| match bare {
-        true => format!("a time needs its unit: {text}s, {text}m, {text}h or {text}d"),
-        false => "a time is a number and its unit: 500ms, 30s, 5m, 2h or 1d".into(),
+        true => format!("a duration needs a unit: {text}s, {text}m, {text}h or {text}d"),
+        false => "expected a number with a unit: 500ms, 30s, 5m, 2h or 1d".into(),
     })
 }
 
@@ -96,11 +96,11 @@ mod tests {
 
     #[test]
     fn a_time_needs_its_unit() {
-        assert_eq!(time("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(time("1.5m"), Ok(Duration::from_secs(90)));
-        assert_eq!(time("30").unwrap_err(), "a time needs its unit: 30s, 30m, 30h or 30d");
+        assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("30").unwrap_err(), "a duration needs a unit: 30s, 30m, 30h or 30d");
         for wrong in ["", "s", "-1s", "1 week", "1e9d", "99999999999999999999d"] {
-            assert!(time(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The hub of this folder, as its config describes it.
 //!
-//! In: the flags. Out: where its server listens, which file says so, and where its store is; or everything that is wrong
-//! with the config.
+//! In: the flags. Out: the URL of its server, its config file and its store; or every problem of the config.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,44 +8,44 @@ use std::{
 };
 
 use crate::{
-    config::{self, Backend, LoadOptions, LoadedConfig, Mode},
+    config::{self, AuthMode, Backend, LoadOptions, LoadedConfig},
     failure::Failure,
     global::GlobalFlags,
 };
 
-/// The hub of this folder.
+/// The config of this folder's hub.
 #[derive(Debug)]
 pub(crate) struct LocalHub {
-    /// How the config was asked for.
+    /// The options it was loaded with.
     pub(crate) options: LoadOptions,
-    /// The config and how it came to be.
+    /// The loaded config.
     pub(crate) loaded: Arc<LoadedConfig>,
 }
 
 impl LocalHub {
-    /// Reads the config.
+    /// Loads the config that the flags select.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Every problem of the config.
     pub(crate) fn find(global: &GlobalFlags) -> Result<Self, Failure> {
         Self::load(global.load_options()?)
     }
 
-    /// Reads the config that is asked for.
+    /// Loads the config.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
-    pub(crate) fn load(asked: LoadOptions) -> Result<Self, Failure> {
-        let loaded = config::load(&asked).map_err(|problems| Failure::from_config_problems(&problems))?;
-        Ok(Self { options: asked, loaded: Arc::new(loaded) })
+    /// Every problem of the config.
+    pub(crate) fn load(options: LoadOptions) -> Result<Self, Failure> {
+        let loaded = config::load(&options).map_err(|problems| Failure::from_config_problems(&problems))?;
+        Ok(Self { options, loaded: Arc::new(loaded) })
     }
 
-    /// The config file that weighs most; none where there is none.
+    /// The config file with the highest precedence, if there is one.
     pub(crate) fn config_file(&self) -> Option<&Path> {
         self.loaded.files.last().map(PathBuf::as_path)
     }
 
-    /// The file of the store; none where records are kept in memory.
+    /// The path of the store's database; `None` for a store in memory.
     pub(crate) fn store_path(&self) -> Option<&Path> {
         match &self.loaded.config.store.backend {
             Backend::Memory => None,
@@ -54,15 +53,15 @@ impl LocalHub {
         }
     }
 
-    /// Whether its server asks for keys.
+    /// Whether its server requires API keys.
     pub(crate) fn requires_keys(&self) -> bool {
-        self.loaded.config.auth.mode == Mode::Keys
+        self.loaded.config.auth.mode == AuthMode::Keys
     }
 
-    /// The address of its server as a client writes it.
+    /// The URL of its server for a client.
     pub(crate) fn url(&self) -> String {
         let server = &self.loaded.config.server;
-        // A server that listens everywhere is reached at this machine's own address.
+        // A server on an unspecified address is reached over loopback.
         match server.host {
             host if host.is_unspecified() => format!("http://127.0.0.1:{}", server.port),
             std::net::IpAddr::V6(host) => format!("http://[{host}]:{}", server.port),

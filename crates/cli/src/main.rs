@@ -1,9 +1,9 @@
-//! The binary `toolhub`: its commands, and what they have in common.
+//! The binary `toolhub`: argument parsing and dispatch to the commands.
 //!
-//! In: what was typed. Out: what was asked for, and a number that says how it went. This file is the list of commands;
-//! each has a room in `commands`.
+//! In: the command line. Out: the command's output and its exit code. This file is the list of commands; each has a module in
+//! `commands`.
 #![forbid(unsafe_code)]
-#![allow(clippy::result_large_err, reason = "a command fails once, and then it ends")]
+#![allow(clippy::result_large_err, reason = "a command returns at most one failure, just before it exits")]
 
 mod approval_prompt;
 mod build_info;
@@ -50,7 +50,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     name = "toolhub",
     version,
     arg_required_else_help = true,
-    after_help = "Commands ask a running server, or open the store of this folder themselves. Begin with `toolhub demo`."
+    after_help = "Commands use a running server, or else open the store of this folder. Start with `toolhub demo`."
 )]
 struct Cli {
     #[command(flatten)]
@@ -61,56 +61,56 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write a toolhub.toml to begin with
+    /// Write a starter toolhub.toml
     Init(config_command::InitFlags),
     /// Serve the tools of the config over HTTP
     Serve(serve::Serve),
-    /// Serve a few tools to try out, in a folder that goes away; nothing to configure
+    /// Serve a few sample tools from a temporary folder; needs no config
     Demo(serve::Demo),
     /// Call a tool
     Call(call::Call),
-    /// Talk to an agent that uses the tools
+    /// Chat with an agent that uses the tools
     Chat(chat::Chat),
-    /// Look at tools and change their statuses
+    /// List and inspect tools, and change their status
     #[command(subcommand, visible_alias = "tool")]
     Tools(tools::ToolsCommand),
-    /// Answer calls that wait for a person
+    /// List and answer pending approvals
     #[command(subcommand, alias = "approval")]
     Approvals(approvals::ApprovalsCommand),
-    /// Look at calls that were made, and cancel those that run
+    /// List and inspect calls, and cancel running ones
     #[command(subcommand)]
     Calls(calls::CallsCommand),
-    /// Look at runs of agents, and cancel those that are open
+    /// List and inspect agent runs, and cancel open ones
     #[command(subcommand, alias = "run")]
     Runs(runs::RunsCommand),
-    /// Look at conversations and their tools
+    /// List, inspect, reset and delete threads (conversations)
     #[command(subcommand, alias = "thread")]
     Threads(threads::ThreadsCommand),
-    /// Look at what tools remember, and change it
+    /// List, read and change the state of tools
     #[command(subcommand, alias = "states")]
     State(state::StateCommand),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config_command::ConfigCommand),
-    /// Write tools into the config that are described elsewhere
+    /// Import tools into the config, e.g. from an OpenAPI document
     #[command(subcommand)]
     Import(import::ImportCommand),
-    /// Make, list and revoke the keys of clients
+    /// Create, list and revoke API keys
     #[command(subcommand, alias = "key")]
     Keys(keys::KeysCommand),
-    /// Make a backup of the store
+    /// Back up the store
     Backup(backup::BackupArgs),
-    /// Put a backup in the place of the store
+    /// Replace the store with a backup
     Restore(restore::Restore),
-    /// Check config, model, store, address and clock; say how to mend what is wrong
+    /// Check config, model, store, server address and clock, and suggest fixes
     Doctor(doctor::Doctor),
     /// Serve a scripted model, for demos and tests without a key
     StubLlm(stub_llm::StubLlm),
-    /// Print what lets a shell complete commands
+    /// Print a shell completion script
     Completions(completions::Completions),
     /// Print the version
     Version(version::Version),
-    /// Count words, as a tool of the demo
+    /// Count words; a tool of the demo
     #[command(hide = true)]
     DemoWords,
 }
@@ -125,26 +125,26 @@ async fn async_main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return report_usage_error(&error).into(),
     };
-    let show = cli.global.printer();
-    let session = Session::new(cli.global, show.clone());
-    // A command that is cut off is dropped, which cancels what it waited for; what it opened is closed all the same.
-    let ends_itself =
+    let printer = cli.global.printer();
+    let session = Session::new(cli.global, printer.clone());
+    // An interrupted command is dropped, which cancels what it waited for; what it opened is still closed below.
+    let handles_signals =
         matches!(cli.command, Command::Serve(_) | Command::Demo(_) | Command::Chat(_) | Command::StubLlm(_));
-    let ended = tokio::select! {
-        ended = run(&session, cli.command) => ended,
-        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {
+    let result = tokio::select! {
+        result = run(&session, cli.command) => result,
+        Ok(()) = tokio::signal::ctrl_c(), if !handles_signals => {
             session.handle_interrupt().await;
             Ok(Exit::Interrupted)
         }
     };
-    let interrupted = matches!(ended, Ok(Exit::Interrupted));
+    let interrupted = matches!(result, Ok(Exit::Interrupted));
     tokio::select! {
         () = session.close(interrupted) => {}
-        // Asked twice, it waits for nothing. A server listens for signals itself.
-        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {}
+        // A second Ctrl-C skips the shutdown. A server handles signals itself.
+        Ok(()) = tokio::signal::ctrl_c(), if !handles_signals => {}
     }
-    let exit = ended.unwrap_or_else(|failure| {
-        failure.print(&show);
+    let exit = result.unwrap_or_else(|failure| {
+        failure.print(&printer);
         failure.exit
     });
     exit.into()
@@ -176,12 +176,12 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
     }
 }
 
-/// What was typed is no command. Help that was asked for comes this way too.
+/// Reports that the command line cannot be parsed. Requested help arrives as an error too.
 fn report_usage_error(error: &clap::Error) -> Exit {
-    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    // The flags could not be read, so this one is looked for by hand.
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    // Parsing failed, so look for the flag by hand.
     let json = std::env::args().take_while(|word| word != "--").any(|word| word == "--json");
-    if json && !asked {
+    if json && !is_help {
         let text = error.render().to_string();
         let mut lines = text.lines();
         let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -191,13 +191,13 @@ fn report_usage_error(error: &clap::Error) -> Exit {
         failure.suggestions = clap_suggestions(error);
         failure.print(&Printer { json, ..Printer::default() });
     } else {
-        // Nobody reads any more: then nobody misses it.
+        // Printing fails only when the pipe is closed.
         let _ = error.print();
     }
-    if asked { Exit::Success } else { Exit::Usage }
+    if is_help { Exit::Success } else { Exit::Usage }
 }
 
-/// The words that may have been meant.
+/// clap's suggestions: similar names.
 fn clap_suggestions(error: &clap::Error) -> Vec<String> {
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     let found = kinds.into_iter().filter_map(|kind| error.get(kind));

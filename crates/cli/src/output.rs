@@ -1,7 +1,7 @@
-//! How commands show what they found: data on stdout, talk on stderr.
+//! Output of commands: data on stdout, notes on stderr.
 //!
-//! In: what the person said about output, and what kind of terminal there is. Out: text that fits it. `table` is lists,
-//! `fields` one thing, `json` documents for programs, `words` statuses and times, `spin` the sign that something goes on.
+//! In: the output flags and the kind of terminal. Out: text that fits it. `table` prints lists, `fields` single items, `json`
+//! JSON documents; `formatting` formats statuses and times, `spinner` shows that a command is still working.
 
 mod fields;
 mod formatting;
@@ -22,21 +22,21 @@ pub(crate) use json::indent_json;
 pub(crate) use spinner::Spinner;
 pub(crate) use table::{Column, Table};
 
-/// What is said but not asked for.
+/// Style of notes.
 const DIMMED: Style = Style::new().dimmed();
 
-/// How to show things.
+/// How to print: the flags and what the terminal supports.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Printer {
-    /// One JSON document instead of text.
+    /// Print JSON instead of text.
     pub(crate) json: bool,
-    /// No talk.
+    /// Print no notes.
     pub(crate) quiet: bool,
-    /// More talk.
+    /// Print more notes.
     pub(crate) verbose: bool,
-    /// Nothing but ASCII.
+    /// Print ASCII only.
     pub(crate) ascii: bool,
-    /// Cells of a line; none where nobody looks at lines.
+    /// The width of a line in cells; `None` where stdout is no terminal.
     pub(crate) width: Option<usize>,
     /// Whether stdout is a terminal.
     pub(crate) terminal: bool,
@@ -55,7 +55,7 @@ pub(crate) enum Color {
 }
 
 impl Printer {
-    /// What this terminal and these flags ask for.
+    /// Combines the flags with what the terminal supports.
     pub(crate) fn detect(json: bool, quiet: bool, verbose: bool, color: Color) -> Self {
         match color {
             Color::Auto => anstream::ColorChoice::Auto,
@@ -63,29 +63,29 @@ impl Printer {
             Color::Never => anstream::ColorChoice::Never,
         }
         .write_global();
-        let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(said).unwrap_or_default().to_lowercase();
+        let env_var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(env_var).unwrap_or_default().to_lowercase();
         let utf8 = locale.contains("utf-8") || locale.contains("utf8");
         let measured = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-        let width = said("COLUMNS").and_then(|columns| columns.parse().ok()).or_else(measured);
+        let width = env_var("COLUMNS").and_then(|columns| columns.parse().ok()).or_else(measured);
         Self {
             json,
             quiet,
             verbose,
-            ascii: !utf8 || said("TERM").as_deref() == Some("dumb"),
+            ascii: !utf8 || env_var("TERM").as_deref() == Some("dumb"),
             width: width.map(|width: usize| width.max(20)),
             terminal: io::stdout().is_terminal(),
         }
     }
 
-    /// Puts data on stdout.
+    /// Prints data on stdout.
     pub(crate) fn print(&self, text: &str) {
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
-        // Nobody reads any more: whoever closed the pipe knows.
+        // Printing fails only when the reader has closed the pipe.
         let _ = write!(anstream::stdout(), "{text}{end}");
     }
 
-    /// Puts text of a tool on stdout. On a terminal nothing in it may steer the terminal.
+    /// Prints text of a tool on stdout. On a terminal it strips control characters, so that the text cannot control the terminal.
     pub(crate) fn print_untrusted(&self, text: &str) {
         if self.terminal {
             return self.print(&strip_control_chars(text));
@@ -94,19 +94,19 @@ impl Printer {
         let _ = write!(io::stdout().lock(), "{text}{end}");
     }
 
-    /// Puts the document on stdout, as the API gave it.
+    /// Prints a JSON document of the API on stdout, indented.
     pub(crate) fn print_json(&self, text: &str) {
         self.print_untrusted(&indent_json(text));
     }
 
-    /// Says something beside the data.
+    /// Prints a note on stderr.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
             let _ = writeln!(anstream::stderr(), "{text}");
         }
     }
 
-    /// Says something that only matters to those who want to know more.
+    /// Prints a note on stderr, only with `--verbose`.
     pub(crate) fn note_verbose(&self, text: &str) {
         if self.verbose && !self.quiet {
             let _ = writeln!(anstream::stderr(), "{DIMMED}{}{DIMMED:#}", strip_control_chars(text));
@@ -114,13 +114,13 @@ impl Printer {
     }
 }
 
-/// The text without anything that steers a terminal. Line ends and tabs stay.
+/// Removes control characters and bidirectional controls. Line ends and tabs stay.
 pub(crate) fn strip_control_chars(text: &str) -> String {
     let harmless = |c: &char| !c.is_control() && !is_bidi_control(*c) || matches!(c, '\n' | '\t');
     text.chars().filter(harmless).collect()
 }
 
-/// Marks that turn the direction of writing, and so show another text than there is.
+/// Characters that change the writing direction, and so make a terminal show a different text.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,7 +1,7 @@
-//! The server of the binary: `serve`, `demo`, and the hub of this folder for commands that need no server.
+//! The server commands `serve` and `demo`, and the in-process hub for commands that find no server.
 //!
-//! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop. `daemon` is the hub with all that
-//! belongs to it; `logs` says on stderr what happens; `signals` and `watch` are how a person reaches a running server.
+//! In: the config. Out: a hub, its router, and a server that runs until a stop signal. `daemon` is the hub with everything around
+//! it; `logs` writes log lines to stderr; `signals` and `watch` are how an operator stops or reloads a running server.
 
 mod agents;
 mod api_tools;
@@ -38,57 +38,60 @@ use upstream::Upstream;
 /// Serve the tools of the config over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The address to listen on; one that others can reach needs keys
+    /// Address to listen on; one that other machines can reach requires API keys
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) host: Option<String>,
-    /// The port; 0 lets the system choose [default: 8665]
+    /// Port; 0 lets the system choose [default: 8665]
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// Read the config again whenever its file changes
+    /// Reload the config whenever its file changes
     #[arg(long)]
     pub(crate) watch: bool,
 }
 
-/// Serve a few tools to try out.
+/// Serve a few sample tools.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// The port; 0 lets the system choose
+    /// Port; 0 lets the system choose
     #[arg(long, value_name = "PORT", default_value_t = 8665)]
     pub(crate) port: u16,
-    /// Walk through what toolhub does, without a server
+    /// Show a guided tour of the features, without a server
     #[arg(long)]
     pub(crate) tour: bool,
-    /// Work on this file until killed: what the tour does to itself once.
+    /// Work on this store until killed; the tour starts itself with it once.
     #[arg(long, hide = true)]
     pub(crate) work_on: Option<PathBuf>,
 }
 
-/// Serves until it is told to stop.
-pub(crate) async fn serve(global: &GlobalFlags, show: &Printer, serve: Serve) -> Result<Exit, Failure> {
-    let mut asked = global.load_options()?;
-    (asked.host, asked.port) = (serve.host, serve.port);
-    let local = LocalHub::load(asked)?;
+/// Serves until a stop signal.
+pub(crate) async fn serve(global: &GlobalFlags, printer: &Printer, serve: Serve) -> Result<Exit, Failure> {
+    let mut options = global.load_options()?;
+    (options.host, options.port) = (serve.host, serve.port);
+    let local = LocalHub::load(options)?;
     logs::init(&local.loaded.config.telemetry);
     let daemon = Arc::new(Daemon::open(&local, local.config_file()).await?);
-    run(&daemon, serve.watch, |url| banner::print_serve(show, url, &daemon)).await
+    run(&daemon, serve.watch, |url| banner::print_serve(printer, url, &daemon)).await
 }
 
-/// Serves the demo, or walks through the tour.
-pub(crate) async fn demo(global: &GlobalFlags, show: &Printer, demo: Demo) -> Result<Exit, Failure> {
+/// Serves the demo, or runs the tour.
+pub(crate) async fn demo(global: &GlobalFlags, printer: &Printer, demo: Demo) -> Result<Exit, Failure> {
     if demo.tour || demo.work_on.is_some() {
         return tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()));
     }
-    let folder = TempFolder::new().map_err(|error| Failure::unexpected(format!("no temporary folder: {error}")))?;
-    let upstream = Upstream::start().await.map_err(|error| Failure::unexpected(format!("no free port: {error}")))?;
+    let folder =
+        TempFolder::new().map_err(|error| Failure::unexpected(format!("cannot create a temporary folder: {error}")))?;
+    let upstream = Upstream::start()
+        .await
+        .map_err(|error| Failure::unexpected(format!("cannot start the demo's HTTP service: {error}")))?;
     let service = format!("http://{}", upstream.address);
     let program = std::env::current_exe().unwrap_or_else(|_| "toolhub".into());
     let file = crate::config::write_demo_config(folder.path(), &service, &program)
-        .map_err(|error| Failure::unexpected(format!("the demo's config cannot be written: {error}")))?;
-    // Neither the variables nor the files of whoever tries it out are meant for a demo.
+        .map_err(|error| Failure::unexpected(format!("cannot write the demo's config: {error}")))?;
+    // The demo ignores the variables and config files of the user.
     let folder_path = folder.path().to_owned();
-    let asked =
+    let options =
         LoadOptions { config: Some(file), port: Some(demo.port), folder: folder_path, ..LoadOptions::default() };
-    let local = LocalHub::load(asked)?;
+    let local = LocalHub::load(options)?;
     logs::init(&local.loaded.config.telemetry);
     let daemon = Arc::new(Daemon::open(&local, None).await?);
     let thread = ThreadId::new("demo").ok();
@@ -97,23 +100,22 @@ pub(crate) async fn demo(global: &GlobalFlags, show: &Printer, demo: Demo) -> Re
         .create_thread(&Tenant::default(), thread)
         .await
         .map_err(|error| Failure::unexpected(error.to_string()))?;
-    let greet = |url: &str| banner::print_demo(show, url, &target_flags(global, url), &service, &daemon);
-    let ended = run(&daemon, false, greet).await;
+    let greet = |url: &str| banner::print_demo(printer, url, &target_flags(global, url), &service, &daemon);
+    let result = run(&daemon, false, greet).await;
     drop((daemon, folder, upstream));
-    ended
+    result
 }
 
-/// What must be typed behind a command so that it reaches the demo at this address: nothing where a command would look there
-/// by itself.
+/// The flags that make a command reach the demo at this URL: none where a command would find it without them.
 fn target_flags(global: &GlobalFlags, url: &str) -> String {
-    let by_itself = |local: LocalHub| local.config_file().is_none() && local.url() == url;
-    let found = global.server.is_none() && LocalHub::find(global).is_ok_and(by_itself);
-    if found { String::new() } else { format!(" --server {url}") }
+    let finds_demo = |local: LocalHub| local.config_file().is_none() && local.url() == url;
+    let needs_no_flags = global.server.is_none() && LocalHub::find(global).is_ok_and(finds_demo);
+    if needs_no_flags { String::new() } else { format!(" --server {url}") }
 }
 
-/// A hub on the store of this folder, and the routes to it.
+/// A hub on the store of this folder, and its router.
 pub(crate) struct InProcessHub {
-    /// The routes, served as to whoever sits at this machine.
+    /// The router, which treats every request as local.
     pub(crate) router: Router,
     /// The hub behind them.
     pub(crate) hub: ToolHub,
@@ -130,21 +132,21 @@ pub(crate) async fn open_in_process(local: &LocalHub) -> Result<InProcessHub, Fa
     Ok(InProcessHub { router: daemon.clone().local_router(), hub: daemon.hub.clone(), agents: daemon.agents.clone() })
 }
 
-/// Listens, greets and serves until a signal comes.
-async fn run(daemon: &Arc<Daemon>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
+/// Binds the listener, prints the banner and serves until a signal.
+async fn run(daemon: &Arc<Daemon>, watch: bool, print_banner: impl FnOnce(&str)) -> Result<Exit, Failure> {
     let bound = daemon.clone().server().bind().await.map_err(serve_failure)?;
     let mut first = Some(signals::reload_on_hangup(daemon.clone()).boxed());
     let reloads = spawn_supervised("reload on SIGHUP", daemon, move |daemon| {
         first.take().unwrap_or_else(|| signals::reload_on_hangup(daemon).boxed())
     });
-    let (twice, stop) = (signals::second_stop_requested(), signals::stop_requested());
-    greet(&daemon.url(bound.address()));
+    let (second_stop, stop) = (signals::second_stop_requested(), signals::stop_requested());
+    print_banner(&daemon.url(bound.address()));
     let watching =
         watch.then(|| spawn_supervised("reload on change", daemon, |daemon| watch::reload_on_change(daemon).boxed()));
     let served = tokio::select! {
-        // The counter is polled first: otherwise the second signal could come before the first was counted.
+        // The second-signal future is polled first: otherwise it could see the second signal before it counted the first.
         biased;
-        () = twice => Ok(Exit::Interrupted),
+        () = second_stop => Ok(Exit::Interrupted),
         served = bound.serve(stop) => served.map(|()| Exit::Success),
     };
     reloads.abort();
@@ -152,7 +154,7 @@ async fn run(daemon: &Arc<Daemon>, watch: bool, greet: impl FnOnce(&str)) -> Res
     served.map_err(serve_failure)
 }
 
-/// Starts a task of the server, which is started again if it panics. It runs until it is aborted.
+/// Spawns a background task that is restarted when it panics. It runs until it is aborted.
 fn spawn_supervised(
     name: &'static str,
     daemon: &Arc<Daemon>,
@@ -166,7 +168,7 @@ fn serve_failure(error: ServeError) -> Failure {
     let failure = Failure::new(if error.is_config() { "config_invalid" } else { "unreachable" }, error.to_string());
     match error {
         ServeError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            failure.help("another program listens there; choose another port, for instance with `--port 0`")
+            failure.help("another program listens there; choose another port, e.g. with `--port 0`")
         }
         _ => failure,
     }

@@ -1,4 +1,4 @@
-//! A folder that goes away with whoever made it.
+//! A temporary folder, removed on drop.
 
 use std::{
     io,
@@ -10,13 +10,13 @@ use std::{
 pub(crate) struct TempFolder(PathBuf);
 
 impl TempFolder {
-    /// A new folder of this process.
+    /// Creates the folder, named after this process.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub(crate) fn new() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("toolhub-demo-{}", std::process::id()));
-        // A process that was killed may have left one behind, and a later process may have its number.
+        // A killed process may have left a folder behind, and process ids are reused.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path)?;
         Ok(Self(path))

@@ -1,21 +1,21 @@
-//! Works out an arithmetic expression: `+ - * /`, brackets, decimal numbers.
+//! Evaluates an arithmetic expression: `+ - * /`, parentheses, decimal numbers.
 //!
-//! In: text. Out: a number, or where it stops making sense.
+//! In: text. Out: a number, or where parsing failed.
 
-/// The value of an expression.
+/// Evaluates an expression.
 ///
 /// # Errors
-/// When it is no expression, is nested too deeply, or has no finite value.
+/// When it cannot be parsed, is nested too deeply, or has no finite value.
 pub(crate) fn evaluate(text: &str) -> Result<f64, String> {
-    let mut reader = Parser { rest: text.trim_start(), depth: 0 };
-    let value = reader.sum()?;
-    if !reader.rest.is_empty() {
-        return Err(format!("cannot go on at `{}`", reader.rest));
+    let mut parser = Parser { rest: text.trim_start(), depth: 0 };
+    let value = parser.sum()?;
+    if !parser.rest.is_empty() {
+        return Err(format!("cannot go on at `{}`", parser.rest));
     }
     if value.is_finite() { Ok(value) } else { Err("it has no finite value".into()) }
 }
 
-/// Brackets inside brackets, at most: the reader calls itself for each.
+/// Maximum nesting depth, because the parser is recursive.
 const MAX_DEPTH: usize = 50;
 
 struct Parser<'a> {

@@ -1,4 +1,4 @@
-//! What the tools of the binary do. None of them touches anything outside the hub.
+//! Implementations of the bundled tools. None of them touches anything outside the hub.
 
 use std::sync::{
     Arc,
@@ -21,11 +21,11 @@ struct Calculation {
 }
 
 async fn calculate(calculation: Calculation) -> Result<Value, ToolError> {
-    let refused = |wrong| ToolError::refused(format!("`{}`: {wrong}", calculation.expression));
+    let refused = |error| ToolError::refused(format!("`{}`: {error}", calculation.expression));
     let result = evaluate(&calculation.expression).map_err(refused)?;
-    // A whole number is shown as one, as far as every whole number can be told from its neighbours.
-    let whole = result.fract() == 0.0 && result.abs() < 9_007_199_254_740_992.0;
-    Ok(if whole { json!(result as i64) } else { json!(result) })
+    // Up to 2^53 an f64 represents every integer exactly, so it is shown as an integer.
+    let is_integer = result.fract() == 0.0 && result.abs() < 9_007_199_254_740_992.0;
+    Ok(if is_integer { json!(result as i64) } else { json!(result) })
 }
 
 pub(super) fn clock(name: &str) -> ToolBuilder {
@@ -99,7 +99,7 @@ struct Counter;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Count {
-    /// How far; 1 where nothing is said.
+    /// How far; the default is 1.
     #[serde(default)]
     by: Option<u32>,
 }
@@ -122,23 +122,23 @@ impl StatefulTool for Counter {
     }
 }
 
-/// Fails as often as it takes to be withheld, and works when it is back.
+/// Fails often enough to be withheld, and works after its recovery.
 pub(super) fn flaky(name: &str) -> ToolBuilder {
-    let asked = Arc::new(AtomicU32::new(0));
-    let ask = move |_: NoArguments| {
-        let before = asked.fetch_add(1, Ordering::Relaxed);
+    let calls = Arc::new(AtomicU32::new(0));
+    let call = move |_: NoArguments| {
+        let earlier = calls.fetch_add(1, Ordering::Relaxed);
         async move {
-            match before {
+            match earlier {
                 0..3 => Err(ToolError::with_kind(ErrorKind::UpstreamUnreachable, "The service cannot be reached.")),
                 _ => Ok("the service is up again"),
             }
         }
     };
-    // Each call is one try here, so that the failures can be counted by eye.
-    tool(name, ask).title("Flaky").description("Ask a service that is down at first.").read_only().no_retry()
+    // No retries, so that each call is one failure.
+    tool(name, call).title("Flaky").description("Ask a service that is down at first.").read_only().no_retry()
 }
 
-/// Asks a person before it pretends.
+/// Requires an approval, and only pretends to delete.
 pub(super) fn dangerous(name: &str) -> ToolBuilder {
     tool(name, delete).title("Delete a folder").confirm().max_concurrency(1).closed_world()
 }

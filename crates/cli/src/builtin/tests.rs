@@ -1,4 +1,4 @@
-//! What the tools of the binary do, called through a hub.
+//! The bundled tools, called through a hub.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A stream of server-sent events, from either transport.
 //!
-//! In: bytes as they come. Out: events one after another, each with its name and its document. `toolhub-net` decodes the format.
+//! In: chunks of bytes. Out: events in order, each with its name and JSON data. `toolhub-net` decodes the wire format.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use toolhub_net::{Response, SseDecoder, SseEvent};
 use super::ApiResponse;
 use crate::failure::Failure;
 
-/// An event is not longer than this; one that is belongs to no server of ours.
+/// Maximum size of an event; a toolhub server sends none that is larger.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// One event.
@@ -20,32 +20,32 @@ const MAX_EVENT_BYTES: usize = 16 << 20;
 pub(crate) struct Event {
     /// Its name.
     pub(crate) name: String,
-    /// What it tells.
+    /// Its parsed data.
     pub(crate) data: Value,
-    /// The same as it was written.
+    /// Its data as sent.
     pub(crate) text: String,
 }
 
-/// What came back where a stream was asked for.
+/// The response to a request for a stream.
 pub(crate) enum StreamResponse {
-    /// The stream.
+    /// An event stream.
     Events(EventStream),
-    /// Something else, mostly a problem.
+    /// Any other response, usually a problem.
     Response(ApiResponse),
 }
 
-/// Events as they come.
+/// A stream of events.
 pub(crate) struct EventStream {
     source: ByteSource,
     decoder: SseDecoder,
-    /// Decoded, and not handed out yet.
+    /// Decoded events that `next` has not returned yet.
     decoded: VecDeque<SseEvent>,
 }
 
 pub(super) enum ByteSource {
-    /// Over the network.
+    /// From a remote server.
     Remote(Box<Response>),
-    /// Inside this process.
+    /// From the router in this process.
     InProcess(BodyDataStream),
 }
 
@@ -54,26 +54,29 @@ impl EventStream {
         Self { source, decoder: SseDecoder::new(MAX_EVENT_BYTES), decoded: VecDeque::new() }
     }
 
-    /// The next event; none at the end.
+    /// The next event; `None` at the end of the stream.
     ///
     /// # Errors
-    /// When the stream broke off, or is none.
+    /// When the stream breaks, or is not an event stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
             if let Some(event) = self.decoded.pop_front() {
                 return Event::decode(event).map(Some);
             }
-            let broke = |why: String| Failure::new("unreachable", format!("the stream of events broke off: {why}"));
-            let piece = match &mut self.source {
-                ByteSource::Remote(answer) => answer.chunk().await.map_err(|error| broke(error.to_string()))?,
+            let stream_failed =
+                |why: String| Failure::new("unreachable", format!("the event stream was interrupted: {why}"));
+            let chunk = match &mut self.source {
+                ByteSource::Remote(response) => {
+                    response.chunk().await.map_err(|error| stream_failed(error.to_string()))?
+                }
                 ByteSource::InProcess(body) => {
-                    body.next().await.transpose().map_err(|error| broke(error.to_string()))?
+                    body.next().await.transpose().map_err(|error| stream_failed(error.to_string()))?
                 }
             };
-            match piece {
-                Some(piece) => {
+            match chunk {
+                Some(chunk) => {
                     self.decoded
-                        .extend(self.decoder.feed(&piece).map_err(|error| unexpected_stream(&error.to_string()))?);
+                        .extend(self.decoder.feed(&chunk).map_err(|error| unexpected_stream(&error.to_string()))?);
                 }
                 None => return Ok(None),
             }
@@ -83,13 +86,13 @@ impl EventStream {
 
 impl Event {
     fn decode(event: SseEvent) -> Result<Self, Failure> {
-        let data = serde_json::from_str(&event.data).map_err(|_| unexpected_stream("an event is no JSON"))?;
+        let data = serde_json::from_str(&event.data).map_err(|_| unexpected_stream("an event is not JSON"))?;
         Ok(Self { name: event.name, data, text: event.data })
     }
 }
 
 fn unexpected_stream(why: &str) -> Failure {
-    Failure::unexpected(why).help("is this the address of a toolhub server?")
+    Failure::unexpected(why).help("is this the URL of a toolhub server?")
 }
 
 #[cfg(test)]
@@ -98,10 +101,10 @@ mod tests {
 
     use super::*;
 
-    /// The events of a stream whose bytes come in these pieces.
-    async fn collect_events(pieces: &[&[u8]]) -> Result<Vec<(String, Value)>, Failure> {
-        let pieces: Vec<_> = pieces.iter().map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
-        let body = axum::body::Body::from_stream(futures_util::stream::iter(pieces));
+    /// The events of a stream whose bytes arrive in these chunks.
+    async fn collect_events(chunks: &[&[u8]]) -> Result<Vec<(String, Value)>, Failure> {
+        let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
+        let body = axum::body::Body::from_stream(futures_util::stream::iter(chunks));
         let (mut events, mut all) = (EventStream::new(ByteSource::InProcess(body.into_data_stream())), Vec::new());
         while let Some(event) = events.next().await? {
             all.push((event.name, event.data));

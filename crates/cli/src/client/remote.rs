@@ -1,6 +1,6 @@
-//! The transport over the network.
+//! The network transport.
 //!
-//! In: requests. Out: what the server answered, or why nobody did. A key goes along in its header and nowhere else.
+//! In: requests. Out: the server's response, or why there is none. The API key is sent only in the `Authorization` header.
 
 use std::time::Duration;
 
@@ -16,37 +16,37 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// How long a server may take to take the connection.
+/// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server somewhere.
+/// A server reached over HTTP.
 pub(crate) struct Remote {
     http: Client,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     url: String,
     token: Option<Secret>,
     explicit: bool,
 }
 
 impl Remote {
-    /// The server at this address.
+    /// A client of the server at this URL. `explicit`: the user named it, so failures say how to do without it.
     ///
     /// # Errors
-    /// When that is no address.
-    pub(crate) fn new(url: &str, token: Option<String>, named: bool) -> Result<Self, Failure> {
-        let wrong = |why: &str| {
-            Failure::usage(format!("`{url}` is no address of a server: {why}"))
+    /// When the URL is invalid.
+    pub(crate) fn new(url: &str, token: Option<String>, explicit: bool) -> Result<Self, Failure> {
+        let invalid = |why: &str| {
+            Failure::usage(format!("`{url}` is not the URL of a server: {why}"))
                 .help("write it like --server http://127.0.0.1:8665")
         };
-        let read = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
-        if !matches!(read.scheme(), "http" | "https") || !read.has_host() {
-            return Err(wrong("it begins with http:// or https://"));
+        let parsed = Url::parse(url).map_err(|error| invalid(&error.to_string()))?;
+        if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
+            return Err(invalid("it must start with http:// or https://"));
         }
-        if !read.username().is_empty() || read.password().is_some() {
-            return Err(wrong("a key belongs into --token or TOOLHUB_TOKEN, not into the address"));
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(invalid("pass a key with --token or TOOLHUB_TOKEN, not in the URL"));
         }
-        let http = Client::new(&read, CONNECT_TIMEOUT).ok_or_else(|| wrong("it names no host"))?;
-        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token: token.map(Secret::literal), explicit: named })
+        let http = Client::new(&parsed, CONNECT_TIMEOUT).ok_or_else(|| invalid("it has no host"))?;
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token: token.map(Secret::literal), explicit })
     }
 
     pub(super) fn url(&self) -> &str {
@@ -58,40 +58,39 @@ impl Remote {
     }
 
     pub(super) async fn stream(&self, request: Request) -> Result<StreamResponse, Failure> {
-        let answer = self.dispatch(request).await?;
-        let media = answer.headers.get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
+        let response = self.dispatch(request).await?;
+        let media = response.headers.get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
         if media.starts_with("text/event-stream") {
-            return Ok(StreamResponse::Events(EventStream::new(ByteSource::Remote(Box::new(answer)))));
+            return Ok(StreamResponse::Events(EventStream::new(ByteSource::Remote(Box::new(response)))));
         }
-        self.read_body(answer).await.map(StreamResponse::Response)
+        self.read_body(response).await.map(StreamResponse::Response)
     }
 
     async fn dispatch(&self, request: Request) -> Result<Response, Failure> {
-        let unsendable =
-            |error: &dyn std::fmt::Display| Failure::unexpected(format!("the request is not valid: {error}"));
-        let url = Url::parse(&format!("{}{}", self.url, request.target)).map_err(|error| unsendable(&error))?;
-        let mut sent = HttpRequest::new(Bytes::new());
-        *sent.method_mut() = request.method;
-        *sent.uri_mut() = request_target(&url).parse().map_err(|error| unsendable(&error))?;
-        let headers = sent.headers_mut();
+        let invalid = |error: &dyn std::fmt::Display| Failure::unexpected(format!("invalid request: {error}"));
+        let url = Url::parse(&format!("{}{}", self.url, request.target)).map_err(|error| invalid(&error))?;
+        let mut http_request = HttpRequest::new(Bytes::new());
+        *http_request.method_mut() = request.method;
+        *http_request.uri_mut() = request_target(&url).parse().map_err(|error| invalid(&error))?;
+        let headers = http_request.headers_mut();
         if let Some(token) = &self.token {
-            headers.insert(AUTHORIZATION, token.header("Bearer ").map_err(|error| unsendable(&error))?);
+            headers.insert(AUTHORIZATION, token.header("Bearer ").map_err(|error| invalid(&error))?);
         }
         for (name, value) in request.headers {
-            let value = HeaderValue::try_from(value).map_err(|error| unsendable(&error))?;
+            let value = HeaderValue::try_from(value).map_err(|error| invalid(&error))?;
             headers.append(HeaderName::from_static(name), value);
         }
         if let Some(body) = request.body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            *sent.body_mut() = Bytes::from(body.to_string());
+            *http_request.body_mut() = Bytes::from(body.to_string());
         }
-        self.http.send(sent).await.map_err(|error| self.unreachable_failure(&error))
+        self.http.send(http_request).await.map_err(|error| self.unreachable_failure(&error))
     }
 
-    async fn read_body(&self, mut answer: Response) -> Result<ApiResponse, Failure> {
-        let (status, mut body) = (answer.status.as_u16(), Vec::new());
-        while let Some(piece) = answer.chunk().await.map_err(|error| self.unreachable_failure(&error))? {
-            body.extend_from_slice(&piece);
+    async fn read_body(&self, mut response: Response) -> Result<ApiResponse, Failure> {
+        let (status, mut body) = (response.status.as_u16(), Vec::new());
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable_failure(&error))? {
+            body.extend_from_slice(&chunk);
         }
         Ok(ApiResponse { status, body })
     }
@@ -101,9 +100,11 @@ impl Remote {
             SendError::Dial(DialError::Unreachable { reason, .. }) | SendError::Broken { reason, .. } => reason.clone(),
             other => other.to_string(),
         };
-        let failure = Failure::new("unreachable", format!("the server at {} does not answer: {cause}", self.url));
+        let failure = Failure::new("unreachable", format!("cannot reach the server at {}: {cause}", self.url));
         if self.explicit {
-            failure.help("start one with `toolhub serve`, or leave --server and TOOLHUB_URL out to use the store here")
+            failure.help(
+                "start one with `toolhub serve`, or omit --server and TOOLHUB_URL to use the store of this folder",
+            )
         } else {
             failure
         }

@@ -1,6 +1,6 @@
-//! A request to the API, and what came back.
+//! A request to the API, and its response.
 //!
-//! Plain data, the same for both transports. Every part of a path is encoded here, so that no name can change where a request goes.
+//! Plain data, the same for both transports. Every path segment is percent-encoded here, so that no name can change the route.
 
 use axum::http::Method;
 use serde_json::Value;
@@ -18,56 +18,57 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Asks for something under `/api/v1`.
+    /// A GET under `/api/v1`.
     pub(crate) fn get<'a>(path: impl IntoIterator<Item = &'a str>) -> Self {
         Self::new(Method::GET, path)
     }
 
-    /// Has something done under `/api/v1`.
+    /// A POST under `/api/v1`.
     pub(crate) fn post<'a>(path: impl IntoIterator<Item = &'a str>) -> Self {
         Self::new(Method::POST, path)
     }
 
-    /// Asks whether a server lives.
+    /// The liveness check.
     pub(crate) fn livez() -> Self {
         Self::at_root(Method::GET, ["livez"])
     }
 
-    /// A request for the parts of a path under `/api/v1`.
+    /// A request for path segments under `/api/v1`.
     pub(crate) fn new<'a>(method: Method, path: impl IntoIterator<Item = &'a str>) -> Self {
-        let parts = path.into_iter().fold(String::from("/api/v1"), |path, part| path + "/" + &percent_encode(part));
-        Self { method, target: parts, headers: Vec::new(), body: None }
+        let target =
+            path.into_iter().fold(String::from("/api/v1"), |path, segment| path + "/" + &percent_encode(segment));
+        Self { method, target, headers: Vec::new(), body: None }
     }
 
-    /// A request for the parts of a path at the root.
+    /// A request for path segments at the root.
     pub(crate) fn at_root<'a>(method: Method, path: impl IntoIterator<Item = &'a str>) -> Self {
-        let parts = path.into_iter().fold(String::new(), |path, part| path + "/" + &percent_encode(part));
-        Self { method, target: parts, headers: Vec::new(), body: None }
+        let target = path.into_iter().fold(String::new(), |path, segment| path + "/" + &percent_encode(segment));
+        Self { method, target, headers: Vec::new(), body: None }
     }
 
-    /// One more member of the query, where there is a value.
+    /// Adds a query parameter, if there is a value.
     pub(crate) fn query(mut self, name: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
-            let sign = if self.target.contains('?') { '&' } else { '?' };
-            self.target += &format!("{sign}{name}={}", percent_encode(&value.to_string()));
+            let separator = if self.target.contains('?') { '&' } else { '?' };
+            self.target += &format!("{separator}{name}={}", percent_encode(&value.to_string()));
         }
         self
     }
 
-    /// One more header, where there is a value.
+    /// Adds a header, if there is a value.
     pub(crate) fn header(mut self, name: &'static str, value: Option<impl Into<String>>) -> Self {
         self.headers.extend(value.map(|value| (name, value.into())));
         self
     }
 
-    /// Its body.
+    /// Sets the body.
     pub(crate) fn body(mut self, body: Value) -> Self {
         self.body = Some(body);
         self
     }
 }
 
-/// One part of a path, or one value of a query.
+/// Encodes a path segment or a query value.
 fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |out, byte| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out + &char::from(byte).to_string(),
@@ -75,7 +76,7 @@ fn percent_encode(text: &str) -> String {
     })
 }
 
-/// What came back.
+/// A response of the API.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiResponse {
     pub(crate) status: u16,
@@ -83,37 +84,37 @@ pub(crate) struct ApiResponse {
 }
 
 impl ApiResponse {
-    /// The answer, or the problem it holds.
+    /// Turns an error status into a failure.
     pub(crate) fn error_for_status(self) -> Result<Self, Failure> {
         if (200..300).contains(&self.status) { Ok(self) } else { Err(self.failure()) }
     }
 
-    /// The problem it holds.
+    /// The failure that the response describes.
     pub(crate) fn failure(&self) -> Failure {
         let problem = serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
         let mut failure = Failure::from_problem(&problem, self.status);
         match failure.code.as_str() {
-            // What the API says about headers helps nobody who types commands.
+            // The API's hint names headers; a CLI user needs flags.
             "unauthenticated" => {
                 failure.help.clear();
                 failure
-                    .help("give a key in TOOLHUB_TOKEN, or with --token; its owner makes one: toolhub keys create NAME")
+                    .help("set TOOLHUB_TOKEN or pass --token; the server's operator creates keys with `toolhub keys create NAME`")
             }
-            _ if problem["code"].is_null() => failure.help("is this the address of a toolhub server?"),
+            _ if problem["code"].is_null() => failure.help("is this the URL of a toolhub server?"),
             _ => failure,
         }
     }
 
-    /// The document it holds.
+    /// The body as JSON.
     ///
     /// # Errors
-    /// When it is no JSON: somebody else answered.
+    /// When it is not JSON: something other than a toolhub server responded.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
         serde_json::from_slice(&self.body)
-            .map_err(|_| Failure::unexpected("the answer is no JSON").help("is this the address of a toolhub server?"))
+            .map_err(|_| Failure::unexpected("the response is not JSON").help("is this the URL of a toolhub server?"))
     }
 
-    /// The document as it was written.
+    /// The body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -124,7 +125,7 @@ impl ApiResponse {
         Ok(value["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Where a list goes on.
+    /// The cursor of the next page.
     pub(crate) fn next_cursor(&self) -> Option<String> {
         self.json().ok()?["nextCursor"].as_str().map(String::from)
     }

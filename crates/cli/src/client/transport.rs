@@ -1,7 +1,7 @@
-//! Decides how a command reaches the hub.
+//! Chooses the transport of a command.
 //!
-//! In: the flags and the config. Out: a client. A server that was named wins; then a server that runs on this config; then
-//! the store of this folder, opened in this process.
+//! In: the flags and the config. Out: a client. An explicitly named server wins; then a running server of this config; then the
+//! store of this folder, opened in this process.
 
 use std::{path::Path, time::Duration};
 
@@ -10,52 +10,52 @@ use serde_json::Value;
 use super::{Client, InProcess, Remote, Request};
 use crate::{failure::Failure, global::GlobalFlags, local_hub::LocalHub, output::Printer, serve};
 
-/// How long a server on this machine may take to say who it is.
+/// Timeout of the probe for a running server on this machine.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The code of a failure that only says: no server runs.
+/// The code of the failure "no server runs".
 pub(crate) const NO_SERVER: &str = "no_server";
 
 /// Which transports a command may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// Whatever is there.
+    /// A server or the store.
     Either,
-    /// A server, or nothing.
+    /// Only a server.
     Server,
 }
 
-/// Finds the transport to the hub.
+/// Connects to the hub.
 ///
 /// # Errors
-/// When the config is bad, the address is none, or the store cannot be opened.
-pub(crate) async fn connect(global: &GlobalFlags, show: &Printer, transport: Transport) -> Result<Client, Failure> {
+/// When the config or the URL is invalid, or the store cannot be opened.
+pub(crate) async fn connect(global: &GlobalFlags, printer: &Printer, transport: Transport) -> Result<Client, Failure> {
     if let Some(url) = &global.server {
         return Remote::new(url, global.token.clone(), true).map(Client::Remote);
     }
     let local = LocalHub::find(global)?;
     if let Some(running) = find_running_server(&local, global.token.clone()).await? {
-        show.note_verbose(&format!("asking the server at {}", local.url()));
+        printer.note_verbose(&format!("using the server at {}", local.url()));
         return Ok(Client::Remote(running));
     }
     if transport == Transport::Server {
-        return Err(Failure::new(NO_SERVER, "no server runs here"));
+        return Err(Failure::new(NO_SERVER, "no server is running on this config"));
     }
-    show.note_verbose("no server runs on this config: opening the store");
-    let opened = serve::open_in_process(&local).await?;
-    Ok(Client::InProcess(Box::new(InProcess::new(opened))))
+    printer.note_verbose("no server is running on this config; opening the store");
+    let hub = serve::open_in_process(&local).await?;
+    Ok(Client::InProcess(Box::new(InProcess::new(hub))))
 }
 
-/// The server that runs on this config, if one does.
+/// The running server of this config, if there is one.
 async fn find_running_server(local: &LocalHub, token: Option<String>) -> Result<Option<Remote>, Failure> {
     let remote = Remote::new(&local.url(), token, false)?;
-    let Ok(Ok(answer)) = tokio::time::timeout(PROBE_TIMEOUT, remote.send(Request::get(["info"]))).await else {
+    let Ok(Ok(response)) = tokio::time::timeout(PROBE_TIMEOUT, remote.send(Request::get(["info"]))).await else {
         return Ok(None);
     };
-    match answer.status {
-        200 if answer.json().is_ok_and(|info| serves_config(&info, local)) => Ok(Some(remote)),
-        // This config says that keys are needed, and somebody asks for one at its address: that is its server.
-        401 | 403 if local.requires_keys() => Err(answer.failure()),
+    match response.status {
+        200 if response.json().is_ok_and(|info| serves_config(&info, local)) => Ok(Some(remote)),
+        // This config requires keys, and a server at its address asks for one: that is its server.
+        401 | 403 if local.requires_keys() => Err(response.failure()),
         _ => Ok(None),
     }
 }
@@ -63,16 +63,15 @@ async fn find_running_server(local: &LocalHub, token: Option<String>) -> Result<
 fn serves_config(info: &Value, local: &LocalHub) -> bool {
     match info.get("configFile") {
         Some(theirs) => same_file(theirs.as_str(), local.config_file()),
-        // Only those who may do everything are told. A server that takes a key of ours, where this config asks for keys, is
-        // its server.
+        // Only `admin` keys see `configFile`. A server that accepts our key, where this config requires keys, is its server.
         None => local.requires_keys() && info.get("scopes").is_some(),
     }
 }
 
-/// Whether both are the same file, or both are none.
+/// Whether both are the same file, or both are `None`.
 fn same_file(theirs: Option<&str>, ours: Option<&Path>) -> bool {
-    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    theirs.map(|theirs| whole(Path::new(theirs))) == ours.map(whole)
+    let resolve = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    theirs.map(|theirs| resolve(Path::new(theirs))) == ours.map(resolve)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `approvals`: calls that wait for a person, and what the person says.
+//! `approvals`: lists pending approvals and answers them.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -16,49 +16,49 @@ use crate::{
     session::Session,
 };
 
-/// Answer calls that wait for a person.
+/// List and answer pending approvals.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// List the questions that wait for an answer
+    /// List pending approvals
     #[command(alias = "ls")]
     List {
         #[command(flatten)]
         paging: Paging,
     },
-    /// Show one question
+    /// Show an approval
     #[command(alias = "get")]
     Show {
-        /// The question, apr_…
+        /// Approval id, apr_…
         id: String,
     },
-    /// Let the call run
+    /// Approve the call
     #[command(alias = "allow")]
     Approve(Approve),
-    /// Do not let the call run
+    /// Deny the call
     Deny {
-        /// The question, apr_…
+        /// Approval id, apr_…
         id: String,
-        /// Why; the model is told
+        /// Reason, shown to the model
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
 }
 
-/// Let the call run.
+/// Approve the call.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Approve {
-    /// The question, apr_…
+    /// Approval id, apr_…
     id: String,
-    /// And do not ask again about this tool in this thread
+    /// And allow this tool in this thread from now on
     #[arg(long, group = "how")]
     always_thread: bool,
-    /// And do not ask again about this tool
+    /// And allow this tool in every thread from now on
     #[arg(long, group = "how")]
     always_tool: bool,
-    /// With these arguments instead, a JSON object
+    /// With these arguments instead, as a JSON object
     #[arg(long, value_name = "JSON", group = "how")]
     edit: Option<String>,
-    /// With other arguments, to be written in your editor (VISUAL or EDITOR)
+    /// With arguments edited in your editor (VISUAL or EDITOR)
     #[arg(long, group = "how")]
     editor: bool,
 }
@@ -68,30 +68,30 @@ const COLUMNS: [Column; 6] = [
     Column::new("TOOL").shrink_to(6),
     Column::new("ARGUMENTS").shrink_to(12),
     Column::new("THREAD").drop_order(3).shrink_to(8),
-    Column::new("ASKED").drop_order(4),
-    Column::new("LEFT").drop_order(2),
+    Column::new("REQUESTED").drop_order(4),
+    Column::new("EXPIRES").drop_order(2),
 ];
 
-pub(crate) async fn run(session: &Session, asked: ApprovalsCommand) -> Result<Exit, Failure> {
-    match asked {
+pub(crate) async fn run(session: &Session, command: ApprovalsCommand) -> Result<Exit, Failure> {
+    match command {
         ApprovalsCommand::List { paging } => list_pending(session, &paging).await,
         ApprovalsCommand::Show { id } => show(session, &id).await,
-        ApprovalsCommand::Approve(asked) => {
-            let edited = match &asked.edit {
+        ApprovalsCommand::Approve(args) => {
+            let edited = match &args.edit {
                 Some(text) => Some(call::parse_object("--edit", text)?),
-                // What was saved as it was is approved as it was asked.
-                None if asked.editor => {
-                    call::approval_dialog::edit_in_editor(session, &asked.id).await.map_err(with_not_found_help)?
+                // Arguments saved without a change are approved as requested.
+                None if args.editor => {
+                    call::approval_dialog::edit_in_editor(session, &args.id).await.map_err(with_not_found_help)?
                 }
                 None => None,
             };
             let body = match edited {
                 Some(arguments) => json!({"outcome": "modify_with_editor", "arguments": arguments}),
-                None if asked.always_thread => json!({"outcome": "proceed_always"}),
-                None if asked.always_tool => json!({"outcome": "proceed_always_tool"}),
+                None if args.always_thread => json!({"outcome": "proceed_always"}),
+                None if args.always_tool => json!({"outcome": "proceed_always_tool"}),
                 None => json!({"outcome": "proceed_once"}),
             };
-            resolve(session, &asked.id, body).await
+            resolve(session, &args.id, body).await
         }
         ApprovalsCommand::Deny { id, reason } => {
             let mut body = json!({"outcome": "cancel"});
@@ -105,97 +105,97 @@ pub(crate) async fn run(session: &Session, asked: ApprovalsCommand) -> Result<Ex
 
 async fn list_pending(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
     let request = Request::get(["approvals"]).query("state", Some("pending"));
-    let Some(questions) = paging::fetch_items(session, request, paging).await? else { return Ok(Exit::Success) };
-    let show = &session.printer;
-    if questions.is_empty() {
-        show.note("nothing waits for an answer");
+    let Some(approvals) = paging::fetch_items(session, request, paging).await? else { return Ok(Exit::Success) };
+    let printer = &session.printer;
+    if approvals.is_empty() {
+        printer.note("no pending approvals");
         return Ok(Exit::Success);
     }
     let (now, mut table) = (SystemClock.now(), Table::new(COLUMNS));
-    for question in &questions {
+    for approval in &approvals {
         table.add_row([
-            pointer_text(question, "/id"),
-            pointer_text(question, "/tool"),
-            truncate_value(&question["arguments"], 200, show.ascii),
-            pointer_text(question, "/threadId"),
-            format_ago(&pointer_text(question, "/askedAt"), now),
-            format_remaining(&pointer_text(question, "/expiresAt"), now),
+            pointer_text(approval, "/id"),
+            pointer_text(approval, "/tool"),
+            truncate_value(&approval["arguments"], 200, printer.ascii),
+            pointer_text(approval, "/threadId"),
+            format_ago(&pointer_text(approval, "/askedAt"), now),
+            format_remaining(&pointer_text(approval, "/expiresAt"), now),
         ]);
     }
-    show.print(&table.render(show.width, show.ascii));
-    let first = questions.first().map(|question| pointer_text(question, "/id")).unwrap_or_default();
-    show.note(&format!("toolhub approvals approve {first}{}", session.target_flags()));
+    printer.print(&table.render(printer.width, printer.ascii));
+    let first = approvals.first().map(|approval| pointer_text(approval, "/id")).unwrap_or_default();
+    printer.note(&format!("toolhub approvals approve {first}{}", session.target_flags()));
     Ok(Exit::Success)
 }
 
 async fn show(session: &Session, id: &str) -> Result<Exit, Failure> {
-    let answer = session.send_checked(Request::get(["approvals", id])).await.map_err(with_not_found_help)?;
+    let response = session.send_checked(Request::get(["approvals", id])).await.map_err(with_not_found_help)?;
     if session.printer.json {
-        session.printer.print_json(&answer.text());
+        session.printer.print_json(&response.text());
     } else {
-        session.printer.print(&render_approval(&answer.json()?, session));
+        session.printer.print(&render_approval(&response.json()?, session));
     }
     Ok(Exit::Success)
 }
 
-fn render_approval(question: &Value, session: &Session) -> String {
-    let (show, now) = (&session.printer, SystemClock.now());
+fn render_approval(approval: &Value, session: &Session) -> String {
+    let (printer, now) = (&session.printer, SystemClock.now());
     let mut fields = Fields::default();
-    fields.add("id", pointer_text(question, "/id"));
-    let (word, style) = format_status(&pointer_text(question, "/state"), show.ascii);
-    fields.add_styled("state", word, style);
-    fields.add("tool", pointer_text(question, "/tool"));
-    for (name, value) in question["arguments"].as_object().into_iter().flatten() {
+    fields.add("id", pointer_text(approval, "/id"));
+    let (status, style) = format_status(&pointer_text(approval, "/state"), printer.ascii);
+    fields.add_styled("state", status, style);
+    fields.add("tool", pointer_text(approval, "/tool"));
+    for (name, value) in approval["arguments"].as_object().into_iter().flatten() {
         fields.add(&format!("  {name}"), value.to_string());
     }
-    fields.add("thread", pointer_text(question, "/threadId"));
-    fields.add("caller", pointer_text(question, "/caller"));
-    fields.add("rule", pointer_text(question, "/rule"));
-    fields.add("reason", pointer_text(question, "/reason"));
-    fields.add("asked", format_ago(&pointer_text(question, "/askedAt"), now));
-    if question["state"] == "pending" {
-        fields.add("left", format_remaining(&pointer_text(question, "/expiresAt"), now));
+    fields.add("thread", pointer_text(approval, "/threadId"));
+    fields.add("caller", pointer_text(approval, "/caller"));
+    fields.add("rule", pointer_text(approval, "/rule"));
+    fields.add("reason", pointer_text(approval, "/reason"));
+    fields.add("requested", format_ago(&pointer_text(approval, "/askedAt"), now));
+    if approval["state"] == "pending" {
+        fields.add("expires in", format_remaining(&pointer_text(approval, "/expiresAt"), now));
     }
-    fields.add("answer", pointer_text(question, "/answer/outcome").replace('_', " "));
-    fields.add("by", pointer_text(question, "/answer/by"));
-    fields.add("said", pointer_text(question, "/answer/message"));
-    fields.add("call", pointer_text(question, "/callId"));
-    fields.render(show.width, 0)
+    fields.add("answer", pointer_text(approval, "/answer/outcome").replace('_', " "));
+    fields.add("by", pointer_text(approval, "/answer/by"));
+    fields.add("message", pointer_text(approval, "/answer/message"));
+    fields.add("call", pointer_text(approval, "/callId"));
+    fields.render(printer.width, 0)
 }
 
 async fn resolve(session: &Session, id: &str, body: Value) -> Result<Exit, Failure> {
     let denied = body["outcome"] == "cancel";
-    let answer =
+    let response =
         session.send_checked(Request::post(["approvals", id]).body(body)).await.map_err(with_not_found_help)?;
-    let question = answer.json()?;
-    let call = pointer_text(&question, "/callId");
-    // In a server the call goes on by itself. Here nobody else would see it to its end.
-    let here = session.client().await?.server_url().is_none();
-    if !here && !call.is_empty() {
-        // A call of which nothing is kept, or that somebody else may not see, is no reason to fail.
+    let approval = response.json()?;
+    let call = pointer_text(&approval, "/callId");
+    // A server runs the approved call by itself. In process, this command must run it to its end.
+    let in_process = session.client().await?.server_url().is_none();
+    if !in_process && !call.is_empty() {
+        // The record may have been deleted, or hidden from this key; neither is a failure of the answer.
         let _ = call::approval_dialog::poll_until(session, &call, |call| call["status"] != "awaiting_approval").await;
     }
-    let ran = if here && !denied && !call.is_empty() { wait_for_call(session, &call).await? } else { None };
-    let show = &session.printer;
-    if show.json {
-        show.print_json(&answer.text());
+    let outcome = if in_process && !denied && !call.is_empty() { wait_for_call(session, &call).await? } else { None };
+    let printer = &session.printer;
+    if printer.json {
+        printer.print_json(&response.text());
         return Ok(Exit::Success);
     }
-    let (word, style) = format_status(if denied { "denied" } else { "approved" }, show.ascii);
-    show.print(&format!("{style}{word}{style:#}  {}", pointer_text(&question, "/tool")));
-    match ran {
+    let (status, style) = format_status(if denied { "denied" } else { "approved" }, printer.ascii);
+    printer.print(&format!("{style}{status}{style:#}  {}", pointer_text(&approval, "/tool")));
+    match outcome {
         Some((record, document)) => call::show_outcome(session, &record, &document),
         None => {
-            show.note(&format!("toolhub calls show {call}{}", session.target_flags()));
+            printer.note(&format!("toolhub calls show {call}{}", session.target_flags()));
             Ok(Exit::Success)
         }
     }
 }
 
-/// The end of the call, if it still waits in this hub for the answer.
+/// The outcome of the call, if this hub still knows it.
 async fn wait_for_call(session: &Session, call: &str) -> Result<Option<(Value, String)>, Failure> {
-    let found = session.client().await?.send(Request::get(["calls", call])).await?;
-    if found.status != 200 {
+    let response = session.client().await?.send(Request::get(["calls", call])).await?;
+    if response.status != 200 {
         return Ok(None);
     }
     call::approval_dialog::wait_for_result(session, call).await.map(Some)

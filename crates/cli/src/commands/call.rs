@@ -1,7 +1,7 @@
-//! `call`: one call of a tool, to its end.
+//! `call`: calls a tool and waits for its outcome.
 //!
-//! In: a tool's name and arguments as they are typed. Out: what the tool returned on stdout. A call that waits for a person
-//! asks whoever sits here, or says who must be asked. `arguments` reads what was typed, `end` shows how it ended.
+//! In: a tool's name and arguments. Out: the tool's output on stdout. A call that requires an approval prompts the user on a
+//! terminal, and otherwise prints how to answer. `arguments` parses the arguments, `outcome` prints the outcome.
 
 pub(crate) mod approval_dialog;
 mod arguments;
@@ -29,63 +29,63 @@ Examples:
   toolhub call order lines:='[{\"sku\":\"latte\",\"qty\":2}]' address.city=Oslo tag=a tag=b
   echo '{\"expression\":\"1+1\"}' | toolhub call calculator -")]
 pub(crate) struct Call {
-    /// The tool
+    /// Name of the tool
     tool: String,
-    /// Arguments: key=value, typed as the tool's schema says; key:=JSON; a.b=value inside an object; a key several times
-    /// for a list; or - for a JSON object on stdin
+    /// Arguments: key=value, typed by the tool's schema; key:=JSON; a.b=value for a nested object; a repeated key for a list; or
+    /// - for a JSON object on stdin
     #[arg(value_name = "KEY=VALUE", conflicts_with_all = ["args", "args_file"])]
     pairs: Vec<String>,
-    /// The arguments as a JSON object
+    /// Arguments as a JSON object
     #[arg(long, value_name = "JSON", conflicts_with = "args_file")]
     args: Option<String>,
-    /// A file with the arguments as a JSON object; - for stdin
+    /// File with the arguments as a JSON object; - for stdin
     #[arg(long, value_name = "FILE")]
     args_file: Option<PathBuf>,
-    /// A word that makes a repetition the same call: it runs once
+    /// Idempotency key: calls with the same key run once
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Do not wait for the end; print the call's id
+    /// Run in the background; print the call's id
     #[arg(long = "async")]
     detached: bool,
 }
 
 pub(crate) async fn run(session: &Session, call: Call) -> Result<Exit, Failure> {
-    let typed = TypedCommand::new(&call);
-    let arguments = read_arguments(session, &call, &typed).await?;
-    let here = session.client().await?.server_url().is_none();
-    if call.detached && here {
-        return Err(Failure::usage("a call can go on alone only in a server, and none runs here")
-            .help("start one with `toolhub serve`, or leave --async out"));
+    let command = TypedCommand::new(&call);
+    let arguments = read_arguments(session, &call, &command).await?;
+    let in_process = session.client().await?.server_url().is_none();
+    if call.detached && in_process {
+        return Err(Failure::usage("--async needs a server, and none is running on this config")
+            .help("start one with `toolhub serve`, or omit --async"));
     }
     let mut body = json!({ "arguments": arguments });
     if let Some(thread) = &session.global.thread {
         body["threadId"] = thread.as_str().into();
     }
-    if let Some(time) = session.global.timeout {
-        body["timeoutMs"] = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1).into();
+    if let Some(timeout) = session.global.timeout {
+        body["timeoutMs"] = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1).into();
     }
     let request = Request::post(["tools", &call.tool, "calls"])
         .header("idempotency-key", call.idempotency_key.as_deref())
         .header("prefer", call.detached.then_some("respond-async"))
         .body(body);
-    let answer = session.send_call(request).await?;
-    if answer.status >= 300 {
-        return Err(with_help(session, answer.failure(), &typed));
+    let response = session.send_call(request).await?;
+    if response.status >= 300 {
+        return Err(with_help(session, response.failure(), &command));
     }
-    let record = answer.json()?;
-    match answer.status {
+    let record = response.json()?;
+    match response.status {
         202 if pointer_text(&record, "/status") == "awaiting_approval" => {
-            approval_dialog::resolve_interactively(session, &record, &answer.text(), typed.took_stdin).await
+            approval_dialog::resolve_interactively(session, &record, &response.text(), command.took_stdin).await
         }
         202 => {
-            report_accepted(session, &record, &answer.text());
+            report_accepted(session, &record, &response.text());
             Ok(Exit::Success)
         }
-        _ => show_outcome(session, &record, &answer.text()),
+        _ => show_outcome(session, &record, &response.text()),
     }
 }
 
-/// What was typed, for the commands that help suggests.
+/// The command line, for the corrected commands in help texts.
 struct TypedCommand {
     tool: String,
     arguments: String,
@@ -106,7 +106,7 @@ impl TypedCommand {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn shell_quote(word: &str) -> String {
     let simple = |c: char| c.is_alphanumeric() || "-_=./:,@+%".contains(c);
     if !word.is_empty() && word.chars().all(simple) {
@@ -116,37 +116,37 @@ fn shell_quote(word: &str) -> String {
     }
 }
 
-async fn read_arguments(session: &Session, call: &Call, typed: &TypedCommand) -> Result<Map<String, Value>, Failure> {
-    let whole = match (&call.args, &call.args_file) {
+async fn read_arguments(session: &Session, call: &Call, command: &TypedCommand) -> Result<Map<String, Value>, Failure> {
+    let source = match (&call.args, &call.args_file) {
         (Some(text), _) => Some(("--args", text.clone())),
         (None, Some(file)) if file != Path::new("-") => {
-            let cannot = |error| Failure::usage(format!("{} cannot be read: {error}", file.display()));
-            Some(("the file", std::fs::read_to_string(file).map_err(cannot)?))
+            let read_failure = |error| Failure::usage(format!("cannot read {}: {error}", file.display()));
+            Some(("the file", std::fs::read_to_string(file).map_err(read_failure)?))
         }
-        _ if typed.took_stdin && call.pairs.len() < 2 => {
+        _ if command.took_stdin && call.pairs.len() < 2 => {
             let mut text = String::new();
-            let cannot = |error| Failure::usage(format!("stdin cannot be read: {error}"));
-            std::io::stdin().read_to_string(&mut text).map_err(cannot)?;
+            let read_failure = |error| Failure::usage(format!("cannot read stdin: {error}"));
+            std::io::stdin().read_to_string(&mut text).map_err(read_failure)?;
             Some(("stdin", text))
         }
         _ => None,
     };
-    if let Some((from, text)) = whole {
+    if let Some((from, text)) = source {
         return arguments::parse_object(from, &text);
     }
     if call.pairs.is_empty() {
         return Ok(Map::new());
     }
     let tool = match session.send_checked(Request::get(["tools", &call.tool])).await {
-        Ok(answer) => answer.json()?,
-        Err(failure) => return Err(with_help(session, failure, typed)),
+        Ok(response) => response.json()?,
+        Err(failure) => return Err(with_help(session, failure, command)),
     };
     arguments::parse_typed(&call.tool, &call.pairs, &tool["parameters"])
 }
 
-/// A refusal with the command that would have been right.
-fn with_help(session: &Session, mut failure: Failure, typed: &TypedCommand) -> Failure {
-    let tool = &typed.tool;
+/// Adds the corrected command to a refusal.
+fn with_help(session: &Session, mut failure: Failure, command: &TypedCommand) -> Failure {
+    let tool = &command.tool;
     match failure.code.as_str() {
         "tool_not_found" => {
             failure.help.clear();
@@ -154,7 +154,7 @@ fn with_help(session: &Session, mut failure: Failure, typed: &TypedCommand) -> F
             match failure.suggestions.first().cloned() {
                 Some(closest) => failure.help(format!("a tool with a similar name exists: `{closest}`")).help(format!(
                     "toolhub call {closest}{}{}",
-                    typed.arguments,
+                    command.arguments,
                     session.target_flags()
                 )),
                 None => failure.help("toolhub tools list"),
@@ -179,5 +179,5 @@ fn report_accepted(session: &Session, record: &Value, document: &str) {
     }
     let id = pointer_text(record, "/id");
     session.printer.print(&id);
-    session.printer.note(&format!("it goes on alone: toolhub calls show {id}{}", session.target_flags()));
+    session.printer.note(&format!("running in the background: toolhub calls show {id}{}", session.target_flags()));
 }

@@ -1,4 +1,4 @@
-//! `calls`: what was called and how it ended.
+//! `calls`: lists, shows and cancels calls.
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -17,21 +17,21 @@ use crate::{
     session::Session,
 };
 
-/// Look at calls that were made, and cancel those that run.
+/// List and inspect calls, and cancel running ones.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CallsCommand {
-    /// List calls, the newest first; with --thread, those of that thread
+    /// List calls, newest first; with --thread, only those of the thread
     #[command(alias = "ls")]
     List(List),
-    /// Show one call
+    /// Show a call
     #[command(alias = "get")]
     Show {
-        /// The call, call_…
+        /// Call id, call_…
         id: String,
     },
-    /// Stop a call that runs or waits
+    /// Cancel a running or waiting call
     Cancel {
-        /// The call, call_…
+        /// Call id, call_…
         id: String,
     },
 }
@@ -42,27 +42,27 @@ pub(crate) struct List {
     /// Only calls of this tool
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
-    /// Only calls that stand so
+    /// Only calls with this status
     #[arg(long, value_name = "STATUS",
           value_parser = ["validating", "awaiting_approval", "scheduled", "executing", "success", "error", "cancelled"])]
     status: Option<String>,
-    /// Only calls since then: a time ago such as 2h, or a moment such as 2027-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = past)]
+    /// Only calls since this time: an age such as 2h, or a timestamp such as 2027-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_past_time)]
     since: Option<Timestamp>,
-    /// Only calls before then
-    #[arg(long, value_name = "TIME", value_parser = past)]
+    /// Only calls before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_past_time)]
     until: Option<Timestamp>,
     #[command(flatten)]
     paging: Paging,
 }
 
-/// A moment, or how long ago it was.
-fn past(text: &str) -> Result<Timestamp, String> {
-    if let Ok(moment) = text.parse() {
-        return Ok(moment);
+/// Parses a timestamp or an age.
+fn parse_past_time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(timestamp) = text.parse() {
+        return Ok(timestamp);
     }
-    let time = global::time(text);
-    time.map(|time| SystemClock.now() - time).map_err(|why| format!("{why}; or a moment such as 2027-01-31T12:00:00Z"))
+    let age = global::parse_duration(text);
+    age.map(|age| SystemClock.now() - age).map_err(|why| format!("{why}; or a timestamp such as 2027-01-31T12:00:00Z"))
 }
 
 const COLUMNS: [Column; 6] = [
@@ -70,78 +70,78 @@ const COLUMNS: [Column; 6] = [
     Column::new("TOOL").shrink_to(6),
     Column::new("STATUS"),
     Column::new("TOOK").align_right().drop_order(3),
-    Column::new("WHEN").drop_order(1),
+    Column::new("STARTED").drop_order(1),
     Column::new("THREAD").drop_order(2).shrink_to(8),
 ];
 
-pub(crate) async fn run(session: &Session, asked: CallsCommand) -> Result<Exit, Failure> {
-    match asked {
-        CallsCommand::List(asked) => list_calls(session, asked).await,
+pub(crate) async fn run(session: &Session, command: CallsCommand) -> Result<Exit, Failure> {
+    match command {
+        CallsCommand::List(args) => list_calls(session, args).await,
         CallsCommand::Show { id } => {
-            let answer = session.send_checked(Request::get(["calls", &id])).await.map_err(with_not_found_help)?;
+            let response = session.send_checked(Request::get(["calls", &id])).await.map_err(with_not_found_help)?;
             if session.printer.json {
-                session.printer.print_json(&answer.text());
+                session.printer.print_json(&response.text());
             } else {
-                session.printer.print(&render_call(&answer.json()?, &session.printer));
+                session.printer.print(&render_call(&response.json()?, &session.printer));
             }
             Ok(Exit::Success)
         }
         CallsCommand::Cancel { id } => {
-            let answer =
+            let response =
                 session.send_checked(Request::post(["calls", &id, "cancel"])).await.map_err(with_not_found_help)?;
             if session.printer.json {
-                session.printer.print_json(&answer.text());
+                session.printer.print_json(&response.text());
                 return Ok(Exit::Success);
             }
             let call = call::approval_dialog::poll_until(session, &id, call::has_ended).await?;
-            let (word, style) = format_status(&pointer_text(&call, "/status"), session.printer.ascii);
-            session.printer.print(&format!("{style}{word}{style:#}  {}", pointer_text(&call, "/tool")));
+            let (status, style) = format_status(&pointer_text(&call, "/status"), session.printer.ascii);
+            session.printer.print(&format!("{style}{status}{style:#}  {}", pointer_text(&call, "/tool")));
             if !call::has_ended(&call) {
                 session
                     .printer
-                    .note(&format!("it was asked to stop: toolhub calls show {id}{}", session.target_flags()));
+                    .note(&format!("cancellation requested: toolhub calls show {id}{}", session.target_flags()));
             }
             Ok(Exit::Success)
         }
     }
 }
 
-async fn list_calls(session: &Session, asked: List) -> Result<Exit, Failure> {
+async fn list_calls(session: &Session, args: List) -> Result<Exit, Failure> {
     let request = Request::get(["calls"])
-        .query("tool", asked.tool.as_deref())
+        .query("tool", args.tool.as_deref())
         .query("threadId", session.global.thread.as_deref())
-        .query("status", asked.status.as_deref())
-        .query("since", asked.since)
-        .query("until", asked.until);
-    let Some(calls) = paging::fetch_items(session, request, &asked.paging).await? else { return Ok(Exit::Success) };
-    let (show, now) = (&session.printer, SystemClock.now());
+        .query("status", args.status.as_deref())
+        .query("since", args.since)
+        .query("until", args.until);
+    let Some(calls) = paging::fetch_items(session, request, &args.paging).await? else { return Ok(Exit::Success) };
+    let (printer, now) = (&session.printer, SystemClock.now());
     if calls.is_empty() {
-        show.note("no calls");
+        printer.note("no calls");
         return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
     for call in &calls {
-        let (word, style) = format_status(&pointer_text(call, "/status"), show.ascii);
+        let (status, style) = format_status(&pointer_text(call, "/status"), printer.ascii);
         let plain = |text: String| (text, anstyle::Style::new());
         table.add_styled_row([
             plain(pointer_text(call, "/id")),
             plain(pointer_text(call, "/tool")),
-            (word, style),
+            (status, style),
             plain(call["durationMs"].as_f64().map(format_millis).unwrap_or_default()),
             plain(format_ago(&pointer_text(call, "/startedAt"), now)),
             plain(pointer_text(call, "/threadId")),
         ]);
     }
-    show.print(&table.render(show.width, show.ascii));
+    printer.print(&table.render(printer.width, printer.ascii));
     Ok(Exit::Success)
 }
 
-fn render_call(record: &Value, show: &Printer) -> String {
+fn render_call(record: &Value, printer: &Printer) -> String {
     let mut fields = Fields::default();
     fields.add("id", pointer_text(record, "/id"));
     fields.add("tool", pointer_text(record, "/tool"));
-    let (word, style) = format_status(&pointer_text(record, "/status"), show.ascii);
-    fields.add_styled("status", word, style);
+    let (status, style) = format_status(&pointer_text(record, "/status"), printer.ascii);
+    fields.add_styled("status", status, style);
     if let Some(failure) = call::call_failure(record) {
         fields.add("error", format!("{}: {}", failure.code, pointer_text(record, "/error/detail")));
     }
@@ -150,16 +150,16 @@ fn render_call(record: &Value, show: &Printer) -> String {
     fields.add("caller", pointer_text(record, "/caller"));
     fields.add("key", pointer_text(record, "/idempotencyKey"));
     fields.add("approval", pointer_text(record, "/approval/id"));
-    fields.add("began", format_timestamp(&pointer_text(record, "/startedAt")));
-    let attempts = record["attempts"].as_u64().filter(|many| *many > 1).map(|many| format!(", {many} attempts"));
-    let took = record["durationMs"].as_f64().map(format_millis);
-    fields.add("took", took.map(|took| took + &attempts.unwrap_or_default()).unwrap_or_default());
+    fields.add("started", format_timestamp(&pointer_text(record, "/startedAt")));
+    let attempts = record["attempts"].as_u64().filter(|count| *count > 1).map(|count| format!(", {count} attempts"));
+    let duration = record["durationMs"].as_f64().map(format_millis);
+    fields.add("duration", duration.map(|duration| duration + &attempts.unwrap_or_default()).unwrap_or_default());
     fields.add("trace", pointer_text(record, "/traceId"));
     fields.add("arguments", indent_json(&record["arguments"].to_string()));
     if !record["output"].is_null() {
         fields.add("output", indent_json(&record["output"].to_string()));
     }
-    fields.render(show.width, 0)
+    fields.render(printer.width, 0)
 }
 
 fn with_not_found_help(failure: Failure) -> Failure {

@@ -1,10 +1,10 @@
-//! `completions`: what lets a shell complete commands.
+//! `completions`: prints a shell completion script.
 
 use clap_complete::Shell;
 
 use crate::{exit::Exit, failure::Failure, session::Session};
 
-/// Print what lets a shell complete commands.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For bash: toolhub completions bash > ~/.local/share/bash-completion/completions/toolhub")]
 pub(crate) struct Completions {
@@ -13,9 +13,9 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-pub(crate) fn run(session: &Session, asked: &Completions, commands: &mut clap::Command) -> Result<Exit, Failure> {
+pub(crate) fn run(session: &Session, args: &Completions, commands: &mut clap::Command) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(asked.shell, commands, "toolhub", &mut script);
+    clap_complete::generate(args.shell, commands, "toolhub", &mut script);
     session.printer.print(&String::from_utf8_lossy(&script));
     Ok(Exit::Success)
 }

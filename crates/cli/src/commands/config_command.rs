@@ -1,4 +1,4 @@
-//! `config` and `init`: the config file. What they do is the config room's; this is how they are called.
+//! `config` and `init`: connects `config::commands` to the command line.
 
 pub(crate) use crate::config::commands::{ConfigCommand, InitFlags};
 
@@ -10,26 +10,26 @@ use crate::{
 };
 
 pub(crate) async fn run(session: &Session, command: &ConfigCommand) -> Result<Exit, Failure> {
-    let asked = session.global.load_options()?;
+    let options = session.global.load_options()?;
     let (mut out, mut err) = (anstream::stdout(), anstream::stderr());
-    let mut to = CommandOutput { out: &mut out, err: &mut err, json: session.printer.json };
-    to_exit(commands::run(command, &asked, &mut to).await)
+    let mut output = CommandOutput { out: &mut out, err: &mut err, json: session.printer.json };
+    to_exit(commands::run(command, &options, &mut output).await)
 }
 
 pub(crate) fn init(session: &Session, flags: &InitFlags) -> Result<Exit, Failure> {
-    let asked = session.global.load_options()?;
+    let options = session.global.load_options()?;
     let (mut out, mut err) = (anstream::stdout(), anstream::stderr());
     to_exit(commands::init(
         flags,
-        &asked,
+        &options,
         &mut CommandOutput { out: &mut out, err: &mut err, json: session.printer.json },
     ))
 }
 
-/// These commands say themselves what is wrong. One that cannot write has nobody to tell.
-#[expect(clippy::needless_pass_by_value, reason = "it is what the command came to, and nobody needs it after")]
-fn to_exit(ended: std::io::Result<u8>) -> Result<Exit, Failure> {
-    Ok(match ended {
+/// These commands print their own errors. An I/O error means that the output could not be written.
+#[expect(clippy::needless_pass_by_value, reason = "the signature matches the result it converts")]
+fn to_exit(result: std::io::Result<u8>) -> Result<Exit, Failure> {
+    Ok(match result {
         Ok(0) => Exit::Success,
         Ok(_) => Exit::Usage,
         Err(_) => Exit::Unexpected,

@@ -1,6 +1,6 @@
-//! `doctor`: looks at everything that must be right before toolhub can serve, and says how to mend what is not.
+//! `doctor`: checks everything that `serve` needs, and suggests fixes.
 //!
-//! In: the config and this machine. Out: a line for each check. It changes nothing.
+//! In: the config and this machine. Out: one line per check. It changes nothing.
 
 mod checks;
 mod model;
@@ -15,11 +15,11 @@ use crate::{
     session::Session,
 };
 
-/// Check config, model, store, address and clock.
+/// Check config, model, store, server address and clock.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {}
 
-/// How one check went.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CheckStatus {
     Pass,
@@ -27,19 +27,19 @@ enum CheckStatus {
     Fail(Exit),
 }
 
-/// One check.
+/// A finished check.
 #[derive(Debug)]
 struct Check {
     name: &'static str,
     status: CheckStatus,
     detail: String,
-    /// What to do about it.
+    /// How to fix it.
     fix: Option<String>,
 }
 
 impl Check {
-    fn new(name: &'static str, found: CheckStatus, detail: impl Into<String>) -> Self {
-        Self { name, status: found, detail: detail.into(), fix: None }
+    fn new(name: &'static str, status: CheckStatus, detail: impl Into<String>) -> Self {
+        Self { name, status, detail: detail.into(), fix: None }
     }
 
     fn fix(mut self, fix: impl Into<String>) -> Self {
@@ -63,26 +63,26 @@ pub(crate) async fn run(session: &Session) -> Result<Exit, Failure> {
     Ok(worst.unwrap_or(Exit::Success))
 }
 
-fn status_word(found: CheckStatus) -> &'static str {
-    match found {
+fn status_word(status: CheckStatus) -> &'static str {
+    match status {
         CheckStatus::Pass => "ok",
         CheckStatus::Warn => "warning",
         CheckStatus::Fail(_) => "error",
     }
 }
 
-fn render(checks: &[Check], show: &Printer) -> String {
+fn render(checks: &[Check], printer: &Printer) -> String {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
-        let (sign, letter, style) = match check.status {
+        let (symbol, ascii_symbol, style) = match check.status {
             CheckStatus::Pass => ("✔", "+", AnsiColor::Green.on_default()),
             CheckStatus::Warn => ("!", "!", AnsiColor::Yellow.on_default()),
             CheckStatus::Fail(_) => ("✖", "x", AnsiColor::Red.on_default()),
         };
-        let sign = if show.ascii { letter } else { sign };
+        let symbol = if printer.ascii { ascii_symbol } else { symbol };
         let (name, bold) = (check.name, Style::new().bold());
-        let word = format!("{style}{sign} {:<7}{style:#}", status_word(check.status));
+        let word = format!("{style}{symbol} {:<7}{style:#}", status_word(check.status));
         text += &format!("{word}  {bold}{name:<widest$}{bold:#}  {}\n", strip_control_chars(&check.detail));
         for line in check.fix.iter().flat_map(|fix| fix.lines()) {
             text += &format!("{:>pad$}  fix: {}\n", "", strip_control_chars(line), pad = 11 + widest);

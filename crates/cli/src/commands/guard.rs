@@ -1,7 +1,7 @@
-//! `guard`: the process above each program that is a tool. Started by the hub, never typed, and so in no list of commands.
+//! `guard`: the supervisor process of each command tool. The hub starts it; it is not meant to be typed, so no help lists it.
 //!
-//! In: the arguments of this process. Out: the end of the program, if they ask for a guard. It is looked for before anything else is
-//! read or started, because there is one guard for each program and each costs what is begun here.
+//! In: the arguments of this process. Out: the exit code of the program, if the arguments ask for a guard. This is checked before
+//! anything else starts, because every command tool has a guard process, and each pays for what is started here.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! `import`: tools that are described elsewhere, written into the config.
+//! `import`: imports tools into the config, from documents that describe an API.
 //!
-//! In: a document. Out: what it comes to, and lines at the end of the config file. Nothing is written before the config was found good with
-//! them, and what cannot be written whole leaves nothing behind.
+//! In: a document. Out: the resulting tools, and lines appended to the config file. Nothing is written before the config with them
+//! was validated, and a failed write leaves no partial files behind.
 
 use std::{
     fs,
@@ -21,33 +21,33 @@ use crate::{
     session::Session,
 };
 
-/// Write tools into the config that are described elsewhere.
+/// Import tools into the config.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ImportCommand {
-    /// Make a tool of each operation of an OpenAPI document (3.0 or 3.1, JSON or YAML)
+    /// Create a tool for each operation of an OpenAPI document (3.0 or 3.1, JSON or YAML)
     Openapi(OpenApiArgs),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct OpenApiArgs {
-    /// The document: a file, or an http(s) address. What comes from an address is kept in `specs/` beside the config
+    /// Document: a file, or an http(s) URL. A fetched document is saved in `specs/` beside the config
     spec: String,
-    /// Tools are called PREFIX__operation
+    /// Name the tools PREFIX__operation
     #[arg(long)]
     prefix: Option<String>,
-    /// Take only operations whose names fit; may be given several times
+    /// Import only operations whose name matches; repeatable
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// Leave out operations whose names fit; may be given several times
+    /// Skip operations whose name matches; repeatable
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Where the service is, in place of what the document says
+    /// Base URL of the service, instead of the one in the document
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// A host that may be reached although its address is private or local; may be given several times
+    /// Allow this host although its address is private or local; repeatable
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
-    /// Only show what would come of it
+    /// Only print the tools; write nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -59,38 +59,38 @@ impl OpenApiArgs {
 }
 
 pub(crate) async fn run(session: &Session, import: ImportCommand) -> Result<Exit, Failure> {
-    let ImportCommand::Openapi(said) = import;
-    let asked = session.global.load_options()?;
-    let is_address = said.is_url();
-    let text = if is_address {
-        client::fetch(&said.spec).await?
+    let ImportCommand::Openapi(args) = import;
+    let options = session.global.load_options()?;
+    let is_url = args.is_url();
+    let text = if is_url {
+        client::fetch(&args.spec).await?
     } else {
-        let file = asked.folder.join(&said.spec);
+        let file = options.folder.join(&args.spec);
         fs::read_to_string(&file).map_err(|error| {
-            Failure::usage(format!("{} cannot be read: {error}", said.spec)).help("name a file or an http(s) address")
+            Failure::usage(format!("cannot read {}: {error}", args.spec)).help("name a file or an http(s) URL")
         })?
     };
-    let options = Options {
-        prefix: said.prefix.clone(),
-        include: said.include.clone(),
-        exclude: said.exclude.clone(),
-        base_url: said.base_url.clone(),
-        document_url: is_address.then(|| client::redact_url(&said.spec)),
+    let import_options = Options {
+        prefix: args.prefix.clone(),
+        include: args.include.clone(),
+        exclude: args.exclude.clone(),
+        base_url: args.base_url.clone(),
+        document_url: is_url.then(|| client::redact_url(&args.spec)),
         ..Options::default()
     };
-    let imported = openapi::import(&text, &options).map_err(|error| Failure::usage(error.to_string()))?;
-    let written = match said.dry_run || imported.plans.is_empty() {
+    let imported = openapi::import(&text, &import_options).map_err(|error| Failure::usage(error.to_string()))?;
+    let written = match args.dry_run || imported.plans.is_empty() {
         true => None,
         false => {
-            let written = write(&asked, &said, is_address.then_some(text.as_str()), &imported).await;
+            let written = write(&options, &args, is_url.then_some(text.as_str()), &imported).await;
             Some(written.inspect_err(|_| session.printer.note("nothing was written"))?)
         }
     };
-    show(session, &said, &imported, written.as_deref());
+    show(session, &args, &imported, written.as_deref());
     Ok(Exit::Success)
 }
 
-fn show(session: &Session, said: &OpenApiArgs, imported: &ImportedDocument, written: Option<&Path>) {
+fn show(session: &Session, args: &OpenApiArgs, imported: &ImportedDocument, written: Option<&Path>) {
     let secrets: Vec<&Scheme> = imported.schemes.iter().collect();
     if session.printer.json {
         let tools = imported.plans.iter().map(|plan| {
@@ -100,12 +100,12 @@ fn show(session: &Session, said: &OpenApiArgs, imported: &ImportedDocument, writ
             |scheme| json!({ "name": scheme.name, "needs": scheme.kind.description(), "variables": scheme.variables }),
         );
         let warnings: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
-        let whole = json!({
+        let summary = json!({
             "title": imported.title, "version": imported.version, "tools": tools.collect::<Vec<Value>>(),
             "filtered": imported.filtered, "skipped": imported.skipped(), "warnings": warnings,
             "secrets": secrets.collect::<Vec<Value>>(), "written": written.map(Path::display).map(|path| path.to_string()),
         });
-        return session.printer.print_json(&whole.to_string());
+        return session.printer.print_json(&summary.to_string());
     }
     let mut table = Table::new([
         Column::new("TOOL"),
@@ -116,7 +116,7 @@ fn show(session: &Session, said: &OpenApiArgs, imported: &ImportedDocument, writ
         let first = plan.description.lines().next().unwrap_or_default().to_owned();
         table.add_row([plan.name.to_string(), plan.operation(), first]);
     }
-    // The table has cleaned what stands in the document.
+    // The table strips control characters from the document's texts.
     session.printer.print(&table.render(session.printer.width, session.printer.ascii));
     for warning in &imported.warnings {
         session.printer.note(&strip_control_chars(&warning.to_string()));
@@ -130,86 +130,88 @@ fn show(session: &Session, said: &OpenApiArgs, imported: &ImportedDocument, writ
             scheme.kind.description()
         )));
     }
-    let (many, left) = (imported.plans.len(), imported.filtered + imported.skipped());
-    let counted = |many: usize, word: &str| format!("{many} {word}{}", if many == 1 { "" } else { "s" });
-    let what = format!("{} of \"{}\", {} left out", counted(many, "tool"), imported.title, counted(left, "operation"));
+    let (count, left_out) = (imported.plans.len(), imported.filtered + imported.skipped());
+    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let summary =
+        format!("{} of \"{}\", {} left out", counted(count, "tool"), imported.title, counted(left_out, "operation"));
     session.printer.note(&strip_control_chars(&match written {
         Some(file) => {
-            format!("{what}; written into {}. Next: toolhub serve, or a reload of the server", file.display())
+            format!("{summary}; written to {}. Next: start or reload the server", file.display())
         }
-        None if said.dry_run => format!("{what}; nothing was written"),
-        None => format!("{what}; there was nothing to write"),
+        None if args.dry_run => format!("{summary}; nothing was written"),
+        None => format!("{summary}; nothing to write"),
     }));
 }
 
-/// Writes the lines, and the document where it came from an address. Answers which file has them.
+/// Appends the import to the config file and saves a fetched document beside it. Returns the config file.
 async fn write(
-    asked: &LoadOptions,
-    said: &OpenApiArgs,
+    options: &LoadOptions,
+    args: &OpenApiArgs,
     text: Option<&str>,
     imported: &ImportedDocument,
 ) -> Result<PathBuf, Failure> {
-    let file = project_file(asked)?;
+    let file = project_file(options)?;
     let folder = file.parent().unwrap_or(Path::new("."));
     let before = fs::read_to_string(&file).map_err(|error| io_failure(&file, &error))?;
-    let with = |spec: &str| format!("{}\n\n{}", before.trim_end(), config_lines(asked, said, spec, imported));
+    let with_import = |spec: &str| format!("{}\n\n{}", before.trim_end(), config_lines(options, args, spec, imported));
     let Some(text) = text else {
-        let whole = with(&relative_path(&asked.folder.join(&said.spec), folder));
-        check(asked, &file, &whole).await?;
-        atomic_replace(&file, &whole).map_err(|error| io_failure(&file, &error))?;
+        let new_text = with_import(&relative_path(&options.folder.join(&args.spec), folder));
+        check(options, &file, &new_text).await?;
+        atomic_replace(&file, &new_text).map_err(|error| io_failure(&file, &error))?;
         return Ok(file);
     };
-    let ending = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
-    let name = format!("{}.{ending}", spec_file_name(said.prefix.as_deref().unwrap_or(&imported.title)));
-    let place = folder.join("specs").join(&name);
-    if place.exists() {
-        let words = format!("{} is there already", place.display());
-        return Err(Failure::usage(words).help("give a --prefix of its own, or remove the file first"));
+    let extension = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
+    let name = format!("{}.{extension}", spec_file_name(args.prefix.as_deref().unwrap_or(&imported.title)));
+    let target = folder.join("specs").join(&name);
+    if target.exists() {
+        return Err(Failure::usage(format!("{} already exists", target.display()))
+            .help("choose another --prefix, or remove the file first"));
     }
-    // Looked at elsewhere, until the config was found good with it.
-    let aside =
+    // Validate with a temporary copy, so that a config with errors leaves no document behind.
+    let temp =
         TempDocument::new(&std::env::temp_dir().join(format!("toolhub-import-{}", std::process::id())), &name, text)?;
-    check(asked, &file, &with(&aside.path.display().to_string())).await?;
-    drop(aside);
-    let kept = TempDocument::new(&folder.join("specs"), &name, text)?;
-    atomic_replace(&file, &with(&relative_path(&place, folder))).map_err(|error| io_failure(&file, &error))?;
-    kept.persist();
+    check(options, &file, &with_import(&temp.path.display().to_string())).await?;
+    drop(temp);
+    let saved = TempDocument::new(&folder.join("specs"), &name, text)?;
+    atomic_replace(&file, &with_import(&relative_path(&target, folder))).map_err(|error| io_failure(&file, &error))?;
+    saved.persist();
     Ok(file)
 }
 
-/// The file that is to have the tools: the project's, or the one that was named. The user's own holds everywhere, and is changed
-/// by nobody who did not name it.
-fn project_file(asked: &LoadOptions) -> Result<PathBuf, Failure> {
-    let found = asked.files().pop().filter(|(file, _)| file.is_file());
-    let own = asked.user_file();
-    let found = found.filter(|(file, needed)| *needed != FileRequirement::Optional || Some(file) != own.as_ref());
-    found.map(|(file, _)| file).ok_or_else(|| {
-        let place = asked.folder.join(config::FILE_NAME);
-        Failure::usage("there is no toolhub.toml that could have the tools")
-            .help(format!("`toolhub init --empty` writes {}, where they would go", place.display()))
-            .help("--config names another file; --dry-run shows the tools without one")
+/// The file to write to: the project's config, or the one named by `--config`. The user's own config applies everywhere, so it is
+/// only changed when it was named.
+fn project_file(options: &LoadOptions) -> Result<PathBuf, Failure> {
+    let file = options.files().pop().filter(|(file, _)| file.is_file());
+    let user_file = options.user_file();
+    let file = file
+        .filter(|(file, requirement)| *requirement != FileRequirement::Optional || Some(file) != user_file.as_ref());
+    file.map(|(file, _)| file).ok_or_else(|| {
+        let target = options.folder.join(config::FILE_NAME);
+        Failure::usage("no toolhub.toml to write the tools to")
+            .help(format!("`toolhub init --empty` creates {}", target.display()))
+            .help("--config FILE selects another file; --dry-run prints the tools without writing")
     })
 }
 
-/// Looks whether a config would be good with another text in one of its files.
-async fn check(asked: &LoadOptions, file: &Path, text: &str) -> Result<(), Failure> {
-    let asked = LoadOptions { file_override: Some((file.to_owned(), text.to_owned())), ..asked.clone() };
-    let loaded = config::load(&asked).map_err(|problems| Failure::from_config_problems(&problems))?;
+/// Validates the config as if one of its files had this text.
+async fn check(options: &LoadOptions, file: &Path, text: &str) -> Result<(), Failure> {
+    let options = LoadOptions { file_override: Some((file.to_owned(), text.to_owned())), ..options.clone() };
+    let loaded = config::load(&options).map_err(|problems| Failure::from_config_problems(&problems))?;
     config::dry_run(&loaded).await.map_err(|problems| Failure::from_config_problems(&problems))
 }
 
-/// A document in a file of its own, which is gone with this unless it is to stay.
+/// A document in its own file, removed on drop unless [`Self::persist`] was called.
 struct TempDocument {
     path: PathBuf,
-    /// The folder, where there was none before.
+    /// The folder, if this created it.
     created_folder: Option<PathBuf>,
 }
 
 impl TempDocument {
     fn new(folder: &Path, name: &str, text: &str) -> Result<Self, Failure> {
-        let made = (!folder.exists()).then(|| folder.to_owned());
+        let created_folder = (!folder.exists()).then(|| folder.to_owned());
         fs::create_dir_all(folder).map_err(|error| io_failure(folder, &error))?;
-        let this = Self { path: folder.join(name), created_folder: made };
+        let this = Self { path: folder.join(name), created_folder };
         let written = fs::File::create_new(&this.path).and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|error| io_failure(&this.path, &error))?;
         Ok(this)
@@ -222,27 +224,26 @@ impl TempDocument {
 
 impl Drop for TempDocument {
     fn drop(&mut self) {
-        // What cannot be taken away lies there, and is in nobody's way.
+        // A file that cannot be removed does no harm.
         let _ = fs::remove_file(&self.path);
         let _ = self.created_folder.take().map(fs::remove_dir);
     }
 }
 
-fn io_failure(what: &Path, error: &io::Error) -> Failure {
-    Failure::unexpected(format!("{}: {error}", what.display()))
+fn io_failure(path: &Path, error: &io::Error) -> Failure {
+    Failure::unexpected(format!("{}: {error}", path.display()))
 }
 
-/// Puts a text in the place of a file's, whole or not at all: the file is the user's own, and a disk may be full. A link stays one, and
-/// whoever could not read the file still cannot.
+/// Replaces a file atomically, because it is the user's own and the disk may be full. Keeps symlinks and permissions.
 fn atomic_replace(file: &Path, text: &str) -> io::Result<()> {
     let file = file.canonicalize()?;
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");
-    let aside = file.with_file_name(name);
-    let written = write_temp(&aside, text, file.metadata()?.permissions()).and_then(|()| fs::rename(&aside, &file));
+    let temp = file.with_file_name(name);
+    let written = write_temp(&temp, text, file.metadata()?.permissions()).and_then(|()| fs::rename(&temp, &file));
     let Err(error) = written else { return Ok(()) };
-    let _ = fs::remove_file(&aside);
-    // One that is mounted by itself, as containers do, can only be written in its place.
+    let _ = fs::remove_file(&temp);
+    // A file that is a mount point itself, as in containers, cannot be renamed over.
     if error.kind() == io::ErrorKind::ResourceBusy { fs::write(&file, text) } else { Err(error) }
 }
 
@@ -253,55 +254,57 @@ fn write_temp(file: &Path, text: &str, permissions: fs::Permissions) -> io::Resu
     written.sync_all()
 }
 
-/// What is written into the config.
-fn config_lines(asked: &LoadOptions, said: &OpenApiArgs, spec: &str, imported: &ImportedDocument) -> String {
-    // `${` would be read as a variable.
+/// The TOML lines of the import.
+fn config_lines(options: &LoadOptions, args: &OpenApiArgs, spec: &str, imported: &ImportedDocument) -> String {
+    // `${` would be expanded as a variable.
     let text = |text: &str| toml_string(&text.replace("${", "$${"));
-    let list = |words: &[String]| format!("[{}]", words.iter().map(|word| text(word)).collect::<Vec<_>>().join(", "));
+    let list =
+        |values: &[String]| format!("[{}]", values.iter().map(|value| text(value)).collect::<Vec<_>>().join(", "));
     let mut lines = vec![format!("[[imports.openapi]]\nspec = {}", text(spec))];
-    let one = |key: &str, value: &Option<String>| value.as_deref().map(|value| format!("{key} = {}", text(value)));
-    lines.extend(one("prefix", &said.prefix));
-    lines.extend(one("base_url", &said.base_url));
-    for (key, words) in [("include", &said.include), ("exclude", &said.exclude), ("allow_hosts", &said.allow_host)] {
-        lines.extend((!words.is_empty()).then(|| format!("{key} = {}", list(words))));
+    let optional = |key: &str, value: &Option<String>| value.as_deref().map(|value| format!("{key} = {}", text(value)));
+    lines.extend(optional("prefix", &args.prefix));
+    lines.extend(optional("base_url", &args.base_url));
+    for (key, values) in [("include", &args.include), ("exclude", &args.exclude), ("allow_hosts", &args.allow_host)] {
+        lines.extend((!values.is_empty()).then(|| format!("{key} = {}", list(values))));
     }
-    if said.is_url() {
-        lines.push(format!("document_url = {}", text(&client::redact_url(&said.spec))));
+    if args.is_url() {
+        lines.push(format!("document_url = {}", text(&client::redact_url(&args.spec))));
     }
     for scheme in &imported.schemes {
         let Some(last) = scheme.variables.last() else { continue };
-        // A variable that is not set would make the config wrong. And where no prefix of the user stands before it, the document
-        // alone chose its name, and would have any variable of this machine sent to its service.
-        let holds = said.prefix.is_some() && scheme.variables.iter().all(|name| asked.environment.get(name).is_some());
-        let mark = if holds { "" } else { "# " };
+        // A variable that is not set would be a config error. And without a prefix of the user, the document alone would choose the
+        // variable's name, and could have any variable of this machine sent to its service.
+        let is_safe =
+            args.prefix.is_some() && scheme.variables.iter().all(|name| options.environment.get(name).is_some());
+        let comment = if is_safe { "" } else { "# " };
         let reference = |index: usize| format!("{{ env = {} }}", text(scheme.variables.get(index).unwrap_or(last)));
-        let given = match &scheme.kind {
+        let credentials = match &scheme.kind {
             SchemeKind::Basic => format!("username = \"…\", password = {}", reference(1)),
             SchemeKind::ClientCredentials { .. } => format!("client_id = \"…\", client_secret = {}", reference(1)),
             _ => format!("token = {}", reference(0)),
         };
-        // Who asks is no secret, and nobody here knows it.
-        let mark = if given.contains('…') { "# " } else { mark };
-        lines.push(format!("{mark}credentials.{} = {{ {given} }}", toml_key(&scheme.name)));
+        // The user name or client id is not a secret, and unknown here.
+        let comment = if credentials.contains('…') { "# " } else { comment };
+        lines.push(format!("{comment}credentials.{} = {{ {credentials} }}", toml_key(&scheme.name)));
     }
     lines.join("\n") + "\n"
 }
 
-/// A key of TOML.
+/// A TOML key, quoted if necessary.
 fn toml_key(name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if bare { name.into() } else { toml_string(name) }
 }
 
-/// A text of TOML, on one line whatever it holds: it may stand behind a `#`, and may come from a stranger. What JSON escapes, TOML
-/// reads in the same way; one character more may not stand in it as it is.
+/// A TOML string on one line, whatever it holds: it may follow a `#`, and may come from an untrusted document. JSON's escapes are
+/// valid in TOML; DEL must be escaped in addition.
 fn toml_string(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A name for a file.
-fn spec_file_name(words: &str) -> String {
-    let name: String = words
+/// A file name for a saved document.
+fn spec_file_name(title: &str) -> String {
+    let name: String = title
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' })
         .collect();
@@ -311,7 +314,7 @@ fn spec_file_name(words: &str) -> String {
     }
 }
 
-/// A path as it is written in a file of a folder.
+/// The path relative to a folder, if it is inside.
 fn relative_path(path: &Path, folder: &Path) -> String {
     path.strip_prefix(folder).unwrap_or(path).display().to_string()
 }

@@ -1,4 +1,4 @@
-//! `keys`: who may use the server.
+//! `keys`: creates, lists and revokes API keys.
 
 use std::time::Duration;
 
@@ -20,36 +20,36 @@ use crate::{
     session::Session,
 };
 
-/// Make, list and revoke the keys of clients.
+/// Create, list and revoke API keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a key: in the server that runs, or lines for the config
+    /// Create a key: in the running server, or as lines for the config
     Create(Create),
-    /// List the keys that were made in the server
+    /// List the keys created in the server
     #[command(alias = "ls")]
     List,
-    /// Take a key back, at once
+    /// Revoke a key immediately
     #[command(alias = "rm")]
     Revoke {
-        /// The key's id
+        /// Id of the key
         id: String,
     },
 }
 
-/// Make a key.
+/// Create a key.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Create {
-    /// What to call its holder
+    /// Name of its holder
     name: String,
-    /// What it may do; several times for several things
+    /// Scope of the key; repeatable
     #[arg(long = "scope", value_name = "SCOPE", default_values = ["tools:read", "tools:call"],
           value_parser = ["tools:read", "tools:call", "approvals:write", "state:read", "state:write", "admin"])]
     scopes: Vec<String>,
-    /// Whose threads and states it sees
+    /// Tenant whose threads and state it can access
     #[arg(long, value_name = "TENANT", default_value = "main")]
     tenant: String,
-    /// When it ends, such as 90d from now
-    #[arg(long, value_name = "TIME", value_parser = global::time)]
+    /// Lifetime, e.g. 90d
+    #[arg(long, value_name = "TIME", value_parser = global::parse_duration)]
     expires_in: Option<Duration>,
 }
 
@@ -59,26 +59,28 @@ const COLUMNS: [Column; 6] = [
     Column::new("TENANT").drop_order(2),
     Column::new("SCOPES").drop_order(1).shrink_to(12),
     Column::new("LAST USED").drop_order(3),
-    Column::new("LEFT").drop_order(4),
+    Column::new("EXPIRES").drop_order(4),
 ];
 
-pub(crate) async fn run(session: &Session, asked: KeysCommand) -> Result<Exit, Failure> {
-    match asked {
+pub(crate) async fn run(session: &Session, command: KeysCommand) -> Result<Exit, Failure> {
+    match command {
         KeysCommand::Create(create) => match session.server_client().await? {
             Some(_) => create_in_server(session, &create).await,
             None => create_for_config(session, &create),
         },
         KeysCommand::List => list_keys(session).await,
         KeysCommand::Revoke { id } => {
-            let wrong = |failure: Failure| match failure.code.as_str() {
-                "key_not_found" => failure.help("toolhub keys list; a key of the config is taken back in its file"),
+            let add_help = |failure: Failure| match failure.code.as_str() {
+                "key_not_found" => {
+                    failure.help("toolhub keys list; keys of the config are revoked by removing them from its file")
+                }
                 _ => failure,
             };
-            session.send_checked(Request::new(Method::DELETE, ["keys", &id])).await.map_err(wrong)?;
+            session.send_checked(Request::new(Method::DELETE, ["keys", &id])).await.map_err(add_help)?;
             if session.printer.json {
                 session.printer.print_json(&json!({"revoked": id}).to_string());
             } else {
-                session.printer.note(&format!("{id} is taken back"));
+                session.printer.note(&format!("{id} is revoked"));
             }
             Ok(Exit::Success)
         }
@@ -87,39 +89,41 @@ pub(crate) async fn run(session: &Session, asked: KeysCommand) -> Result<Exit, F
 
 async fn create_in_server(session: &Session, create: &Create) -> Result<Exit, Failure> {
     let mut body = json!({"name": create.name, "tenant": create.tenant, "scopes": create.scopes});
-    if let Some(time) = create.expires_in {
-        body["expiresIn"] = format!("{}s", time.as_secs()).into();
+    if let Some(lifetime) = create.expires_in {
+        body["expiresIn"] = format!("{}s", lifetime.as_secs()).into();
     }
-    let answer = session.send_checked(Request::post(["keys"]).body(body)).await?;
+    let response = session.send_checked(Request::post(["keys"]).body(body)).await?;
     if session.printer.json {
-        session.printer.print_json(&answer.text());
+        session.printer.print_json(&response.text());
     } else {
-        session.printer.print(&pointer_text(&answer.json()?, "/key"));
-        session.printer.note("this is shown once and kept nowhere; give it with --token or TOOLHUB_TOKEN");
+        session.printer.print(&pointer_text(&response.json()?, "/key"));
+        session.printer.note("the key is shown only once and not stored; pass it with --token or TOOLHUB_TOKEN");
     }
     Ok(Exit::Success)
 }
 
-/// No server runs: the key's holder gets the key, the config its digest.
+/// No server runs: prints the key for its holder, and its hash for the config.
 fn create_for_config(session: &Session, create: &Create) -> Result<Exit, Failure> {
-    let made = NewKey::make().map_err(|error| Failure::unexpected(format!("no key can be made: {error}")))?;
+    let new_key = NewKey::make().map_err(|error| Failure::unexpected(format!("cannot create a key: {error}")))?;
     let mut lines = format!(
         "[[auth.keys]]\nname = {}\ntenant = {}\nhash = {}\nscopes = {}\n",
         json!(create.name),
         json!(create.tenant),
-        json!(made.hash),
+        json!(new_key.hash),
         json!(create.scopes)
     );
-    let expires = create.expires_in.map(|time| SystemClock.now() + time);
-    lines.extend(expires.map(|moment| format!("expires = {}\n", json!(moment))));
+    let expires = create.expires_in.map(|lifetime| SystemClock.now() + lifetime);
+    lines.extend(expires.map(|timestamp| format!("expires = {}\n", json!(timestamp))));
     if session.printer.json {
-        let told = json!({"name": create.name, "tenant": create.tenant, "scopes": create.scopes, "key": made.key,
-            "hash": made.hash, "expiresAt": expires, "config": lines});
-        session.printer.print_json(&told.to_string());
+        let document = json!({"name": create.name, "tenant": create.tenant, "scopes": create.scopes, "key": new_key.key,
+            "hash": new_key.hash, "expiresAt": expires, "config": lines});
+        session.printer.print_json(&document.to_string());
         return Ok(Exit::Success);
     }
-    session.printer.print(&made.key);
-    session.printer.note("this is shown once and kept nowhere. No server runs here, so put this into toolhub.toml:\n");
+    session.printer.print(&new_key.key);
+    session
+        .printer
+        .note("the key is shown only once and not stored. No server is running, so add this to toolhub.toml:\n");
     session.printer.note(&format!("[auth]\nmode = \"keys\"\n\n{lines}"));
     Ok(Exit::Success)
 }
@@ -128,24 +132,24 @@ async fn list_keys(session: &Session) -> Result<Exit, Failure> {
     let Some(keys) = paging::fetch_items(session, Request::get(["keys"]), &Paging::all()).await? else {
         return Ok(Exit::Success);
     };
-    let (show, now) = (&session.printer, SystemClock.now());
+    let (printer, now) = (&session.printer, SystemClock.now());
     if keys.is_empty() {
-        show.note("no keys");
+        printer.note("no keys");
         return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
     for key in &keys {
         let scopes: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let some = |at: String, words: &dyn Fn(&str) -> String| if at.is_empty() { at } else { words(&at) };
+        let non_empty = |at: String, format: &dyn Fn(&str) -> String| if at.is_empty() { at } else { format(&at) };
         table.add_row([
             pointer_text(key, "/id"),
             pointer_text(key, "/name"),
             pointer_text(key, "/tenant"),
             scopes.join(" "),
-            some(pointer_text(key, "/lastUsedAt"), &|at| format_ago(at, now)),
-            some(pointer_text(key, "/expiresAt"), &|at| format_remaining(at, now)),
+            non_empty(pointer_text(key, "/lastUsedAt"), &|at| format_ago(at, now)),
+            non_empty(pointer_text(key, "/expiresAt"), &|at| format_remaining(at, now)),
         ]);
     }
-    show.print(&table.render(show.width, show.ascii));
+    printer.print(&table.render(printer.width, printer.ascii));
     Ok(Exit::Success)
 }

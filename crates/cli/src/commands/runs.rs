@@ -1,4 +1,4 @@
-//! `runs`: what agents did, message by message.
+//! `runs`: lists, shows and cancels agent runs.
 
 use anstyle::Style;
 use clap::Subcommand;
@@ -17,27 +17,27 @@ use crate::{
     session::Session,
 };
 
-/// Look at runs of agents, and cancel those that are open.
+/// List and inspect agent runs, and cancel open ones.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// List the runs of a thread, the newest first
+    /// List the runs of a thread, newest first
     #[command(alias = "ls")]
     List {
-        /// The thread [default: the one of --thread]
+        /// Thread [default: the one of --thread]
         #[arg(value_name = "THREAD")]
-        of: Option<String>,
+        thread_id: Option<String>,
         #[command(flatten)]
         paging: Paging,
     },
-    /// Show one run
+    /// Show a run
     #[command(alias = "get")]
     Show {
-        /// The run, run_…
+        /// Run id, run_…
         id: String,
     },
-    /// Stop a run that is open, and its calls
+    /// Cancel an open run and its calls
     Cancel {
-        /// The run, run_…
+        /// Run id, run_…
         id: String,
     },
 }
@@ -47,50 +47,48 @@ const COLUMNS: [Column; 6] = [
     Column::new("STATUS"),
     Column::new("STEPS").align_right().drop_order(3),
     Column::new("CALLS").align_right().drop_order(2),
-    Column::new("WHEN").drop_order(1),
+    Column::new("STARTED").drop_order(1),
     Column::new("AGENT").drop_order(4).shrink_to(8),
 ];
 
-pub(crate) async fn run(session: &Session, asked: RunsCommand) -> Result<Exit, Failure> {
-    match asked {
-        RunsCommand::List { of, paging } => {
-            let thread = of.or_else(|| session.global.thread.clone()).ok_or_else(|| {
-                Failure::usage("it is not said which thread")
-                    .help("toolhub runs list THREAD")
-                    .help("toolhub threads list")
+pub(crate) async fn run(session: &Session, command: RunsCommand) -> Result<Exit, Failure> {
+    match command {
+        RunsCommand::List { thread_id, paging } => {
+            let thread = thread_id.or_else(|| session.global.thread.clone()).ok_or_else(|| {
+                Failure::usage("no thread given").help("toolhub runs list THREAD").help("toolhub threads list")
             })?;
             list_runs(session, &thread, &paging).await
         }
         RunsCommand::Show { id } => {
-            let answer = session.send_checked(Request::get(["runs", &id])).await.map_err(with_not_found_help)?;
+            let response = session.send_checked(Request::get(["runs", &id])).await.map_err(with_not_found_help)?;
             if session.printer.json {
-                session.printer.print_json(&answer.text());
+                session.printer.print_json(&response.text());
             } else {
-                session.printer.print(&render_run(&answer.json()?, &session.printer));
+                session.printer.print(&render_run(&response.json()?, &session.printer));
             }
             Ok(Exit::Success)
         }
         RunsCommand::Cancel { id } => {
-            let answer =
+            let response =
                 session.send_checked(Request::post(["runs", &id, "cancel"])).await.map_err(with_not_found_help)?;
             if session.printer.json {
-                session.printer.print_json(&answer.text());
+                session.printer.print_json(&response.text());
                 return Ok(Exit::Success);
             }
             let run = wait_until_ended(session, &id).await?;
-            let (word, style) = format_status(&pointer_text(&run, "/status"), session.printer.ascii);
-            session.printer.print(&format!("{style}{word}{style:#}  {id}"));
+            let (status, style) = format_status(&pointer_text(&run, "/status"), session.printer.ascii);
+            session.printer.print(&format!("{style}{status}{style:#}  {id}"));
             if !has_ended(&run) {
                 session
                     .printer
-                    .note(&format!("it was asked to stop: toolhub runs show {id}{}", session.target_flags()));
+                    .note(&format!("cancellation requested: toolhub runs show {id}{}", session.target_flags()));
             }
             Ok(Exit::Success)
         }
     }
 }
 
-/// A run as it is at its end, or after a moment: nobody waits here for ever.
+/// Polls the run until it has ended, for about a second; then returns it as it is.
 async fn wait_until_ended(session: &Session, id: &str) -> Result<Value, Failure> {
     let mut pause = std::time::Duration::from_millis(10);
     loop {
@@ -110,9 +108,9 @@ async fn list_runs(session: &Session, thread: &str, paging: &Paging) -> Result<E
     else {
         return Ok(Exit::Success);
     };
-    let (show, now) = (&session.printer, SystemClock.now());
+    let (printer, now) = (&session.printer, SystemClock.now());
     if runs.is_empty() {
-        show.note("no runs");
+        printer.note("no runs");
         return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
@@ -120,53 +118,53 @@ async fn list_runs(session: &Session, thread: &str, paging: &Paging) -> Result<E
         let plain = |text: String| (text, Style::new());
         table.add_styled_row([
             plain(pointer_text(run, "/id")),
-            format_status(&pointer_text(run, "/status"), show.ascii),
+            format_status(&pointer_text(run, "/status"), printer.ascii),
             plain(pointer_text(run, "/steps")),
             plain(run["calls"].as_array().map_or(0, Vec::len).to_string()),
             plain(format_ago(&pointer_text(run, "/startedAt"), now)),
             plain(pointer_text(run, "/agent")),
         ]);
     }
-    show.print(&table.render(show.width, show.ascii));
+    printer.print(&table.render(printer.width, printer.ascii));
     Ok(Exit::Success)
 }
 
-fn render_run(run: &Value, show: &Printer) -> String {
+fn render_run(run: &Value, printer: &Printer) -> String {
     let mut fields = Fields::default();
     fields.add("id", pointer_text(run, "/id"));
-    let (word, style) = format_status(&pointer_text(run, "/status"), show.ascii);
-    fields.add_styled("status", word, style);
+    let (status, style) = format_status(&pointer_text(run, "/status"), printer.ascii);
+    fields.add_styled("status", status, style);
     if !run["error"].is_null() {
         fields.add("error", format!("{}: {}", pointer_text(run, "/error/code"), pointer_text(run, "/error/message")));
     }
     fields.add("thread", pointer_text(run, "/threadId"));
     fields.add("agent", pointer_text(run, "/agent"));
-    fields.add("began", format_timestamp(&pointer_text(run, "/startedAt")));
-    fields.add("took", run_duration(run).unwrap_or_default());
+    fields.add("started", format_timestamp(&pointer_text(run, "/startedAt")));
+    fields.add("duration", run_duration(run).unwrap_or_default());
     fields.add("steps", pointer_text(run, "/steps"));
-    let (read, wrote) = (pointer_text(run, "/usage/inputTokens"), pointer_text(run, "/usage/outputTokens"));
-    fields.add("tokens", format!("{read} read, {wrote} written"));
+    let (input, output) = (pointer_text(run, "/usage/inputTokens"), pointer_text(run, "/usage/outputTokens"));
+    fields.add("tokens", format!("{input} input, {output} output"));
     for call in run["calls"].as_array().into_iter().flatten() {
-        let (word, style) = format_status(&pointer_text(call, "/status"), show.ascii);
-        let waits = call["approvalId"].as_str().map(|id| format!("  toolhub approvals approve {id}"));
+        let (status, style) = format_status(&pointer_text(call, "/status"), printer.ascii);
+        let approve_command = call["approvalId"].as_str().map(|id| format!("  toolhub approvals approve {id}"));
         let line = format!(
-            "{word}  {}  {}{}",
+            "{status}  {}  {}{}",
             pointer_text(call, "/tool"),
             pointer_text(call, "/id"),
-            waits.unwrap_or_default()
+            approve_command.unwrap_or_default()
         );
         fields.add_styled("call", line, style);
     }
     fields.add("trace", pointer_text(run, "/traceId"));
     fields.add("answer", pointer_text(run, "/content"));
-    fields.render(show.width, 0)
+    fields.render(printer.width, 0)
 }
 
-/// How long a run took that has ended.
+/// The duration of a run that has ended.
 fn run_duration(run: &Value) -> Option<String> {
-    let moment = |at: &str| pointer_text(run, at).parse::<toolhub::clock::Timestamp>().ok();
-    let took = moment("/endedAt")?.since(moment("/startedAt")?);
-    Some(format_millis(took.as_secs_f64() * 1e3))
+    let timestamp = |at: &str| pointer_text(run, at).parse::<toolhub::clock::Timestamp>().ok();
+    let duration = timestamp("/endedAt")?.since(timestamp("/startedAt")?);
+    Some(format_millis(duration.as_secs_f64() * 1e3))
 }
 
 fn with_not_found_help(failure: Failure) -> Failure {

@@ -1,7 +1,6 @@
-//! `state`: what tools remember.
+//! `state`: lists, reads and changes the state of tools.
 //!
-//! A state is named `thread/state`, or `~/state` where all threads share it; and its kind, which is `business` unless said
-//! otherwise.
+//! A state is addressed as `thread/state`, or `~/state` if all threads share it, and by its kind, which defaults to `business`.
 
 use std::{io::Read as _, time::Duration};
 
@@ -23,39 +22,39 @@ use crate::{
     session::Session,
 };
 
-/// Look at what tools remember, and change it.
+/// List, read and change the state of tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StateCommand {
-    /// List what is remembered; with --thread, in that thread
+    /// List states; with --thread, only those of the thread
     #[command(alias = "list")]
     Ls {
-        /// Only states of this name
+        /// Only states with this name
         #[arg(long, value_name = "STATE")]
         tool: Option<String>,
         #[command(flatten)]
         paging: Paging,
     },
-    /// Print what a state holds
+    /// Print the data of a state
     Get(StateRef),
-    /// Put something into a state, whether it is there or not
+    /// Create or replace a state
     Set(Set),
     /// Remove a state
     #[command(alias = "delete")]
     Rm(StateRef),
 }
 
-/// One state.
+/// A state.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StateRef {
-    /// The state: thread/state, or ~/state where all threads share it
+    /// State: thread/state, or ~/state if all threads share it
     #[arg(value_name = "THREAD/STATE")]
     context: String,
-    /// Its kind
+    /// Kind of the state
     #[arg(long, default_value = "business", value_parser = ["business", "session", "cache", "connection"])]
     kind: String,
 }
 
-/// Put something into a state.
+/// Create or replace a state.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -64,17 +63,17 @@ Examples:
   toolhub state set demo/profile - < profile.json")]
 pub(crate) struct Set {
     #[command(flatten)]
-    named: StateRef,
-    /// A JSON object; key=value and key:=JSON; or - for stdin
+    state: StateRef,
+    /// JSON object; key=value and key:=JSON; or - for stdin
     #[arg(required = true, value_name = "DATA")]
     data: Vec<String>,
-    /// Forget it after this time, such as 1h
-    #[arg(long, value_name = "TIME", value_parser = global::time)]
+    /// Expire after this time, e.g. 1h
+    #[arg(long, value_name = "TIME", value_parser = global::parse_duration)]
     ttl: Option<Duration>,
-    /// Change only what is named; null removes
+    /// Merge into the existing data; null removes a key
     #[arg(long, conflicts_with = "ttl")]
     merge: bool,
-    /// Only if it still has this version
+    /// Only if the state still has this version
     #[arg(long, value_name = "N")]
     if_version: Option<u64>,
 }
@@ -85,72 +84,73 @@ const COLUMNS: [Column; 6] = [
     Column::new("VERSION").align_right().drop_order(2),
     Column::new("BYTES").align_right().drop_order(3),
     Column::new("CHANGED").drop_order(1),
-    Column::new("LEFT").drop_order(4),
+    Column::new("EXPIRES").drop_order(4),
 ];
 
-pub(crate) async fn run(session: &Session, asked: StateCommand) -> Result<Exit, Failure> {
-    match asked {
+pub(crate) async fn run(session: &Session, command: StateCommand) -> Result<Exit, Failure> {
+    match command {
         StateCommand::Ls { tool, paging } => list_states(session, tool.as_deref(), &paging).await,
-        StateCommand::Get(named) => {
-            let answer = session.send_checked(state_request(Method::GET, &named)).await.map_err(with_not_found_help)?;
+        StateCommand::Get(state) => {
+            let response =
+                session.send_checked(state_request(Method::GET, &state)).await.map_err(with_not_found_help)?;
             if session.printer.json {
-                session.printer.print_json(&answer.text());
+                session.printer.print_json(&response.text());
             } else {
-                let entry = answer.json()?;
+                let entry = response.json()?;
                 session.printer.print_untrusted(&indent_json(&entry["data"].to_string()));
                 session.printer.note_verbose(&format!("version {}", entry["version"]));
             }
             Ok(Exit::Success)
         }
         StateCommand::Set(set) => set_state(session, &set).await,
-        StateCommand::Rm(named) => {
-            session.send_checked(state_request(Method::DELETE, &named)).await.map_err(with_not_found_help)?;
+        StateCommand::Rm(state) => {
+            session.send_checked(state_request(Method::DELETE, &state)).await.map_err(with_not_found_help)?;
             if session.printer.json {
                 session.printer.print_json(&json!({"removed": true}).to_string());
             } else {
-                session.printer.note(&format!("{} is gone", named.context));
+                session.printer.note(&format!("removed {}", state.context));
             }
             Ok(Exit::Success)
         }
     }
 }
 
-fn state_request(method: Method, named: &StateRef) -> Request {
-    Request::new(method, ["state", "contexts", &named.context, &named.kind])
+fn state_request(method: Method, state: &StateRef) -> Request {
+    Request::new(method, ["state", "contexts", &state.context, &state.kind])
 }
 
 async fn set_state(session: &Session, set: &Set) -> Result<Exit, Failure> {
     let data = parse_data(&set.data)?;
     let version = set.if_version.map(|version| format!("\"{version}\""));
     let request = if set.merge {
-        state_request(Method::PATCH, &set.named).body(json!({ "data": data }))
+        state_request(Method::PATCH, &set.state).body(json!({ "data": data }))
     } else {
         let mut body = json!({ "data": data });
         if let Some(ttl) = set.ttl {
             body["ttl"] = format!("{}ms", ttl.as_millis()).into();
         }
-        state_request(Method::PUT, &set.named).body(body)
+        state_request(Method::PUT, &set.state).body(body)
     };
-    let answer = session.send_checked(request.header("if-match", version)).await.map_err(with_not_found_help)?;
-    print_version(session, &set.named, &answer)
+    let response = session.send_checked(request.header("if-match", version)).await.map_err(with_not_found_help)?;
+    print_version(session, &set.state, &response)
 }
 
-fn print_version(session: &Session, named: &StateRef, answer: &ApiResponse) -> Result<Exit, Failure> {
+fn print_version(session: &Session, state: &StateRef, response: &ApiResponse) -> Result<Exit, Failure> {
     if session.printer.json {
-        session.printer.print_json(&answer.text());
+        session.printer.print_json(&response.text());
     } else {
-        let entry = answer.json()?;
-        session.printer.print(&format!("{}  version {}", named.context, entry["version"]));
+        let entry = response.json()?;
+        session.printer.print(&format!("{}  version {}", state.context, entry["version"]));
     }
     Ok(Exit::Success)
 }
 
-fn parse_data(words: &[String]) -> Result<Map<String, Value>, Failure> {
-    match words {
+fn parse_data(args: &[String]) -> Result<Map<String, Value>, Failure> {
+    match args {
         [one] if one == "-" => {
             let mut text = String::new();
-            let cannot = |error| Failure::usage(format!("stdin cannot be read: {error}"));
-            std::io::stdin().read_to_string(&mut text).map_err(cannot)?;
+            let read_failure = |error| Failure::usage(format!("cannot read stdin: {error}"));
+            std::io::stdin().read_to_string(&mut text).map_err(read_failure)?;
             call::parse_object("stdin", &text)
         }
         [one] if one.trim_start().starts_with(['{', '[', '"']) => call::parse_object("the data", one),
@@ -162,26 +162,26 @@ async fn list_states(session: &Session, tool: Option<&str>, paging: &Paging) -> 
     let request =
         Request::get(["state", "contexts"]).query("threadId", session.global.thread.as_deref()).query("tool", tool);
     let Some(contexts) = paging::fetch_items(session, request, paging).await? else { return Ok(Exit::Success) };
-    let (show, now) = (&session.printer, SystemClock.now());
+    let (printer, now) = (&session.printer, SystemClock.now());
     if contexts.is_empty() {
-        show.note("nothing is remembered");
+        printer.note("no states");
         return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
     for context in &contexts {
-        for (kind, about) in context["kinds"].as_object().into_iter().flatten() {
-            let left = first_text(about, ["/expiresAt", "/expires"]);
+        for (kind, info) in context["kinds"].as_object().into_iter().flatten() {
+            let expires_at = first_text(info, ["/expiresAt", "/expires"]);
             table.add_row([
                 first_text(context, ["/contextId", "/id"]),
                 kind.clone(),
-                pointer_text(about, "/version"),
-                pointer_text(about, "/bytes"),
+                pointer_text(info, "/version"),
+                pointer_text(info, "/bytes"),
                 format_ago(&first_text(context, ["/updatedAt", "/updated"]), now),
-                if left.is_empty() { left } else { format_remaining(&left, now) },
+                if expires_at.is_empty() { expires_at } else { format_remaining(&expires_at, now) },
             ]);
         }
     }
-    show.print(&table.render(show.width, show.ascii));
+    printer.print(&table.render(printer.width, printer.ascii));
     Ok(Exit::Success)
 }
 
@@ -192,13 +192,14 @@ fn first_text(value: &Value, pointers: [&str; 2]) -> String {
 
 fn with_not_found_help(failure: Failure) -> Failure {
     match failure.code.as_str() {
-        "state_not_found" if failure.message.contains("is no context id") => {
+        // The only `not_found` of these routes is an invalid state name; the API's hint is about its URL encoding.
+        "not_found" => {
             let mut failure = failure;
             failure.help = vec!["write it like demo/notes; `toolhub state ls` lists all".into()];
             failure
         }
         "state_not_found" => failure.help("toolhub state ls"),
-        "precondition_failed" | "state_conflict" => failure.help("look at it again: toolhub state get"),
+        "precondition_failed" | "state_conflict" => failure.help("read the current version: toolhub state get"),
         _ => failure,
     }
 }

@@ -1,4 +1,4 @@
-//! `threads`: conversations, and how tools stand in each.
+//! `threads`: lists, inspects, resets and deletes threads (conversations).
 
 use anstyle::Style;
 use axum::http::Method;
@@ -15,59 +15,59 @@ use crate::{
     session::Session,
 };
 
-/// So much of what a tool was given or returned is shown.
+/// Maximum width of an argument or result in the list of messages.
 const MAX_VALUE_WIDTH: usize = 200;
 
-/// Look at conversations and their tools.
+/// List, inspect, reset and delete threads.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ThreadsCommand {
-    /// List the threads
+    /// List threads
     #[command(alias = "ls")]
     List {
         #[command(flatten)]
         paging: Paging,
     },
-    /// Show what was said in a thread
+    /// Show the messages of a thread
     #[command(alias = "show")]
     Messages {
-        /// The thread
+        /// Thread id
         id: String,
         #[command(flatten)]
         paging: Paging,
     },
-    /// Print everything that is kept of a thread, as JSON
+    /// Print all stored data of a thread, as JSON
     Export {
-        /// The thread
+        /// Thread id
         id: String,
     },
-    /// Take a thread away, with everything that is kept of it
+    /// Delete a thread and all its data
     #[command(alias = "rm")]
     Delete {
-        /// The thread
+        /// Thread id
         id: String,
     },
-    /// Show how each tool stands in a thread
+    /// Show the status of each tool in a thread
     States {
-        /// The thread
+        /// Thread id
         id: String,
     },
-    /// Forget what is held against tools in a thread
+    /// Reset the tool statuses of a thread
     Reset {
-        /// The thread
+        /// Thread id
         id: String,
         /// Only this tool
         tool: Option<String>,
     },
 }
 
-pub(crate) async fn run(session: &Session, asked: ThreadsCommand) -> Result<Exit, Failure> {
-    match asked {
+pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Exit, Failure> {
+    match command {
         ThreadsCommand::List { paging } => list_threads(session, &paging).await,
         ThreadsCommand::Messages { id, paging } => show_messages(session, &id, &paging).await,
         ThreadsCommand::Export { id } => {
-            let answer =
+            let response =
                 session.send_checked(Request::get(["threads", &id, "export"])).await.map_err(with_not_found_help)?;
-            session.printer.print_json(&answer.text());
+            session.printer.print_json(&response.text());
             Ok(Exit::Success)
         }
         ThreadsCommand::Delete { id } => {
@@ -75,7 +75,7 @@ pub(crate) async fn run(session: &Session, asked: ThreadsCommand) -> Result<Exit
             if session.printer.json {
                 session.printer.print_json(&json!({"removed": true}).to_string());
             } else {
-                session.printer.note(&format!("{id} is gone, with everything that was kept of it"));
+                session.printer.note(&format!("deleted {id} and all its data"));
             }
             Ok(Exit::Success)
         }
@@ -83,16 +83,16 @@ pub(crate) async fn run(session: &Session, asked: ThreadsCommand) -> Result<Exit
         ThreadsCommand::Reset { id, tool } => {
             let request = Request::at_root(Method::POST, ["agents", &id, "tool-states", "reset"]);
             let request = request.body(tool.map_or_else(|| json!({}), |tool| json!({"toolName": tool})));
-            let answer = session.send_checked(request).await.map_err(with_not_found_help)?;
-            print_tool_states(session, &answer)?;
-            let reset = answer.json()?["data"]["reset"].as_array().map_or(0, Vec::len);
-            session.printer.note(&format!("{reset} reset"));
+            let response = session.send_checked(request).await.map_err(with_not_found_help)?;
+            print_tool_states(session, &response)?;
+            let reset = response.json()?["data"]["reset"].as_array().map_or(0, Vec::len);
+            session.printer.note(&format!("reset {reset} tool{}", if reset == 1 { "" } else { "s" }));
             Ok(Exit::Success)
         }
     }
 }
 
-/// How each tool stands in a thread.
+/// Prints the status of each tool in a thread.
 pub(super) async fn show_tool_states(session: &Session, thread: &str) -> Result<Exit, Failure> {
     let request = Request::at_root(Method::GET, ["agents", thread, "tool-states"]);
     print_tool_states(session, &session.send_checked(request).await.map_err(with_not_found_help)?)?;
@@ -103,16 +103,16 @@ async fn list_threads(session: &Session, paging: &Paging) -> Result<Exit, Failur
     let Some(threads) = paging::fetch_items(session, Request::get(["threads"]), paging).await? else {
         return Ok(Exit::Success);
     };
-    let (show, now) = (&session.printer, SystemClock.now());
+    let (printer, now) = (&session.printer, SystemClock.now());
     if threads.is_empty() {
-        show.note("no threads");
+        printer.note("no threads");
         return Ok(Exit::Success);
     }
     let columns = [
         Column::new("ID"),
         Column::new("CALLS").align_right().drop_order(2),
         Column::new("LAST ACTIVE"),
-        Column::new("MADE").drop_order(1),
+        Column::new("CREATED").drop_order(1),
     ];
     let mut table = Table::new(columns);
     for thread in &threads {
@@ -123,19 +123,19 @@ async fn list_threads(session: &Session, paging: &Paging) -> Result<Exit, Failur
             format_ago(&pointer_text(thread, "/createdAt"), now),
         ]);
     }
-    show.print(&table.render(show.width, show.ascii));
+    printer.print(&table.render(printer.width, printer.ascii));
     Ok(Exit::Success)
 }
 
-/// What was said in a thread, the oldest first.
+/// Prints the messages of a thread, oldest first.
 async fn show_messages(session: &Session, id: &str, paging: &Paging) -> Result<Exit, Failure> {
     let request = Request::get(["threads", id, "messages"]);
     let Some(messages) = paging::fetch_items(session, request, paging).await.map_err(with_not_found_help)? else {
         return Ok(Exit::Success);
     };
-    let show = &session.printer;
+    let printer = &session.printer;
     if messages.is_empty() {
-        show.note("nothing was said here");
+        printer.note("no messages");
     }
     let mut fields = Fields::default();
     for message in &messages {
@@ -150,26 +150,26 @@ async fn show_messages(session: &Session, id: &str, paging: &Paging) -> Result<E
                 format!(
                     "{} {}",
                     pointer_text(call, "/tool"),
-                    truncate_value(&call["arguments"], MAX_VALUE_WIDTH, show.ascii)
+                    truncate_value(&call["arguments"], MAX_VALUE_WIDTH, printer.ascii)
                 ),
             );
         }
         for result in message["results"].as_array().into_iter().flatten() {
             let name = if result["isError"] == true { "error" } else { "result" };
-            fields.add(name, truncate_value(&result["text"], MAX_VALUE_WIDTH, show.ascii));
+            fields.add(name, truncate_value(&result["text"], MAX_VALUE_WIDTH, printer.ascii));
         }
     }
-    show.print(&fields.render(show.width, 0));
+    printer.print(&fields.render(printer.width, 0));
     Ok(Exit::Success)
 }
 
-fn print_tool_states(session: &Session, answer: &ApiResponse) -> Result<(), Failure> {
-    let (show, now) = (&session.printer, SystemClock.now());
-    if show.json {
-        show.print_json(&answer.text());
+fn print_tool_states(session: &Session, response: &ApiResponse) -> Result<(), Failure> {
+    let (printer, now) = (&session.printer, SystemClock.now());
+    if printer.json {
+        printer.print_json(&response.text());
         return Ok(());
     }
-    let states = answer.json()?;
+    let states = response.json()?;
     let columns = [
         Column::new("TOOL"),
         Column::new("STATUS"),
@@ -181,19 +181,19 @@ fn print_tool_states(session: &Session, answer: &ApiResponse) -> Result<(), Fail
         let plain = |text: String| (text, Style::new());
         table.add_styled_row([
             plain(tool.clone()),
-            format_status(&pointer_text(state, "/status"), show.ascii),
+            format_status(&pointer_text(state, "/status"), printer.ascii),
             plain(format_ago(&pointer_text(state, "/lastUpdated"), now)),
             plain(pointer_text(state, "/reason")),
         ]);
     }
-    show.print(&table.render(show.width, show.ascii));
+    printer.print(&table.render(printer.width, printer.ascii));
     Ok(())
 }
 
 pub(super) fn with_not_found_help(mut failure: Failure) -> Failure {
     match (failure.code.as_str(), failure.suggestions.first().cloned()) {
         ("thread_not_found", _) => {
-            failure.help("a thread is made by the first call that names it; toolhub threads list")
+            failure.help("a thread is created by the first call that names it; toolhub threads list")
         }
         ("tool_not_found", Some(closest)) if failure.help.is_empty() || !failure.help[0].contains(&closest) => {
             failure.help.clear();

@@ -1,4 +1,4 @@
-//! `tools`: which tools there are, how each stands, and what an operator says about them.
+//! `tools`: lists and inspects tools, and changes their status.
 
 mod explain;
 mod list;
@@ -10,63 +10,63 @@ use clap::Subcommand;
 use super::call;
 use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
 
-/// Look at tools and change their statuses.
+/// List and inspect tools, and change their status.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
-    /// List the tools; with --thread, as that thread sees them
+    /// List tools; with --thread, with their status in the thread
     #[command(alias = "ls")]
     List(list::List),
-    /// Show one tool
+    /// Show a tool
     #[command(alias = "get")]
     Show(show::ShowTool),
-    /// Say why a tool is offered or not, and what would change that
+    /// Explain why a tool is offered or not, and what would change that
     #[command(alias = "why")]
     Explain(explain::Explain),
-    /// Print the tools as a model provider wants them; with --thread, those it is offered
+    /// Print the tools in the format of a model provider; with --thread, only those offered there
     Export(Export),
-    /// Forget what is held against a tool: failures and maintenance; with --thread, in that thread
+    /// Clear failures and maintenance of a tool; with --thread, in the thread
     Reset(status::Reset),
-    /// Take a tool out of service, or bring it back with --off
+    /// Put a tool under maintenance, or end it with --off
     Maintenance(status::Maintenance),
-    /// Call a tool, as `toolhub call`
+    /// Call a tool, same as `toolhub call`
     Call(call::Call),
 }
 
-/// Print the tools as a model provider wants them.
+/// Print the tools in the format of a model provider.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
-    /// Whose form
+    /// Format of the provider
     #[arg(long, value_parser = ["openai", "openai-responses", "anthropic", "gemini", "mcp"])]
     format: String,
 }
 
 pub(crate) async fn run(session: &Session, tools: ToolsCommand) -> Result<Exit, Failure> {
     match tools {
-        ToolsCommand::List(asked) => list::run(session, asked).await,
-        ToolsCommand::Show(asked) => show::run(session, &asked).await,
-        ToolsCommand::Explain(asked) => explain::run(session, &asked).await,
-        ToolsCommand::Export(asked) => export(session, &asked).await,
-        ToolsCommand::Reset(asked) => status::reset(session, &asked).await,
-        ToolsCommand::Maintenance(asked) => status::set_maintenance(session, &asked).await,
-        ToolsCommand::Call(asked) => call::run(session, asked).await,
+        ToolsCommand::List(args) => list::run(session, args).await,
+        ToolsCommand::Show(args) => show::run(session, &args).await,
+        ToolsCommand::Explain(args) => explain::run(session, &args).await,
+        ToolsCommand::Export(args) => export(session, &args).await,
+        ToolsCommand::Reset(args) => status::reset(session, &args).await,
+        ToolsCommand::Maintenance(args) => status::set_maintenance(session, &args).await,
+        ToolsCommand::Call(args) => call::run(session, args).await,
     }
 }
 
-async fn export(session: &Session, asked: &Export) -> Result<Exit, Failure> {
+async fn export(session: &Session, args: &Export) -> Result<Exit, Failure> {
     let request = Request::get(["tools", "export"])
-        .query("format", Some(&asked.format))
+        .query("format", Some(&args.format))
         .query("threadId", session.global.thread.as_deref());
-    let answer = session.send_checked(request).await?;
+    let response = session.send_checked(request).await?;
     if session.printer.json {
-        session.printer.print_json(&answer.text());
+        session.printer.print_json(&response.text());
     } else {
-        // What goes into a request to the provider is the list alone.
-        session.printer.print_json(&answer.json()?["tools"].to_string());
+        // Only the list goes into a request to the provider.
+        session.printer.print_json(&response.json()?["tools"].to_string());
     }
     Ok(Exit::Success)
 }
 
-/// A refusal about a tool, with the command that would have been right.
+/// Adds the corrected command to a refusal.
 fn with_help(mut failure: Failure, command: &str, tool: &str) -> Failure {
     if failure.code != "tool_not_found" {
         return failure;

@@ -1,4 +1,4 @@
-//! `version`: which toolhub this is.
+//! `version`: prints the version and build information.
 
 use serde_json::json;
 use toolhub::server::Build;

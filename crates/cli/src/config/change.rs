@@ -1,8 +1,8 @@
-//! What is different between two configs, for a hub that goes on running.
+//! Compares two configs, for a reload without a restart.
 //!
-//! In: the config that holds and the one that is to hold. Out: which tools come, which are replaced, which go, whether
-//! policies, keys and agents change, and which keys wait for a restart. Tools are compared by what was worked out for them, so
-//! that one whose lines were only moved stays untouched.
+//! In: the running config and the new one. Out: which tools are added, replaced and removed, whether policies, keys and agents
+//! change, and which changed keys need a restart. Tools are compared by their resolved form, so moving the lines of a tool
+//! changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,33 @@ use serde_json::{Map, Value};
 
 use super::{Config, raw::RawConfig};
 
-/// What is to be done.
+/// The changes to apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChangePlan {
-    /// Tools that were not there.
+    /// New tools.
     pub(crate) added: Vec<String>,
-    /// Tools that are another.
+    /// Tools with a new definition.
     pub(crate) replaced: Vec<String>,
-    /// Tools that are no more.
+    /// Tools that are no longer configured.
     pub(crate) removed: Vec<String>,
-    /// Whether `[defaults]`, `[[limits]]` or `[[policy]]` say something else.
+    /// Whether `[defaults]`, `[[limits]]` or `[[policy]]` changed.
     pub(crate) policies: bool,
-    /// Whether `[status]` says something else.
+    /// Whether `[status]` changed.
     pub(crate) status: bool,
-    /// Whether the keys of `[auth]` are others.
+    /// Whether the keys of `[auth]` changed.
     pub(crate) keys: bool,
-    /// Whether `[llm]`, `[agents]` or `[toolsets]` say something else.
+    /// Whether `[llm]`, `[agents]` or `[toolsets]` changed.
     pub(crate) agents: bool,
-    /// The keys that say something else and hold only after a restart.
+    /// Changed keys that take effect only after a restart.
     pub(crate) needs_restart: Vec<String>,
 }
 
 impl Config {
-    /// What is different from an older config.
+    /// The changes from an older config to this one.
     pub(crate) fn change_from(&self, old: &Self) -> ChangePlan {
-        let other = |name: &&String| self.tools.get(*name) != old.tools.get(*name);
+        let differs = |name: &&String| self.tools.get(*name) != old.tools.get(*name);
         let (mut added, mut replaced) = (Vec::new(), Vec::new());
-        for name in self.tools.keys().filter(other) {
+        for name in self.tools.keys().filter(differs) {
             if old.tools.contains_key(name) { replaced.push(name.clone()) } else { added.push(name.clone()) }
         }
         let removed = old.tools.keys().filter(|name| !self.tools.contains_key(*name)).cloned().collect();
@@ -56,23 +56,23 @@ impl Config {
     }
 }
 
-/// The keys that hold until a restart, by name, as they are written.
+/// The values of the keys that need a restart to change, by path.
 pub(super) fn restart_only_keys(raw: &RawConfig) -> BTreeMap<String, Value> {
-    let mut whole = match serde_json::to_value(raw) {
-        Ok(Value::Object(whole)) => whole,
+    let mut values = match serde_json::to_value(raw) {
+        Ok(Value::Object(values)) => values,
         _ => Map::new(),
     };
     for section in ["tools", "imports", "defaults", "limits", "policy", "status", "llm", "agents", "toolsets"] {
-        whole.remove(section);
+        values.remove(section);
     }
-    if let Some(auth) = whole.get_mut("auth").and_then(Value::as_object_mut) {
+    if let Some(auth) = values.get_mut("auth").and_then(Value::as_object_mut) {
         auth.remove("keys");
     }
-    if let Some(server) = whole.get_mut("server").and_then(Value::as_object_mut) {
+    if let Some(server) = values.get_mut("server").and_then(Value::as_object_mut) {
         server.remove("tool_hosts");
     }
     let mut leaves = BTreeMap::new();
-    flatten("", &Value::Object(whole), &mut leaves);
+    flatten("", &Value::Object(values), &mut leaves);
     leaves
 }
 

@@ -1,8 +1,7 @@
-//! Holds a tree to its shape.
+//! Validates a config tree against its shape.
 //!
-//! In: what was said, and what may be said. Out: everything that does not fit, each with its place and what to write
-//! instead. What passes here can be read into the structs of `raw.rs`; what the values mean together is left to
-//! `resolve.rs`.
+//! In: the tree and the shape. Out: every mismatch, with its location and a fix. A tree without problems deserializes into the
+//! structs of `raw.rs`; `resolve.rs` checks how values fit together.
 
 mod hints;
 
@@ -12,20 +11,21 @@ use super::{
     closest::closest,
     planned_keys,
     problem::{Problem, is_secret_name},
+    renamed_keys,
     shape::{KeyShape, Shape, TableShape, TextShape, format_choices},
     tree::{Node, Path, Value},
 };
 
-/// Everything in a whole config that does not fit.
+/// Validates a root config.
 pub(crate) fn validate(tree: &Node, shape: &Shape) -> Vec<Problem> {
     let mut checker = Checker { root: shape, require_complete: true, problems: Vec::new() };
     checker.check_node(tree, shape, &Path::default());
     checker.problems
 }
 
-/// Everything in a part of a config that does not fit. What is missing may be said elsewhere.
-pub(crate) fn validate_partial(node: &Node, path: &Path, shape: &Shape, whole: &Shape) -> Vec<Problem> {
-    let mut checker = Checker { root: whole, require_complete: false, problems: Vec::new() };
+/// Validates a part of a config. A missing key is no problem, because another layer may set it.
+pub(crate) fn validate_partial(node: &Node, path: &Path, shape: &Shape, root: &Shape) -> Vec<Problem> {
+    let mut checker = Checker { root, require_complete: false, problems: Vec::new() };
     checker.check_node(node, shape, path);
     checker.problems
 }
@@ -53,16 +53,16 @@ impl Checker<'_> {
                 self.check_number(node, path, *number as f64, *min, *max);
             }
             (Value::Float(number), Shape::Number { min, max }) => self.check_number(node, path, *number, *min, *max),
-            (Value::Text(text), Shape::Text(wanted)) => self.check_text(node, path, text, wanted),
+            (Value::Text(text), Shape::Text(shape)) => self.check_text(node, path, text, shape),
             (Value::Datetime(text), Shape::Text(TextShape::Datetime)) => {
                 self.check_text(node, path, text, &TextShape::Datetime);
             }
-            (Value::List(list), Shape::List { items, min_items: at_least }) => {
+            (Value::List(list), Shape::List { items, min_items }) => {
                 for (at, item) in list.iter().enumerate() {
                     self.check_node(item, items, &path.index(at));
                 }
-                if list.len() < *at_least {
-                    let help = "name at least one, or leave the key out";
+                if list.len() < *min_items {
+                    let help = "name at least one, or omit the key";
                     self.report(node, path, format!("`{path}` is an empty list"), help);
                 }
             }
@@ -77,11 +77,11 @@ impl Checker<'_> {
         }
     }
 
-    /// Free values go through JSON, which has no such number.
+    /// Free-form values are converted to JSON, which has no NaN and no infinity.
     fn check_any(&mut self, node: &Node, path: &Path) {
         match &node.value {
             Value::Float(number) if !number.is_finite() => {
-                self.report(node, path, format!("`{path}` is no finite number"), "leave it out");
+                self.report(node, path, format!("`{path}` is not a finite number"), "omit it");
             }
             Value::List(list) => list.iter().enumerate().for_each(|(at, item)| self.check_any(item, &path.index(at))),
             Value::Table(table) => table.iter().for_each(|(key, item)| self.check_any(item, &path.key(key))),
@@ -110,55 +110,55 @@ impl Checker<'_> {
         self.report(node, path, format!("{number} is too {word} for `{path}`"), help);
     }
 
-    fn check_text(&mut self, node: &Node, path: &Path, text: &str, wanted: &TextShape) {
-        // A variable may hold anything, also what nobody should see.
+    fn check_text(&mut self, node: &Node, path: &Path, text: &str, shape: &TextShape) {
+        // A variable may hold a secret, so its value is not shown.
         let shown = match node.variables.first() {
             Some(name) => format!("the value of ${{{name}}}"),
             None if is_secret(node, path) => "this value".into(),
             None => format!("\"{}\"", ellipsize(text)),
         };
-        match wanted {
+        match shape {
             TextShape::Plain { min, max } => {
                 let length = text.chars().count();
                 if length < *min {
-                    self.report(node, path, format!("`{path}` is empty"), "write something, or leave the key out");
+                    self.report(node, path, format!("`{path}` is empty"), "write a value, or omit the key");
                 } else if length > *max {
                     let help = format!("use at most {max} characters");
                     self.report(node, path, format!("`{path}` is longer than {max} characters"), help);
                 }
             }
             TextShape::Unit(unit) => {
-                if let Err(wrong) = unit.check(text) {
+                if let Err(error) = unit.check(text) {
                     let (message, help) = if shown.starts_with('"') {
-                        (wrong.message, wrong.help)
+                        (error.message, error.help)
                     } else {
                         (format!("{shown} is not {}", unit.describe()), format!("it must be {}", unit.describe()))
                     };
-                    self.report(node, path, format!("{message}, which `{path}` must be"), help);
+                    self.report(node, path, format!("`{path}`: {message}"), help);
                 }
             }
             TextShape::Datetime => {
                 if super::resolve::parse_datetime(text).is_none() {
                     let help =
                         "write a date such as \"2027-01-31\", or a date and time such as \"2027-01-31T12:00:00Z\"";
-                    self.report(node, path, format!("{shown} is no date, which `{path}` must be"), help);
+                    self.report(node, path, format!("`{path}`: {shown} is not a date"), help);
                 }
             }
-            TextShape::Choice(words) if !words.iter().any(|word| word == text) => {
+            TextShape::Choice(allowed) if !allowed.iter().any(|word| word == text) => {
                 if let Some(help) = planned_keys::value_help(path, text) {
-                    return self.report(node, path, format!("{shown} cannot be used for `{path}`"), help);
+                    return self.report(node, path, format!("{shown} is not supported for `{path}`"), help);
                 }
-                let help = match closest(text, words.iter().map(String::as_str)) {
-                    Some(word) => format!("did you mean {word:?}? It is one of {}", format_choices(words)),
-                    None => format!("use {}", format_choices(words)),
+                let help = match closest(text, allowed.iter().map(String::as_str)) {
+                    Some(word) => format!("did you mean {word:?}? Use {}", format_choices(allowed)),
+                    None => format!("use {}", format_choices(allowed)),
                 };
-                self.report(node, path, format!("{shown} is nothing that `{path}` can be"), help);
+                self.report(node, path, format!("{shown} is not a valid value of `{path}`"), help);
             }
             TextShape::Choice(_) => {}
         }
     }
 
-    /// It is not even the right sort of value.
+    /// Reports a value of the wrong type.
     fn report_wrong_type(&mut self, node: &Node, shape: &Shape, path: &Path) {
         let message = format!("`{path}` must be {}, not {}", shape.describe(), node.value.type_name());
         self.report(node, path, message, hints::wrong_type_help(node, shape, path));
@@ -175,7 +175,7 @@ impl Checker<'_> {
             let inner_path = path.key(name);
             match (table.keys.get(name), &table.additional) {
                 (Some(key), _) => self.check_node(inner, &key.shape, &inner_path),
-                (None, Some(others)) => self.check_node(inner, others, &inner_path),
+                (None, Some(shape)) => self.check_node(inner, shape, &inner_path),
                 (None, None) => self.report_unknown(inner, name, table, path),
             }
         }
@@ -192,9 +192,9 @@ impl Checker<'_> {
 
     fn report_missing(&mut self, node: &Node, name: &str, key: &KeyShape, path: &Path) {
         let help = match &key.shape {
-            Shape::Text(TextShape::Choice(words)) => {
-                let likely = closest(path.last_key(), words.iter().map(String::as_str)).unwrap_or(&words[0]);
-                format!("add {name} = {likely:?}; it is one of {}", format_choices(words))
+            Shape::Text(TextShape::Choice(allowed)) => {
+                let likely = closest(path.last_key(), allowed.iter().map(String::as_str)).unwrap_or(&allowed[0]);
+                format!("add {name} = {likely:?}; use {}", format_choices(allowed))
             }
             Shape::Text(TextShape::Plain { .. }) => format!("add {name} = \"…\". {}", key.description),
             shape => format!("add `{name}`: {}. {}", shape.describe(), key.description),
@@ -208,14 +208,18 @@ impl Checker<'_> {
     }
 
     fn report_unknown(&mut self, node: &Node, name: &str, table: &TableShape, path: &Path) {
-        let whole = path.key(name);
-        if let Some(help) = planned_keys::key_help(&whole) {
-            let problem = Problem::at(&node.key_origin, &whole, format!("`{whole}` is not built yet"));
+        let key_path = path.key(name);
+        if let Some(new) = renamed_keys::successor(&key_path) {
+            let problem = Problem::at(&node.key_origin, &key_path, format!("`{key_path}` was renamed to `{new}`"));
+            return self.problems.push(problem.help(format!("write `{}` instead of `{name}`", new.last_key())));
+        }
+        if let Some(help) = planned_keys::key_help(&key_path) {
+            let problem = Problem::at(&node.key_origin, &key_path, format!("`{key_path}` is not supported yet"));
             return self.problems.push(problem.help(help));
         }
         let problem = Problem::at(
             &node.key_origin,
-            &whole,
+            &key_path,
             format!("there is no key `{}` in {}", ellipsize(name), hints::section_name(path)),
         );
         let help = hints::unknown_key_help(name, table, self.root);

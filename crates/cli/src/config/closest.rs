@@ -1,10 +1,10 @@
-//! Finds the known name that a misspelled one was probably meant to be.
+//! Suggests the known name closest to a misspelled one.
 
 use toolhub::suggest;
 
-/// The closest known name, if one is close. Capitals do not count, and `-`, `_` and a space are the same.
-pub(crate) fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    suggest::closest(wanted, known, 1).into_iter().next()
+/// The closest known name, if one is close. Case is ignored, and `-`, `_` and a space are equal.
+pub(crate) fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    suggest::closest(name, known, 1).into_iter().next()
 }
 
 #[cfg(test)]

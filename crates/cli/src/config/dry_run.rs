@@ -1,7 +1,7 @@
-//! Builds the hub of a config once, in memory, to see whether it can be built.
+//! Builds the hub of a config once, in memory, to find errors that only the hub detects.
 //!
-//! In: a loaded config. Out: what only the hub itself can find wrong, such as parameters that contradict a builtin. No file
-//! is opened and no tool is called.
+//! In: a loaded config. Out: those errors as problems, such as parameters that contradict a builtin. No file is opened and no
+//! tool is called.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use super::{
     tree::Path,
 };
 
-/// Tries the config out.
+/// Builds the hub and discards it.
 ///
 /// # Errors
-/// What the hub says, each at the place it is about.
+/// The hub's errors, each at the key it concerns.
 pub(crate) async fn dry_run(loaded: &LoadedConfig) -> Result<(), Problems> {
     match loaded.config.base_builder().state_store_factory(memory_store).build().await {
         Ok(hub) => {
@@ -28,26 +28,28 @@ pub(crate) async fn dry_run(loaded: &LoadedConfig) -> Result<(), Problems> {
             Ok(())
         }
         Err(error) => {
-            let each = register_each_tool(loaded).await;
-            let all = if each.is_empty() { vec![error] } else { each };
-            Err(Problems::new(all.iter().map(|error| to_problem(error, loaded)).collect()))
+            let per_tool = register_each_tool(loaded).await;
+            let errors = if per_tool.is_empty() { vec![error] } else { per_tool };
+            Err(Problems::new(errors.iter().map(|error| to_problem(error, loaded)).collect()))
         }
     }
 }
 
-/// What is wrong with each tool by itself: a hub ends at the first that it cannot take.
+/// The errors of each tool by itself: building a hub stops at the first.
 async fn register_each_tool(loaded: &LoadedConfig) -> Vec<BuildError> {
-    let bare = Config { tools: Tools::new(), ..loaded.config.clone() };
-    let Ok(hub) = bare.base_builder().state_store_factory(memory_store).build().await else { return Vec::new() };
+    let without_tools = Config { tools: Tools::new(), ..loaded.config.clone() };
+    let Ok(hub) = without_tools.base_builder().state_store_factory(memory_store).build().await else {
+        return Vec::new();
+    };
     let tools = loaded.config.tool_builders().into_iter();
-    let wrong = tools.filter_map(|tool| match hub.register(tool) {
-        // Whether those it waits for are there was looked at before.
+    let errors = tools.filter_map(|tool| match hub.register(tool) {
+        // Dependencies were checked when the config was resolved.
         Ok(_) | Err(RegistryError::UnknownDependency { .. }) => None,
         Err(error) => Some(BuildError::Tool(error)),
     });
-    let wrong = wrong.collect();
+    let errors = errors.collect();
     hub.shutdown(Duration::ZERO).await;
-    wrong
+    errors
 }
 
 fn memory_store(_: &StateManagerConfig, _: &BusinessStateConfig) -> Result<Arc<dyn Backend>, Infallible> {
@@ -58,14 +60,14 @@ fn to_problem(error: &BuildError, loaded: &LoadedConfig) -> Problem {
     let (path, help) = match error {
         BuildError::Tool(RegistryError::Parameters { tool, .. }) => (
             Path::of(["tools", tool.as_str(), "parameters"]),
-            "`parameters` is laid over what the builtin expects; say more about its arguments, not something else",
+            "`parameters` is merged over the builtin's schema; it may refine arguments, not contradict them",
         ),
         BuildError::Tool(
             RegistryError::Refused { tool, .. }
             | RegistryError::Output { tool, .. }
             | RegistryError::UnknownDependency { tool, .. },
-        ) => (Path::of(["tools", tool.as_str()]), "change what the section says about it"),
-        _ => (Path::default(), "change it, and check again with `toolhub config check`"),
+        ) => (Path::of(["tools", tool.as_str()]), "correct the section of this tool"),
+        _ => (Path::default(), "correct it, then run `toolhub config check`"),
     };
     let node = loaded.tree.nearest(&path);
     Problem::at(&node.key_origin, &path, error.to_string()).help(help)

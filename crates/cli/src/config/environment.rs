@@ -1,14 +1,17 @@
-//! The variables of the environment, and of the file that `--env-file` names.
+//! Environment variables, of the process and of the file that `--env-file` names.
 //!
-//! In: what the process was given, and lines `NAME=value`. Out: variables by name, each with its origin. What the process was
-//! given weighs more than the file. Nothing here changes the environment of the process.
+//! In: the environment of the process, and lines `NAME=value`. Out: variables by name, each with its origin. The process takes
+//! precedence over the file. The environment of the process is never changed.
 
 use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use super::{
     problem::Problem,
-    tree::{Origin, Source},
+    tree::{KeySegment, Origin, Path, Source},
 };
+
+/// Prefix of variables that set a key of the config.
+pub(crate) const KEY_PREFIX: &str = "TOOLHUB__";
 
 /// Variables by name.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +26,7 @@ struct Variable {
 }
 
 impl Environment {
-    /// What the process was given. A variable that is no text is not there.
+    /// The environment of the process. Variables that are not UTF-8 are skipped.
     pub(crate) fn from_process() -> Self {
         let texts =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -44,7 +47,7 @@ impl Environment {
         self.variables.keys().map(String::as_str)
     }
 
-    /// Adds what stands in a file, where the process was given nothing.
+    /// Adds the variables of a file that the process does not set.
     pub(crate) fn add_file(&mut self, source: &Arc<Source>) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut at = 0;
@@ -58,10 +61,12 @@ impl Environment {
                     self.variables.entry(name).or_insert(variable);
                 }
                 EnvLine::Invalid => {
-                    let problem =
-                        Problem::new(Origin::File { source: source.clone(), span }, "", "this is no variable".into());
-                    problems
-                        .push(problem.help("write NAME=value, one on each line; lines that begin with # are skipped"));
+                    let problem = Problem::new(
+                        Origin::File { source: source.clone(), span },
+                        "",
+                        "this is not a variable".into(),
+                    );
+                    problems.push(problem.help("write NAME=value, one per line; lines that start with # are skipped"));
                 }
             }
         }
@@ -70,7 +75,7 @@ impl Environment {
 }
 
 impl fmt::Debug for Variable {
-    /// What it holds may be a secret.
+    /// The value may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("••••")
     }
@@ -105,9 +110,18 @@ fn parse_line(line: &str) -> EnvLine {
     EnvLine::Variable(name.into(), quoted.unwrap_or(value).into())
 }
 
-/// Whether a text can be the name of a variable.
+/// The variable that sets a key.
+pub(crate) fn variable_for_key(path: &Path) -> String {
+    let segments = path.0.iter().map(|segment| match segment {
+        KeySegment::Key(key) => key.to_uppercase(),
+        KeySegment::Index(index) => index.to_string(),
+    });
+    format!("{KEY_PREFIX}{}", segments.collect::<Vec<_>>().join("__"))
+}
+
+/// Whether a text is a valid variable name.
 pub(crate) fn is_variable_name(text: &str) -> bool {
-    let mut all = text.chars();
-    all.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-        && all.all(|c| c.is_ascii_alphanumeric() || c == '_')
+    let mut chars = text.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

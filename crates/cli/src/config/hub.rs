@@ -1,7 +1,7 @@
-//! From a config to a hub.
+//! Turns a config into a hub builder.
 //!
-//! In: a resolved config and an open store. Out: a builder with everything the config says; or the pieces of a change, for a
-//! hub that goes on running. Nothing is built here.
+//! In: a resolved config and an open store. Out: a builder with all settings; or the parts of a change, for a running hub.
+//! Nothing is built here.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use toolhub::{HubBuilder, Policy, Rule, ToolBuilder, ToolHub, status::StatusSett
 
 use super::{Config, change::ChangePlan, resolve::StoreHandle};
 
-/// What a running hub is to be told: tools that come or are replaced, tools that go, and all policies and rules, which take the
-/// place of the earlier ones.
+/// A change to a running hub: tools to register or replace, tools to remove, and all policies and rules, which replace the
+/// earlier ones.
 pub(crate) struct HubUpdate {
     pub(crate) put: Vec<ToolBuilder>,
     pub(crate) remove: Vec<String>,
@@ -21,7 +21,7 @@ pub(crate) struct HubUpdate {
 }
 
 impl Config {
-    /// A hub in the making, with all that the config says and this store.
+    /// A hub builder with all settings and this store.
     pub(crate) fn hub_builder(&self, store: &StoreHandle) -> HubBuilder {
         let builder = self.base_builder();
         match store {
@@ -30,7 +30,7 @@ impl Config {
         }
     }
 
-    /// The same without a store: in memory.
+    /// The same with the default store, in memory.
     pub(crate) fn base_builder(&self) -> HubBuilder {
         let (scheduler, threads) = (&self.scheduler, &self.threads);
         let mut builder = ToolHub::builder()
@@ -40,11 +40,13 @@ impl Config {
             .state_manager(self.state.manager.clone())
             .business_state(self.state.business.clone())
             .state_store_factory(toolhub::open_store)
-            .queue_limits(scheduler.max_queued_per_tool, scheduler.max_queued)
+            .max_queued_per_tool(scheduler.max_queued_per_tool)
+            .max_queued(scheduler.max_queued)
             .run_limits(scheduler.run_limits.clone())
             .max_blocking_threads(scheduler.max_blocking_threads)
             .instance_idle_timeout(threads.instance_idle)
-            .instance_limits(threads.instances_per_thread, threads.max_instances)
+            .max_instances_per_thread(threads.instances_per_thread)
+            .max_instances(threads.max_instances)
             .call_retention(self.store.call_retention)
             .event_retention(self.store.event_retention)
             .idle_thread_retention(self.store.idle_threads);
@@ -57,12 +59,12 @@ impl Config {
         self.policies.rules.iter().cloned().fold(builder, HubBuilder::rule)
     }
 
-    /// All tools, in the making.
+    /// Builders of all tools.
     pub(crate) fn tool_builders(&self) -> Vec<ToolBuilder> {
         self.tools.iter().filter_map(|(name, tool)| tool.builder(name)).collect()
     }
 
-    /// The pieces of a change to this config.
+    /// The parts of a change to this config.
     pub(crate) fn hub_update(&self, plan: &ChangePlan) -> HubUpdate {
         let put = plan.added.iter().chain(&plan.replaced);
         HubUpdate {

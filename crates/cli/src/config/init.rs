@@ -1,7 +1,7 @@
-//! Writes a first `toolhub.toml`.
+//! Writes a starter `toolhub.toml`.
 //!
-//! In: a folder and what is wanted. Out: a commented file that passes the check, and a line in `.gitignore` for the folder of
-//! the store. An old file is replaced only when that is asked for.
+//! In: a folder and which starter. Out: a commented file that passes the check, and an entry in `.gitignore` for the store's
+//! folder. An existing file is overwritten only with `--force`.
 
 use std::{
     fs, io,
@@ -10,12 +10,12 @@ use std::{
 
 use super::load::FILE_NAME;
 
-/// What the file begins with.
+/// Which starter file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Starter {
-    /// The tools that the binary carries.
+    /// With the bundled tools.
     Demo,
-    /// No tools.
+    /// Without tools.
     Empty,
 }
 
@@ -32,19 +32,19 @@ impl Starter {
 /// Why nothing was written.
 #[derive(Debug)]
 pub(crate) enum InitError {
-    /// There is a file already.
+    /// The file exists.
     Exists(PathBuf),
-    /// The disk says no.
+    /// An I/O error.
     Io(PathBuf, io::Error),
 }
 
-/// What git is told not to keep.
+/// Added to `.gitignore`.
 const GITIGNORE_ENTRY: &str = ".toolhub/";
 
-/// Writes the file into a folder; and tells git about the folder of the store. Gives back what was written.
+/// Writes the file, and the store's folder into `.gitignore`. Returns the files written.
 ///
 /// # Errors
-/// When there is a file already and it is not to be replaced, or the disk says no.
+/// When the file exists and `force` is not set, or on an I/O error.
 pub(crate) fn write(folder: &Path, starter: Starter, force: bool) -> Result<Vec<PathBuf>, InitError> {
     let path = folder.join(FILE_NAME);
     let io = |path: &Path| {
@@ -54,9 +54,9 @@ pub(crate) fn write(folder: &Path, starter: Starter, force: bool) -> Result<Vec<
     if force {
         fs::write(&path, starter.text()).map_err(io(&path))?;
     } else {
-        // Asked and made in one step: nothing that appears in between is lost.
-        let made = fs::OpenOptions::new().write(true).create_new(true).open(&path);
-        let mut file = made.map_err(|error| match error.kind() {
+        // `create_new` checks and creates atomically, so no file is overwritten in a race.
+        let created = fs::OpenOptions::new().write(true).create_new(true).open(&path);
+        let mut file = created.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => InitError::Exists(path.clone()),
             _ => InitError::Io(path.clone(), error),
         })?;
@@ -68,8 +68,8 @@ pub(crate) fn write(folder: &Path, starter: Starter, force: bool) -> Result<Vec<
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.map_err(io(&ignore))?,
     };
-    let known = old.lines().any(|line| line.trim().trim_start_matches('/').trim_end_matches('/') == ".toolhub");
-    if !known {
+    let is_ignored = old.lines().any(|line| line.trim().trim_start_matches('/').trim_end_matches('/') == ".toolhub");
+    if !is_ignored {
         let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
         fs::write(&ignore, format!("{old}{gap}{GITIGNORE_ENTRY}\n")).map_err(io(&ignore))?;
         written.push(ignore);

@@ -1,86 +1,84 @@
-//! Lays single values over a config: variables `TOOLHUB__SERVER__PORT` and flags `--set server.port=80`.
+//! Sets single values of a config: variables `TOOLHUB__SERVER__PORT` and flags `--set server.port=80`.
 //!
-//! In: a path as text, a value as text, and the shape of the config, which says what the text means. Out: the tree with the
-//! value in its place, or what is wrong with either. A text stands for itself where a text is wanted; a list of texts may be
-//! written with commas; everything else is written as in TOML.
+//! In: a key path and a value, both as text, and the shape of the config, which tells how to parse the value. Out: the tree with
+//! the value set, or a problem. A string is taken literally; a list of strings may be written with commas; everything else is
+//! written as in TOML.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     check,
     closest::closest,
-    environment::Environment,
+    environment::{Environment, KEY_PREFIX, variable_for_key},
     planned_keys,
     problem::Problem,
+    renamed_keys,
     shape::{Shape, TableShape},
     tree::{self, KeySegment, Node, Origin, Path, Source, Value},
 };
 
-/// How the names of variables begin that set a key.
-const PREFIX: &str = "TOOLHUB__";
-
-/// Lays every variable that sets a key over the tree.
+/// Applies every variable that sets a key.
 pub(crate) fn apply_environment(tree: &mut Node, shape: &Shape, environment: &Environment) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut names: Vec<&str> = environment.names().filter(|name| name.starts_with(PREFIX)).collect();
-    // Places of lists by number: the tenth comes after the second.
+    let mut names: Vec<&str> = environment.names().filter(|name| name.starts_with(KEY_PREFIX)).collect();
+    // Sort list indexes numerically: item 10 comes after item 2.
     names.sort_by_key(|name| name.split("__").map(|part| (part.parse::<u64>().ok(), part)).collect::<Vec<_>>());
     for name in names {
         let origin = environment.origin(name);
-        let parts: Vec<&str> = name[PREFIX.len()..].split("__").collect();
+        let parts: Vec<&str> = name[KEY_PREFIX.len()..].split("__").collect();
         let value = environment.get(name).unwrap_or_default();
-        let walk = KeyResolver { tree, root: shape, origin: &origin };
-        match walk.resolve_variable(&parts) {
-            Ok((path, shape_there)) => set_value(tree, shape, &path, shape_there, value, &origin, &mut problems),
+        let resolver = KeyResolver { tree, root: shape, origin: &origin };
+        match resolver.resolve_variable(&parts) {
+            Ok((path, value_shape)) => set_value(tree, shape, &path, value_shape, value, &origin, &mut problems),
             Err(problem) => problems.push(problem),
         }
     }
     problems
 }
 
-/// Lays one `key=value` of a flag over the tree.
-pub(crate) fn apply_flag(tree: &mut Node, shape: &Shape, said: &str, origin: &Origin) -> Vec<Problem> {
+/// Applies one `key=value` flag.
+pub(crate) fn apply_flag(tree: &mut Node, shape: &Shape, assignment: &str, origin: &Origin) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let Some((key, value)) = said.split_once('=') else {
-        let problem = Problem::new(origin.clone(), "", format!("`{said}` sets nothing"));
-        return vec![problem.help("write --set key=value, such as --set server.port=8080")];
+    let Some((key, value)) = assignment.split_once('=') else {
+        let problem = Problem::new(origin.clone(), "", format!("`{assignment}` has no `=`"));
+        return vec![problem.help("write --set key=value, e.g. --set server.port=8080")];
     };
-    let walk = KeyResolver { tree, root: shape, origin };
-    match parse_key_path(key.trim()).map(|steps| walk.resolve_keys(&steps)) {
-        Some(Ok((path, shape_there))) => {
-            set_value(tree, shape, &path, shape_there, value.trim(), origin, &mut problems);
+    let resolver = KeyResolver { tree, root: shape, origin };
+    match parse_key_path(key.trim()).map(|segments| resolver.resolve_keys(&segments)) {
+        Some(Ok((path, value_shape))) => {
+            set_value(tree, shape, &path, value_shape, value.trim(), origin, &mut problems);
         }
         Some(Err(problem)) => problems.push(problem),
         None => {
-            let problem = Problem::new(origin.clone(), "", format!("`{}` is no key", key.trim()));
-            problems.push(problem.help("write a key with dots, such as server.port or tools.notes.timeout"));
+            let problem = Problem::new(origin.clone(), "", format!("`{}` is not a key", key.trim()));
+            problems.push(problem.help("write a dotted key, e.g. server.port or tools.notes.timeout"));
         }
     }
     problems
 }
 
-/// The parts of a key with dots, as TOML reads it.
+/// The segments of a dotted key, as TOML parses it.
 fn parse_key_path(key: &str) -> Option<Vec<String>> {
     if key.contains(['\n', '=', '#']) {
         return None;
     }
     let text = format!("{key} = 0");
     let mut table = toml::de::DeTable::parse(&text).ok()?.into_inner();
-    let mut steps = Vec::new();
+    let mut segments = Vec::new();
     loop {
         let (key, value) = table.into_iter().next()?;
-        steps.push(key.into_inner().into_owned());
+        segments.push(key.into_inner().into_owned());
         match value.into_inner() {
             toml::de::DeValue::Table(inner) => table = inner,
-            _ => return Some(steps),
+            _ => return Some(segments),
         }
     }
 }
 
-/// Reads the value and puts it in its place.
+/// Parses the value and sets it.
 fn set_value(
     tree: &mut Node,
-    whole: &Shape,
+    root: &Shape,
     path: &Path,
     shape: &Shape,
     text: &str,
@@ -88,23 +86,23 @@ fn set_value(
     problems: &mut Vec<Problem>,
 ) {
     let node = parse_value(text, shape, origin);
-    let wrong = check::validate_partial(&node, path, shape, whole);
-    if !wrong.is_empty() {
-        return problems.extend(wrong);
+    let value_problems = check::validate_partial(&node, path, shape, root);
+    if !value_problems.is_empty() {
+        return problems.extend(value_problems);
     }
     if let Err(problem) = insert(tree, &path.0, path, node) {
         problems.push(problem);
     }
 }
 
-fn insert(tree: &mut Node, steps: &[KeySegment], path: &Path, node: Node) -> Result<(), Problem> {
-    let Some((step, rest)) = steps.split_first() else {
+fn insert(tree: &mut Node, segments: &[KeySegment], path: &Path, node: Node) -> Result<(), Problem> {
+    let Some((segment, rest)) = segments.split_first() else {
         tree.merge(node);
         return Ok(());
     };
     let origin = node.origin.clone();
     let empty = || Node::new(Value::Table(BTreeMap::new()), &origin);
-    match step {
+    match segment {
         KeySegment::Key(key) => {
             if !matches!(tree.value, Value::Table(_)) {
                 tree.value = Value::Table(BTreeMap::new());
@@ -112,28 +110,28 @@ fn insert(tree: &mut Node, steps: &[KeySegment], path: &Path, node: Node) -> Res
             let Value::Table(table) = &mut tree.value else { return Ok(()) };
             insert(table.entry(key.clone()).or_insert_with(empty), rest, path, node)
         }
-        KeySegment::Index(place) => {
+        KeySegment::Index(index) => {
             if !matches!(tree.value, Value::List(_)) {
                 *tree = Node::new(Value::List(Vec::new()), &origin);
             }
             let Value::List(list) = &mut tree.value else { return Ok(()) };
-            if *place > list.len() {
-                let problem = Problem::at(&origin, path, format!("there is no item {place} in this list"));
+            if *index > list.len() {
+                let problem = Problem::at(&origin, path, format!("this list has no item {index}"));
                 return Err(problem.help(format!(
-                    "the list has {} items, counted from 0; {} would be the next",
+                    "the list has {} items, counted from 0; the next index is {}",
                     list.len(),
                     list.len()
                 )));
             }
-            if *place == list.len() {
+            if *index == list.len() {
                 list.push(empty());
             }
-            insert(&mut list[*place], rest, path, node)
+            insert(&mut list[*index], rest, path, node)
         }
     }
 }
 
-/// What a text means where this shape is wanted.
+/// Parses a text by the shape of its key.
 fn parse_value(text: &str, shape: &Shape, origin: &Origin) -> Node {
     let plain = || Node::new(Value::Text(text.into()), origin);
     match shape {
@@ -155,7 +153,7 @@ fn parse_value(text: &str, shape: &Shape, origin: &Origin) -> Node {
 }
 
 fn parse_toml_value(text: &str, origin: &Origin) -> Option<Node> {
-    // A line end could begin another key.
+    // A line end could start another key.
     let text = format!("value = {}", text.replace(['\n', '\r'], " "));
     let source = Arc::new(Source { name: String::new(), path: "".into(), text });
     let (node, problems) = tree::parse(&source);
@@ -164,7 +162,7 @@ fn parse_toml_value(text: &str, origin: &Origin) -> Option<Node> {
     Some(with_origin(found, origin))
 }
 
-/// The same value, said elsewhere.
+/// The same value with another origin.
 fn with_origin(node: Node, origin: &Origin) -> Node {
     let value = match node.value {
         Value::List(list) => Value::List(list.into_iter().map(|node| with_origin(node, origin)).collect()),
@@ -176,7 +174,7 @@ fn with_origin(node: Node, origin: &Origin) -> Node {
     Node::new(value, origin)
 }
 
-/// Finds the way to a key through the shape.
+/// Resolves a key path against the shape.
 struct KeyResolver<'t, 'a> {
     tree: &'t Node,
     root: &'a Shape,
@@ -184,30 +182,30 @@ struct KeyResolver<'t, 'a> {
 }
 
 impl<'a> KeyResolver<'_, 'a> {
-    /// Names of variables have no small letters, so each part is compared with what is known; names of tools may hold `__`.
+    /// Variable names are upper case, so each part is compared with the known keys; names of tools may contain `__`.
     fn resolve_variable(&self, parts: &[&str]) -> Result<(Path, &'a Shape), Problem> {
         let (mut path, mut shape, mut at) = (Path::default(), self.root, 0);
         while at < parts.len() {
-            let (step, used) = match shape.table() {
+            let (key, used) = match shape.table() {
                 Some(table) => self.match_key(table, &path, &parts[at..]),
                 None => (parts[at].to_lowercase(), 1),
             };
-            (path, shape) = self.resolve_step(&path, shape, &step)?;
+            (path, shape) = self.resolve_step(&path, shape, &key)?;
             at += used;
         }
         Ok((path, shape))
     }
 
-    /// The next key that the parts begin with, and of how many parts it is made.
+    /// The longest key that the parts start with, and how many parts it takes.
     fn match_key(&self, table: &TableShape, path: &Path, parts: &[&str]) -> (String, usize) {
-        let there = self.tree.get(path).and_then(|node| match &node.value {
+        let existing = self.tree.get(path).and_then(|node| match &node.value {
             Value::Table(table) => Some(table.keys()),
             _ => None,
         });
-        let names: Vec<&String> = there.into_iter().flatten().chain(table.keys.keys()).collect();
+        let names: Vec<&String> = existing.into_iter().flatten().chain(table.keys.keys()).collect();
         for used in (1..=parts.len()).rev() {
-            let wanted = parts[..used].join("__");
-            let same = |name: &str| name.replace('-', "_").eq_ignore_ascii_case(&wanted);
+            let candidate = parts[..used].join("__");
+            let same = |name: &str| name.replace('-', "_").eq_ignore_ascii_case(&candidate);
             if let Some(name) = names.iter().find(|name| same(name)) {
                 return ((*name).clone(), used);
             }
@@ -221,20 +219,27 @@ impl<'a> KeyResolver<'_, 'a> {
 
     fn resolve_step(&self, path: &Path, shape: &'a Shape, key: &str) -> Result<(Path, &'a Shape), Problem> {
         let next = path.key(key);
-        if let (Some(items), Ok(place)) = (shape.items(), key.parse()) {
-            return Ok((path.index(place), items));
+        if let (Some(items), Ok(index)) = (shape.items(), key.parse()) {
+            return Ok((path.index(index), items));
         }
         if matches!(shape, Shape::Any) {
             return Ok((next, shape));
         }
         let Some(table) = shape.table() else {
-            let problem = Problem::at(self.origin, &next, format!("there is nothing below `{path}`"));
+            let problem = Problem::at(self.origin, &next, format!("`{path}` has no keys"));
             return Err(problem.help(format!("`{path}` is {}", shape.describe())));
         };
         match (table.keys.get(key), &table.additional) {
             (Some(key), _) => Ok((next, &key.shape)),
-            (None, Some(others)) => Ok((next, others)),
+            (None, Some(shape)) => Ok((next, shape)),
             (None, None) => {
+                if let Some(new) = renamed_keys::successor(&next) {
+                    let problem = Problem::at(self.origin, &next, format!("`{next}` was renamed to `{new}`"));
+                    return Err(problem.help(match self.origin {
+                        Origin::Env { .. } => format!("set {} instead", variable_for_key(&new)),
+                        Origin::File { .. } | Origin::Flag(_) => format!("write --set {new}=… instead"),
+                    }));
+                }
                 let problem = Problem::at(self.origin, &next, format!("there is no key `{next}`"));
                 let known = || format!("known: {}", table.keys.keys().cloned().collect::<Vec<_>>().join(", "));
                 let close = closest(key, table.keys.keys().map(String::as_str));

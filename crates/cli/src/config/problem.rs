@@ -1,7 +1,7 @@
-//! What is wrong with a config, and how it is told.
+//! Problems of a config, and how they are reported.
 //!
-//! In: problems as they are found, each with its place. Out: text for people, with the line and a mark under what is
-//! wrong; or JSON for programs. Never the value of a secret.
+//! In: problems, each with its location. Out: text for people, with the source line and a marker under the error; or JSON. Values of
+//! secrets are never shown.
 
 mod render;
 
@@ -13,16 +13,16 @@ pub(crate) use render::{RenderStyle, TextPosition, is_secret_name, render};
 
 use super::tree::{Origin, Path};
 
-/// One thing that is wrong.
+/// A problem of a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Where.
+    /// Where it is.
     pub(crate) origin: Origin,
-    /// The key, with the way to it; empty where no key is to blame.
+    /// The path of the key; empty if the problem concerns no key.
     pub(crate) key: String,
-    /// What.
+    /// What is wrong.
     pub(crate) message: String,
-    /// What to do.
+    /// How to fix it.
     pub(crate) help: Option<String>,
 }
 
@@ -31,23 +31,23 @@ impl Problem {
         Self { origin, key: key.into(), message, help: None }
     }
 
-    /// At a key.
+    /// A problem of a key.
     pub(crate) fn at(origin: &Origin, path: &Path, message: impl Into<String>) -> Self {
         Self::new(origin.clone(), path.to_string(), message.into())
     }
 
-    /// With what to do about it.
+    /// Adds how to fix it.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Where it is, in one word: file, line and column, a variable or a flag.
+    /// Its location: file, line and column, or a variable, or a flag.
     pub(crate) fn location(&self) -> String {
         match &self.origin {
             Origin::File { source, span } => {
-                let place = TextPosition::locate(&source.text, span);
-                format!("{}:{}:{}", source.name, place.line, place.column)
+                let position = TextPosition::locate(&source.text, span);
+                format!("{}:{}:{}", source.name, position.line, position.column)
             }
             Origin::Env { name, .. } => name.clone(),
             Origin::Flag(text) => text.clone(),
@@ -55,26 +55,25 @@ impl Problem {
     }
 }
 
-/// Everything that is wrong with a config; at least one thing. It prints as people read it, also where a program that ends
-/// with it prints it for programmers.
+/// All problems of a config; at least one. Its `Debug` output is the same readable text, because it may end up in a panic message.
 #[derive(Clone)]
 pub(crate) struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// In the order of the places.
+    /// Sorts the problems by location and removes duplicates.
     pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| match &problem.origin {
             Origin::File { source, span } => (0, source.name.clone(), span.start),
             Origin::Env { name, .. } => (1, name.clone(), 0),
             Origin::Flag(text) => (2, text.clone(), 0),
         });
-        let mut each: Vec<Problem> = Vec::with_capacity(problems.len());
+        let mut unique: Vec<Problem> = Vec::with_capacity(problems.len());
         for problem in problems {
-            if !each.contains(&problem) {
-                each.push(problem);
+            if !unique.contains(&problem) {
+                unique.push(problem);
             }
         }
-        Self(each)
+        Self(unique)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Problem> {
@@ -85,21 +84,21 @@ impl Problems {
         self.0.len()
     }
 
-    /// For programs.
+    /// As JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let problems = self.0.iter().map(|problem| {
-            let mut told = json!({ "key": problem.key, "message": problem.message, "help": problem.help });
+            let mut item = json!({ "key": problem.key, "message": problem.message, "help": problem.help });
             match &problem.origin {
                 Origin::File { source, span } => {
-                    let place = TextPosition::locate(&source.text, span);
-                    told["file"] = source.name.clone().into();
-                    told["line"] = place.line.into();
-                    told["column"] = place.column.into();
+                    let position = TextPosition::locate(&source.text, span);
+                    item["file"] = source.name.clone().into();
+                    item["line"] = position.line.into();
+                    item["column"] = position.column.into();
                 }
-                Origin::Env { name, .. } => told["env"] = name.clone().into(),
-                Origin::Flag(text) => told["flag"] = text.clone().into(),
+                Origin::Env { name, .. } => item["env"] = name.clone().into(),
+                Origin::Flag(text) => item["flag"] = text.clone().into(),
             }
-            told
+            item
         });
         problems.collect()
     }

@@ -1,8 +1,7 @@
-//! The config as it is written: one struct for each section, one field for each key.
+//! The config as written: one struct per section, one field per key.
 //!
-//! In: nothing; these are shapes. The schema is made from them, their defaults and their comments, and `shape.rs` holds
-//! files to the schema; so a key that is here is a key that exists, is documented and can be set. What a value means is
-//! worked out in `resolve.rs`.
+//! The schema is generated from these structs, their defaults and their doc comments, and `shape.rs` validates files against it; so
+//! every field here is a key that exists, is documented and can be set. `resolve.rs` interprets the values.
 
 mod agents;
 mod auth;
@@ -20,88 +19,88 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use agents::{Agent, DEMO_SCRIPT, Execution, Llm, Provider, Toolset};
-pub(crate) use auth::{Auth, Mode, Scope};
-pub(crate) use calls::{Decided, Limit, Matching, Rule};
+pub(crate) use auth::{Auth, AuthMode, Scope};
+pub(crate) use calls::{AnnotationFilter, Limit, Rule, RuleDecision};
 pub(crate) use imports::{Credential, Imports, OpenApi};
 pub(crate) use server::Server;
 pub(crate) use state::{Format, Manager, State};
 pub(crate) use store::{Backend, Retention, Store};
-pub(crate) use telemetry::{Level, LogFormat, SECRET_NAME_GLOBS, Telemetry};
+pub(crate) use telemetry::{LogFormat, LogLevel, SECRET_NAME_GLOBS, Telemetry};
 pub(crate) use tools::Tool;
 
-use toolhub::config::{Calls, Delay, Time};
+use toolhub::config::{CallSettings, Delay, Time};
 
 /// The config of toolhub: `toolhub.toml`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RawConfig {
-    /// How the server listens, and what it takes from clients.
+    /// Where the server listens, and its limits for clients.
     pub(crate) server: Server,
-    /// Who may use the server.
+    /// Authentication of clients.
     pub(crate) auth: Auth,
-    /// Where records are kept, and for how long.
+    /// Where records are stored, and for how long.
     pub(crate) store: Store,
-    /// What tools remember: where, how much, and who wins when two write.
+    /// State of tools: where it is stored, its size limits, and how conflicting writes are resolved.
     pub(crate) state: State,
-    /// When a failing tool is withheld, and when it comes back.
+    /// When a failing tool is withheld, and when it recovers.
     pub(crate) status: Status,
-    /// How many calls run and wait at once, and how much one run may call.
+    /// Limits on running and queued calls, and on the calls of one run.
     pub(crate) scheduler: Scheduler,
-    /// Live instances in threads.
+    /// Live instances of stateful tools in threads.
     pub(crate) threads: Threads,
-    /// What holds for the calls of every tool of which nothing else is said.
-    pub(crate) defaults: Calls,
-    /// What holds for the tools whose names fit a glob. It weighs more than [defaults] and less than what a tool says itself;
-    /// of two that fit, the later one weighs more.
+    /// Default policy for the calls of every tool.
+    pub(crate) defaults: CallSettings,
+    /// Policy for the tools whose names match a glob. It overrides [defaults]; a tool's own settings override it. If several
+    /// match, the later one wins.
     pub(crate) limits: Vec<Limit>,
-    /// Which calls are denied, which ask a person, which are allowed. All that deny come first, then those that ask, then
-    /// those that allow; in the order of the file inside each.
+    /// Rules that deny calls, require approval, or allow them. All `deny` rules are applied first, then `ask`, then `allow`; in
+    /// file order within each.
     pub(crate) policy: Vec<Rule>,
-    /// The tools, by name: letters, digits, `_` and `-`.
+    /// The tools, by name. Names consist of letters, digits, `_` and `-`.
     pub(crate) tools: BTreeMap<String, Tool>,
-    /// Tools that are described elsewhere.
+    /// Tools imported from other descriptions.
     pub(crate) imports: Imports,
-    /// The model that agents ask. Without this section there are no agents.
+    /// The model of the agents. Without this section there are no agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) llm: Option<Llm>,
-    /// The agents, by name: letters, digits, `_` and `-`. A message that names none is for `default`, which there is too where no
-    /// agent is written down.
+    /// The agents, by name: letters, digits, `_` and `-`. A message that names no agent goes to `default`, which also exists if
+    /// no agent is configured.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) agents: BTreeMap<String, Agent>,
-    /// Tools under one name, for agents.
+    /// Named sets of tools, for agents.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) toolsets: BTreeMap<String, Toolset>,
-    /// Logs, metrics, and what is hidden in them.
+    /// Logs, metrics, and redaction.
     pub(crate) telemetry: Telemetry,
 }
 
-/// When a failing tool is withheld, and when it comes back.
+/// When a failing tool is withheld, and when it recovers.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Status {
-    /// Whether failures are counted at all. If not, only an operator's word withholds a tool.
+    /// Whether failures are counted. If not, a tool is only withheld by an operator.
     pub(crate) enabled: bool,
-    /// How many failures in a row make a tool failed.
+    /// Consecutive failures before the tool is withheld.
     #[schemars(range(min = 1))]
     pub(crate) failure_threshold: u32,
-    /// How long a failed tool is withheld before one call tries it again.
+    /// How long a failed tool is withheld before one call probes it.
     pub(crate) failure_duration: Time,
-    /// The longest it is withheld after tries that failed: each doubles the time.
-    pub(crate) longest: Time,
-    /// Whether a changed list of tools is offered by itself. If not, the old one stays until somebody asks.
+    /// Maximum time a tool is withheld. Each failed probe doubles the time up to this.
+    pub(crate) max_failure_duration: Time,
+    /// Whether agents are offered a changed list of tools automatically. If not, the old list stays until a rebind is requested.
     pub(crate) auto_rebind: bool,
-    /// How long changes of the list are gathered before they are told.
+    /// How long changes of the list are collected before they are announced.
     pub(crate) rebind_delay: Delay,
-    /// Whether a tool that answers "no" counts as failing.
+    /// Whether refusals and 4xx responses of a tool count as failures.
     pub(crate) count_tool_errors: bool,
-    /// Withholds a tool by the share of its failures too, where this is set: from 0 to 1.
+    /// Failure rate above which a tool is also withheld, from 0 to 1. Unset: only consecutive failures count.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub(crate) failure_rate: Option<f64>,
-    /// How far back calls are looked at for `failure_rate`; "1m" where nothing is said.
+    /// Time window of `failure_rate`. Default: "1m".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<Time>,
-    /// How many calls there must be before their `failure_rate` means anything; 10 where nothing is said.
+    /// Minimum number of calls in the window before `failure_rate` applies. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) minimum_calls: Option<u32>,
@@ -109,15 +108,15 @@ pub(crate) struct Status {
 
 impl Default for Status {
     fn default() -> Self {
-        let usual = toolhub::status::StatusSettings::default();
+        let defaults = toolhub::status::StatusSettings::default();
         Self {
-            enabled: usual.enabled,
-            failure_threshold: usual.failure_threshold,
-            failure_duration: Time(usual.failure_duration),
-            longest: Time(usual.longest),
-            auto_rebind: usual.auto_rebind,
-            rebind_delay: Delay(usual.rebind_delay),
-            count_tool_errors: usual.count_tool_errors,
+            enabled: defaults.enabled,
+            failure_threshold: defaults.failure_threshold,
+            failure_duration: Time(defaults.failure_duration),
+            max_failure_duration: Time(defaults.max_failure_duration),
+            auto_rebind: defaults.auto_rebind,
+            rebind_delay: Delay(defaults.rebind_delay),
+            count_tool_errors: defaults.count_tool_errors,
             failure_rate: None,
             window: None,
             minimum_calls: None,
@@ -125,53 +124,53 @@ impl Default for Status {
     }
 }
 
-/// How many calls run and wait at once, and how much one run may call.
+/// Limits on running and queued calls, and on the calls of one run.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Scheduler {
-    /// How many calls may run at once, of all tools together; no limit where nothing is said.
+    /// Maximum number of calls running concurrently, over all tools. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) max_concurrency: Option<u32>,
-    /// How many calls of one tool may wait for their turn; one more is `overloaded`.
-    pub(crate) queue_per_tool: u32,
-    /// How many calls may wait in all.
-    pub(crate) queue_in_all: u32,
-    /// How many functions that block may run at once.
+    /// Maximum number of queued calls per tool; further calls fail with `overloaded`.
+    pub(crate) max_queued_per_tool: u32,
+    /// Maximum number of queued calls, over all tools.
+    pub(crate) max_queued: u32,
+    /// Maximum number of threads for blocking functions.
     #[schemars(range(min = 1))]
-    pub(crate) blocking_places: u32,
-    /// How often one run may make the same call: the same tool with the same arguments. 0 for no limit.
-    pub(crate) run_same_call: u32,
-    /// How many calls one run may make. 0 for no limit.
-    pub(crate) run_calls: u32,
+    pub(crate) max_blocking_threads: u32,
+    /// How often one run may repeat a call: the same tool with the same arguments. 0 for no limit.
+    pub(crate) max_repeats_per_run: u32,
+    /// Maximum number of calls in one run. 0 for no limit.
+    pub(crate) max_calls_per_run: u32,
 }
 
 impl Default for Scheduler {
     fn default() -> Self {
-        let usual = toolhub::RunLimits::default();
+        let defaults = toolhub::RunLimits::default();
         Self {
             max_concurrency: None,
-            queue_per_tool: 1_000,
-            queue_in_all: 10_000,
-            blocking_places: 64,
-            run_same_call: usual.same_call,
-            run_calls: usual.calls,
+            max_queued_per_tool: 1_000,
+            max_queued: 10_000,
+            max_blocking_threads: 64,
+            max_repeats_per_run: defaults.same_call,
+            max_calls_per_run: defaults.calls,
         }
     }
 }
 
-/// Live instances in threads.
+/// Live instances of stateful tools in threads.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Threads {
-    /// How long a live instance is kept while nobody uses it.
+    /// How long an unused instance is kept.
     pub(crate) instance_idle: Time,
-    /// How many instances one thread keeps; the least recently used goes first, never one in use.
+    /// Maximum number of instances per thread. The least recently used one is closed first, never one in use.
     #[schemars(range(min = 1))]
     pub(crate) instances_per_thread: u32,
-    /// How many instances are kept in all.
+    /// Maximum number of instances, over all threads.
     #[schemars(range(min = 1))]
-    pub(crate) instances_in_all: u32,
+    pub(crate) max_instances: u32,
 }
 
 impl Default for Threads {
@@ -179,7 +178,7 @@ impl Default for Threads {
         Self {
             instance_idle: Time(std::time::Duration::from_secs(30 * 60)),
             instances_per_thread: 32,
-            instances_in_all: 10_000,
+            max_instances: 10_000,
         }
     }
 }

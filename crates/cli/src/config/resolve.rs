@@ -1,7 +1,7 @@
-//! From what is written to what holds: paths are whole, secrets are fetched, and what makes no sense together is said.
+//! Resolves the written config into the effective one: absolute paths, fetched secrets, and checks across keys.
 //!
-//! In: the config as it is written, with the origins of its values. Out: a `Config`, or everything that is wrong. One file below
-//! for each part; each adds its problems and goes on, so that all are told at once.
+//! In: the config as written, with the origins of its values. Out: a `Config`, or every problem. Each section has its own file
+//! below; each adds its problems and continues, so that all are reported together.
 
 mod agents;
 mod auth;
@@ -36,7 +36,7 @@ use super::{
     tree::{Node, Origin, Path},
 };
 
-/// How many calls run and wait at once, and how much one run may call.
+/// Limits on running and queued calls, and on the calls of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scheduler {
     pub(crate) max_concurrency: Option<usize>,
@@ -46,7 +46,7 @@ pub(crate) struct Scheduler {
     pub(crate) run_limits: RunLimits,
 }
 
-/// Live instances in threads.
+/// Live instances of stateful tools in threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Threads {
     pub(crate) instance_idle: std::time::Duration,
@@ -54,58 +54,59 @@ pub(crate) struct Threads {
     pub(crate) max_instances: usize,
 }
 
-/// Logs, metrics, and what is hidden in them.
+/// Logs, metrics, and redaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Telemetry {
     pub(crate) format: raw::LogFormat,
-    pub(crate) level: raw::Level,
+    pub(crate) level: raw::LogLevel,
     pub(crate) metrics: bool,
     pub(crate) redact: Vec<String>,
 }
 
-/// What holds for calls, by default, by name, and as rules.
+/// Policies for calls: defaults, per glob, and rules.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Policies {
     pub(crate) defaults: Policy,
-    /// Globs over names of tools, and what holds for them; the later weighs more.
+    /// Policies by glob over tool names; the later one wins.
     pub(crate) limits: Vec<(String, Policy)>,
     pub(crate) rules: Vec<Rule>,
 }
 
-/// Works out what holds.
+/// Resolves the config.
 ///
-/// `folder` is where relative paths begin that nobody wrote; `here` where those begin that were typed.
+/// `folder` is the base of relative paths in defaults; `cwd` the base of those in flags and variables.
 ///
 /// # Errors
-/// Everything that is wrong, at once.
+/// Every problem.
 pub(crate) fn resolve(
     raw: &RawConfig,
     tree: &Node,
     folder: &FilePath,
     environment: &Environment,
-    here: &FilePath,
+    cwd: &FilePath,
 ) -> Result<Config, Problems> {
-    let (ground, said) = (FileEnv { tree, folder, cwd: here, environment }, |path: &Path| tree.get(path).is_some());
-    let mut desk = Diagnostics::new(&ground, &said);
-    let (imported, mut words) = imports::resolve(&raw.imports, &mut desk);
-    let tools = tools::resolve(&raw.tools, imported, &mut desk);
-    let agents = agents::resolve(raw, &tools, &mut words, &mut desk);
+    let env = FileEnv { tree, folder, cwd, environment };
+    let is_set = |path: &Path| tree.get(path).is_some();
+    let mut diagnostics = Diagnostics::new(&env, &is_set);
+    let (imported, mut warnings) = imports::resolve(&raw.imports, &mut diagnostics);
+    let tools = tools::resolve(&raw.tools, imported, &mut diagnostics);
+    let agents = agents::resolve(raw, &tools, &mut warnings, &mut diagnostics);
     let config = Config {
-        server: server::resolve(&raw.server, raw.auth.mode, &mut desk),
-        auth: auth::resolve(&raw.auth, &mut desk),
-        store: store::resolve(&raw.store, &mut desk),
-        state: state::resolve(&raw.state, &raw.tools, &mut desk),
-        status: resolve_status(&raw.status, &mut desk),
+        server: server::resolve(&raw.server, raw.auth.mode, &mut diagnostics),
+        auth: auth::resolve(&raw.auth, &mut diagnostics),
+        store: store::resolve(&raw.store, &mut diagnostics),
+        state: state::resolve(&raw.state, &raw.tools, &mut diagnostics),
+        status: resolve_status(&raw.status, &mut diagnostics),
         scheduler: resolve_scheduler(&raw.scheduler),
         threads: Threads {
             instance_idle: raw.threads.instance_idle.0,
             instances_per_thread: to_usize(raw.threads.instances_per_thread),
-            max_instances: to_usize(raw.threads.instances_in_all),
+            max_instances: to_usize(raw.threads.max_instances),
         },
-        policies: calls::resolve(raw, &mut desk),
+        policies: calls::resolve(raw, &mut diagnostics),
         tools,
         agents,
-        warnings: words,
+        warnings,
         telemetry: Telemetry {
             format: raw.telemetry.log.format,
             level: raw.telemetry.log.level,
@@ -114,11 +115,11 @@ pub(crate) fn resolve(
         },
         restart_only: super::change::restart_only_keys(raw),
     };
-    let problems: Vec<Problem> = desk.into_problems().into_iter().map(|problem| ground.locate(problem)).collect();
+    let problems: Vec<Problem> = diagnostics.into_problems().into_iter().map(|problem| env.locate(problem)).collect();
     if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
 }
 
-/// What a config stands on: the files its keys were written in, and the variables.
+/// The environment of a config: the files of its keys, and the variables.
 struct FileEnv<'a> {
     tree: &'a Node,
     folder: &'a FilePath,
@@ -127,7 +128,7 @@ struct FileEnv<'a> {
 }
 
 impl FileEnv<'_> {
-    /// A problem, at the value it is about or where that would stand.
+    /// Locates a problem at its value, or at the closest enclosing one.
     fn locate(&self, problem: toolhub::config::Problem) -> Problem {
         let toolhub::config::Problem { key, message, help } = problem;
         let origin = match self.tree.get(&key) {
@@ -143,57 +144,57 @@ impl ConfigEnv for FileEnv<'_> {
         self.environment.get(name).map(str::to_owned)
     }
 
-    /// A path, relative to the file it stands in.
+    /// Resolves a path relative to the file it is written in.
     fn resolve_path(&self, key: &Path, path: &str) -> PathBuf {
-        let from = match self.tree.get(key).map(|node| &node.origin) {
+        let base = match self.tree.get(key).map(|node| &node.origin) {
             Some(Origin::File { source, .. }) => source.path.parent().unwrap_or(self.cwd),
             Some(Origin::Env { .. } | Origin::Flag(_)) => self.cwd,
             None => self.folder,
         };
-        from.join(path.strip_prefix("./").unwrap_or(path))
+        base.join(path.strip_prefix("./").unwrap_or(path))
     }
 
     fn unset_hint(&self, variable: &str) -> String {
-        format!("set it before toolhub starts, or name it in the file of --env-file: {variable}=…")
+        format!("set it before starting toolhub, or in the file of --env-file: {variable}=…")
     }
 }
 
-fn resolve_status(said: &raw::Status, desk: &mut Diagnostics<'_>) -> StatusSettings {
+fn resolve_status(raw: &raw::Status, diagnostics: &mut Diagnostics<'_>) -> StatusSettings {
     let minute = std::time::Duration::from_secs(60);
-    let failure_window = said.failure_rate.map(|failure_rate| FailureWindow {
+    let failure_window = raw.failure_rate.map(|failure_rate| FailureWindow {
         failure_rate,
-        window: said.window.map_or(minute, |time| time.0),
-        minimum_calls: said.minimum_calls.unwrap_or(10),
+        window: raw.window.map_or(minute, |time| time.0),
+        minimum_calls: raw.minimum_calls.unwrap_or(10),
     });
     for key in ["window", "minimum_calls"] {
         let path = Path::of(["status", key]);
-        if failure_window.is_none() && desk.is_set(&path) {
-            desk.report(
+        if failure_window.is_none() && diagnostics.is_set(&path) {
+            diagnostics.report(
                 &path,
-                format!("`{path}` does nothing without `failure_rate`"),
+                format!("`{path}` has no effect without `failure_rate`"),
                 "add `failure_rate = 0.5`, or remove it",
             );
         }
     }
     StatusSettings {
-        enabled: said.enabled,
-        failure_threshold: said.failure_threshold,
-        failure_duration: said.failure_duration.0,
-        auto_rebind: said.auto_rebind,
-        rebind_delay: said.rebind_delay.0,
-        longest: said.longest.0,
+        enabled: raw.enabled,
+        failure_threshold: raw.failure_threshold,
+        failure_duration: raw.failure_duration.0,
+        auto_rebind: raw.auto_rebind,
+        rebind_delay: raw.rebind_delay.0,
+        max_failure_duration: raw.max_failure_duration.0,
         failure_window,
-        count_tool_errors: said.count_tool_errors,
+        count_tool_errors: raw.count_tool_errors,
     }
 }
 
-fn resolve_scheduler(said: &raw::Scheduler) -> Scheduler {
+fn resolve_scheduler(raw: &raw::Scheduler) -> Scheduler {
     Scheduler {
-        max_concurrency: said.max_concurrency.map(to_usize),
-        max_queued_per_tool: to_usize(said.queue_per_tool),
-        max_queued: to_usize(said.queue_in_all),
-        max_blocking_threads: to_usize(said.blocking_places),
-        run_limits: RunLimits { same_call: said.run_same_call, calls: said.run_calls },
+        max_concurrency: raw.max_concurrency.map(to_usize),
+        max_queued_per_tool: to_usize(raw.max_queued_per_tool),
+        max_queued: to_usize(raw.max_queued),
+        max_blocking_threads: to_usize(raw.max_blocking_threads),
+        run_limits: RunLimits { same_call: raw.max_repeats_per_run, calls: raw.max_calls_per_run },
     }
 }
 
@@ -201,8 +202,8 @@ fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// A date, or a date and a time, as people write it.
+/// Parses a date, or a date and a time.
 pub(crate) fn parse_datetime(text: &str) -> Option<Timestamp> {
-    let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.replacen(' ', "T", 1) };
-    whole.parse().ok()
+    let timestamp = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.replacen(' ', "T", 1) };
+    timestamp.parse().ok()
 }

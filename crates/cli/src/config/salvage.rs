@@ -1,8 +1,8 @@
-//! The part of a config that can be looked at further although another has mistakes.
+//! Extracts the valid part of a config with problems, so that it can be resolved too.
 //!
-//! In: a config, and what is wrong with single values of it. Out: the same without the sections those stand in, so that what is wrong
-//! with the rest is told at once. Others may refer to a section that was taken out: something plain stands in its place. Nothing
-//! where what was taken out could be what the rest needs.
+//! In: a config, and the problems of single values. Out: the config without the sections that have problems, so that the problems of
+//! the rest are reported in the same run. A removed section that others refer to is replaced by a placeholder. `None` if the
+//! rest may depend on what was removed.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use super::{
     tree::{Node, Value},
 };
 
-/// Sections whose members are looked at one by one.
+/// Sections whose members are removed one by one.
 const NAMED_SECTIONS: [&str; 3] = ["tools", "agents", "toolsets"];
 
-/// What is left; nothing where it cannot be told apart.
+/// The valid part; `None` if it cannot be separated.
 pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
-    let mut left = tree.clone();
-    let Value::Table(sections) = &mut left.value else { return None };
+    let mut valid = tree.clone();
+    let Value::Table(sections) = &mut valid.value else { return None };
     for problem in problems {
         let mut keys = problem.key.split(['.', '[']);
         let (section, name) = (keys.next().unwrap_or_default(), keys.next());
         match (section, name) {
-            // No key is to blame; or tools that others wait for come from there, or what holds for tools that say nothing themselves.
+            // The problem concerns no single key; or other tools may depend on imported ones, and all tools on the defaults.
             ("" | "imports" | "defaults", _) => return None,
-            // Who may come in, and from where, is one question.
+            // The rules for the bind address and for keys depend on each other.
             ("server" | "auth", _) => {
                 sections.remove("server");
                 sections.remove("auth");
             }
             (section, Some(name)) if NAMED_SECTIONS.contains(&section) => {
-                match sections.get_mut(section).map(|it| &mut it.value) {
+                match sections.get_mut(section).map(|node| &mut node.value) {
                     Some(Value::Table(members)) => {
                         let member = members.get_mut(name)?;
                         member.value = placeholder(section, member);
@@ -46,17 +46,17 @@ pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
             (section, _) => drop(sections.remove(section)),
         }
     }
-    Some(left)
+    Some(valid)
 }
 
-/// Something of the sort that has no mistake.
-fn placeholder(section: &str, of: &Node) -> Value {
-    let text = |key: &str, text: &str| (key.to_owned(), Node::new(Value::Text(text.into()), &of.origin));
-    let said = match section {
+/// A valid value for a section.
+fn placeholder(section: &str, node: &Node) -> Value {
+    let text = |key: &str, text: &str| (key.to_owned(), Node::new(Value::Text(text.into()), &node.origin));
+    let keys = match section {
         "tools" => vec![text("builtin", "clock")],
         "llm" => vec![text("provider", "scripted")],
-        "toolsets" => vec![("tools".to_owned(), Node::new(Value::List(Vec::new()), &of.origin))],
+        "toolsets" => vec![("tools".to_owned(), Node::new(Value::List(Vec::new()), &node.origin))],
         _ => Vec::new(),
     };
-    Value::Table(BTreeMap::from_iter(said))
+    Value::Table(BTreeMap::from_iter(keys))
 }

@@ -1,7 +1,7 @@
-//! The JSON Schema of the config, made from the structs in `raw.rs`.
+//! The JSON Schema of the config, generated from the structs in `raw.rs`.
 //!
-//! In: the structs, their defaults and their comments. Out: the schema that files are held to, and the one that editors
-//! get. They differ in one thing: in a file, any text may be `${VAR}`, and nobody knows what that will be.
+//! In: the structs, their defaults and their doc comments. Out: the schema for validation, and the one for editors. The latter
+//! also accepts `${VAR}` in any string, because the value is unknown before expansion.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -9,17 +9,17 @@ use serde_json::{Map, Value, json};
 use super::raw::RawConfig;
 use crate::builtin;
 
-/// What the values of a config are held to, once every `${VAR}` is replaced.
+/// The schema of a config after variables were expanded.
 pub(crate) fn value_schema() -> Value {
     let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RawConfig>();
     let mut schema = root.to_value();
-    // The library knows no tools; these are the binary's own.
+    // The library has no bundled tools; these are the binary's own.
     schema["$defs"]["Tool"]["properties"]["builtin"]["enum"] = builtin::ALL.map(|builtin| builtin.name).to_vec().into();
     visit_schemas(&mut schema, &mut normalize);
     schema
 }
 
-/// What a file is held to: the schema for editors and other programs.
+/// The schema of a config file, for editors and other programs.
 pub(crate) fn file_schema() -> Value {
     let mut schema = value_schema();
     visit_schemas(&mut schema, &mut allow_variables);
@@ -27,7 +27,7 @@ pub(crate) fn file_schema() -> Value {
     schema
 }
 
-/// TOML knows no null, and a key that nobody knows is a mistake.
+/// TOML has no null, and unknown keys are errors.
 fn normalize(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|word| word != "null");
@@ -46,14 +46,14 @@ fn normalize(schema: &mut Map<String, Value>) {
             }
         }
     }
-    if let Some(Value::Array(words)) = schema.get_mut("enum") {
-        words.retain(|word| !word.is_null());
+    if let Some(Value::Array(allowed)) = schema.get_mut("enum") {
+        allowed.retain(|word| !word.is_null());
     }
-    // The defaults of a table are those of its keys.
+    // A table's default follows from the defaults of its keys.
     if schema.get("default").is_some_and(|value| value.is_null() || value.is_object()) {
         schema.remove("default");
     }
-    // Said by its format alone, other programs would not know.
+    // Other programs do not know the format `uint32`.
     if schema.get("format").is_some_and(|format| format == "uint32") {
         schema.entry("maximum").or_insert(u32::MAX.into());
     }
@@ -67,8 +67,8 @@ fn allow_variables(schema: &mut Map<String, Value>) {
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
         schema.insert("pattern".into(), format!("{pattern}|{variable}").into());
     }
-    if let Some(words) = schema.remove("enum") {
-        let open = json!([{ "enum": words }, { "type": "string", "pattern": variable }]);
+    if let Some(allowed) = schema.remove("enum") {
+        let open = json!([{ "enum": allowed }, { "type": "string", "pattern": variable }]);
         schema.insert("anyOf".into(), open);
     }
     if let Some(Value::Array(choices)) = schema.get_mut("oneOf") {
@@ -76,7 +76,7 @@ fn allow_variables(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Every schema inside a schema, the innermost first.
+/// Visits every subschema, innermost first.
 fn visit_schemas(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
     let Value::Object(schema) = schema else { return };
     for key in ["properties", "$defs"] {

@@ -1,8 +1,8 @@
-//! What a config must look like: the schema, read once into a form that is easy to walk.
+//! The shape of a config: the schema in a form that is easy to walk.
 //!
-//! In: the schema. Out: shapes, which `check.rs` holds trees to, `overlay.rs` reads variables and flags by, and the
-//! documentation is made from. A test refuses words of JSON Schema that are not understood here: a schema that says more
-//! than is checked would be a lie.
+//! In: the schema. Out: shapes, which `check.rs` validates trees against, `overlay.rs` uses to parse variables and flags, and the
+//! documentation is generated from. A test rejects JSON Schema keywords that are not supported here, because they would not be
+//! enforced.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use toolhub::config::Unit;
 
 use super::schema;
 
-/// What a value must look like.
+/// The shape of a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
-    /// Whatever it wants.
+    /// Any value.
     Any,
     Bool,
     Integer {
@@ -31,30 +31,30 @@ pub(crate) enum Shape {
         min_items: usize,
     },
     Table(TableShape),
-    /// One of these, told apart by what sort of value it is.
+    /// One of these, distinguished by the type of the value.
     AnyOf(Vec<Shape>),
 }
 
-/// What a text must look like.
+/// The shape of a string.
 #[derive(Debug, Clone)]
 pub(crate) enum TextShape {
-    /// So many characters.
+    /// A length in characters.
     Plain { min: usize, max: usize },
     /// A number with a unit.
     Unit(Unit),
     /// A date, or a date and a time with its offset.
     Datetime,
-    /// One of these words.
+    /// One of these values.
     Choice(Vec<String>),
 }
 
-/// What a table must look like.
+/// The shape of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct TableShape {
     pub(crate) keys: BTreeMap<String, KeyShape>,
-    /// What stands under any other name; nothing may where absent.
+    /// The shape of values under other names; `None` if there must not be any.
     pub(crate) additional: Option<Box<Shape>>,
-    /// How many of the keys there must be.
+    /// The minimum number of keys.
     pub(crate) min_keys: usize,
     pub(crate) max_keys: usize,
 }
@@ -74,7 +74,7 @@ impl Shape {
         SchemaReader { root: &schema }.read(&schema)
     }
 
-    /// The table it is, or may be.
+    /// The table shape, or one among the alternatives.
     pub(crate) fn table(&self) -> Option<&TableShape> {
         match self {
             Self::Table(table) => Some(table),
@@ -83,7 +83,7 @@ impl Shape {
         }
     }
 
-    /// The shape of the items of the list it is, or may be.
+    /// The shape of list items, or of those of an alternative.
     pub(crate) fn items(&self) -> Option<&Shape> {
         match self {
             Self::List { items, .. } => Some(items),
@@ -92,21 +92,21 @@ impl Shape {
         }
     }
 
-    /// What it must be, for people.
+    /// A description for people.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Any => "anything".into(),
             Self::Bool => "true or false".into(),
-            Self::Integer { .. } => "a whole number".into(),
+            Self::Integer { .. } => "an integer".into(),
             Self::Number { .. } => "a number".into(),
-            Self::Text(TextShape::Plain { .. }) => "text".into(),
+            Self::Text(TextShape::Plain { .. }) => "a string".into(),
             Self::Text(TextShape::Unit(unit)) => unit.describe().into(),
             Self::Text(TextShape::Datetime) => "a date, such as \"2027-01-31\"".into(),
-            Self::Text(TextShape::Choice(words)) => format_choices(words),
+            Self::Text(TextShape::Choice(allowed)) => format_choices(allowed),
             Self::List { items, .. } => format!("a list of {}", items.describe_plural()),
             Self::Table(_) => "a table".into(),
             Self::AnyOf(all) if all.iter().filter_map(Self::table).any(|table| table.keys.contains_key("env")) => {
-                "text, { env = \"NAME\" } or { file = \"path\" }".into()
+                "a string, { env = \"NAME\" } or { file = \"path\" }".into()
             }
             Self::AnyOf(all) => all.iter().map(Self::describe).collect::<Vec<_>>().join(" or "),
         }
@@ -114,10 +114,10 @@ impl Shape {
 
     fn describe_plural(&self) -> String {
         match self {
-            Self::Text(TextShape::Plain { .. }) => "texts".into(),
+            Self::Text(TextShape::Plain { .. }) => "strings".into(),
             Self::Table(_) => "tables".into(),
-            Self::Text(TextShape::Choice(words)) => {
-                words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+            Self::Text(TextShape::Choice(allowed)) => {
+                allowed.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
             }
             other => other.describe(),
         }
@@ -125,9 +125,9 @@ impl Shape {
 }
 
 /// `"a", "b" or "c"`.
-pub(crate) fn format_choices(words: &[String]) -> String {
-    let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-    match words.as_slice() {
+pub(crate) fn format_choices(allowed: &[String]) -> String {
+    let allowed: Vec<String> = allowed.iter().map(|word| format!("{word:?}")).collect();
+    match allowed.as_slice() {
         [] => String::new(),
         [only] => only.clone(),
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
@@ -140,22 +140,22 @@ struct SchemaReader<'a> {
 
 impl SchemaReader<'_> {
     fn read(&self, schema: &Value) -> Shape {
-        let referred = schema["$ref"].as_str().and_then(|to| self.root.pointer(to.trim_start_matches('#')));
-        if let Some(referred) = referred {
-            return self.read(referred);
+        let target = schema["$ref"].as_str().and_then(|pointer| self.root.pointer(pointer.trim_start_matches('#')));
+        if let Some(target) = target {
+            return self.read(target);
         }
         if let Some(choices) = schema["anyOf"].as_array() {
             return Shape::AnyOf(choices.iter().map(|choice| self.read(choice)).collect());
         }
         if let Some(choices) = schema["oneOf"].as_array() {
-            let words = choices.iter().flat_map(|choice| match &choice["enum"] {
-                Value::Array(words) => words.clone(),
+            let allowed = choices.iter().flat_map(|choice| match &choice["enum"] {
+                Value::Array(allowed) => allowed.clone(),
                 _ => vec![choice["const"].clone()],
             });
-            return Shape::Text(TextShape::Choice(words.map(choice_text).collect()));
+            return Shape::Text(TextShape::Choice(allowed.map(choice_text).collect()));
         }
-        if let Some(words) = schema["enum"].as_array() {
-            return Shape::Text(TextShape::Choice(words.iter().cloned().map(choice_text).collect()));
+        if let Some(allowed) = schema["enum"].as_array() {
+            return Shape::Text(TextShape::Choice(allowed.iter().cloned().map(choice_text).collect()));
         }
         match schema["type"].as_str() {
             Some("boolean") => Shape::Bool,
@@ -193,21 +193,21 @@ impl SchemaReader<'_> {
         let required: Vec<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let keys = schema["properties"].as_object().into_iter().flatten().map(|(name, key)| {
-            let about = key["description"].as_str().unwrap_or_default().replace('\n', " ");
+            let description = key["description"].as_str().unwrap_or_default().replace('\n', " ");
             let required = required.contains(&name.as_str());
-            (name.clone(), KeyShape { shape: self.read(key), required, description: about })
+            (name.clone(), KeyShape { shape: self.read(key), required, description })
         });
-        let others = match &schema["additionalProperties"] {
+        let additional = match &schema["additionalProperties"] {
             Value::Bool(false) => None,
             Value::Object(_) => Some(Box::new(self.read(&schema["additionalProperties"]))),
             _ => Some(Box::new(Shape::Any)),
         };
-        let (at_least, at_most) = (as_usize(&schema["minProperties"]), as_usize(&schema["maxProperties"]));
+        let (min_keys, max_keys) = (as_usize(&schema["minProperties"]), as_usize(&schema["maxProperties"]));
         TableShape {
             keys: keys.collect(),
-            additional: others,
-            min_keys: at_least.unwrap_or(0),
-            max_keys: at_most.unwrap_or(usize::MAX),
+            additional,
+            min_keys: min_keys.unwrap_or(0),
+            max_keys: max_keys.unwrap_or(usize::MAX),
         }
     }
 }

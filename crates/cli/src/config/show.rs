@@ -1,7 +1,7 @@
-//! A config as text: every value that holds, and on request where it comes from.
+//! Prints a config: every effective value, and optionally its origin.
 //!
-//! In: a loaded config. Out: TOML that can be read again, or JSON. What is secret is masked: by its sort, by its name, or by
-//! the name of the variable it came from.
+//! In: a loaded config. Out: TOML that can be loaded again, or JSON. Secrets are masked: by type, by name, or by the name of the
+//! variable they came from.
 
 use std::fmt::Write;
 
@@ -14,24 +14,24 @@ use super::{
     tree::{KeySegment, Origin, Path},
 };
 
-/// Everything that holds, without what is secret.
+/// All effective values, with secrets masked.
 pub(crate) fn masked_values(loaded: &LoadedConfig) -> Value {
     let globs = loaded.config.telemetry.redact.iter().filter_map(|text| Glob::new(text.to_lowercase()).ok()).collect();
-    let mut whole = serde_json::to_value(&loaded.raw).unwrap_or_default();
-    SecretMask { loaded, globs }.mask(&mut whole, &Path::default());
-    whole
+    let mut values = serde_json::to_value(&loaded.raw).unwrap_or_default();
+    SecretMask { loaded, globs }.mask(&mut values, &Path::default());
+    values
 }
 
-/// As TOML, with origins behind the values where asked for.
+/// As TOML, with the origins as comments if requested.
 pub(crate) fn to_toml(loaded: &LoadedConfig, origins: bool) -> String {
-    let mut page = TomlWriter { loaded, origins, lines: Vec::new() };
-    if let Value::Object(whole) = masked_values(loaded) {
-        page.write_table(&whole, &Path::default(), &Path::default());
+    let mut writer = TomlWriter { loaded, origins, lines: Vec::new() };
+    if let Value::Object(values) = masked_values(loaded) {
+        writer.write_table(&values, &Path::default(), &Path::default());
     }
-    page.render()
+    writer.render()
 }
 
-/// For programs: each value with its key and origin.
+/// As JSON: each value with its key and origin.
 pub(crate) fn values_with_origins(loaded: &LoadedConfig) -> Value {
     let mut all = Vec::new();
     visit_leaves(&masked_values(loaded), &Path::default(), &mut |path, value| {
@@ -40,28 +40,28 @@ pub(crate) fn values_with_origins(loaded: &LoadedConfig) -> Value {
     all.into()
 }
 
-fn visit_leaves(value: &Value, path: &Path, tell: &mut impl FnMut(&Path, &Value)) {
+fn visit_leaves(value: &Value, path: &Path, visit: &mut impl FnMut(&Path, &Value)) {
     match value {
         Value::Object(table) if !table.is_empty() => {
-            table.iter().for_each(|(key, inner)| visit_leaves(inner, &path.key(key), tell));
+            table.iter().for_each(|(key, inner)| visit_leaves(inner, &path.key(key), visit));
         }
         Value::Array(list) if list.iter().any(Value::is_object) => {
-            list.iter().enumerate().for_each(|(at, inner)| visit_leaves(inner, &path.index(at), tell));
+            list.iter().enumerate().for_each(|(at, inner)| visit_leaves(inner, &path.index(at), visit));
         }
-        other => tell(path, other),
+        other => visit(path, other),
     }
 }
 
 /// Where the value at a path comes from.
 pub(crate) fn describe_origin(loaded: &LoadedConfig, path: &Path) -> String {
     let Some(node) = loaded.tree.get(path) else { return "default".into() };
-    let place = |source: &super::tree::Source, span: &std::ops::Range<usize>| {
+    let location = |source: &super::tree::Source, span: &std::ops::Range<usize>| {
         format!("{}:{}", source.name, TextPosition::locate(&source.text, span).line)
     };
     let mut text = match &node.origin {
-        Origin::File { source, span } => place(source, span),
+        Origin::File { source, span } => location(source, span),
         Origin::Env { name, file: None } => format!("env {name}"),
-        Origin::Env { name, file: Some((source, span)) } => format!("env {name} ({})", place(source, span)),
+        Origin::Env { name, file: Some((source, span)) } => format!("env {name} ({})", location(source, span)),
         Origin::Flag(flag) => format!("flag {flag}"),
     };
     if !node.variables.is_empty() {
@@ -90,21 +90,21 @@ impl SecretMask<'_> {
     }
 
     fn is_secret(&self, path: &Path) -> bool {
-        // Only tools hold values under names that others choose; the names of tools themselves hide nothing.
+        // Only tools have keys with names chosen by users. The name of the tool itself does not make its values secret.
         let names = match path.0.as_slice() {
             [KeySegment::Key(section), _, inside @ ..] if section == "tools" => inside,
             _ => &[],
         };
-        let named = names.iter().any(|step| match step {
+        let has_secret_name = names.iter().any(|segment| match segment {
             KeySegment::Key(key) => self.globs.iter().any(|glob| glob.matches(&key.to_lowercase())),
             KeySegment::Index(_) => false,
         });
         let variables = self.loaded.tree.get(path).map(|node| node.variables.as_slice()).unwrap_or_default();
-        named || variables.iter().any(|name| is_secret_name(name))
+        has_secret_name || variables.iter().any(|name| is_secret_name(name))
     }
 }
 
-/// TOML line by line: what is to be read, and where it comes from.
+/// Writes TOML line by line, each line with its optional origin.
 struct TomlWriter<'a> {
     loaded: &'a LoadedConfig,
     origins: bool,
@@ -112,11 +112,11 @@ struct TomlWriter<'a> {
 }
 
 impl TomlWriter<'_> {
-    /// A table: its own values first, then the tables in it. `header` is the path as TOML writes it, without places.
+    /// Writes a table: its own values first, then its subtables. `header` is the path as TOML writes it, without indexes.
     fn write_table(&mut self, table: &Map<String, Value>, path: &Path, header: &Path) {
-        let is_tables =
+        let is_table_list =
             |value: &Value| value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_object));
-        for (key, value) in table.iter().filter(|(_, value)| !value.is_object() && !is_tables(value)) {
+        for (key, value) in table.iter().filter(|(_, value)| !value.is_object() && !is_table_list(value)) {
             let line = format!("{} = {}", Path::of([key.as_str()]), toml_literal(value));
             self.lines.push((line, self.origins.then(|| describe_origin(self.loaded, &path.key(key)))));
         }
@@ -124,13 +124,13 @@ impl TomlWriter<'_> {
             let (path, header) = (path.key(key), header.key(key));
             match value {
                 Value::Object(inner) => {
-                    let bare = !inner.is_empty() && inner.values().all(Value::is_object);
-                    if !bare {
+                    let only_subtables = !inner.is_empty() && inner.values().all(Value::is_object);
+                    if !only_subtables {
                         self.lines.push((format!("\n[{header}]"), None));
                     }
                     self.write_table(inner, &path, &header);
                 }
-                Value::Array(list) if is_tables(value) => {
+                Value::Array(list) if is_table_list(value) => {
                     for (at, inner) in list.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_object()?))) {
                         self.lines.push((format!("\n[[{header}]]"), None));
                         self.write_table(inner, &path.index(at), &header);
@@ -141,7 +141,7 @@ impl TomlWriter<'_> {
         }
     }
 
-    /// The lines, with the origins in a column.
+    /// Renders the lines, with the origins in one column.
     fn render(&self) -> String {
         const MAX_COLUMN: usize = 44;
         let lengths = self.lines.iter().filter(|(_, origin)| origin.is_some()).map(|(line, _)| line.chars().count());

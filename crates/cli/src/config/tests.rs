@@ -1,4 +1,4 @@
-//! What can only be tried from inside: many configs at once, and what is made of them.
+//! Tests that need the internals of the config: generated configs, layers, changes, and the resulting hub.
 
 mod agreement;
 mod changes;
@@ -20,7 +20,7 @@ impl ConfigFolder {
         Self::default()
     }
 
-    /// What is asked for in this folder, with these variables alone.
+    /// Load options for this folder, with only these variables.
     pub(super) fn load_options(&self, variables: &[(&str, &str)]) -> LoadOptions {
         let home = self.0.join("home").display().to_string();
         let all = variables.iter().copied().chain([("HOME", home.as_str())]);
@@ -37,7 +37,7 @@ impl Deref for ConfigFolder {
     }
 }
 
-/// The config of a text.
+/// Loads the config in a text.
 pub(super) fn load_config(text: &str) -> Config {
     load_text(text).map(|loaded| loaded.config).unwrap_or_else(|problems| panic!("{problems}"))
 }

@@ -1,7 +1,7 @@
-//! A config as a tree of values, each of which knows where it was said.
+//! A config as a tree of values, each with its origin.
 //!
-//! In: the text of a TOML file. Out: nodes, and what is no TOML in it. Trees are laid over each other: tables join, anything
-//! else is replaced. Knows no key.
+//! In: the text of a TOML file. Out: nodes, and the syntax errors. Trees are merged: tables key by key, everything else is replaced.
+//! Knows no keys.
 
 mod syntax;
 
@@ -19,46 +19,46 @@ use super::problem::Problem;
 /// A file that was read.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Source {
-    /// How it is called in messages.
+    /// Its name in messages.
     pub(crate) name: String,
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub(crate) text: String,
 }
 
-/// Where something was said.
+/// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// In a file, from one byte to another.
+    /// In a file, at this byte range.
     File { source: Arc<Source>, span: Range<usize> },
-    /// By a variable of the environment, which may stand in a file of its own.
+    /// By an environment variable, which may be set in an env file.
     Env { name: String, file: Option<(Arc<Source>, Range<usize>)> },
-    /// By a flag, as it was typed.
+    /// By a flag, as typed.
     Flag(String),
 }
 
-/// A value, and where it was said.
+/// A value and its origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
-    /// Where its key was said.
+    /// Where its key was written.
     pub(crate) key_origin: Origin,
-    /// The variables that were put into it.
+    /// The variables that were expanded in it.
     pub(crate) variables: Vec<String>,
-    /// Nobody knows what it is, because a variable is not set.
+    /// Its value is unknown, because a variable is not set.
     pub(crate) unresolved: bool,
 }
 
-/// What TOML can say.
+/// A TOML value.
 #[derive(Clone)]
 pub(crate) enum Value {
     Text(String),
     Integer(i64),
     Float(f64),
     Bool(bool),
-    /// A date or a time, as it is written.
+    /// A date or a time, as written.
     Datetime(String),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
@@ -76,42 +76,42 @@ impl Node {
 
     /// The value at a path.
     pub(crate) fn get(&self, path: &Path) -> Option<&Self> {
-        path.0.iter().try_fold(self, |node, step| match (&node.value, step) {
+        path.0.iter().try_fold(self, |node, segment| match (&node.value, segment) {
             (Value::Table(table), KeySegment::Key(key)) => table.get(key),
-            (Value::List(list), KeySegment::Index(place)) => list.get(*place),
+            (Value::List(list), KeySegment::Index(index)) => list.get(*index),
             _ => None,
         })
     }
 
-    /// The value at a path, or the closest around it.
+    /// The value at a path, or the closest enclosing one.
     pub(crate) fn nearest(&self, path: &Path) -> &Self {
         let lengths = (0..=path.0.len()).rev();
         let found = lengths.into_iter().find_map(|length| self.get(&Path(path.0[..length].to_vec())));
         found.unwrap_or(self)
     }
 
-    /// Lays another tree over this one.
-    pub(crate) fn merge(&mut self, over: Self) {
-        match (&mut self.value, over.value) {
-            (Value::Table(under), Value::Table(over)) => {
-                for (key, node) in over {
+    /// Merges another tree over this one.
+    pub(crate) fn merge(&mut self, other: Self) {
+        match (&mut self.value, other.value) {
+            (Value::Table(under), Value::Table(other)) => {
+                for (key, node) in other {
                     match under.get_mut(&key) {
-                        Some(there) => there.merge(node),
+                        Some(existing) => existing.merge(node),
                         None => drop(under.insert(key, node)),
                     }
                 }
             }
-            (_, value) => *self = Self { value, ..over },
+            (_, value) => *self = Self { value, ..other },
         }
     }
 
-    /// The same value without places.
+    /// The value as JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Text(text) | Value::Datetime(text) => text.clone().into(),
             Value::Integer(number) => (*number).into(),
             Value::Float(number) => (*number).into(),
-            Value::Bool(yes) => (*yes).into(),
+            Value::Bool(boolean) => (*boolean).into(),
             Value::List(list) => list.iter().map(Self::to_json).collect(),
             Value::Table(table) => {
                 serde_json::Value::Object(table.iter().map(|(key, node)| (key.clone(), node.to_json())).collect())
@@ -120,7 +120,7 @@ impl Node {
     }
 }
 
-// A file may hold secrets, and whatever can be printed is printed one day.
+// A file may hold secrets, so `Debug` must not print its text.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
@@ -138,11 +138,11 @@ impl fmt::Debug for Value {
 }
 
 impl Value {
-    /// What it is, for people.
+    /// The type, for messages.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
-            Self::Text(_) => "text",
-            Self::Integer(_) => "a whole number",
+            Self::Text(_) => "a string",
+            Self::Integer(_) => "an integer",
             Self::Float(_) => "a number",
             Self::Bool(_) => "true or false",
             Self::Datetime(_) => "a date or time",
@@ -152,10 +152,10 @@ impl Value {
     }
 }
 
-/// How deep tables and lists may be nested: everything that walks a tree calls itself.
+/// Maximum nesting depth, because the functions on trees are recursive.
 const MAX_DEPTH: usize = 64;
 
-/// Reads a file. What could be read is returned although there are problems.
+/// Parses a file. Returns what could be parsed even if there are problems.
 pub(crate) fn parse(source: &Arc<Source>) -> (Node, Vec<Problem>) {
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     let mut problems: Vec<Problem> = errors
@@ -164,7 +164,7 @@ pub(crate) fn parse(source: &Arc<Source>) -> (Node, Vec<Problem>) {
             let span = error.span().unwrap_or(0..0);
             let help = syntax::syntax_help(&source.text, &span);
             let origin = Origin::File { source: source.clone(), span };
-            Problem::new(origin, "", format!("this is no TOML: {}", error.message())).help(help)
+            Problem::new(origin, "", format!("invalid TOML: {}", error.message())).help(help)
         })
         .collect();
     let span = table.span();
@@ -184,21 +184,21 @@ impl TreeBuilder<'_> {
     }
 
     fn table(&mut self, table: DeTable<'_>, depth: usize) -> Value {
-        let read = table.into_iter().map(|(key, value)| {
+        let entries = table.into_iter().map(|(key, value)| {
             let key_origin = self.origin(key.span());
             let mut node = self.node(value, depth + 1);
             node.key_origin = key_origin;
             (key.into_inner().into_owned(), node)
         });
-        Value::Table(read.collect())
+        Value::Table(entries.collect())
     }
 
     fn node(&mut self, value: Spanned<DeValue<'_>>, depth: usize) -> Node {
         let origin = self.origin(value.span());
         if depth > MAX_DEPTH {
             self.problems.push(
-                Problem::new(origin.clone(), "", format!("this is nested deeper than {MAX_DEPTH}"))
-                    .help("no setting needs that: look for a bracket too many"),
+                Problem::new(origin.clone(), "", format!("nested deeper than {MAX_DEPTH} levels"))
+                    .help("no key needs that; check for a superfluous bracket"),
             );
             return Node::new(Value::Bool(false), &origin);
         }
@@ -214,8 +214,8 @@ impl TreeBuilder<'_> {
                 }
             },
             DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
-            DeValue::Boolean(yes) => Value::Bool(yes),
-            DeValue::Datetime(moment) => Value::Datetime(moment.to_string()),
+            DeValue::Boolean(boolean) => Value::Bool(boolean),
+            DeValue::Datetime(datetime) => Value::Datetime(datetime.to_string()),
             DeValue::Array(list) => Value::List(list.into_iter().map(|value| self.node(value, depth + 1)).collect()),
             DeValue::Table(table) => self.table(table, depth),
         };

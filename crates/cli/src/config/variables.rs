@@ -1,7 +1,7 @@
-//! Puts variables of the environment into the texts of a file: `${NAME}` and `${NAME:-default}`.
+//! Expands environment variables in the strings of a file: `${NAME}` and `${NAME:-default}`.
 //!
-//! In: a tree as it was read. Out: the same tree without variables, and one problem for each that is not set. `$${` is a
-//! plain `${`. What a variable holds is not looked at again.
+//! In: a parsed tree. Out: the same tree with variables expanded, and one problem for each that is not set. `$${` is a literal
+//! `${`. Values of variables are not expanded again.
 
 use super::{
     closest::closest,
@@ -10,19 +10,19 @@ use super::{
     tree::{Node, Path, Value},
 };
 
-/// Replaces every variable in a tree.
+/// Expands every variable in a tree.
 pub(crate) fn expand(node: &mut Node, path: &Path, environment: &Environment, problems: &mut Vec<Problem>) {
     match &mut node.value {
         Value::Text(text) if text.contains("${") => {
-            let filled = expand_text(text, environment);
-            node.variables = filled.variables;
-            node.unresolved = !filled.problems.is_empty();
-            let wrong = filled
+            let expansion = expand_text(text, environment);
+            node.variables = expansion.variables;
+            node.unresolved = !expansion.problems.is_empty();
+            let expansion_problems = expansion
                 .problems
                 .into_iter()
                 .map(|(message, help)| Problem::at(&node.origin, path, format!("{message}, in `{path}`")).help(help));
-            problems.extend(wrong);
-            *text = filled.text;
+            problems.extend(expansion_problems);
+            *text = expansion.text;
         }
         Value::List(list) => {
             for (at, item) in list.iter_mut().enumerate() {
@@ -42,33 +42,33 @@ pub(crate) fn expand(node: &mut Node, path: &Path, environment: &Environment, pr
 struct VariableExpansion {
     text: String,
     variables: Vec<String>,
-    /// What is wrong, and what to do.
+    /// Messages, each with its help.
     problems: Vec<(String, String)>,
 }
 
 fn expand_text(text: &str, environment: &Environment) -> VariableExpansion {
-    let mut filled = VariableExpansion::default();
+    let mut expansion = VariableExpansion::default();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         let (before, from) = rest.split_at(at);
         if let Some(before) = before.strip_suffix('$') {
-            filled.text += before;
-            filled.text += "${";
+            expansion.text += before;
+            expansion.text += "${";
             rest = &from[2..];
             continue;
         }
-        filled.text += before;
+        expansion.text += before;
         let Some(end) = from.find('}') else {
-            let help = "write ${NAME}, or $${ for the characters themselves";
-            filled.problems.push(("a variable is not closed with }".into(), help.into()));
+            let help = "write ${NAME}, or $${ for a literal ${";
+            expansion.problems.push(("a variable has no closing }".into(), help.into()));
             rest = "";
             break;
         };
-        filled.expand_variable(&from[2..end], environment);
+        expansion.expand_variable(&from[2..end], environment);
         rest = &from[end + 1..];
     }
-    filled.text += rest;
-    filled
+    expansion.text += rest;
+    expansion
 }
 
 impl VariableExpansion {
@@ -78,12 +78,12 @@ impl VariableExpansion {
             None => (inside, None),
         };
         if !is_variable_name(name) {
-            let help = "write ${NAME} or ${NAME:-default}: letters, digits and _; $${ for the characters themselves";
-            self.problems.push((format!("`${{{inside}}}` names no variable"), help.into()));
+            let help = "write ${NAME} or ${NAME:-default}: letters, digits and _; $${ for a literal ${";
+            self.problems.push((format!("`${{{inside}}}` is not a valid variable reference"), help.into()));
             return;
         }
         self.variables.push(name.into());
-        // As in a shell, a variable that is set to nothing gives way to the default.
+        // As in a shell, an empty variable yields to the default.
         match (environment.get(name), default) {
             (Some(""), Some(default)) | (None, Some(default)) => self.text += default,
             (Some(value), _) => self.text += value,
@@ -109,8 +109,8 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let set = [("CITY", "Oslo"), ("EMPTY", ""), ("TRICK", "${CITY}")];
         let environment = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let filled = expand_text(text, &environment);
-        let got = filled.problems.first().map_or(filled.text, |(message, _)| format!("! {message}"));
+        let expansion = expand_text(text, &environment);
+        let got = expansion.problems.first().map_or(expansion.text, |(message, _)| format!("! {message}"));
         assert_eq!(got, expected, "{text}");
     }
 
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn what_cannot_be_replaced_is_named() {
         check("${NONE}", "! the variable NONE is not set");
-        check("${CITY", "! a variable is not closed with }");
-        check("${}", "! `${}` names no variable");
-        check("${A B}", "! `${A B}` names no variable");
+        check("${CITY", "! a variable has no closing }");
+        check("${}", "! `${}` is not a valid variable reference");
+        check("${A B}", "! `${A B}` is not a valid variable reference");
     }
 }

@@ -1,6 +1,6 @@
-//! Where the answers to questions come from: the person at the keyboard, or a script where nobody can be there.
+//! The source of answers to prompts: the user at a terminal, or a script elsewhere.
 //!
-//! In: a prompt. Out: the line that was typed, or `None` when no more will come. What a line means is for others to say.
+//! In: a prompt. Out: a line, or `None` at the end. The caller parses it.
 
 use std::{
     collections::VecDeque,
@@ -12,16 +12,16 @@ use toolhub::ids::{Caller, IdError};
 use super::print;
 use crate::approval_prompt::StdinLines;
 
-/// Gives one line for each prompt.
+/// Returns one line per prompt.
 pub(super) enum AnswerSource {
-    /// Lines as they are typed.
+    /// Typed lines.
     Keyboard(StdinLines),
-    /// Lines that were written before.
+    /// Scripted lines.
     Script(VecDeque<&'static str>),
 }
 
 impl AnswerSource {
-    /// The person, if there is a terminal to ask and to answer on; the script otherwise.
+    /// The user, if stdin and stdout are terminals; the script otherwise.
     pub(super) fn detect(script: impl IntoIterator<Item = &'static str>) -> Self {
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
             Self::Keyboard(StdinLines::spawn_reader())
@@ -30,12 +30,12 @@ impl AnswerSource {
         }
     }
 
-    /// Whether a person answers.
+    /// Whether a user answers.
     pub(super) fn is_interactive(&self) -> bool {
         matches!(self, Self::Keyboard(_))
     }
 
-    /// Who answers.
+    /// The caller who answers.
     pub(super) fn answered_by(&self) -> Result<Caller, IdError> {
         Caller::new(if self.is_interactive() { "you" } else { "script" })
     }

@@ -1,4 +1,4 @@
-//! The tools of the tour: those that the binary carries, and some that show what goes wrong.
+//! The tools of the tour: the bundled ones, and some that demonstrate failures.
 
 use std::{
     error::Error,
@@ -11,19 +11,19 @@ use toolhub::{Sqlite, prelude::*, sqlite::Options, status::StatusSettings};
 
 use crate::builtin::{self, Notes};
 
-/// What the crashing tool says.
+/// The panic message of the crashing tool.
 pub(super) const CRASH_MESSAGE: &str = "this crash is part of the demo";
 
-/// How long a failing tool is withheld in the demo. Five minutes unless said otherwise, which nobody wants to watch.
+/// How long a failing tool is withheld in the tour; the default of five minutes would be too long to watch.
 pub(super) const FAILURE_DURATION: Duration = Duration::from_millis(400);
 
-/// A hub with all demo tools, which keeps its records in this file.
+/// A hub with all demo tools, on this store.
 pub(crate) async fn build_hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
     let hub = ToolHub::builder()
         .store(Sqlite::open(store, Options::default())?)
         .status(StatusSettings { failure_duration: FAILURE_DURATION, ..StatusSettings::default() })
         .resource(FlakyService::default())
-        .rule(Rule::deny("dangerous").when("/folder", "^/$").reason("nobody deletes everything"))
+        .rule(Rule::deny("dangerous").when("/folder", "^/$").reason("deleting the root folder is never allowed"))
         .tools(builtin::ALL.iter().map(|builtin| builtin.tool(builtin.name)))
         .tool(tool("library", library).description("Read a very long book aloud.").read_only().closed_world())
         .tool(tool("slow", slow).timeout(Duration::from_millis(300)).closed_world())
@@ -45,18 +45,18 @@ async fn library(_: NoArguments) -> Result<String, ToolError> {
     Ok((1..=2_000).map(|n| format!("{n}. Once upon a time there was a tool that talked too much.\n")).collect())
 }
 
-/// Take as long as asked, saying how far it is.
+/// Take as long as asked, reporting progress.
 #[derive(Deserialize, JsonSchema)]
-struct Patience {
+struct SlowArguments {
     /// How many steps of 50 ms.
     #[schemars(range(max = 100))]
     steps: u32,
 }
 
-async fn slow(patience: Patience, cx: CallContext) -> Result<String, ToolError> {
-    for step in 1..=patience.steps {
+async fn slow(arguments: SlowArguments, cx: CallContext) -> Result<String, ToolError> {
+    for step in 1..=arguments.steps {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        cx.progress_at(f64::from(step) / f64::from(patience.steps), format!("step {step} of {}", patience.steps));
+        cx.progress_at(f64::from(step) / f64::from(arguments.steps), format!("step {step} of {}", arguments.steps));
     }
     Ok("done at last".into())
 }
@@ -65,7 +65,7 @@ async fn crash(_: NoArguments) -> Result<(), ToolError> {
     std::panic::panic_any(CRASH_MESSAGE)
 }
 
-/// The service behind `hiccup`: answers every third time.
+/// The service behind `hiccup`: succeeds every third time.
 #[derive(Default)]
 struct FlakyService {
     requests: AtomicU32,
@@ -85,7 +85,7 @@ struct Search {
     word: String,
 }
 
-/// How long one search takes.
+/// Duration of one search.
 pub(super) const SEARCH_DURATION: Duration = Duration::from_millis(200);
 
 async fn search(search: Search) -> Result<String, ToolError> {

@@ -1,4 +1,4 @@
-//! How the tour looks: headings, what was asked, what came out.
+//! Output of the tour: headings, calls and outcomes.
 
 use std::io::Write;
 
@@ -12,69 +12,69 @@ const SUCCESS_STYLE: Style = AnsiColor::Green.on_default();
 const WARNING_STYLE: Style = AnsiColor::Yellow.on_default();
 const DIMMED: Style = Style::new().dimmed();
 
-/// Begins a stop of the tour.
+/// Prints the heading of a section.
 pub(super) fn heading(number: usize, title: &str) {
     println!("\n{HEADING}{number}. {title}{HEADING:#}");
 }
 
-/// A sentence for the person who watches.
+/// Prints a sentence.
 pub(super) fn say(text: &str) {
     println!("   {text}");
 }
 
-/// A detail.
+/// Prints a detail.
 pub(super) fn detail(text: &str) {
     println!("   {DIMMED}{text}{DIMMED:#}");
 }
 
-/// A question to a person, and the place for the answer.
+/// Prints a prompt, without a line end.
 pub(super) fn prompt(text: &str) {
     print!("   {BOLD}{text}{BOLD:#} ");
-    // A terminal shows a line that has not ended only when it is told to.
+    // Stdout is line-buffered, so an incomplete line must be flushed.
     let _ = anstream::stdout().flush();
 }
 
-/// What the script answers where a person would type.
+/// Prints the script's answer where a user would type.
 pub(super) fn echo(text: &str) {
     println!("{text}");
 }
 
-/// An answer that could not be taken.
+/// Prints why an answer was rejected.
 pub(super) fn error(text: &str) {
     for line in text.lines() {
         println!("   {WARNING_STYLE}{line}{WARNING_STYLE:#}");
     }
 }
 
-/// The person does not want to see the rest.
+/// Prints that the tour was interrupted.
 pub(super) fn interrupted() {
     println!("\n\nThe tour was interrupted and ends here.");
 }
 
-/// What was asked.
-pub(super) fn call(tool: &str, arguments: &Value, around: &str) {
-    println!("   {BOLD}{tool}{BOLD:#} {arguments} {DIMMED}{around}{DIMMED:#}");
+/// Prints a call.
+pub(super) fn call(tool: &str, arguments: &Value, note: &str) {
+    println!("   {BOLD}{tool}{BOLD:#} {arguments} {DIMMED}{note}{DIMMED:#}");
 }
 
-/// What came out: the text a model would read, and what happened to the world.
+/// Prints an outcome: the text for the model, and the effect.
 pub(super) fn outcome(outcome: &Outcome) {
     let text = outcome.model_text();
     let style = if outcome.status == Status::Success { SUCCESS_STYLE } else { WARNING_STYLE };
-    let word = match (&outcome.error, outcome.replayed) {
+    let result = match (&outcome.error, outcome.replayed) {
         (Some(error), _) => error.kind.name(),
         (None, true) => "success (replayed)",
         (None, false) => "success",
     };
     for (at, line) in text.lines().enumerate() {
-        let mark = if at == 0 { "→" } else { " " };
-        println!("     {style}{mark} {}{style:#}", truncate(line));
+        let arrow = if at == 0 { "→" } else { " " };
+        println!("     {style}{arrow} {}{style:#}", truncate(line));
     }
     let effect = effect_name(outcome.effect);
     let wait = outcome.error.as_ref().and_then(|error| error.retry_after);
-    let again = wait.map_or(String::new(), |wait| format!(" · ask again in {wait:.0?}"));
-    let tried = if outcome.attempts > 1 { format!(" · {} attempts", outcome.attempts) } else { String::new() };
+    let retry = wait.map_or(String::new(), |wait| format!(" · retry in {wait:.0?}"));
+    let attempts = if outcome.attempts > 1 { format!(" · {} attempts", outcome.attempts) } else { String::new() };
     println!(
-        "     {DIMMED}{word} · effect {effect} · {:.1} ms{tried}{again}{DIMMED:#}",
+        "     {DIMMED}{result} · effect {effect} · {:.1} ms{attempts}{retry}{DIMMED:#}",
         outcome.duration.as_secs_f64() * 1000.0
     );
 }

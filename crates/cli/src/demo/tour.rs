@@ -1,4 +1,4 @@
-//! The stops of the tour, in the order a newcomer meets things.
+//! The sections of the tour, in the order in which a newcomer meets the features.
 
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
@@ -19,7 +19,7 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     let hub = pack::build_hub(&folder.path().join("toolhub.db")).await?;
     let mut counts = BTreeMap::new();
     let mut events = hub.subscribe();
-    println!("toolhub {}: a tour of what is built so far", env!("CARGO_PKG_VERSION"));
+    println!("toolhub {}: a tour of the features", env!("CARGO_PKG_VERSION"));
     show_tools(&hub);
     show_call(&hub).await;
     show_invalid_calls(&hub).await;
@@ -33,15 +33,15 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     show_dependencies(&hub).await?;
     show_batch(&hub).await;
     show_rate_limit(&hub).await;
-    print::heading(14, "What was acknowledged outlives the process");
+    print::heading(14, "Acknowledged data survives a killed process");
     count_events(&mut events, &mut counts);
     let hub = restart::run(hub, &folder.path().join("toolhub.db")).await?;
     let mut events = hub.subscribe();
-    print::heading(15, "Some calls ask a person first");
+    print::heading(15, "Some calls require approval");
     approval::run(&hub).await?;
     count_events(&mut events, &mut counts);
     show_event_counts(&counts);
-    show_unbuilt();
+    show_planned();
     Ok(())
 }
 
@@ -55,7 +55,7 @@ async fn call(hub: &ToolHub, tool: &str, arguments: Value, thread: Option<&str>)
 }
 
 fn show_tools(hub: &ToolHub) {
-    print::heading(1, "The hub knows its tools");
+    print::heading(1, "The tools of the hub");
     for tool in hub.list(&ToolFilter::default()) {
         let definition = &tool.definition;
         println!("   {:<11} {:<10} {}", definition.name, definition.kind, definition.description);
@@ -63,21 +63,21 @@ fn show_tools(hub: &ToolHub) {
 }
 
 async fn show_call(hub: &ToolHub) {
-    print::heading(2, "A call has one outcome");
+    print::heading(2, "Every call has exactly one outcome");
     call(hub, "calculator", json!({"expression": "(1 + 2) * 14"}), None).await;
     call(hub, "calculator", json!({"expression": "2 x 3"}), None).await;
     call(hub, "clock", json!({}), None).await;
 }
 
 async fn show_invalid_calls(hub: &ToolHub) {
-    print::heading(3, "Mistakes are answered in words a model can act on");
+    print::heading(3, "Errors tell the model how to correct the call");
     call(hub, "calculater", json!({"expression": "1"}), None).await;
     call(hub, "calculator", json!({"expresion": "1 + 1"}), None).await;
     call(hub, "counter", json!({"by": "three"}), Some("demo")).await;
 }
 
 async fn show_state(hub: &ToolHub) {
-    print::heading(4, "Tools remember, each thread for itself; a failed call leaves no trace");
+    print::heading(4, "Tool state is kept per thread; a failed call does not change it");
     call(hub, "notes", json!({"add": "buy milk"}), Some("demo")).await;
     call(hub, "notes", json!({"add": ""}), Some("demo")).await;
     call(hub, "notes", json!({"add": "call Ann"}), Some("demo")).await;
@@ -85,19 +85,19 @@ async fn show_state(hub: &ToolHub) {
 }
 
 async fn show_call_endings(hub: &ToolHub) {
-    print::heading(5, "Whatever happens, there is an end, and it says what happened to the world");
+    print::heading(5, "Timeouts, crashes and cancelled calls have an outcome too, which names the effect");
     call(hub, "slow", json!({"steps": 3}), None).await;
     call(hub, "slow", json!({"steps": 50}), None).await;
     call(hub, "crash", json!({}), None).await;
     let arguments = json!({"steps": 5});
-    print::call("slow", &arguments, "and cancelled at once");
+    print::call("slow", &arguments, "cancelled immediately");
     let running = hub.call("slow", arguments).start();
     running.cancel();
     print::outcome(&running.await);
 }
 
 async fn show_idempotency(hub: &ToolHub) {
-    print::heading(6, "The same idempotency key: one effect, one answer");
+    print::heading(6, "Calls with the same idempotency key run once");
     let arguments = json!({"by": 5});
     for key in ["order-17", "order-17", "order-18"] {
         print::call("counter", &arguments, &format!("in thread demo, key {key}"));
@@ -106,17 +106,17 @@ async fn show_idempotency(hub: &ToolHub) {
 }
 
 async fn show_output_limit(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
-    print::heading(7, "Too much text is cut for the model and kept for whoever asks");
+    print::heading(7, "Long output is truncated for the model and kept as an artifact");
     print::call("library", &json!({}), "");
     let outcome = hub.call("library", json!({})).await;
     let text = outcome.model_text();
-    print::say(&format!("a model is shown {} characters, which end with:", text.chars().count()));
+    print::say(&format!("the model gets {} characters, which end with:", text.chars().count()));
     print::say(text.lines().last().unwrap_or_default());
-    for piece in &outcome.content {
-        if let Content::Artifact { id, .. } = piece
-            && let Some(whole) = hub.artifact(&Tenant::default(), id).await?
+    for content in &outcome.content {
+        if let Content::Artifact { id, .. } = content
+            && let Some(artifact) = hub.artifact(&Tenant::default(), id).await?
         {
-            print::detail(&format!("fetched: {} bytes of {}", whole.bytes.len(), whole.mime_type));
+            print::detail(&format!("fetched: {} bytes of {}", artifact.bytes.len(), artifact.mime_type));
         }
     }
     Ok(())
@@ -132,35 +132,37 @@ fn show_exports(hub: &ToolHub) {
 }
 
 async fn show_retries(hub: &ToolHub) {
-    print::heading(9, "A failure that may heal is tried again, where that does no harm");
+    print::heading(9, "Transient failures are retried, if that is safe");
     call(hub, "hiccup", json!({}), None).await;
 }
 
 async fn show_failing_tool(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
-    print::heading(10, "A tool that keeps failing is withheld, and comes back by itself");
+    print::heading(10, "A failing tool is withheld, and recovers automatically");
     let mut events = hub.subscribe();
     for _ in 0..4 {
         call(hub, "flaky", json!({}), None).await;
     }
     print::say(&format!(
-        "It is withheld for five minutes, in this demo for {} ms. Until then:",
+        "By default it is withheld for five minutes, in this demo for {} ms. Until then:",
         pack::FAILURE_DURATION.as_millis()
     ));
     print_available_tools(hub, "demo").await?;
-    // The end of the wait is told without a call. A tour must not hang if it is not.
+    // The end of the wait is announced by an event. The timeout keeps the tour from hanging.
     tokio::time::timeout(Duration::from_secs(2), wait_until_available(&mut events)).await?;
-    print::say("The wait is over. One call tries; had it failed, the next wait would be about twice as long.");
+    print::say(
+        "The wait is over. One call probes the tool; had it failed, the next wait would be about twice as long.",
+    );
     call(hub, "flaky", json!({}), None).await;
     Ok(())
 }
 
-/// Listens to what is said about availability, until a tool is back.
+/// Prints availability events until a tool is available again.
 async fn wait_until_available(events: &mut Subscription) {
     loop {
         let event = events.next().await;
         if let EventKind::AvailabilityChanged { tool_name, available, reason } = &event.kind {
-            let word = if *available { "may be used again" } else { "is withheld" };
-            print::detail(&format!("{}: {tool_name} {word} ({reason})", event.name()));
+            let state = if *available { "is available again" } else { "is withheld" };
+            print::detail(&format!("{}: {tool_name} {state} ({reason})", event.name()));
             if *available {
                 return;
             }
@@ -169,7 +171,7 @@ async fn wait_until_available(events: &mut Subscription) {
 }
 
 async fn show_dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
-    print::heading(11, "A tool may wait for another, in each thread anew");
+    print::heading(11, "A tool may depend on another, per thread");
     print_available_tools(hub, "demo").await?;
     call(hub, "digest", json!({}), Some("demo")).await;
     call(hub, "clock", json!({}), Some("demo")).await;
@@ -180,34 +182,34 @@ async fn show_dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
 }
 
 async fn show_batch(hub: &ToolHub) {
-    print::heading(12, "Of the calls of one step, reads run together; any other runs alone, in its turn");
+    print::heading(12, "In a batch, read-only calls run concurrently; others run alone, in order");
     let calls = [
         ("search", json!({"word": "tea"})),
         ("search", json!({"word": "milk"})),
         ("notes", json!({"add": "read about tea"})),
     ];
-    let began = Instant::now();
+    let started = Instant::now();
     let requests = calls.iter().map(|(tool, arguments)| hub.call(*tool, arguments.clone()).thread("demo"));
     let outcomes = hub.batch(requests).await;
-    let took = began.elapsed();
+    let duration = started.elapsed();
     for ((tool, arguments), outcome) in calls.iter().zip(&outcomes) {
         print::call(tool, arguments, "in thread demo");
         print::outcome(outcome);
     }
     let one = pack::SEARCH_DURATION.as_millis();
-    print::say(&format!("A search takes {one} ms. The whole step took {} ms.", took.as_millis()));
+    print::say(&format!("A search takes {one} ms. The whole step took {} ms.", duration.as_millis()));
 }
 
 async fn show_rate_limit(hub: &ToolHub) {
-    print::heading(13, "A tool is called no more often than its owner allows");
-    print::say("The catalogue takes two searches a minute, and has had them.");
+    print::heading(13, "Rate limits");
+    print::say("The catalogue allows two searches a minute, and both are used up.");
     call(hub, "search", json!({"word": "honey"}), None).await;
 }
 
 async fn print_available_tools(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
     let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await;
     let names: Vec<String> = names.map_err(|error| error.operator)?.iter().map(ToString::to_string).collect();
-    print::say(&format!("thread {thread} may use: {}", names.join(" ")));
+    print::say(&format!("available in thread {thread}: {}", names.join(" ")));
     Ok(())
 }
 
@@ -218,13 +220,13 @@ fn count_events(events: &mut Subscription, counts: &mut BTreeMap<&'static str, u
 }
 
 fn show_event_counts(counts: &BTreeMap<&'static str, u32>) {
-    print::heading(16, "Everything that happened was told to whoever listens");
+    print::heading(16, "Every step was published as an event");
     for (name, count) in counts {
         println!("   {count:>3} × {name}");
     }
 }
 
-fn show_unbuilt() {
-    print::heading(17, "Not built yet");
-    print::say("a config file · REST and MCP tools · HTTP, dashboard, agents");
+fn show_planned() {
+    print::heading(17, "Not supported yet");
+    print::say("MCP tools · the dashboard · Redis");
 }

@@ -1,6 +1,6 @@
-//! One thing, as its fields: a name and a text on each line.
+//! Renders one item as fields: a name and a text per line.
 //!
-//! In: names and texts. Out: lines in two columns; texts that are too long go on under themselves.
+//! In: names and texts. Out: lines in two columns; long texts wrap within the second column.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
@@ -9,35 +9,35 @@ use super::{formatting::wrap_line, strip_control_chars};
 
 const NAME_STYLE: Style = Style::new().dimmed();
 
-/// The fields of one thing.
+/// The fields of an item.
 #[derive(Debug, Default)]
 pub(crate) struct Fields(Vec<(String, String, Style)>);
 
 impl Fields {
-    /// One more field, unless there is nothing to say.
+    /// Adds a field, unless the text is empty.
     pub(crate) fn add(&mut self, name: &str, text: impl AsRef<str>) {
         self.add_styled(name, text, Style::new());
     }
 
-    /// One more field in a colour.
+    /// Adds a styled field, unless the text is empty.
     pub(crate) fn add_styled(&mut self, name: &str, text: impl AsRef<str>, style: Style) {
         if !text.as_ref().is_empty() {
             self.0.push((strip_control_chars(name), strip_control_chars(text.as_ref()), style));
         }
     }
 
-    /// The lines, each after this indent.
+    /// Renders the lines with this indent.
     pub(crate) fn render(&self, width: Option<usize>, indent: usize) -> String {
-        let names = self.0.iter().map(|(name, ..)| name.width()).max().unwrap_or(0);
-        let room = width.map(|width| width.saturating_sub(indent + names + 2).max(20));
+        let name_width = self.0.iter().map(|(name, ..)| name.width()).max().unwrap_or(0);
+        let text_width = width.map(|width| width.saturating_sub(indent + name_width + 2).max(20));
         let mut lines = String::new();
         for (name, text, style) in &self.0 {
-            let gap = " ".repeat(names - name.width() + 2);
-            for (at, line) in text.lines().flat_map(|line| wrap_line(line, room)).enumerate() {
+            let gap = " ".repeat(name_width - name.width() + 2);
+            for (at, line) in text.lines().flat_map(|line| wrap_line(line, text_width)).enumerate() {
                 lines += &" ".repeat(indent);
                 lines += &match at {
                     0 => format!("{NAME_STYLE}{name}{NAME_STYLE:#}{gap}{style}{line}{style:#}\n"),
-                    _ => format!("{}{style}{line}{style:#}\n", " ".repeat(names + 2)),
+                    _ => format!("{}{style}{line}{style:#}\n", " ".repeat(name_width + 2)),
                 };
             }
         }

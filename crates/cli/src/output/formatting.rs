@@ -1,6 +1,6 @@
-//! Words for statuses, times and numbers.
+//! Formats statuses, times and durations.
 //!
-//! In: what the API says. Out: short text for a cell of a table. A colour is never the only sign: each status has its word.
+//! In: values of the API. Out: short texts for table cells. A status always has its word, so colour is never the only signal.
 
 use anstyle::{AnsiColor, Style};
 use toolhub::clock::Timestamp;
@@ -11,9 +11,9 @@ const ERROR_STYLE: Style = AnsiColor::Red.on_default();
 const PENDING_STYLE: Style = AnsiColor::Yellow.on_default();
 const DIMMED: Style = Style::new().dimmed();
 
-/// A status with its sign: of a tool, a call or an approval.
-pub(crate) fn format_status(word: &str, ascii: bool) -> (String, Style) {
-    let (sign, letter, style) = match word {
+/// A status with its symbol: of a tool, a call or an approval.
+pub(crate) fn format_status(status: &str, ascii: bool) -> (String, Style) {
+    let (symbol, ascii_symbol, style) = match status {
         "available" | "success" | "approved" | "completed" => ('●', '*', SUCCESS_STYLE),
         "failed" | "error" | "denied" => ('✖', 'x', ERROR_STYLE),
         "unavailable" | "scheduled" | "validating" => ('◌', 'o', PENDING_STYLE),
@@ -23,18 +23,18 @@ pub(crate) fn format_status(word: &str, ascii: bool) -> (String, Style) {
         "cancelled" | "timed_out" | "withdrawn" | "used" => ('–', '-', DIMMED),
         _ => ('·', '.', Style::new()),
     };
-    (format!("{} {}", if ascii { letter } else { sign }, word.replace('_', " ")), style)
+    (format!("{} {}", if ascii { ascii_symbol } else { symbol }, status.replace('_', " ")), style)
 }
 
-/// The mark of a warning, or its plain form.
+/// The warning symbol.
 pub(crate) fn warning_sign(ascii: bool) -> &'static str {
     if ascii { "!" } else { "⚠" }
 }
 
-/// A time that something took, in milliseconds.
+/// A duration in milliseconds.
 pub(crate) fn format_millis(ms: f64) -> String {
     match ms {
-        // The API tells whole milliseconds of a call.
+        // The API rounds a call's duration to whole milliseconds.
         ms if ms < 0.05 => "<1ms".into(),
         ms if ms < 0.95 => format!("{ms:.1}ms"),
         ms if ms < 999.5 => format!("{ms:.0}ms"),
@@ -44,7 +44,7 @@ pub(crate) fn format_millis(ms: f64) -> String {
     }
 }
 
-/// How long ago something was.
+/// How long ago a timestamp was.
 pub(crate) fn format_ago(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) if at > now => "just now".into(),
@@ -56,16 +56,16 @@ pub(crate) fn format_ago(at: &str, now: Timestamp) -> String {
     }
 }
 
-/// How long something still takes.
+/// The time left until a timestamp.
 pub(crate) fn format_remaining(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>() {
-        Ok(at) if at <= now => "over".into(),
+        Ok(at) if at <= now => "expired".into(),
         Ok(at) => format_seconds(at.since(now).as_secs().max(1)),
         Err(_) => at.into(),
     }
 }
 
-/// The same moment for a line of its own, to the second.
+/// A timestamp to the second, for a line of its own.
 pub(crate) fn format_timestamp(at: &str) -> String {
     match at.split_once('T').zip(at.find('.')) {
         Some(((day, _), dot)) if at.ends_with('Z') => format!("{day} {}Z", &at[day.len() + 1..dot]),
@@ -91,35 +91,35 @@ fn format_seconds_coarse(seconds: u64) -> String {
     }
 }
 
-/// A value on one line, cut where it is longer.
-pub(crate) fn truncate_value(value: &serde_json::Value, widest: usize, ascii: bool) -> String {
+/// A value on one line, truncated to the maximum width.
+pub(crate) fn truncate_value(value: &serde_json::Value, max_width: usize, ascii: bool) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), String::from);
-    truncate(&super::strip_control_chars(&text).replace(['\n', '\t'], " "), widest, ascii).into_owned()
+    truncate(&super::strip_control_chars(&text).replace(['\n', '\t'], " "), max_width, ascii).into_owned()
 }
 
-/// As many letters as fit into so many cells; the last says that there were more.
+/// Truncates the text to this many cells, with an ellipsis as the last one.
 pub(super) fn truncate(text: &str, cells: usize, ascii: bool) -> std::borrow::Cow<'_, str> {
     if text.width() <= cells {
         return text.into();
     }
-    let more = if ascii { "~" } else { "…" };
-    let (mut kept, mut used) = (String::new(), 1);
-    for letter in text.chars() {
-        used += letter.width().unwrap_or(0);
+    let ellipsis = if ascii { "~" } else { "…" };
+    let (mut shortened, mut used) = (String::new(), 1);
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
         if used > cells {
             break;
         }
-        kept.push(letter);
+        shortened.push(c);
     }
-    (kept.trim_end().to_owned() + more).into()
+    (shortened.trim_end().to_owned() + ellipsis).into()
 }
 
-/// A text of several lines, none longer than the terminal is wide where that can be.
+/// Wraps a text of several lines to the terminal's width.
 pub(crate) fn wrap_text(text: &str, cells: Option<usize>) -> String {
     text.lines().flat_map(|line| wrap_line(line, cells)).collect::<Vec<_>>().join("\n")
 }
 
-/// The text in lines of so many cells, broken between words; a word that is longer stays whole.
+/// Wraps a line between words; a word that is longer than the width stays whole.
 pub(super) fn wrap_line(text: &str, cells: Option<usize>) -> Vec<String> {
     let Some(cells) = cells.filter(|cells| text.width() > *cells) else { return vec![text.to_owned()] };
     let mut lines = vec![String::new()];

@@ -1,31 +1,31 @@
-//! JSON for programs that a person can read as well.
+//! Indents JSON for people.
 //!
-//! In: JSON text. Out: the same text, indented. Order and numbers stay as they were written, because programs compare them.
+//! In: JSON text. Out: the same text, indented. Order and number formats stay as they are, because programs compare them.
 
-/// The text with line ends and indents. What is no JSON comes back as it is.
+/// Adds line ends and indents. Text that is not JSON is returned unchanged.
 pub(crate) fn indent_json(text: &str) -> String {
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len() * 2);
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
         if quoted {
-            out.push(letter);
-            quoted = escaped || letter != '"';
-            escaped = !escaped && letter == '\\';
+            out.push(c);
+            quoted = escaped || c != '"';
+            escaped = !escaped && c == '\\';
             continue;
         }
-        match letter {
+        match c {
             '"' => {
                 quoted = true;
                 out.push('"');
             }
             '{' | '[' => {
-                out.push(letter);
-                while letters.next_if(char::is_ascii_whitespace).is_some() {}
-                match letters.next_if(|next| matches!(next, '}' | ']')) {
+                out.push(c);
+                while chars.next_if(char::is_ascii_whitespace).is_some() {}
+                match chars.next_if(|next| matches!(next, '}' | ']')) {
                     Some(close) => out.push(close),
                     None => {
                         depth += 1;
@@ -36,7 +36,7 @@ pub(crate) fn indent_json(text: &str) -> String {
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
                 push_newline(&mut out, depth);
-                out.push(letter);
+                out.push(c);
             }
             ',' => {
                 out.push(',');

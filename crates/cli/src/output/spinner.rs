@@ -1,7 +1,6 @@
-//! The sign that something goes on, for a person who waits.
+//! A spinner for a waiting user.
 //!
-//! In: what is waited for. Out: one line on stderr that turns, from the third part of a second on, and is gone when it is
-//! over. Only on a terminal.
+//! In: a label. Out: one animated line on stderr, shown after 300 ms and erased at the end. Only on a terminal.
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -14,28 +13,28 @@ use super::{Printer, strip_control_chars};
 
 const UNICODE_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const ASCII_FRAMES: [&str; 4] = ["-", "\\", "|", "/"];
-/// Whoever waits less sees nothing.
+/// Shorter waits show no spinner.
 const START_DELAY: Duration = Duration::from_millis(300);
 const FRAME_INTERVAL: Duration = Duration::from_millis(90);
 
-/// Turns until it is dropped.
-#[must_use = "it is gone when dropped"]
+/// Spins until it is dropped.
+#[must_use = "the spinner stops when dropped"]
 pub(crate) struct Spinner(Option<JoinHandle<()>>);
 
 impl Spinner {
-    /// Begins to turn, if there is somebody to see it.
-    pub(crate) fn start(show: &Printer, what: &str) -> Self {
-        if show.json || show.quiet || !io::stderr().is_terminal() {
+    /// Starts the spinner, if stderr is a terminal.
+    pub(crate) fn start(printer: &Printer, label: &str) -> Self {
+        if printer.json || printer.quiet || !io::stderr().is_terminal() {
             return Self(None);
         }
-        let (what, signs) =
-            (strip_control_chars(what), if show.ascii { &ASCII_FRAMES[..] } else { &UNICODE_FRAMES[..] });
+        let (label, frames) =
+            (strip_control_chars(label), if printer.ascii { &ASCII_FRAMES[..] } else { &UNICODE_FRAMES[..] });
         Self(Some(tokio::spawn(async move {
             tokio::time::sleep(START_DELAY).await;
-            let began = tokio::time::Instant::now();
-            for sign in signs.iter().cycle() {
-                let seconds = (began.elapsed() + START_DELAY).as_secs();
-                let _ = write!(io::stderr(), "\r\x1b[K{sign} {what} {seconds}s");
+            let started = tokio::time::Instant::now();
+            for frame in frames.iter().cycle() {
+                let seconds = (started.elapsed() + START_DELAY).as_secs();
+                let _ = write!(io::stderr(), "\r\x1b[K{frame} {label} {seconds}s");
                 let _ = io::stderr().flush();
                 tokio::time::sleep(FRAME_INTERVAL).await;
             }
@@ -45,8 +44,8 @@ impl Spinner {
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        if let Some(turning) = self.0.take() {
-            turning.abort();
+        if let Some(task) = self.0.take() {
+            task.abort();
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

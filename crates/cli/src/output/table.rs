@@ -1,8 +1,8 @@
-//! A list as a table that fits the terminal.
+//! Renders a list as a table that fits the terminal.
 //!
-//! In: columns that say how much they matter, and rows of text. Out: lines. Where they do not fit, the column that may be
-//! cut is cut, and then columns go, the least important first. Where not even those fit that stay, a row is two lines: the first
-//! column has one of its own, so that an id can be taken whole.
+//! In: columns with their priorities, and rows of text. Out: lines. If they do not fit, shrinkable columns are truncated, then
+//! columns are dropped, the least important first. If even the remaining ones do not fit, a row becomes two lines: the first
+//! column has its own line, so that an id can be copied whole.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
@@ -11,10 +11,10 @@ use super::{formatting::truncate, strip_control_chars};
 
 const HEADER_STYLE: Style = Style::new().dimmed();
 const COLUMN_GAP: usize = 2;
-/// How far the second line of a row is moved in.
+/// Indent of the second line of a row.
 const INDENT: usize = 2;
 
-/// On which side the free space is.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -26,41 +26,41 @@ pub(crate) enum Align {
 pub(crate) struct Column {
     title: &'static str,
     align: Align,
-    /// Those with the highest number go first; 0 stays whatever happens.
+    /// The highest number is dropped first; 0 is never dropped.
     drop_order: u8,
-    /// As narrow as it may be cut; none where it must be whole.
+    /// The minimum width when truncated; `None` if it must not be truncated.
     min_width: Option<usize>,
 }
 
 impl Column {
-    /// A column that stays and is whole.
+    /// A column that is neither dropped nor truncated.
     pub(crate) const fn new(title: &'static str) -> Self {
         Self { title, align: Align::Left, drop_order: 0, min_width: None }
     }
 
-    /// A column of numbers.
+    /// Right-aligned, for numbers.
     pub(crate) const fn align_right(mut self) -> Self {
         self.align = Align::Right;
         self
     }
 
-    /// May be left out; the highest number goes first.
-    pub(crate) const fn drop_order(mut self, turn: u8) -> Self {
-        self.drop_order = turn;
+    /// May be dropped; the highest number first.
+    pub(crate) const fn drop_order(mut self, order: u8) -> Self {
+        self.drop_order = order;
         self
     }
 
-    /// May be cut to this many cells.
-    pub(crate) const fn shrink_to(mut self, least: usize) -> Self {
-        self.min_width = Some(least);
+    /// May be truncated to this many cells.
+    pub(crate) const fn shrink_to(mut self, min_width: usize) -> Self {
+        self.min_width = Some(min_width);
         self
     }
 }
 
-/// What stands on one line of a row: how far it is moved in, the columns, and how wide each is.
+/// One line of a row: its indent, and the index and width of each column.
 type LineLayout = (usize, Vec<(usize, usize)>);
 
-/// A table in the making.
+/// A table being built.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -72,18 +72,18 @@ impl Table {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// One more row, a text for each column.
+    /// Adds a row, with one text per column.
     pub(crate) fn add_row<const N: usize>(&mut self, cells: [String; N]) {
         self.add_styled_row(cells.map(|text| (text, Style::new())));
     }
 
-    /// One more row, with colours.
+    /// Adds a styled row.
     pub(crate) fn add_styled_row<const N: usize>(&mut self, cells: [(String, Style); N]) {
         let tidy = |(text, style): (String, Style)| (strip_control_chars(&text).replace(['\n', '\t'], " "), style);
         self.rows.push(cells.into_iter().map(tidy).collect());
     }
 
-    /// The lines, at most this wide.
+    /// Renders the lines, at most this wide if possible.
     pub(crate) fn render(&self, width: Option<usize>, ascii: bool) -> String {
         let shown = self.layout(0, width);
         let lines = match width {
@@ -100,53 +100,58 @@ impl Table {
         text
     }
 
-    /// One row, on as many lines as it has.
+    /// Renders one row, on one line or two.
     fn render_row<'a>(&self, lines: &[LineLayout], ascii: bool, cell: impl Fn(usize) -> (&'a str, Style)) -> String {
         lines.iter().map(|(indent, shown)| " ".repeat(*indent) + &self.render_line(shown, ascii, &cell)).collect()
     }
 
-    /// Which columns are shown, from this one on, and how wide.
+    /// The columns to show, starting with this one, and their widths.
     fn layout(&self, first: usize, width: Option<usize>) -> Vec<(usize, usize)> {
         let natural = |at: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|(text, _)| text.width());
             cells.chain([self.columns[at].title.width()]).max().unwrap_or(0)
         };
-        // A column without a word in it says nothing.
-        let says = |at: &usize| self.rows.is_empty() || self.rows.iter().any(|row| !row[*at].0.is_empty());
-        let keeps = |at: &usize| self.columns[*at].drop_order == 0 || says(at);
+        // A column without any text is not shown, unless it must not be dropped.
+        let has_text = |at: &usize| self.rows.is_empty() || self.rows.iter().any(|row| !row[*at].0.is_empty());
+        let is_shown = |at: &usize| self.columns[*at].drop_order == 0 || has_text(at);
         let mut shown: Vec<(usize, usize)> =
-            (first..self.columns.len()).filter(keeps).map(|at| (at, natural(at))).collect();
+            (first..self.columns.len()).filter(is_shown).map(|at| (at, natural(at))).collect();
         let Some(width) = width else { return shown };
         loop {
-            let over = total_width(&shown).saturating_sub(width);
-            if over == 0 {
+            let excess = total_width(&shown).saturating_sub(width);
+            if excess == 0 {
                 return shown;
             }
-            let least: Vec<(usize, usize)> = shown
+            let min_widths: Vec<(usize, usize)> = shown
                 .iter()
-                .map(|(at, wide)| (*at, self.columns[*at].min_width.map_or(*wide, |least| least.min(*wide))))
+                .map(|(at, width)| (*at, self.columns[*at].min_width.map_or(*width, |min| min.min(*width))))
                 .collect();
-            let goes = shown.iter().enumerate().max_by_key(|(_, (at, _))| self.columns[*at].drop_order);
-            match goes {
-                // Even cut to the least it would not fit: one column less.
-                Some((place, (at, _))) if total_width(&least) > width && self.columns[*at].drop_order > 0 => {
-                    shown.remove(place);
+            let next_dropped = shown.iter().enumerate().max_by_key(|(_, (at, _))| self.columns[*at].drop_order);
+            match next_dropped {
+                // It does not fit even fully truncated: drop a column.
+                Some((position, (at, _))) if total_width(&min_widths) > width && self.columns[*at].drop_order > 0 => {
+                    shown.remove(position);
                 }
-                _ => return self.shrink(shown, &least, over),
+                _ => return self.shrink(shown, &min_widths, excess),
             }
         }
     }
 
-    /// Takes away what is too much, from the widest column that may be cut.
-    fn shrink(&self, mut shown: Vec<(usize, usize)>, least: &[(usize, usize)], mut over: usize) -> Vec<(usize, usize)> {
-        while over > 0 {
-            let room = |(place, (_, wide)): (usize, &(usize, usize))| (wide - least[place].1, place);
-            let Some((room, place)) = shown.iter().enumerate().map(room).max() else { break };
+    /// Removes the excess cell by cell, from the column with the most room to shrink.
+    fn shrink(
+        &self,
+        mut shown: Vec<(usize, usize)>,
+        min_widths: &[(usize, usize)],
+        mut excess: usize,
+    ) -> Vec<(usize, usize)> {
+        while excess > 0 {
+            let room = |(position, (_, width)): (usize, &(usize, usize))| (width - min_widths[position].1, position);
+            let Some((room, position)) = shown.iter().enumerate().map(room).max() else { break };
             if room == 0 {
                 break;
             }
-            shown[place].1 -= 1;
-            over -= 1;
+            shown[position].1 -= 1;
+            excess -= 1;
         }
         shown
     }
@@ -158,27 +163,27 @@ impl Table {
         cell: impl Fn(usize) -> (&'a str, Style),
     ) -> String {
         let mut line = String::new();
-        let mut free = 0;
-        for (at, wide) in shown {
+        let mut padding = 0;
+        for (at, width) in shown {
             let (text, style) = cell(*at);
-            let text = truncate(text, *wide, ascii);
-            let space = wide - text.width();
+            let text = truncate(text, *width, ascii);
+            let space = width - text.width();
             let (before, after) = if self.columns[*at].align == Align::Right { (space, 0) } else { (0, space) };
             if !text.is_empty() {
-                line += &" ".repeat(free + before);
+                line += &" ".repeat(padding + before);
                 line += &format!("{style}{text}{style:#}");
-                free = 0;
+                padding = 0;
             } else {
-                free += before;
+                padding += before;
             }
-            free += after + COLUMN_GAP;
+            padding += after + COLUMN_GAP;
         }
         line + "\n"
     }
 }
 
 fn total_width(shown: &[(usize, usize)]) -> usize {
-    shown.iter().map(|(_, wide)| wide + COLUMN_GAP).sum::<usize>().saturating_sub(COLUMN_GAP)
+    shown.iter().map(|(_, width)| width + COLUMN_GAP).sum::<usize>().saturating_sub(COLUMN_GAP)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The agents of a config: planned, and put in the place of those there were.
+//! Builds the agents of a config and registers them.
 //!
-//! In: what the config says about models, agents and toolsets. Out: definitions in the service of agents. Plans are made before anything
-//! is changed, so that a config is taken over whole or not at all.
+//! In: the resolved model, agents and toolsets. Out: definitions in the agent service. All plans are built before anything
+//! changes, so that a config is applied completely or not at all.
 
 use std::sync::Arc;
 
@@ -16,24 +16,24 @@ use crate::config::{self, Agents, Execution, Llm};
 /// The plans of all agents, by name.
 pub(super) type AgentPlans = Vec<(String, AgentPlan)>;
 
-/// Plans the agents of a config.
+/// Builds the plans of all agents.
 ///
 /// # Errors
-/// When a model cannot be made, in words.
+/// When a model cannot be built.
 pub(super) fn build_plans(agents: &Agents) -> Result<AgentPlans, String> {
     let Some(llm) = &agents.llm else { return Ok(AgentPlans::new()) };
-    let usual = llm.build_model(&llm.model)?;
-    let one = |(name, agent): (&String, &config::Agent)| {
+    let default_model = llm.build_model(&llm.model)?;
+    let plan_agent = |(name, agent): (&String, &config::Agent)| {
         let model = match &agent.model {
             Some(other) if *other != llm.model => llm.build_model(other)?,
-            _ => usual.clone(),
+            _ => default_model.clone(),
         };
         Ok((name.clone(), build_plan(agent, llm, model)?))
     };
-    agents.agents.iter().map(one).collect()
+    agents.agents.iter().map(plan_agent).collect()
 }
 
-/// Defines these agents, and takes those away that are not among them.
+/// Registers these agents, and removes all others.
 pub(super) fn define(service: &AgentService, plans: AgentPlans) {
     let names: Vec<_> = plans.iter().map(|(name, _)| name.as_str().into()).collect();
     for (name, plan) in plans {
@@ -64,15 +64,15 @@ fn build_plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result
     Ok(plan)
 }
 
-/// The toolsets of a config, with the agents that have them.
+/// The toolsets of a config, with the agents that use them.
 pub(super) fn named_toolsets(agents: &Agents) -> Vec<NamedToolset> {
     let sets = agents.toolsets.iter().map(|(name, set)| {
-        let have = agents.agents.iter().filter(|(_, agent)| agent.toolsets.contains(name));
+        let users = agents.agents.iter().filter(|(_, agent)| agent.toolsets.contains(name));
         NamedToolset {
             name: name.clone(),
             description: set.description.clone(),
             tools: set.tools.clone(),
-            agents: have.map(|(agent, _)| agent.clone()).collect(),
+            agents: users.map(|(agent, _)| agent.clone()).collect(),
         }
     });
     sets.collect()

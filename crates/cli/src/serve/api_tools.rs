@@ -1,7 +1,7 @@
-//! Tools that were made over the API, kept in the store so that they are there after a restart.
+//! Tools registered over the API. They are stored, so that they survive a restart.
 //!
-//! In: what was asked for, as JSON. Out: tools in the making, held to the rules of the config and to some of their own: what is the
-//! business of this machine (programs, files, variables, hosts that are not of the open internet) is said in its config alone.
+//! In: a tool as JSON. Out: tool builders, checked by the rules of the config and by stricter ones: what concerns this machine
+//! (programs, files, variables, private or local hosts) may only be set in its config file.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,130 +18,130 @@ use toolhub::{
 
 use crate::config::{self, Problem};
 
-/// The layout of a row.
+/// Schema version of a row.
 const ROW_SCHEMA: u32 = 1;
-/// Members whose own members are the owner's words, and stay as they are.
+/// Keys whose inner keys are free-form, and are not converted to snake case.
 const FREE_FORM_KEYS: [&str; 7] = ["body", "form", "headers", "metadata", "parameters", "query", "tokenFields"];
-/// Keys that only a config file may have, and what to do instead.
+/// Keys that are only allowed in a config file, and what to do instead.
 const FILE_ONLY_KEYS: [(&str, &str); 7] = [
     ("command", PROGRAM_HELP),
     ("args", PROGRAM_HELP),
     ("env", PROGRAM_HELP),
     ("pass_env", PROGRAM_HELP),
     ("cwd", PROGRAM_HELP),
-    ("allow_hosts", "say it in the config: `tool_hosts` in [server] holds for all tools that are made over the API"),
-    ("ca_file", "write the tool into the config file"),
+    ("allow_hosts", "set `tool_hosts` in [server] of the config; it applies to all tools registered over the API"),
+    ("ca_file", "define the tool in the config file"),
 ];
-const PROGRAM_HELP: &str = "a program never comes over the API; write the tool into the config file";
+const PROGRAM_HELP: &str = "commands cannot be registered over the API; define the tool in the config file";
 
-/// Makes a tool of what was asked for. It may wait for tools that `others` knows.
+/// Builds a tool from a request. It may depend on tools that `others` knows.
 ///
-/// `hosts` may be reached though they are not of the open internet.
+/// `hosts` may be reached although their addresses are private or local.
 ///
 /// # Errors
-/// What is wrong with it, in words for whoever asked.
+/// What is wrong with the request, for the client.
 pub(super) fn build(
     name: &str,
-    asked: &Value,
+    request: &Value,
     hosts: &[String],
     others: impl Fn(&str) -> bool,
 ) -> Result<ToolBuilder, ToolChangeError> {
     let refused = |why: String| ToolChangeError::Refused(why);
-    let said = asked.as_object().ok_or_else(|| refused("a tool is an object".into()))?;
-    let mut said = to_config_keys(said);
-    said.remove("name");
-    let ours = file_only_problems(&said);
-    for (key, _) in &ours {
-        said.remove(*key);
+    let tool = request.as_object().ok_or_else(|| refused("the tool must be a JSON object".into()))?;
+    let mut tool = to_config_keys(tool);
+    tool.remove("name");
+    let file_only = file_only_problems(&tool);
+    for (key, _) in &file_only {
+        tool.remove(*key);
     }
-    let mut wrong: Vec<String> = ours.into_iter().map(|(_, why)| why).collect();
-    if let Some(at) = find_null(&Value::Object(said.clone())) {
-        wrong.push(format!("`{at}` is null, which no tool can say; leave it out, or write a value"));
-        return Err(refused(wrong.join("; ")));
+    let mut messages: Vec<String> = file_only.into_iter().map(|(_, message)| message).collect();
+    if let Some(at) = find_null(&Value::Object(tool.clone())) {
+        messages.push(format!("`{at}` is null, which a config cannot express; omit it, or write a value"));
+        return Err(refused(messages.join("; ")));
     }
-    let made = config::load_tool(name, &said, others);
-    if let Err(problems) = &made {
-        wrong.extend(problems.iter().map(|problem| format_problem(name, problem)));
+    let loaded = config::load_tool(name, &tool, others);
+    if let Err(problems) = &loaded {
+        messages.extend(problems.iter().map(|problem| format_problem(name, problem)));
     }
-    match made {
-        Ok(mut tool) if wrong.is_empty() => {
+    match loaded {
+        Ok(mut tool) if messages.is_empty() => {
             tool.allow_hosts(hosts);
             tool.builder(name).ok_or_else(|| refused("there is no such builtin".into()))
         }
-        _ => Err(refused(wrong.join("; "))),
+        _ => Err(refused(messages.join("; "))),
     }
 }
 
-/// The keys that only a config file may have so, and why.
-fn file_only_problems(said: &Map<String, Value>) -> Vec<(&'static str, String)> {
-    let keys = FILE_ONLY_KEYS.iter().filter(|(key, _)| said.contains_key(*key));
-    let keys = keys.map(|(key, help)| (*key, format!("`{key}` is not taken over the API: {help}")));
-    let why = "a secret that comes over the API is a text; variables and files of the server are not read for it";
-    let secrets = ["auth", "headers"].into_iter().filter(|key| has_secret_reference(said.get(*key)));
+/// Keys that are only allowed in a config file, and the reasons.
+fn file_only_problems(tool: &Map<String, Value>) -> Vec<(&'static str, String)> {
+    let keys = FILE_ONLY_KEYS.iter().filter(|(key, _)| tool.contains_key(*key));
+    let keys = keys.map(|(key, help)| (*key, format!("`{key}` is not accepted over the API: {help}")));
+    let why = "a secret sent over the API must be a string; the server's variables and files are not read";
+    let secrets = ["auth", "headers"].into_iter().filter(|key| has_secret_reference(tool.get(*key)));
     keys.chain(secrets.map(|key| (key, format!("`{key}`: {why}")))).collect()
 }
 
-/// A problem with its key, as whoever asked for the tool knows it: not in a file, and with no section around it.
+/// A problem for a client of the API: without the file and the section of the key.
 fn format_problem(name: &str, problem: &Problem) -> String {
     let section = format!("tools.{name}.");
     let key = problem.key.strip_prefix(&section).unwrap_or_default();
     let message = problem.message.replace(&section, "");
-    let place =
+    let prefix =
         if key.is_empty() || message.contains(&format!("`{key}`")) { String::new() } else { format!("`{key}`: ") };
     match &problem.help {
-        Some(help) => format!("{place}{message} ({help})"),
-        None => format!("{place}{message}"),
+        Some(help) => format!("{prefix}{message} ({help})"),
+        None => format!("{prefix}{message}"),
     }
 }
 
-/// Whether a member refers to something that this machine has.
-fn has_secret_reference(said: Option<&Value>) -> bool {
-    let members = said.and_then(Value::as_object).into_iter().flatten();
+/// Whether a key refers to a variable or file of this machine.
+fn has_secret_reference(value: Option<&Value>) -> bool {
+    let members = value.and_then(Value::as_object).into_iter().flatten();
     members.filter(|(name, _)| *name != "token_fields").any(|(_, value)| value.is_object())
 }
 
-/// Where a null stands in a value, as a JSON pointer: a config has no word for it.
+/// The JSON pointer of a null in a value: TOML has no null.
 fn find_null(value: &Value) -> Option<String> {
-    let below = |key: &str, inner: &Value| find_null(inner).map(|rest| format!("/{key}{rest}"));
+    let find_below = |key: &str, inner: &Value| find_null(inner).map(|rest| format!("/{key}{rest}"));
     match value {
         Value::Null => Some(String::new()),
-        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| below(&index.to_string(), item)),
-        Value::Object(members) => members.iter().find_map(|(key, inner)| below(key, inner)),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| find_below(&index.to_string(), item)),
+        Value::Object(members) => members.iter().find_map(|(key, inner)| find_below(key, inner)),
         _ => None,
     }
 }
 
-/// All that can be made, when `configured` are there besides. One that waits for a tool that is gone is left out, and so are
-/// those that wait for that one: a server that starts without a tool is better than none.
+/// Builds all stored tools that can be built beside the `configured` ones. A tool with a missing dependency is skipped, and so
+/// are its dependents: a server that starts without a tool is better than one that does not start.
 pub(super) fn build_all(
-    kept: &BTreeMap<String, Value>,
+    stored: &BTreeMap<String, Value>,
     hosts: &[String],
     configured: impl Fn(&str) -> bool,
 ) -> Vec<ToolBuilder> {
-    let mut left: BTreeMap<&String, &Value> = kept.iter().filter(|(name, _)| !configured(name)).collect();
+    let mut remaining: BTreeMap<&String, &Value> = stored.iter().filter(|(name, _)| !configured(name)).collect();
     loop {
-        let others = |base: &str| configured(base) || left.keys().any(|name| *name == base);
-        let (mut made, mut gone) = (Vec::new(), Vec::new());
-        for (name, asked) in &left {
-            match build(name, asked, hosts, others) {
-                Ok(tool) => made.push(tool),
+        let others = |base: &str| configured(base) || remaining.keys().any(|name| *name == base);
+        let (mut built, mut skipped) = (Vec::new(), Vec::new());
+        for (name, request) in &remaining {
+            match build(name, request, hosts, others) {
+                Ok(tool) => built.push(tool),
                 Err(error) => {
-                    tracing::warn!(tool = name, %error, "a tool that was made over the API is left out");
-                    gone.push(*name);
+                    tracing::warn!(tool = name, %error, "skipped a tool registered over the API");
+                    skipped.push(*name);
                 }
             }
         }
-        if gone.is_empty() {
-            return made;
+        if skipped.is_empty() {
+            return built;
         }
-        left.retain(|name, _| !gone.contains(name));
+        remaining.retain(|name, _| !skipped.contains(name));
     }
 }
 
-/// The API writes `rateLimit`, a config `rate_limit`; and what is null there is not said here.
+/// The API writes `rateLimit`, a config `rate_limit`. A null in the API means that the key is not set.
 fn to_config_keys(members: &Map<String, Value>) -> Map<String, Value> {
-    let said = members.iter().filter(|(_, value)| !value.is_null());
-    said.map(|(key, value)| match value {
+    let set = members.iter().filter(|(_, value)| !value.is_null());
+    set.map(|(key, value)| match value {
         Value::Object(inner) if !FREE_FORM_KEYS.contains(&key.as_str()) => {
             (to_snake_case(key), to_config_keys(inner).into())
         }
@@ -156,43 +156,45 @@ fn to_snake_case(key: &str) -> String {
         .collect()
 }
 
-/// All that are kept, by name.
+/// All stored tools, by name.
 ///
 /// # Errors
-/// When the store does not answer.
+/// When the store fails.
 pub(super) async fn load_all(store: &Arc<dyn Backend>) -> Result<BTreeMap<String, Value>, StoreError> {
     let mut scan = Scan::new(Table::Tools, Scope::Partition(partition()));
-    let mut kept = BTreeMap::new();
+    let mut stored = BTreeMap::new();
     loop {
         let page = store.scan(scan.clone(), SystemClock.now()).await?;
         for (key, row) in page.rows {
             match serde_json::from_slice(&row.value) {
-                Ok(asked) if row.schema == ROW_SCHEMA => drop(kept.insert(key.id.to_string(), asked)),
-                _ => tracing::warn!(tool = %key.id, "a tool that was made over the API cannot be read any more"),
+                Ok(request) if row.schema == ROW_SCHEMA => drop(stored.insert(key.id.to_string(), request)),
+                _ => tracing::warn!(tool = %key.id, "cannot read the stored definition of a tool"),
             }
         }
         match page.next {
             Some(next) => scan.after = Some(next),
-            None => return Ok(kept),
+            None => return Ok(stored),
         }
     }
 }
 
-/// One that is kept.
+/// One stored tool.
 ///
 /// # Errors
-/// When the store does not answer.
+/// When the store fails.
 pub(super) async fn load_one(store: &Arc<dyn Backend>, name: &str) -> Result<Option<Value>, StoreError> {
-    load_all(store).await.map(|mut kept| kept.remove(name))
+    load_all(store).await.map(|mut stored| stored.remove(name))
 }
 
-/// Keeps a tool, or forgets it where nothing is asked for any more.
+/// Stores a tool, or removes it if `request` is `None`.
 ///
 /// # Errors
-/// When the store does not answer.
-pub(super) async fn save(store: &Arc<dyn Backend>, name: &str, asked: Option<&Value>) -> Result<(), StoreError> {
-    let change = match asked {
-        Some(asked) => Change::Put { value: asked.to_string().into_bytes().into(), schema: ROW_SCHEMA, expires: None },
+/// When the store fails.
+pub(super) async fn save(store: &Arc<dyn Backend>, name: &str, request: Option<&Value>) -> Result<(), StoreError> {
+    let change = match request {
+        Some(request) => {
+            Change::Put { value: request.to_string().into_bytes().into(), schema: ROW_SCHEMA, expires: None }
+        }
         None => Change::Remove,
     };
     let write =

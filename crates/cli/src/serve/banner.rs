@@ -1,4 +1,4 @@
-//! The first words of a server: where it is, and what to do with it.
+//! The startup banner of a server: its URL, and what to try.
 
 use serde_json::json;
 use toolhub::ToolFilter;
@@ -6,48 +6,46 @@ use toolhub::ToolFilter;
 use super::daemon::Daemon;
 use crate::output::Printer;
 
-/// What `serve` says when it listens.
-pub(super) fn print_serve(show: &Printer, url: &str, daemon: &Daemon) {
-    if show.json {
-        return show.print_json(&json!({ "url": url }).to_string());
+/// The banner of `serve`.
+pub(super) fn print_serve(printer: &Printer, url: &str, daemon: &Daemon) {
+    if printer.json {
+        return printer.print_json(&json!({ "url": url }).to_string());
     }
     let tools = daemon.hub.list(&ToolFilter::default()).len();
-    let from = daemon.files();
-    let from = from.last().map_or_else(|| "no config file: defaults".to_owned(), |file| file.display().to_string());
-    show.print(&format!("toolhub {} · {tools} tools · {from}", env!("CARGO_PKG_VERSION")));
-    show.print(&format!("  listening on {url}"));
-    show.print(&format!("  API page     {url}/docs"));
+    let source = daemon.files();
+    let source = source.last().map_or_else(|| "no config file: defaults".to_owned(), |file| file.display().to_string());
+    printer.print(&format!("toolhub {} · {tools} tools · {source}", env!("CARGO_PKG_VERSION")));
+    printer.print(&format!("  listening on {url}"));
+    printer.print(&format!("  API page     {url}/docs"));
     if tools == 0 {
-        show.print("  there are no tools yet: `toolhub init` writes a config to begin with");
+        printer.print("  no tools configured; `toolhub init` creates a starter config");
     }
 }
 
-/// What the demo says when it listens. `flags` is what a command needs that is typed in another terminal to reach it.
-pub(super) fn print_demo(show: &Printer, url: &str, flags: &str, service: &str, daemon: &Daemon) {
-    if show.json {
-        return show.print_json(&json!({ "url": url, "service": service }).to_string());
+/// The banner of `demo`. `flags` are those that a command needs to reach it.
+pub(super) fn print_demo(printer: &Printer, url: &str, flags: &str, service: &str, daemon: &Daemon) {
+    if printer.json {
+        return printer.print_json(&json!({ "url": url, "service": service }).to_string());
     }
     let tools = daemon.hub.list(&ToolFilter::default());
     let names: Vec<&str> = tools.iter().map(|tool| tool.definition.name.as_str()).collect();
-    let me = std::env::args().next().unwrap_or_else(|| "toolhub".into());
+    let program = std::env::args().next().unwrap_or_else(|| "toolhub".into());
     let version = env!("CARGO_PKG_VERSION");
-    show.print(&format!("toolhub {version} · demo · everything is kept in a temporary folder, and gone when it stops"));
-    show.print(&format!("  tools        {}", names.join(", ")));
-    show.print(&format!("  API page     {url}/docs"));
-    show.print(&format!("  metrics      {url}/metrics"));
-    show.print("\n");
-    show.print("  four things to try in another terminal:");
-    show.print(&format!("  1. {me} call calculator expression='2+3*4'{flags}"));
-    show.print(&format!("  2. {me} call dangerous folder=/tmp/old{flags}      it asks you first"));
-    show.print(&format!("  3. {me} chat \"weather in Oslo, then a report\"{flags}"));
-    show.print(&format!("  4. curl -s {url}/agents/demo/tool-states"));
-    show.print("\n");
-    show.print(&format!(
-        "  `flaky` fails three times, is withheld, and comes back: {me} call flaky --thread demo{flags}"
+    printer.print(&format!("toolhub {version} · demo · data is kept in a temporary folder and deleted on exit"));
+    printer.print(&format!("  tools        {}", names.join(", ")));
+    printer.print(&format!("  API page     {url}/docs"));
+    printer.print(&format!("  metrics      {url}/metrics"));
+    printer.print("\n");
+    printer.print("  try in another terminal:");
+    printer.print(&format!("  1. {program} call calculator expression='2+3*4'{flags}"));
+    printer.print(&format!("  2. {program} call dangerous folder=/tmp/old{flags}      requires your approval"));
+    printer.print(&format!("  3. {program} chat \"weather in Oslo, then a report\"{flags}"));
+    printer.print(&format!("  4. curl -s {url}/agents/demo/tool-states"));
+    printer.print("\n");
+    printer.print(&format!(
+        "  `flaky` fails three times, is withheld, then recovers: {program} call flaky --thread demo{flags}"
     ));
-    show.print(&format!(
-        "  `weather` asks a service at {service}; let it fail: curl -X POST '{service}/trouble?status=503'"
-    ));
-    show.print(&format!("  a tour without a server: {me} demo --tour"));
-    show.print("  Ctrl-C stops it");
+    printer.print(&format!("  `weather` calls {service}; make it fail: curl -X POST '{service}/fault?status=503'"));
+    printer.print(&format!("  a tour without a server: {program} demo --tour"));
+    printer.print("  Ctrl-C stops the server");
 }

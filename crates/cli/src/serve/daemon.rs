@@ -1,7 +1,6 @@
-//! The hub of a config, with its store, and what the server asks the program around it for.
+//! The hub of a config with its store, and the operations that the server delegates to the program around it ([`HostControl`]).
 //!
-//! In: a config that was found good. Out: a hub that runs; later the changes of a config that was read again, all of them or
-//! none.
+//! In: a valid config. Out: a running hub; later the changes of a reloaded config, applied completely or not at all.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +18,7 @@ use toolhub::{
     clock::{Clock, SystemClock},
     server::{
         Auth, Backup, ConfigProblem, HostControl, HostControlError, KeyError, KeyRing, KeySetting, Limits,
-        NamedToolset, Reloaded, Server, Settings, ToolChangeError,
+        NamedToolset, ReloadReport, Server, Settings, ToolChangeError,
     },
     sqlite::OpenError,
     status::Language,
@@ -27,57 +26,58 @@ use toolhub::{
 
 use super::{agents, api_tools};
 use crate::{
-    config::{self, Config, LoadOptions, LoadedConfig, Mode, OpenStoreError, Problems, StoreHandle},
+    config::{self, AuthMode, Config, LoadOptions, LoadedConfig, OpenStoreError, Problems, StoreHandle},
     failure::Failure,
     local_hub::LocalHub,
 };
 
-/// A hub and all that belongs to it.
+/// A hub with its store, agents and config.
 pub(crate) struct Daemon {
     pub(crate) hub: ToolHub,
     pub(crate) agents: AgentService,
     store: StoreHandle,
-    /// How the config was asked for, to ask again.
+    /// The options of the config, for a reload.
     load_options: LoadOptions,
-    /// The file it is in; none in a demo.
+    /// The config file; `None` in a demo.
     file: Option<PathBuf>,
-    /// What held at the start; some of it holds until the end.
+    /// The config at startup; some of its keys only change with a restart.
     startup_config: Arc<LoadedConfig>,
-    /// What holds now.
+    /// The current config.
     loaded: Mutex<Arc<LoadedConfig>>,
-    /// The keys of the server, once there is one.
+    /// The API keys of the server, once it was created.
     keys: OnceLock<KeyRing>,
-    /// Taken by whoever reads the config again, so that two do not mix.
+    /// Serializes config reloads and changes of tools.
     reload_lock: tokio::sync::Mutex<()>,
 }
 
 impl Daemon {
-    /// Opens the store and builds the hub. `file` is told to whoever asks which config this is.
+    /// Opens the store and builds the hub. `file` is the config file reported by the API.
     ///
     /// # Errors
-    /// When the store is in use or cannot be opened, or a tool cannot be made.
+    /// When the store is in use or cannot be opened, or a tool cannot be built.
     pub(crate) async fn open(local: &LocalHub, file: Option<&Path>) -> Result<Self, Failure> {
         let config = &local.loaded.config;
-        let store = config.store.open().map_err(|trouble| store_failure(&trouble))?;
-        let made = api_tools::load_all(&backend(&store))
+        let store = config.store.open().map_err(|error| store_failure(&error))?;
+        let stored = api_tools::load_all(&backend(&store))
             .await
             .map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
-        for word in &config.warnings {
-            tracing::warn!("{word}");
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
         }
-        let made = api_tools::build_all(&made, &config.server.tool_hosts, |name| config.tools.contains_key(name));
+        let api_tools =
+            api_tools::build_all(&stored, &config.server.tool_hosts, |name| config.tools.contains_key(name));
         let plans = agents::build_plans(&config.agents)
             .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
-        let built = config.hub_builder(&store).tools(made).build().await;
+        let result = config.hub_builder(&store).tools(api_tools).build().await;
         let hub =
-            built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
+            result.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         let service = AgentService::with_language(&hub, log_language(&local.options));
         agents::define(&service, plans);
-        // What a process that died has left open goes on here.
+        // Resume the runs that a crashed process left open.
         match service.resume().await {
             Ok(0) => {}
-            Ok(many) => tracing::info!(many, "runs of agents go on that were open"),
-            Err(error) => tracing::error!(%error, "open runs of agents could not be looked up"),
+            Ok(runs) => tracing::info!(runs, "resumed open agent runs"),
+            Err(error) => tracing::error!(%error, "cannot look up open agent runs"),
         }
         Ok(Self {
             hub,
@@ -92,7 +92,7 @@ impl Daemon {
         })
     }
 
-    /// The server for it.
+    /// A server for this hub.
     pub(crate) fn server(self: Arc<Self>) -> Server {
         let settings = server_settings(&self.loaded().config);
         let server = Server::with_host_control(self.hub.clone(), self.backend(), settings, self.clone());
@@ -101,7 +101,7 @@ impl Daemon {
         server
     }
 
-    /// The routes for whoever has opened the store on this machine: nobody is asked for a key.
+    /// The router for a user who has opened the store on this machine; requires no API key.
     pub(crate) fn local_router(self: Arc<Self>) -> Router {
         let mut settings = server_settings(&self.loaded().config);
         settings.auth = Auth::Local;
@@ -109,21 +109,21 @@ impl Daemon {
         Server::with_host_control(self.hub.clone(), self.backend(), settings, self).agents(agents).router()
     }
 
-    /// The address people use for a server that listens there.
-    pub(crate) fn url(&self, listens: SocketAddr) -> String {
+    /// The URL of a server that listens on this address.
+    pub(crate) fn url(&self, address: SocketAddr) -> String {
         let public = self.loaded().config.server.public_url.clone();
-        public.unwrap_or_else(|| match listens {
+        public.unwrap_or_else(|| match address {
             any if any.ip().is_unspecified() => format!("http://127.0.0.1:{}", any.port()),
             one => format!("http://{one}"),
         })
     }
 
-    /// The config as it holds now.
+    /// The current config.
     pub(crate) fn loaded(&self) -> Arc<LoadedConfig> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The files the config was read from.
+    /// The config files.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.loaded().files.clone()
     }
@@ -132,29 +132,29 @@ impl Daemon {
         backend(&self.store)
     }
 
-    /// Makes a tool, or another in its place; and keeps it. In the order that a crash in between leaves no tool that nobody
-    /// asked for. One that cannot be kept is not there.
-    async fn put_tool(&self, name: &str, asked: &Value, there: bool) -> Result<(), ToolChangeError> {
-        let _alone = self.reload_lock.lock().await;
+    /// Registers or replaces a tool and stores it. The hub is changed first and the store last, so that a crash in between leaves
+    /// the stored tools unchanged. If storing fails, the change of the hub is undone.
+    async fn put_tool(&self, name: &str, request: &Value, exists: bool) -> Result<(), ToolChangeError> {
+        let _guard = self.reload_lock.lock().await;
         if self.loaded().config.tools.contains_key(name) {
             return Err(ToolChangeError::Configured);
         }
-        if self.hub.get(name).is_some() != there {
+        if self.hub.get(name).is_some() != exists {
             return Err(ToolChangeError::NameTaken);
         }
-        let tool = self.tool_builder(name, asked)?;
+        let tool = self.tool_builder(name, request)?;
         let before = self.stored_tool(name).await?;
         self.apply_change(HubChange::tools_only().put(tool)).await?;
-        self.persist_tool(name, Some(asked), before).await
+        self.persist_tool(name, Some(request), before).await
     }
 
-    /// A tool as it was asked for over the API, under what holds now.
-    fn tool_builder(&self, name: &str, asked: &Value) -> Result<ToolBuilder, ToolChangeError> {
+    /// Builds a tool requested over the API, under the current config.
+    fn tool_builder(&self, name: &str, request: &Value) -> Result<ToolBuilder, ToolChangeError> {
         let hosts = &self.loaded().config.server.tool_hosts;
-        api_tools::build(name, asked, hosts, |base| self.hub.get(base).is_some())
+        api_tools::build(name, request, hosts, |base| self.hub.get(base).is_some())
     }
 
-    /// What is kept of a tool.
+    /// The stored definition of a tool.
     async fn stored_tool(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
         api_tools::load_one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
     }
@@ -164,28 +164,28 @@ impl Daemon {
         changed.map(drop).map_err(|error| ToolChangeError::Refused(error.to_string()))
     }
 
-    /// Keeps what the hub has already. Where the store does not answer, the hub gets back what it had before.
+    /// Stores what the hub has already applied. If the store fails, the hub's change is undone.
     async fn persist_tool(
         &self,
         name: &str,
-        asked: Option<&Value>,
+        request: Option<&Value>,
         before: Option<Value>,
     ) -> Result<(), ToolChangeError> {
-        let Err(error) = api_tools::save(&self.backend(), name, asked).await else { return Ok(()) };
-        let back = before.map(|before| self.tool_builder(name, &before)).transpose();
-        let undone = match back {
+        let Err(error) = api_tools::save(&self.backend(), name, request).await else { return Ok(()) };
+        let previous = before.map(|before| self.tool_builder(name, &before)).transpose();
+        let undone = match previous {
             Ok(Some(tool)) => self.apply_change(HubChange::tools_only().put(tool)).await,
             Ok(None) => self.apply_change(HubChange::tools_only().remove(name)).await,
             Err(error) => Err(error),
         };
         if let Err(error) = undone {
-            tracing::error!(tool = name, %error, "a tool is not what is kept of it until the next start");
+            tracing::error!(tool = name, %error, "cannot undo the change of a tool; it differs from its stored definition until the next restart");
         }
         Err(ToolChangeError::Store(error.to_string()))
     }
 
     async fn delete_tool(&self, name: &str) -> Result<(), ToolChangeError> {
-        let _alone = self.reload_lock.lock().await;
+        let _guard = self.reload_lock.lock().await;
         if self.loaded().config.tools.contains_key(name) {
             return Err(ToolChangeError::Configured);
         }
@@ -194,46 +194,47 @@ impl Daemon {
         self.persist_tool(name, None, before).await
     }
 
-    /// Reads the config again and applies what changed.
-    pub(crate) async fn reload_config(&self) -> Result<Reloaded, HostControlError> {
-        let _alone = self.reload_lock.lock().await;
+    /// Reloads the config and applies the changes.
+    pub(crate) async fn reload_config(&self) -> Result<ReloadReport, HostControlError> {
+        let _guard = self.reload_lock.lock().await;
         let next = self.load_next().await?;
         let mut plan = next.config.change_from(&self.loaded().config);
         plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
         let plans = agents::build_plans(&next.config.agents).map_err(|error| HostControlError::Failed(error.into()))?;
-        let pieces = next.config.hub_update(&plan);
-        let change = HubChange::replacing_policies().default_policy(pieces.defaults).status(pieces.status);
-        let change = pieces.put.into_iter().fold(change, HubChange::put);
-        // What the config stood in the way of comes back, as it would after a restart.
-        let made =
+        let update = next.config.hub_update(&plan);
+        let change = HubChange::replacing_policies().default_policy(update.defaults).status(update.status);
+        let change = update.put.into_iter().fold(change, HubChange::put);
+        // A stored tool that a configured one of the same name had replaced is registered again, as after a restart.
+        let stored =
             api_tools::load_all(&self.backend()).await.map_err(|error| HostControlError::Failed(error.into()))?;
         let hosts = &next.config.server.tool_hosts;
         let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
-        let again = |name: &String| api_tools::build(name, made.get(name)?, hosts, others).ok();
-        let mut change = pieces.remove.iter().fold(change, |change, name| match again(name) {
+        let rebuild = |name: &String| api_tools::build(name, stored.get(name)?, hosts, others).ok();
+        let mut change = update.remove.iter().fold(change, |change, name| match rebuild(name) {
             Some(tool) => change.put(tool),
             None => change.remove(name),
         });
-        // Those that are there reach other hosts from now on.
+        // Existing tools are rebuilt if the allowed hosts changed.
         if *hosts != self.loaded().config.server.tool_hosts {
-            let there =
-                made.keys().filter(|name| !next.config.tools.contains_key(*name) && !pieces.remove.contains(name));
-            change = there.filter_map(again).fold(change, HubChange::put);
+            let unaffected =
+                stored.keys().filter(|name| !next.config.tools.contains_key(*name) && !update.remove.contains(name));
+            change = unaffected.filter_map(rebuild).fold(change, HubChange::put);
         }
-        let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
-        let change = pieces.rules.into_iter().fold(change, HubChange::rule);
+        let change = update.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
+        let change = update.rules.into_iter().fold(change, HubChange::rule);
         let changed = self.hub.apply(change).await.map_err(|error| HostControlError::Failed(error.into()))?;
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
             let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
-            let told = |wrong: Vec<KeyError>| wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            ring.replace(&keys).map_err(|wrong| HostControlError::Failed(told(wrong).into()))?;
+            let messages =
+                |errors: Vec<KeyError>| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            ring.replace(&keys).map_err(|errors| HostControlError::Failed(messages(errors).into()))?;
         }
         if plan.agents {
             agents::define(&self.agents, plans);
         }
         self.hub.emit_config_reloaded(&changed, plan.needs_restart.clone());
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        Ok(Reloaded {
+        Ok(ReloadReport {
             added: plan.added,
             replaced: plan.replaced,
             removed: plan.removed,
@@ -241,32 +242,32 @@ impl Daemon {
         })
     }
 
-    /// The config as its files say it now, read and tried where it may block: documents of services are large.
+    /// Loads and validates the current files on a blocking thread, because imported documents can be large.
     async fn load_next(&self) -> Result<LoadedConfig, HostControlError> {
-        let (asked, old, runtime) = (self.load_options.clone(), self.loaded(), Handle::current());
-        let reading = move || {
-            let next = config::load(&asked).map_err(|problems| config_error(&problems))?;
+        let (options, old, runtime) = (self.load_options.clone(), self.loaded(), Handle::current());
+        let load = move || {
+            let next = config::load(&options).map_err(|problems| config_error(&problems))?;
             check_files_present(&old, &next)?;
             runtime.block_on(config::dry_run(&next)).map_err(|problems| config_error(&problems))?;
             Ok(next)
         };
-        #[expect(clippy::disallowed_methods, reason = "one at a time: whoever reloads holds the lock for it")]
-        let read = tokio::task::spawn_blocking(reading).await;
+        #[expect(clippy::disallowed_methods, reason = "at most one at a time: the reload lock is held")]
+        let read = tokio::task::spawn_blocking(load).await;
         read.unwrap_or_else(|error| Err(HostControlError::Failed(error.into())))
     }
 
     async fn make_backup(&self) -> Result<Backup, HostControlError> {
         let StoreHandle::Sqlite(sqlite) = &self.store else {
             return Err(HostControlError::Unsupported(
-                "records are kept in memory; there is nothing to make a backup of".into(),
+                "records are kept in memory; there is nothing to back up".into(),
             ));
         };
         let folder = self.loaded().config.store.backup_folder();
         std::fs::create_dir_all(&folder).map_err(|error| HostControlError::Failed(error.into()))?;
         let name = SystemClock.now().to_string().replace([':', '.'], "-");
-        let made = sqlite.backup(folder.join(format!("toolhub-{name}.db"))).await;
-        let made = made.map_err(|error| HostControlError::Failed(error.into()))?;
-        Ok(Backup { path: made.path, bytes: made.bytes, sha256: made.sha256 })
+        let backup = sqlite.backup(folder.join(format!("toolhub-{name}.db"))).await;
+        let backup = backup.map_err(|error| HostControlError::Failed(error.into()))?;
+        Ok(Backup { path: backup.path, bytes: backup.bytes, sha256: backup.sha256 })
     }
 }
 
@@ -279,7 +280,7 @@ impl HostControl for Daemon {
         self.file.as_deref()
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>> {
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>> {
         Box::pin(self.reload_config())
     }
 
@@ -316,55 +317,55 @@ fn backend(store: &StoreHandle) -> Arc<dyn Backend> {
     }
 }
 
-/// Refuses a config of which a file is gone or has become empty: it is being written, or was lost. Whoever wants a server without
-/// tools and keys says so, or starts one.
+/// Refuses a config if one of its files has disappeared or become empty: it is being written, or was lost. A server without tools and
+/// keys must be configured explicitly, or started that way.
 fn check_files_present(old: &LoadedConfig, new: &LoadedConfig) -> Result<(), HostControlError> {
-    let gone = old.files.iter().filter(|file| !new.files.contains(file)).map(|file| (file, "is gone"));
+    let missing = old.files.iter().filter(|file| !new.files.contains(file)).map(|file| (file, "is missing"));
     let emptied = new.blank_files.iter().filter(|file| !old.blank_files.contains(file)).map(|file| (file, "is empty"));
-    let told = gone.chain(emptied).map(|(file, what)| ConfigProblem {
+    let problems = missing.chain(emptied).map(|(file, state)| ConfigProblem {
         location: file.display().to_string(),
         key: String::new(),
-        detail: format!("the file {what}"),
-        hint: Some("bring it back and reload again; without it, start the server anew".into()),
+        detail: format!("the file {state}"),
+        hint: Some("restore it and reload again; or restart the server to run without it".into()),
     });
-    let told: Vec<_> = told.collect();
-    if told.is_empty() { Ok(()) } else { Err(HostControlError::Config(told)) }
+    let problems: Vec<_> = problems.collect();
+    if problems.is_empty() { Ok(()) } else { Err(HostControlError::Config(problems)) }
 }
 
-/// All problems of a config, as the server tells them.
+/// All problems of a config, for the API.
 fn config_error(problems: &Problems) -> HostControlError {
-    let told = problems.iter().map(|problem| ConfigProblem {
+    let converted = problems.iter().map(|problem| ConfigProblem {
         location: problem.location(),
         key: problem.key.clone(),
         detail: problem.message.clone(),
         hint: problem.help.clone(),
     });
-    HostControlError::Config(told.collect())
+    HostControlError::Config(converted.collect())
 }
 
-/// What the config says about the server.
+/// The server settings of a config.
 fn server_settings(config: &Config) -> Settings {
-    let (said, mut settings) = (&config.server, Settings::default());
-    settings.host = said.host.to_string();
-    settings.port = said.port;
-    settings.public_url.clone_from(&said.public_url);
-    settings.allowed_hosts.clone_from(&said.allowed_hosts);
-    settings.drain_timeout = said.drain_timeout;
+    let (server, mut settings) = (&config.server, Settings::default());
+    settings.host = server.host.to_string();
+    settings.port = server.port;
+    settings.public_url.clone_from(&server.public_url);
+    settings.allowed_hosts.clone_from(&server.allowed_hosts);
+    settings.drain_timeout = server.drain_timeout;
     settings.metrics = config.telemetry.metrics;
     settings.audit_retention = config.store.audit_retention;
     settings.build = crate::build_info::current();
     settings.limits = Limits {
-        body: said.body_limit,
-        headers: said.header_limit,
-        json_depth: said.json_depth,
-        header_timeout: said.header_timeout,
-        body_timeout: said.body_timeout,
-        connections: said.max_connections,
+        body: server.body_limit,
+        headers: server.header_limit,
+        json_depth: server.json_depth,
+        header_timeout: server.header_timeout,
+        body_timeout: server.body_timeout,
+        connections: server.max_connections,
         ..Limits::default()
     };
     settings.auth = match config.auth.mode {
-        Mode::Local => Auth::Local,
-        Mode::Keys => Auth::Keys(config.auth.keys.iter().map(key_setting).collect()),
+        AuthMode::Local => Auth::Local,
+        AuthMode::Keys => Auth::Keys(config.auth.keys.iter().map(key_setting).collect()),
     };
     settings
 }
@@ -379,21 +380,21 @@ fn key_setting(key: &config::ApiKey) -> KeySetting {
     }
 }
 
-/// The language of the person whose log it is, as the environment says it.
-fn log_language(asked: &LoadOptions) -> Language {
-    let said = |name| asked.environment.get(name).filter(|text| !text.is_empty());
-    match said("LC_ALL").or_else(|| said("LC_MESSAGES")).or_else(|| said("LANG")) {
+/// The language of the log, by the locale variables.
+fn log_language(options: &LoadOptions) -> Language {
+    let env_var = |name| options.environment.get(name).filter(|text| !text.is_empty());
+    match env_var("LC_ALL").or_else(|| env_var("LC_MESSAGES")).or_else(|| env_var("LANG")) {
         Some(locale) if locale.starts_with("zh") => Language::Chinese,
         _ => Language::English,
     }
 }
 
-fn store_failure(trouble: &OpenStoreError) -> Failure {
-    match trouble {
-        OpenStoreError::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
-            // Nobody answered at the address of this config, or this command is about to listen there itself.
-            .help("ask the server that has it: add `--server` and the address it printed")
+fn store_failure(error: &OpenStoreError) -> Failure {
+    match error {
+        OpenStoreError::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", error.to_string())
+            // No server responded at the address of this config, or this command is about to listen there itself.
+            .help("use the server that has it open: add `--server` and the URL it printed")
             .help("or stop that process first"),
-        _ => Failure::new("store_unavailable", trouble.to_string()),
+        _ => Failure::new("store_unavailable", error.to_string()),
     }
 }

@@ -1,7 +1,6 @@
-//! What the server says while it works: one line on stderr for each event.
+//! Log output: one line on stderr per event.
 //!
-//! In: what the rooms tell `tracing`. Out: text for a person at a terminal, JSON for everybody else. A field whose name
-//! sounds secret is masked, whoever wrote it.
+//! In: `tracing` events. Out: text on a terminal, JSON elsewhere. A field whose name matches `telemetry.redact` is masked.
 
 use std::{
     fmt::{self, Write as _},
@@ -20,11 +19,11 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::config::{Level as Said, LogFormat, Telemetry};
+use crate::config::{LogFormat, LogLevel, Telemetry};
 
 const MASK: &str = "••••";
 
-/// Begins to write. Called once; a second time changes nothing.
+/// Installs the subscriber. Further calls have no effect.
 pub(super) fn init(telemetry: &Telemetry) {
     let json = match telemetry.format {
         LogFormat::Json => true,
@@ -33,12 +32,12 @@ pub(super) fn init(telemetry: &Telemetry) {
     };
     let redact = telemetry.redact.iter().filter_map(|text| Glob::new(text.to_lowercase()).ok()).collect();
     let level = match telemetry.level {
-        Said::Off => LevelFilter::OFF,
-        Said::Error => LevelFilter::ERROR,
-        Said::Warn => LevelFilter::WARN,
-        Said::Info => LevelFilter::INFO,
-        Said::Debug => LevelFilter::DEBUG,
-        Said::Trace => LevelFilter::TRACE,
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     };
     let _ = tracing_subscriber::registry().with(LogLayer { json, redact }.with_filter(level)).try_init();
 }
@@ -54,12 +53,12 @@ impl<S: Subscriber> Layer<S> for LogLayer {
         event.record(&mut fields);
         let (level, target) = (*event.metadata().level(), event.metadata().target());
         let line = if self.json { fields.json(level, target) } else { fields.text(level) };
-        // Nobody reads any more: then nobody misses it.
+        // Writing fails only when stderr is closed.
         let _ = io::stderr().write_all(line.as_bytes());
     }
 }
 
-/// What an event says.
+/// The recorded fields of an event.
 struct EventFields<'a> {
     redact: &'a [Glob],
     message: String,
@@ -101,7 +100,7 @@ impl EventFields<'_> {
     }
 }
 
-/// What comes from outside must not steer a terminal.
+/// Replaces control characters, so that input from outside cannot control the terminal.
 fn replace_control_chars(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

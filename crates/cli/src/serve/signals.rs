@@ -1,4 +1,4 @@
-//! What a person or a supervisor tells a running server by signals.
+//! Signals that stop or reload a running server.
 
 use std::{io, sync::Arc};
 
@@ -7,17 +7,17 @@ use toolhub::server::HostControlError;
 
 use super::daemon::Daemon;
 
-/// Ready when the process is asked to stop, from the moment this is called: before that the signal would end it.
+/// Resolves on the first stop signal. Listens from the call on; before it, the signal would kill the process.
 pub(super) fn stop_requested() -> impl Future<Output = ()> + Send {
     let signals = ShutdownSignals::listen();
     async move {
         let Ok(mut signals) = signals else { return };
         signals.next().await;
-        tracing::info!("stopping: calls that run come to their end; asked once more it stops at once");
+        tracing::info!("shutting down: waiting for running calls; a second signal stops immediately");
     }
 }
 
-/// Ready when the process is asked to stop a second time, counted from the moment this is called.
+/// Resolves on the second stop signal, counted from the call on.
 pub(super) fn second_stop_requested() -> impl Future<Output = ()> + Send {
     let signals = ShutdownSignals::listen();
     async move {
@@ -27,7 +27,7 @@ pub(super) fn second_stop_requested() -> impl Future<Output = ()> + Send {
     }
 }
 
-/// SIGTERM and Ctrl-C, from the moment this is made: before that they would end the process, and none is lost between two waits.
+/// SIGTERM and Ctrl-C. Listens from its creation on; before it, the signals would kill the process. None is lost between two waits.
 pub(crate) struct ShutdownSignals {
     term: Signal,
     interrupt: Signal,
@@ -46,33 +46,33 @@ impl ShutdownSignals {
     }
 }
 
-/// Reads the config again whenever the process is told to, from the moment this is called: before that the signal would end it.
+/// Reloads the config on SIGHUP. Listens from the call on; before it, the signal would kill the process.
 pub(super) fn reload_on_hangup(daemon: Arc<Daemon>) -> impl Future<Output = ()> {
     let hangup = signal(SignalKind::hangup());
     async move {
         let Ok(mut hangup) = hangup else { return };
         while hangup.recv().await.is_some() {
-            reload(&daemon, "told to").await;
+            reload(&daemon, "SIGHUP").await;
         }
     }
 }
 
-/// Reads the config again and says what came of it.
-pub(super) async fn reload(daemon: &Daemon, why: &str) {
+/// Reloads the config and logs the result.
+pub(super) async fn reload(daemon: &Daemon, trigger: &str) {
     match daemon.reload_config().await {
-        Ok(done) => tracing::info!(
-            why,
-            added = ?done.added,
-            replaced = ?done.replaced,
-            removed = ?done.removed,
-            needs_restart = ?done.needs_restart,
-            "the config was read again"
+        Ok(report) => tracing::info!(
+            trigger,
+            added = ?report.added,
+            replaced = ?report.replaced,
+            removed = ?report.removed,
+            needs_restart = ?report.needs_restart,
+            "config reloaded"
         ),
         Err(error) => {
-            tracing::error!(why, %error, "the config was not taken; what held before still holds");
+            tracing::error!(trigger, %error, "config reload failed; keeping the previous config");
             if let HostControlError::Config(problems) = error {
                 for problem in problems {
-                    tracing::error!(place = problem.location, key = problem.key, "{}", problem.detail);
+                    tracing::error!(location = problem.location, key = problem.key, "{}", problem.detail);
                 }
             }
         }

@@ -1,7 +1,7 @@
-//! Reads the config again when its files change.
+//! Reloads the config when its files change.
 //!
-//! Their content is looked at once a second: editors replace files, folders are mounted, and every system has another way to
-//! tell of that; a file of a few kilobytes is cheaper to read than to be told about.
+//! Polls the content of the files once a second. File notifications differ between systems and miss replaced or mounted files, and
+//! reading a few kilobytes is cheap.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,16 +9,16 @@ use super::{daemon::Daemon, signals};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Goes on for as long as it is let.
+/// Polls until aborted.
 pub(super) async fn reload_on_change(daemon: Arc<Daemon>) {
-    let mut seen = read_contents(&daemon.files());
+    let mut known = read_contents(&daemon.files());
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let now = read_contents(&daemon.files());
-        // A file that is gone for the moment is being replaced.
-        if now != seen && now.iter().all(Option::is_some) {
-            signals::reload(&daemon, "a file changed").await;
-            seen = now;
+        let current = read_contents(&daemon.files());
+        // A missing file is probably being replaced.
+        if current != known && current.iter().all(Option::is_some) {
+            signals::reload(&daemon, "file changed").await;
+            known = current;
         }
     }
 }

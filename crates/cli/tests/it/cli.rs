@@ -1,12 +1,10 @@
-//! The commands, as people see them: each file in `tests/it/cli` is a session at a terminal that really happens.
+//! Golden tests of the command line: each file in `tests/it/cli` is a terminal session that is replayed.
 //!
-//! A line that begins with `$ ` is typed. What follows is what the binary prints: data as it is, talk after `! `, and the
-//! exit code in brackets where it is not 0. Lines at the top that begin with `# ` say what the session is about, and may
-//! set `# columns:`, `# env:` and `# way:` (`here`: a folder with a
-//! config; `empty`: one without; `serve`: one whose config is served; `server`: a server somewhere and nothing
-//! else; `keys`: one that asks for keys).
-//! Ids, times and places are masked; a masked id may be typed and means the id it stands for. `TOOLHUB_UPDATE=1` writes
-//! the files anew.
+//! A line that begins with `$ ` is a command. What follows is the output of the binary: stdout as it is, stderr after `! `, and
+//! the exit code in brackets if it is not 0. Lines at the top that begin with `# ` describe the session, and may set
+//! `# columns:`, `# env:` and `# setup:` (`in_process`: a folder with a config; `empty`: one without; `serve`: one whose config
+//! is being served; `server`: a remote server and no config; `keys`: one that requires API keys).
+//! Ids, times and paths are masked; a masked id may be used in a later command. `TOOLHUB_UPDATE=1` rewrites the files.
 
 mod mask;
 pub(crate) mod script;
@@ -24,7 +22,7 @@ use server::{ServeProcess, TestServer};
 use toolhub::server::NewKey;
 use toolhub_testkit::TempFolder;
 
-/// What a config file of these sessions says. Nothing listens on its port.
+/// The config of these sessions. Nothing listens on its port.
 const CONFIG: &str = r#"
 [status]
 failure_duration = "10m"
@@ -33,7 +31,7 @@ failure_duration = "10m"
 tool = "dangerous"
 arguments = { "/folder" = "^/$" }
 decision = "deny"
-reason = "nobody deletes everything"
+reason = "deleting the root folder is never allowed"
 
 [tools.calculator]
 builtin = "calculator"
@@ -46,8 +44,8 @@ builtin = "dangerous"
 approval_timeout = "15m"
 "#;
 
-/// Plays a session and compares what happens with what is written.
-fn plays(name: &str) {
+/// Replays a session and compares the output with the file.
+fn play_session(name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli").join(name).with_extension("txt");
     let text = std::fs::read_to_string(&file).expect("the session can be read");
     let mut script = Script::parse(&text);
@@ -60,7 +58,7 @@ fn plays(name: &str) {
     assert_steps_match(name, &script.steps, &played);
 }
 
-/// What really happens.
+/// Replays the commands and returns their output.
 pub(crate) fn play(script: &Script) -> Vec<Step> {
     let folder = TempFolder::new();
     let port = free_port();
@@ -69,7 +67,7 @@ pub(crate) fn play(script: &Script) -> Vec<Step> {
         "keys" => Some(TestServer::start(Some(NewKey::make().expect("a key can be made")))),
         _ => None,
     };
-    if matches!(script.setup(), "here" | "serve") {
+    if matches!(script.setup(), "in_process" | "serve") {
         folder.write("toolhub.toml", &format!("[server]\nport = {port}\n{CONFIG}"));
     }
     let _serving = (script.setup() == "serve").then(|| ServeProcess::start(folder.path(), port));
@@ -77,11 +75,11 @@ pub(crate) fn play(script: &Script) -> Vec<Step> {
     if let Some(key) = served.as_ref().and_then(TestServer::key) {
         mask.mask(key);
     }
-    let shown = |step: &Step| {
-        let ran = run(&mask.unmask(&step.command), script, folder.path(), served.as_ref());
-        Step { command: step.command.clone(), output: mask.mask(&ran) }
+    let replay = |step: &Step| {
+        let output = run(&mask.unmask(&step.command), script, folder.path(), served.as_ref());
+        Step { command: step.command.clone(), output: mask.mask(&output) }
     };
-    script.steps.iter().map(shown).collect()
+    script.steps.iter().map(replay).collect()
 }
 
 #[track_caller]
@@ -92,7 +90,7 @@ pub(crate) fn assert_steps_match(name: &str, expected: &[Step], got: &[Step]) {
     }
 }
 
-/// How much of a text that was cut to fit is compared: where it is cut depends on how wide its neighbours are.
+/// How many characters of a truncated text are compared: where it is truncated depends on the width of its neighbours.
 const CUT_TEXT_PREFIX: usize = 20;
 
 fn normalize_cut_text(word: &str) -> String {
@@ -104,7 +102,7 @@ fn normalize_cut_text(word: &str) -> String {
     }
 }
 
-/// Times have more or fewer digits, and columns are as wide as their words: the space between columns does not matter.
+/// Durations have varying numbers of digits, and column widths follow them: the space between columns is ignored.
 fn normalize_lines(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let indent = line.len() - line.trim_start().len();
@@ -115,8 +113,8 @@ fn normalize_lines(text: &str) -> Vec<String> {
     text.lines().map(line).collect()
 }
 
-fn run(typed: &str, script: &Script, folder: &Path, served: Option<&TestServer>) -> String {
-    let (stdin, words) = script::parse_command(typed);
+fn run(command_line: &str, script: &Script, folder: &Path, served: Option<&TestServer>) -> String {
+    let (stdin, words) = script::parse_command(command_line);
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
     command.args(&words).current_dir(folder).env_clear().env("HOME", folder).env("TERM", "xterm");
     command.env("LANG", "C.UTF-8").env("COLUMNS", script.columns().to_string()).envs(script.env());
@@ -125,28 +123,31 @@ fn run(typed: &str, script: &Script, folder: &Path, served: Option<&TestServer>)
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary can be started");
-    if let Some(mut to) = child.stdin.take() {
-        // A command that reads nothing may have ended before.
-        let _ = to.write_all(stdin.as_bytes());
+    if let Some(mut input) = child.stdin.take() {
+        // The command may have exited without reading stdin.
+        let _ = input.write_all(stdin.as_bytes());
     }
-    let ran = child.wait_with_output().expect("the binary ends");
+    let output = child.wait_with_output().expect("the binary ends");
     let text = |bytes| String::from_utf8(bytes).expect("the binary writes UTF-8");
-    let (out, err) = (text(ran.stdout), text(ran.stderr));
+    let (out, err) = (text(output.stdout), text(output.stderr));
     if script.checks_width() {
         let wide = out.lines().find(|line| line.chars().count() > script.columns());
-        assert_eq!(wide, None, "too wide for {} columns, after `$ {typed}`", script.columns());
+        assert_eq!(wide, None, "too wide for {} columns, after `$ {command_line}`", script.columns());
     }
-    assert!(!out.contains('\u{1b}') || typed.contains("--color always"), "escapes in a pipe after `$ {typed}`");
-    let talk: String = err.lines().map(|line| format!("! {line}").trim_end().to_owned() + "\n").collect();
-    let code = match ran.status.code() {
+    assert!(
+        !out.contains('\u{1b}') || command_line.contains("--color always"),
+        "escapes in a pipe after `$ {command_line}`"
+    );
+    let notes: String = err.lines().map(|line| format!("! {line}").trim_end().to_owned() + "\n").collect();
+    let code = match output.status.code() {
         Some(0) => String::new(),
         code => format!("[exit {}]\n", code.map_or("signal".into(), |code| code.to_string())),
     };
     let gap = if out.is_empty() || out.ends_with('\n') { "" } else { "\n" };
-    format!("{out}{gap}{talk}{code}")
+    format!("{out}{gap}{notes}{code}")
 }
 
-/// A port that nobody has. Somebody might take it in the next moment; then one session fails, and says so.
+/// A free port. Another process might take it in the meantime; then one session fails visibly.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     listener.local_addr().expect("it has an address").port()
@@ -161,68 +162,68 @@ fn every_session_is_played() {
     let played = include_str!("cli.rs");
     for file in texts {
         let name = file.file_stem().and_then(|name| name.to_str()).expect("it has a name").to_owned();
-        assert!(played.contains(&format!("plays(\"{name}\")")), "nobody plays {name}.txt");
+        assert!(played.contains(&format!("play_session(\"{name}\")")), "no test replays {name}.txt");
     }
 }
 
 #[test]
 fn first_steps() {
-    plays("first_steps");
+    play_session("first_steps");
 }
 
 #[test]
 fn mistakes_lead_to_the_right_command() {
-    plays("mistakes");
+    play_session("mistakes");
 }
 
 #[test]
 fn lists_fit_a_wide_terminal() {
-    plays("wide");
+    play_session("wide");
 }
 
 #[test]
 fn lists_fit_a_narrow_terminal() {
-    plays("narrow");
+    play_session("narrow");
 }
 
 #[test]
 fn programs_get_json() {
-    plays("json");
+    play_session("json");
 }
 
 #[test]
 fn a_plain_terminal_gets_plain_letters() {
-    plays("ascii");
+    play_session("ascii");
 }
 
 #[test]
 fn arguments_are_typed_by_the_schema() {
-    plays("arguments");
+    play_session("arguments");
 }
 
 #[test]
 fn calls_that_wait_for_a_person_say_so() {
-    plays("approvals");
+    play_session("approvals");
 }
 
 #[test]
 fn operators_take_tools_out_of_service_and_bring_them_back() {
-    plays("operators");
+    play_session("operators");
 }
 
 #[test]
 fn states_are_read_and_written() {
-    plays("state");
+    play_session("state");
 }
 
 #[test]
 fn a_server_is_asked_over_the_network() {
-    plays("server");
+    play_session("server");
 }
 
 #[test]
 fn a_server_that_wants_a_key_says_so() {
-    plays("key_wanted");
+    play_session("key_wanted");
 }
 
 #[test]
@@ -242,35 +243,35 @@ fn colours_come_when_they_are_asked_for_and_never_into_a_pipe_by_themselves() {
 
 #[test]
 fn keys_are_made_for_the_config() {
-    plays("keys");
+    play_session("keys");
 }
 
 #[test]
 fn the_doctor_says_how_to_mend_things() {
-    plays("doctor");
+    play_session("doctor");
 }
 
 #[test]
 fn a_server_that_runs_on_the_config_is_found() {
-    plays("running");
+    play_session("running");
 }
 
 #[test]
 fn a_backup_is_made_and_put_back() {
-    plays("backup");
+    play_session("backup");
 }
 
 #[test]
 fn an_agent_is_talked_to() {
-    plays("chat");
+    play_session("chat");
 }
 
 #[test]
 fn a_bad_config_is_told_by_every_command() {
-    plays("bad_config");
+    play_session("bad_config");
 }
 
 #[test]
 fn a_script_that_makes_no_sense_is_told_with_its_lines() {
-    plays("stub_llm");
+    play_session("stub_llm");
 }

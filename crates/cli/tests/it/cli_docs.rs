@@ -1,4 +1,4 @@
-//! Holds `docs/cli.md` to the binary: its samples are played, and every command is in it.
+//! Checks `docs/cli.md` against the binary: its samples are replayed, and every command is documented.
 
 use std::path::PathBuf;
 use toolhub_testkit::TempFolder;
@@ -18,38 +18,38 @@ fn page_path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md")
 }
 
-/// The samples of the page, as one session in a folder without a config; and where they stand.
+/// The samples of the page, as one session in a folder without a config; and their positions.
 fn parse_samples(text: &str) -> (Script, Vec<std::ops::Range<usize>>) {
-    let (mut session, mut places, mut at) = (String::from("# way: empty\n\n"), Vec::new(), 0);
+    let (mut session, mut ranges, mut at) = (String::from("# setup: empty\n\n"), Vec::new(), 0);
     while let Some(begin) = text[at..].find(BEGIN).map(|found| at + found + BEGIN.len()) {
         let end = begin + text[begin..].find(END).expect("every sample ends");
         session += &text[begin..end];
         session.push('\n');
-        places.push(begin..end);
+        ranges.push(begin..end);
         at = end;
     }
-    (Script::parse(&session), places)
+    (Script::parse(&session), ranges)
 }
 
 #[test]
 fn the_samples_of_the_page_are_what_happens() {
     let text = std::fs::read_to_string(page_path()).expect("the page can be read");
-    let (script, places) = parse_samples(&text);
+    let (script, ranges) = parse_samples(&text);
     let played = play(&script);
     if std::env::var_os("TOOLHUB_UPDATE").is_some() {
-        let mut left = played.iter();
+        let mut remaining = played.iter();
         let mut written = text.clone();
-        let blocks: Vec<String> = places
+        let blocks: Vec<String> = ranges
             .iter()
-            .map(|place| {
-                let many = text[place.clone()].lines().filter(|line| line.starts_with("$ ")).count();
-                let shown =
+            .map(|range| {
+                let count = text[range.clone()].lines().filter(|line| line.starts_with("$ ")).count();
+                let render =
                     |step: &Step| format!("$ {}\n{}", step.command, step.output.trim_end()).trim_end().to_owned();
-                left.by_ref().take(many).map(shown).collect::<Vec<_>>().join("\n\n")
+                remaining.by_ref().take(count).map(render).collect::<Vec<_>>().join("\n\n")
             })
             .collect();
-        for (place, block) in places.iter().zip(blocks).rev() {
-            written.replace_range(place.clone(), &block);
+        for (range, block) in ranges.iter().zip(blocks).rev() {
+            written.replace_range(range.clone(), &block);
         }
         std::fs::write(page_path(), written).expect("the page can be written");
         return;
@@ -57,7 +57,7 @@ fn the_samples_of_the_page_are_what_happens() {
     assert_steps_match("docs/cli.md", &script.steps, &played);
 }
 
-/// The commands that the help of a command lists.
+/// The subcommands listed in the help of a command.
 fn list_subcommands(words: &[&str]) -> Vec<String> {
     let folder = TempFolder::new();
     let help = run_toolhub(folder.path(), &[words, &["--help"]].concat(), &[("COLUMNS", "200")]).out;
@@ -85,5 +85,5 @@ fn every_command_and_every_global_flag_is_on_the_page() {
     let flags =
         help.split_whitespace().filter(|word| word.starts_with("--")).map(|word| word.trim_end_matches([',', '.']));
     missing.extend(flags.filter(|flag| !text.contains(&format!("`{flag}"))).map(String::from));
-    assert_eq!(missing, Vec::<String>::new(), "docs/cli.md does not know these");
+    assert_eq!(missing, Vec::<String>::new(), "missing in docs/cli.md");
 }

@@ -1,6 +1,6 @@
-//! What people are told about configs that are wrong.
+//! Error messages for invalid configs.
 //!
-//! Each file in `config/bad` has a text of the same name beside it: what the check says. `TOOLHUB_BLESS=1` writes them anew.
+//! Each file in `config/bad` has a text of the same name beside it: the output of the check. `TOOLHUB_BLESS=1` rewrites them.
 
 use crate::config::load_cases;
 
@@ -9,7 +9,7 @@ fn each_mistake_is_told_with_its_place_and_what_to_do() {
     let bless = std::env::var_os("TOOLHUB_BLESS").is_some();
     let cases = load_cases("bad");
     assert!(cases.len() > 40, "{} files", cases.len());
-    let mut wrong = Vec::new();
+    let mut mismatches = Vec::new();
     for case in cases {
         let ran = case.check();
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", case.name());
@@ -19,10 +19,10 @@ fn each_mistake_is_told_with_its_place_and_what_to_do() {
         }
         let expected = std::fs::read_to_string(&beside).unwrap_or_default();
         if ran.err != expected {
-            wrong.push(format!("{}: expected\n{expected}\nbut it says\n{}", case.name(), ran.err));
+            mismatches.push(format!("{}: expected\n{expected}\ngot\n{}", case.name(), ran.err));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }
 
 #[test]
@@ -31,6 +31,6 @@ fn every_problem_comes_with_advice() {
         let text = case.check().err;
         let problems = text.matches("error: ").count() - 1;
         assert_eq!(text.matches("= help: ").count(), problems, "{}:\n{text}", case.name());
-        assert!(!text.contains('\u{1b}'), "no colours where nobody sees them");
+        assert!(!text.contains('\u{1b}'), "no colours outside a terminal");
     }
 }

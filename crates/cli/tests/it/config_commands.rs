@@ -1,4 +1,4 @@
-//! The commands about the config, as people and programs use them.
+//! The commands on the config, for people and programs.
 
 use serde_json::Value;
 use toolhub_testkit::TempFolder;
@@ -27,10 +27,10 @@ fn a_first_config_is_written_once_and_passes_the_check() {
         assert_eq!(ignored, "target\n.toolhub/\n");
         let checked = run_config(&folder, &["check"]);
         assert_eq!((checked.code, checked.err.as_str()), (0, ""));
-        assert!(checked.out.starts_with(&format!("toolhub.toml is right: {tools} tools, ")), "{}", checked.out);
-        let again = run_toolhub(folder.path(), &flags, &[]);
-        assert_eq!(again.code, 2);
-        assert!(again.err.contains("is there already") && again.err.contains("--force"), "{}", again.err);
+        assert!(checked.out.starts_with(&format!("toolhub.toml is valid: {tools} tools, ")), "{}", checked.out);
+        let second = run_toolhub(folder.path(), &flags, &[]);
+        assert_eq!(second.code, 2);
+        assert!(second.err.contains("already exists") && second.err.contains("--force"), "{}", second.err);
         folder.write("toolhub.toml", "mine");
         let forced: Vec<&str> = flags.iter().copied().chain(["--force", "--json"]).collect();
         let written = run_toolhub(folder.path(), &forced, &[]);
@@ -46,17 +46,13 @@ fn without_a_file_the_defaults_hold_and_say_so() {
     let folder = TempFolder::new();
     let ran = run_config(&folder, &["check"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(
-        ran.out.starts_with("there is no config file, and the defaults are right: 0 tools, records in "),
-        "{}",
-        ran.out
-    );
+    assert!(ran.out.starts_with("no config file; the defaults are valid: 0 tools, store in "), "{}", ran.out);
     let path = run_config(&folder, &["path"]);
     assert_eq!((path.code, path.out.as_str()), (0, ""));
-    assert!(path.err.contains("`toolhub init` writes one"), "{}", path.err);
+    assert!(path.err.contains("`toolhub init` creates one"), "{}", path.err);
     let missing = run_config(&folder, &["check", "--config", "nowhere.toml"]);
     assert_eq!(missing.code, 2);
-    assert!(missing.err.contains("nowhere.toml cannot be read: there is no such file"), "{}", missing.err);
+    assert!(missing.err.contains("cannot read nowhere.toml: no such file"), "{}", missing.err);
 }
 
 #[test]
@@ -78,12 +74,12 @@ fn problems_are_json_for_programs() {
     folder.write("toolhub.toml", "[server]\nprot = 1\n");
     let ran = run_toolhub(folder.path(), &["config", "check", "--json"], &[("TOOLHUB__SERVER__PORT", "x")]);
     assert_eq!((ran.code, ran.err.as_str()), (2, ""));
-    let told = parse_json(&ran.out);
-    assert_eq!(told["ok"], false);
-    let first = &told["problems"][0];
+    let document = parse_json(&ran.out);
+    assert_eq!(document["ok"], false);
+    let first = &document["problems"][0];
     assert_eq!((&first["file"], &first["line"], &first["column"]), (&"toolhub.toml".into(), &2.into(), &1.into()));
     assert_eq!((&first["key"], &first["help"]), (&"server.prot".into(), &"did you mean `port`?".into()));
-    assert_eq!(told["problems"][1]["env"], "TOOLHUB__SERVER__PORT");
+    assert_eq!(document["problems"][1]["env"], "TOOLHUB__SERVER__PORT");
     let shown = run_toolhub(folder.path(), &["config", "show", "--json"], &[]);
     assert_eq!((shown.code, parse_json(&shown.err)["error"]["code"].as_str()), (2, Some("config_invalid")));
 }
@@ -109,11 +105,11 @@ fn everything_that_holds_is_shown_with_its_origin() {
         let found = ran.out.lines().any(|line| line.starts_with(start) && line.ends_with(end));
         assert!(found, "no line {start} … {end} in\n{}", ran.out);
     }
-    let again = TempFolder::new();
-    again.write("toolhub.toml", &ran.out);
-    assert_eq!(run_config(&again, &["check"]).code, 0, "what is shown can be used");
-    let told = parse_json(&run_toolhub(folder.path(), &["config", "show", "--origin", "--json"], &variables).out);
-    let port = told["items"].as_array().unwrap().iter().find(|item| item["key"] == "server.port").unwrap();
+    let copy = TempFolder::new();
+    copy.write("toolhub.toml", &ran.out);
+    assert_eq!(run_config(&copy, &["check"]).code, 0, "the printed config is valid");
+    let document = parse_json(&run_toolhub(folder.path(), &["config", "show", "--origin", "--json"], &variables).out);
+    let port = document["items"].as_array().unwrap().iter().find(|item| item["key"] == "server.port").unwrap();
     assert_eq!((&port["value"], &port["origin"]), (&99.into(), &"toolhub.toml:2".into()));
     assert_eq!(
         parse_json(&run_toolhub(folder.path(), &["config", "show", "--json"], &variables).out)["server"]["port"],
@@ -121,7 +117,7 @@ fn everything_that_holds_is_shown_with_its_origin() {
     );
 }
 
-/// Planted in every place a config can hold one, and looked for in everything that is printed.
+/// Plants secrets in every place of a config, and searches all output for them.
 #[test]
 fn no_command_prints_a_secret() {
     let folder = TempFolder::new();
@@ -145,7 +141,7 @@ fn no_command_prints_a_secret() {
         assert!(ran.out.contains("••••cdef") && ran.out.contains("KEY_HASH"), "{}", ran.out);
         printed.push(ran.out);
     }
-    // Each in a line that is wrong, so that the line is shown.
+    // Each on an invalid line, so that the line would be shown.
     for bad in [
         format!("[[auth.keys]]\nname = \"a\"\nhash = \"{secret}\"\nscopes = [\"admin\"]\n[auth]\nmode = \"keys\""),
         format!("auth = {{ mode = \"keys\", keys = [{{ name = \"a\", hash = \"{secret}\", scopes = [\"admin\"] }}] }}"),

@@ -1,6 +1,6 @@
-//! Holds `docs/config.md` to the schema: a row for each key, with its default and what it does.
+//! Checks `docs/config.md` against the schema: a row per key, with its default and description.
 //!
-//! `TOOLHUB_BLESS=1` writes the tables anew; what stands above them is written by hand.
+//! `TOOLHUB_BLESS=1` regenerates the tables; the text above them is written by hand.
 
 use std::path::Path;
 
@@ -9,8 +9,7 @@ use toolhub_testkit::TempFolder;
 
 use crate::config::run_toolhub;
 
-const GENERATED_MARK: &str =
-    "<!-- From here on the page is made from the schema; TOOLHUB_BLESS=1 cargo test -p toolhub-cli config_docs -->\n";
+const GENERATED_MARK: &str = "<!-- Generated from the schema from here on: TOOLHUB_BLESS=1 cargo test -p toolhub-cli --profile ci --test it config_docs -->\n";
 
 #[test]
 fn the_page_has_a_row_for_every_key() {
@@ -24,12 +23,12 @@ fn the_page_has_a_row_for_every_key() {
     if std::env::var_os("TOOLHUB_BLESS").is_some() {
         std::fs::write(&page, format!("{by_hand}{GENERATED_MARK}{tables}")).expect("it can be written");
     } else {
-        assert_eq!(found, tables, "docs/config.md is not what the schema says");
+        assert_eq!(found, tables, "docs/config.md does not match the schema");
     }
     assert!(tables.lines().count() > 120);
 }
 
-/// A document for the samples that import one.
+/// A document for samples with an import.
 const PETS: &str = "openapi: 3.1.0
 info: { title: Pets, version: '1' }
 servers: [{ url: 'https://pets.example/v1' }]
@@ -67,20 +66,20 @@ fn render_tables(schema: &Value) -> String {
     let writer = TableWriter { schema };
     for (name, section) in schema["properties"].as_object().expect("there are sections") {
         let is_list = section["type"] == "array";
-        let named = section.get("additionalProperties").is_some_and(Value::is_object);
+        let is_map = section.get("additionalProperties").is_some_and(Value::is_object);
         let head = if is_list {
             format!("[[{name}]]")
-        } else if named {
+        } else if is_map {
             format!("[{name}.NAME]")
         } else {
             format!("[{name}]")
         };
-        let about = section["description"].as_str().unwrap_or_default();
-        let columns = "| key | value | default | what it does |\n|---|---|---|---|";
-        text += &format!("\n## `{head}`\n\n{}\n\n{columns}\n", escape_cell(about));
+        let description = section["description"].as_str().unwrap_or_default();
+        let columns = "| key | type | default | description |\n|---|---|---|---|";
+        text += &format!("\n## `{head}`\n\n{}\n\n{columns}\n", escape_cell(description));
         let inner = if is_list {
             &section["items"]
-        } else if named {
+        } else if is_map {
             &section["additionalProperties"]
         } else {
             section
@@ -96,8 +95,8 @@ struct TableWriter<'a> {
 
 impl<'a> TableWriter<'a> {
     fn resolve_ref(&self, schema: &'a Value) -> &'a Value {
-        let referred = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
-        referred.map_or(schema, |inner| self.resolve_ref(inner))
+        let target = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
+        target.map_or(schema, |inner| self.resolve_ref(inner))
     }
 
     fn write_rows(&self, table: &'a Value, prefix: &str, text: &mut String) {
@@ -111,8 +110,8 @@ impl<'a> TableWriter<'a> {
                 (None, true) => "required".into(),
                 (None, false) => "–".into(),
             };
-            let about = escape_cell(key["description"].as_str().unwrap_or_default());
-            *text += &format!("| `{path}` | {} | {default} | {about} |\n", self.type_name(inner));
+            let description = escape_cell(key["description"].as_str().unwrap_or_default());
+            *text += &format!("| `{path}` | {} | {default} | {description} |\n", self.type_name(inner));
             let nested = match inner["anyOf"].as_array() {
                 Some(choices) => choices
                     .iter()
@@ -129,7 +128,7 @@ impl<'a> TableWriter<'a> {
         }
     }
 
-    /// What may be written there.
+    /// The type in the tables.
     fn type_name(&self, schema: &Value) -> String {
         if let Some(choices) = schema["oneOf"].as_array() {
             let words = choices.iter().flat_map(|choice| match choice["enum"].as_array() {
@@ -155,22 +154,22 @@ impl<'a> TableWriter<'a> {
         };
         match (schema["type"].as_str(), schema["format"].as_str()) {
             (_, Some("toolhub-size")) => "size".into(),
-            (_, Some("toolhub-time-or-never")) => "time or `\"never\"`".into(),
+            (_, Some("toolhub-time-or-never")) => "duration or `\"never\"`".into(),
             (_, Some("toolhub-moment")) => "date".into(),
-            (_, Some("toolhub-time" | "toolhub-delay")) => "time".into(),
-            (Some("string"), _) => "text".into(),
-            (Some("integer"), _) => format!("whole number{range}"),
+            (_, Some("toolhub-time" | "toolhub-delay")) => "duration".into(),
+            (Some("string"), _) => "string".into(),
+            (Some("integer"), _) => format!("integer{range}"),
             (Some("number"), _) => format!("number{range}"),
             (Some("boolean"), _) => "true, false".into(),
             (Some("array"), _) => format!("list of {}", self.type_name(self.resolve_local_ref(&schema["items"]))),
             (Some("object"), _) => "table".into(),
-            _ => "anything".into(),
+            _ => "any".into(),
         }
     }
 
     fn resolve_local_ref<'b>(&'b self, schema: &'b Value) -> &'b Value {
-        let referred = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
-        referred.map_or(schema, |inner| self.resolve_local_ref(inner))
+        let target = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
+        target.map_or(schema, |inner| self.resolve_local_ref(inner))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The schema that editors get accepts what the check accepts, for every config that is kept.
+//! The schema for editors accepts exactly what the check accepts, for every config in `tests/it/config`.
 
 use serde_json::Value;
 use toolhub_testkit::TempFolder;
@@ -13,7 +13,7 @@ fn validator() -> jsonschema::Validator {
     jsonschema::validator_for(&schema).expect("it is a schema")
 }
 
-/// The file as editors see it; nothing where it is no TOML.
+/// The file as editors see it; `None` if it is not TOML.
 fn as_json(text: &str) -> Option<Value> {
     fn to_json_value(value: toml::Value) -> Value {
         match value {

@@ -1,7 +1,7 @@
-//! The guard above programs: whatever happens to the hub, nothing that was started for it is left.
+//! The guard of command tools: whatever happens to the hub, no process started for it survives.
 //!
-//! Every process of a test has the test's folder among its arguments, so whoever is left is found by looking at all processes.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+//! Every process of a test has the test's folder among its arguments, so that survivors are found by listing all processes.
+#![allow(clippy::unwrap_used, reason = "a failed precondition should fail the test immediately")]
 
 use std::{
     fs,
@@ -23,13 +23,13 @@ use toolhub::{
 
 use toolhub_testkit::{TempFolder, soak};
 
-/// Tells the test binary that it is the hub to be killed, and where it works.
+/// Tells the test binary to act as the hub to be killed, and its folder.
 const FOLDER_VARIABLE: &str = "TOOLHUB_GUARDED_HUB";
-/// After this long nobody may be left.
+/// How long processes may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Has a child in its group, one that left it, one that was forked twice, one that does not listen, and one of another
-/// program; gives a sign when all are there, and does what it is told.
+/// Starts a child in its process group, one that left the group, one that was forked twice, one that ignores SIGTERM, and one that
+/// runs another program; creates a file when all are running, then acts by its name.
 const PROCESS_TREE_SCRIPT: &str = r#"
 import json, os, signal, subprocess, sys, time
 folder, name = sys.argv[1:3]
@@ -82,7 +82,7 @@ async fn build_hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
     tools.into_iter().fold(ToolHub::builder(), HubBuilder::tool).build().await.unwrap()
 }
 
-/// All processes that have the folder among their arguments, with their words.
+/// All processes that have the folder among their arguments, with their arguments.
 fn find_processes(folder: &Path) -> Vec<(String, Vec<String>)> {
     let folder = folder.to_str().unwrap();
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -96,28 +96,28 @@ fn find_processes(folder: &Path) -> Vec<(String, Vec<String>)> {
     .collect()
 }
 
-/// Waits until nobody is left. Seen twice in a row, so that one who is just being started is not overlooked.
+/// Waits until no process is left. Checks twice in a row, so that a process that is just starting is not missed.
 async fn assert_no_process_left(folder: &Path) {
-    let (began, mut quiet) = (Instant::now(), 0);
-    while quiet < 2 {
+    let (started, mut clear_checks) = (Instant::now(), 0);
+    while clear_checks < 2 {
         let left: Vec<String> = find_processes(folder).into_iter().map(|(pid, _)| pid).collect();
-        quiet = if left.is_empty() { quiet + 1 } else { 0 };
-        assert!(began.elapsed() < EXIT_TIMEOUT, "still there after {EXIT_TIMEOUT:?}: {left:?}");
+        clear_checks = if left.is_empty() { clear_checks + 1 } else { 0 };
+        assert!(started.elapsed() < EXIT_TIMEOUT, "still running after {EXIT_TIMEOUT:?}: {left:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 async fn wait_for_file(path: PathBuf) {
-    let began = Instant::now();
+    let started = Instant::now();
     while !path.exists() {
-        assert!(began.elapsed() < Duration::from_secs(60), "still waiting for {}", path.display());
+        assert!(started.elapsed() < Duration::from_secs(60), "still waiting for {}", path.display());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Not a test but the hub that is killed; it does nothing unless it is told its folder.
+/// Not a test but the hub that is killed; does nothing unless the variable is set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "run by the test below, in a process of its own"]
+#[ignore = "run by the test below, in its own process"]
 async fn calls_programs_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
     let hub = build_hub([
@@ -144,8 +144,8 @@ async fn a_hub_that_is_killed_leaves_nobody_behind() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(hub.stdout.take().unwrap()).lines();
-        while said.next_line().await.unwrap().expect("it ended by itself") != "ready" {}
+        let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines();
+        while lines.next_line().await.unwrap().expect("it exited early") != "ready" {}
         if kill % 2 == 0 {
             wait_for_file(folder.path().join("up-hangs")).await;
             wait_for_file(folder.path().join("up-lives")).await;
@@ -155,7 +155,7 @@ async fn a_hub_that_is_killed_leaves_nobody_behind() {
                 find_processes(folder.path())
             );
         } else {
-            // While programs are being started; whichever of them are there by then.
+            // Kill while programs are starting, whichever of them are running by then.
             tokio::time::sleep(Duration::from_millis(15 * kill)).await;
         }
         hub.kill().await.unwrap();
@@ -236,7 +236,7 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
         file
     };
     let lost = script("lost", "#!/no/such/interpreter\n");
-    // A guard that may open so few files that it cannot even begin.
+    // A guard with too few file descriptors to start.
     let toolhub = env!("CARGO_BIN_EXE_toolhub");
     let poor = script("poor", &format!("#!/bin/sh\nulimit -n 4\nexec '{toolhub}' \"$@\"\n"));
     let hub = build_hub([
@@ -256,10 +256,10 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
     let echo = hub.call("echo", big.clone()).await;
     assert!(echo.output == json!([big, ["--", "-x", "a b"]]), "{:?}", echo.error);
     for (tool, kind, effect, word) in [
-        ("code", ErrorKind::Crashed, Effect::Unknown, "ended with code 3"),
+        ("code", ErrorKind::Crashed, Effect::Unknown, "exited with code 3"),
         ("code", ErrorKind::Crashed, Effect::Unknown, "aside"),
         ("signal", ErrorKind::Crashed, Effect::Unknown, "signal 11 (SIGSEGV)"),
-        ("closed", ErrorKind::Crashed, Effect::None, "before it read what it was asked"),
+        ("closed", ErrorKind::Crashed, Effect::None, "before it read the request"),
         ("lost", ErrorKind::ToolError, Effect::None, "could not be started"),
         ("poor", ErrorKind::ToolError, Effect::None, "could not be started"),
     ] {
@@ -275,10 +275,10 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
 fn a_guard_is_nothing_to_type() {
     let typed = Start::new(env!("CARGO_BIN_EXE_toolhub")).arg("guard").output().unwrap();
     assert_eq!(typed.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&typed.stderr).contains("nothing to type here"));
+    assert!(String::from_utf8_lossy(&typed.stderr).contains("do not run it by hand"));
     let orphan =
         Start::new(env!("CARGO_BIN_EXE_toolhub")).args(["guard", "1", "0", "--", "echo", "started"]).output().unwrap();
-    assert_eq!((orphan.status.code(), orphan.stdout.as_slice()), (Some(2), [].as_slice()), "its hub is somebody else");
+    assert_eq!((orphan.status.code(), orphan.stdout.as_slice()), (Some(2), [].as_slice()), "its parent is not the hub");
     let help = Start::new(env!("CARGO_BIN_EXE_toolhub")).arg("--help").output().unwrap();
     let help: Value = String::from_utf8_lossy(&help.stdout).into();
     assert!(!help.as_str().unwrap().contains("guard"), "{help}");

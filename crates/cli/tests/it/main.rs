@@ -1,4 +1,4 @@
-//! What the binary does, seen from outside.
+//! Integration tests of the binary.
 
 mod cli;
 mod cli_docs;

@@ -1,4 +1,4 @@
-//! The binary as a server: reloads under load, orderly ends, secrets that stay secret, and the demo.
+//! The binary as a server: reloads under load, graceful shutdown, secrets, and the demo.
 
 mod agents;
 mod connection;
@@ -35,11 +35,11 @@ builtin = "calculator"
 builtin = "counter"
 "#;
 
-fn calculate(line: &mut HttpConnection) -> u16 {
+fn calculate(connection: &mut HttpConnection) -> u16 {
     let body = json!({"arguments": {"expression": "2+3*4"}}).to_string();
-    let answer = line.send("POST /api/v1/tools/calculator/calls", "", &body);
-    assert!(answer.status != 200 || answer.json()["output"] == 14, "{}", answer.text);
-    answer.status
+    let response = connection.send("POST /api/v1/tools/calculator/calls", "", &body);
+    assert!(response.status != 200 || response.json()["output"] == 14, "{}", response.text);
+    response.status
 }
 
 #[test]
@@ -47,16 +47,16 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let (over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (stop, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for caller in 0..4 {
-            let (over, calls, port) = (&over, &calls, server.port);
+            let (stop, calls, port) = (&stop, &calls, server.port);
             scope.spawn(move || {
-                let mut line = HttpConnection::connect(port);
-                while !over.load(Ordering::Relaxed) {
-                    assert_eq!(calculate(&mut line), 200);
+                let mut connection = HttpConnection::connect(port);
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(calculate(&mut connection), 200);
                     let thread = json!({"arguments": {}, "threadId": format!("t{caller}")}).to_string();
-                    let counted = line.send("POST /api/v1/tools/counter/calls", "", &thread);
+                    let counted = connection.send("POST /api/v1/tools/counter/calls", "", &thread);
                     assert_eq!(
                         (counted.status, &counted.json()["status"]),
                         (200, &json!("success")),
@@ -70,7 +70,7 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
         let mut admin = HttpConnection::connect(server.port);
         let rounds = soak(200, 1_000);
         for round in 0..rounds {
-            // Another limit, a tool that comes and goes, a tool that is replaced; and now and then a file with a mistake.
+            // Change a limit, add and remove a tool, replace a tool; and every tenth time write an invalid file.
             let more = if round % 2 == 0 { "[tools.clock]\nbuiltin = \"clock\"\n" } else { "" };
             let bad = if round % 10 == 9 { "[tools.calculater]\nbuiltin = \"calculater\"\n" } else { "" };
             let text = format!(
@@ -78,14 +78,14 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
                 30 + round % 7
             );
             folder.write("toolhub.toml", &text);
-            let answer = admin.send("POST /api/v1/reload", "", "");
+            let response = admin.send("POST /api/v1/reload", "", "");
             let expected = if bad.is_empty() { 200 } else { 422 };
-            assert_eq!(answer.status, expected, "round {round}: {}", answer.text);
+            assert_eq!(response.status, expected, "round {round}: {}", response.text);
         }
-        over.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
     });
     let calls = calls.into_inner();
-    assert!(calls > 100, "there was hardly any load: {calls} calls");
+    assert!(calls > 100, "too little load: {calls} calls");
     let count = HttpConnection::connect(server.port).send("GET /api/v1/state/contexts/t0%2Fcounter/business", "", "");
     assert!(count.json()["data"].is_object() || count.json()["data"].is_number(), "{}", count.text);
 }
@@ -100,18 +100,18 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
         .map(|caller| {
             let answered = answered.clone();
             thread::spawn(move || {
-                let mut line = HttpConnection::connect(port);
+                let mut connection = HttpConnection::connect(port);
                 let mut counted = 0_u64;
                 let body = json!({"arguments": {}, "threadId": format!("t{caller}")}).to_string();
                 loop {
-                    match line.try_send("POST /api/v1/tools/counter/calls", "", &body) {
-                        Some(answer) if answer.status == 200 => {
-                            counted = answer.json()["output"].as_u64().expect("a count");
+                    match connection.try_send("POST /api/v1/tools/counter/calls", "", &body) {
+                        Some(response) if response.status == 200 => {
+                            counted = response.json()["output"].as_u64().expect("a count");
                             answered.fetch_add(1, Ordering::Relaxed);
                         }
-                        // From here on it takes nothing new.
-                        Some(answer) => {
-                            assert_eq!(answer.status, 503, "{}", answer.text);
+                        // The server refuses new calls from here on.
+                        Some(response) => {
+                            assert_eq!(response.status, 503, "{}", response.text);
                             return counted;
                         }
                         None => return counted,
@@ -125,11 +125,11 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
     }
     server.signal("TERM");
     let counted: Vec<u64> =
-        callers.into_iter().map(|caller| caller.join().expect("no caller was left alone")).collect();
+        callers.into_iter().map(|caller| caller.join().expect("every caller got a response")).collect();
     let (code, ..) = server.wait_for_exit();
     assert_eq!(code, Some(0));
-    assert!(counted.iter().sum::<u64>() > 0, "nobody was served");
-    // What was answered is there, and nothing beyond it: a call that was taken was answered.
+    assert!(counted.iter().sum::<u64>() > 0, "no call succeeded");
+    // Every response matches the stored state: a call that was accepted was also answered.
     for (caller, counted) in counted.into_iter().enumerate() {
         let shown = run_toolhub(folder.path(), &["--json", "state", "get", &format!("t{caller}/counter")], &[]);
         let entry: serde_json::Value = serde_json::from_str(&shown.out).unwrap_or_default();
@@ -137,47 +137,48 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
     }
     let open = run_toolhub(folder.path(), &["--json", "calls", "list", "--status", "executing"], &[]);
     let open: serde_json::Value = serde_json::from_str(&open.out).expect("a list");
-    assert_eq!(open["items"], json!([]), "every call has its end");
+    assert_eq!(open["items"], json!([]), "every call has ended");
 }
 
 #[test]
 fn secrets_are_nowhere_to_be_seen() {
     let folder = TempFolder::new();
     let key = run_toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
-    let made: serde_json::Value = serde_json::from_str(&key.out).unwrap_or_else(|_| panic!("{}{}", key.out, key.err));
-    let (key, hash) = (made["key"].as_str().expect("a key"), made["hash"].as_str().expect("its hash"));
+    let created: serde_json::Value =
+        serde_json::from_str(&key.out).unwrap_or_else(|_| panic!("{}{}", key.out, key.err));
+    let (key, hash) = (created["key"].as_str().expect("a key"), created["hash"].as_str().expect("its hash"));
     let text = format!(
         "[auth]\nmode = \"keys\"\n[[auth.keys]]\nname = \"ops\"\nhash = {{ env = \"OPS_HASH\" }}\nscopes = [\"admin\"]\n\
          [telemetry]\nlog = {{ level = \"trace\", format = \"json\" }}\n{TOOLS}[tools.notes]\nbuiltin = \"notes\"\n"
     );
     folder.write("toolhub.toml", &text);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("OPS_HASH", hash)]);
-    let mut line = HttpConnection::connect(server.port);
+    let mut connection = HttpConnection::connect(server.port);
     let own = format!("authorization: Bearer {key}\r\nx-api-key: canary-header\r\ncookie: session=canary-cookie\r\n");
-    let mut seen = Vec::new();
-    let mut ask = |what: &str, headers: &str, body: &str| {
-        let answer = line.send(what, headers, body);
-        seen.push(answer.text.clone());
-        answer
+    let mut outputs = Vec::new();
+    let mut send = |what: &str, headers: &str, body: &str| {
+        let response = connection.send(what, headers, body);
+        outputs.push(response.text.clone());
+        response
     };
-    // In arguments under a name that sounds secret, in the query, in a key that is none, in a body that is no JSON.
+    // Secrets in arguments with a secret name, in the query, in an invalid key, and in an invalid body.
     let arguments = json!({"arguments": {"expression": "1", "password": "canary-argument"}}).to_string();
-    assert_eq!(ask("POST /api/v1/tools/calculator/calls", &own, &arguments).status, 200);
-    ask("GET /api/v1/tools?q=x&api_key=canary-query", &own, "");
-    ask("GET /api/v1/tools", "authorization: Bearer canary-bearer\r\n", "");
-    ask("POST /api/v1/tools/calculator/calls", &own, "{\"token\": \"canary-body\"");
+    assert_eq!(send("POST /api/v1/tools/calculator/calls", &own, &arguments).status, 200);
+    send("GET /api/v1/tools?q=x&api_key=canary-query", &own, "");
+    send("GET /api/v1/tools", "authorization: Bearer canary-bearer\r\n", "");
+    send("POST /api/v1/tools/calculator/calls", &own, "{\"token\": \"canary-body\"");
     for what in ["GET /api/v1/config", "GET /api/v1/audit", "GET /metrics", "GET /api/v1/calls", "GET /api/v1/keys"] {
-        assert_eq!(ask(what, &own, "").status, 200, "{what}");
+        assert_eq!(send(what, &own, "").status, 200, "{what}");
     }
-    let backup = ask("POST /api/v1/backups", &own, "");
+    let backup = send("POST /api/v1/backups", &own, "");
     assert!((200..300).contains(&backup.status), "{}", backup.text);
     let copy = fs::read(backup.json()["path"].as_str().expect("where it is")).expect("the backup is there");
     server.signal("TERM");
     let (code, out, err) = server.wait_for_exit();
     assert_eq!(code, Some(0), "{err}");
-    seen.extend([out, err, String::from_utf8_lossy(&copy).into_owned()]);
+    outputs.extend([out, err, String::from_utf8_lossy(&copy).into_owned()]);
     let digits = hash.trim_start_matches("sha256:");
-    for text in &seen {
+    for text in &outputs {
         for secret in [
             "canary-header",
             "canary-cookie",
@@ -196,98 +197,99 @@ fn secrets_are_nowhere_to_be_seen() {
 #[test]
 fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
     let folder = TempFolder::new();
-    let make = |name: &str| {
-        let made = run_toolhub(folder.path(), &["--json", "keys", "create", name, "--scope", "admin"], &[]);
-        serde_json::from_str::<serde_json::Value>(&made.out).unwrap_or_else(|_| panic!("{}{}", made.out, made.err))
+    let create = |name: &str| {
+        let created = run_toolhub(folder.path(), &["--json", "keys", "create", name, "--scope", "admin"], &[]);
+        serde_json::from_str::<serde_json::Value>(&created.out)
+            .unwrap_or_else(|_| panic!("{}{}", created.out, created.err))
     };
-    let (old, new) = (make("old"), make("new"));
+    let (old, new) = (create("old"), create("new"));
     let lines = |name: &str, key: &serde_json::Value| {
         format!("[[auth.keys]]\nname = \"{name}\"\nhash = {}\nscopes = [\"admin\"]\n", key["hash"])
     };
     let (first, second) = (lines("old", &old), lines("new", &new));
     folder.write("toolhub.toml", &format!("[auth]\nmode = \"keys\"\n{first}{second}"));
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = HttpConnection::connect(server.port);
+    let mut connection = HttpConnection::connect(server.port);
     let header = |key: &serde_json::Value| format!("authorization: Bearer {}\r\n", key["key"].as_str().expect("a key"));
     let (old, new) = (header(&old), header(&new));
-    assert_eq!(line.send("GET /api/v1/tools", &old, "").status, 200);
+    assert_eq!(connection.send("GET /api/v1/tools", &old, "").status, 200);
     folder.write("toolhub.toml", &format!("[auth]\nmode = \"keys\"\n{second}"));
-    let done = line.send("POST /api/v1/reload", &new, "");
+    let done = connection.send("POST /api/v1/reload", &new, "");
     assert_eq!((done.status, &done.json()["needsRestart"]), (200, &json!([])), "{}", done.text);
-    assert_eq!(line.send("GET /api/v1/tools", &old, "").status, 401);
-    assert_eq!(line.send("GET /api/v1/tools", &new, "").status, 200);
+    assert_eq!(connection.send("GET /api/v1/tools", &old, "").status, 401);
+    assert_eq!(connection.send("GET /api/v1/tools", &new, "").status, 200);
 }
 
 #[test]
 fn a_reload_that_leaves_nobody_who_may_administer_is_done_and_said_aloud() {
     let folder = TempFolder::new();
-    let made = run_toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
-    let made: serde_json::Value = serde_json::from_str(&made.out).unwrap_or_else(|_| panic!("{}", made.err));
+    let created = run_toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
+    let created: serde_json::Value = serde_json::from_str(&created.out).unwrap_or_else(|_| panic!("{}", created.err));
     let config = |scope: &str| {
         format!(
             "[auth]\nmode = \"keys\"\n[[auth.keys]]\nname = \"ops\"\nhash = {}\nscopes = [\"{scope}\"]\n",
-            made["hash"]
+            created["hash"]
         )
     };
     folder.write("toolhub.toml", &config("admin"));
     let server =
         Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "warn")]);
-    let (mut line, key) = (HttpConnection::connect(server.port), made["key"].as_str().expect("a key"));
+    let (mut connection, key) = (HttpConnection::connect(server.port), created["key"].as_str().expect("a key"));
     let own = format!("authorization: Bearer {key}\r\n");
     folder.write("toolhub.toml", &config("tools:read"));
-    assert_eq!(line.send("POST /api/v1/reload", &own, "").status, 200);
-    assert_eq!(line.send("POST /api/v1/reload", &own, "").status, 403);
+    assert_eq!(connection.send("POST /api/v1/reload", &own, "").status, 200);
+    assert_eq!(connection.send("POST /api/v1/reload", &own, "").status, 403);
     server.signal("TERM");
     let (_, _, err) = server.wait_for_exit();
-    assert!(err.contains("no key has the scope `admin`") && err.contains("SIGHUP"), "{err}");
+    assert!(err.contains("no key with the scope `admin`") && err.contains("SIGHUP"), "{err}");
 }
 
 #[test]
 fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
-    let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("SECRET_OF_THE_HOST", "canary")];
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = HttpConnection::connect(server.port);
+    let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("SECRET_OF_THE_HOST", "canary")];
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let mut connection = HttpConnection::connect(server.port);
     let adder = json!({"name": "adder", "builtin": "calculator", "description": "Adds.", "maxConcurrency": 2,
         "annotations": {"readOnly": true}, "metadata": {"madeBy": "ann"}, "tags": null});
-    let made = line.send("POST /api/v1/tools", "", &adder.to_string());
-    assert_eq!((made.status, &made.json()["description"]), (201, &json!("Adds.")), "{}", made.text);
-    assert_eq!(line.send("POST /api/v1/tools", "", &adder.to_string()).status, 409);
+    let created = connection.send("POST /api/v1/tools", "", &adder.to_string());
+    assert_eq!((created.status, &created.json()["description"]), (201, &json!("Adds.")), "{}", created.text);
+    assert_eq!(connection.send("POST /api/v1/tools", "", &adder.to_string()).status, 409);
     let body = json!({"arguments": {"expression": "1+1"}}).to_string();
-    assert_eq!(line.send("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
-    for (wrong, word) in [
+    assert_eq!(connection.send("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
+    for (tool, word) in [
         (json!({"name": "x", "builtin": "calculater"}), "calculator"),
         (json!({"name": "x", "builtin": "clock", "descripton": "y"}), "description"),
         (json!({"name": "x", "builtin": "clock", "description": "${SECRET_OF_THE_HOST}"}), "SECRET_OF_THE_HOST"),
         (json!({"name": "x", "command": ["sh"]}), "config file"),
         (json!({"name": "x", "builtin": "clock", "timeout": 5}), "\"5s\""),
     ] {
-        let answer = line.send("POST /api/v1/tools", "", &wrong.to_string());
-        assert_eq!(answer.status, 422, "{wrong}: {}", answer.text);
+        let response = connection.send("POST /api/v1/tools", "", &tool.to_string());
+        assert_eq!(response.status, 422, "{tool}: {}", response.text);
         assert!(
-            answer.text.contains(word) || answer.text.contains(&word.replace('"', "\\\"")),
-            "{wrong}: {}",
-            answer.text
+            response.text.contains(word) || response.text.contains(&word.replace('"', "\\\"")),
+            "{tool}: {}",
+            response.text
         );
-        assert!(!answer.text.contains("canary"), "{}", answer.text);
+        assert!(!response.text.contains("canary"), "{}", response.text);
     }
     let taken = json!({"builtin": "clock"}).to_string();
-    assert_eq!(line.send("PUT /api/v1/tools/counter", "", &taken).status, 409, "the config wins");
-    assert_eq!(line.send("DELETE /api/v1/tools/counter", "", "").status, 409, "the config wins");
+    assert_eq!(connection.send("PUT /api/v1/tools/counter", "", &taken).status, 409, "the config wins");
+    assert_eq!(connection.send("DELETE /api/v1/tools/counter", "", "").status, 409, "the config wins");
     server.signal("KILL");
     server.wait_for_exit();
 
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = HttpConnection::connect(server.port);
-    assert_eq!(line.send("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
-    assert_eq!(line.send("PUT /api/v1/tools/adder", "", &taken).status, 200);
-    assert_eq!(line.send("DELETE /api/v1/tools/adder", "", "").status, 204);
-    assert_eq!(line.send("POST /api/v1/tools/adder/calls", "", &body).status, 404);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let mut connection = HttpConnection::connect(server.port);
+    assert_eq!(connection.send("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
+    assert_eq!(connection.send("PUT /api/v1/tools/adder", "", &taken).status, 200);
+    assert_eq!(connection.send("DELETE /api/v1/tools/adder", "", "").status, 204);
+    assert_eq!(connection.send("POST /api/v1/tools/adder/calls", "", &body).status, 404);
     server.signal("KILL");
     server.wait_for_exit();
 
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
     assert_eq!(HttpConnection::connect(server.port).send("GET /api/v1/tools/adder", "", "").status, 404);
 }
 
@@ -295,33 +297,33 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
 fn a_tool_made_over_the_api_may_wait_for_any_tool_there_is_and_is_left_out_where_that_is_gone() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
-    let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = HttpConnection::connect(server.port);
-    let make = |line: &mut HttpConnection, name: &str, after: &str| {
+    let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let mut connection = HttpConnection::connect(server.port);
+    let create = |connection: &mut HttpConnection, name: &str, after: &str| {
         let body = json!({"name": name, "builtin": "clock", "dependsOn": [after]}).to_string();
-        line.send("POST /api/v1/tools", "", &body)
+        connection.send("POST /api/v1/tools", "", &body)
     };
-    let second = make(&mut line, "second", "counter");
+    let second = create(&mut connection, "second", "counter");
     assert_eq!(second.status, 201, "{}", second.text);
-    assert_eq!(make(&mut line, "third", "second").status, 201);
-    let unknown = make(&mut line, "fourth", "secnd");
+    assert_eq!(create(&mut connection, "third", "second").status, 201);
+    let unknown = create(&mut connection, "fourth", "secnd");
     assert_eq!(unknown.status, 422, "{}", unknown.text);
-    let early = line.send("POST /api/v1/tools/second/calls", "", r#"{"threadId": "t"}"#);
+    let early = connection.send("POST /api/v1/tools/second/calls", "", r#"{"threadId": "t"}"#);
     assert_eq!(early.json()["code"], "dependency_not_met", "{}", early.text);
     server.signal("KILL");
     server.wait_for_exit();
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = HttpConnection::connect(server.port);
-    assert_eq!(line.send("GET /api/v1/tools/third", "", "").status, 200);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let mut connection = HttpConnection::connect(server.port);
+    assert_eq!(connection.send("GET /api/v1/tools/third", "", "").status, 200);
     server.signal("KILL");
     server.wait_for_exit();
     folder.write("toolhub.toml", "[tools.calculator]\nbuiltin = \"calculator\"\n");
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = HttpConnection::connect(server.port);
-    assert_eq!(line.send("GET /api/v1/tools/calculator", "", "").status, 200);
-    for gone in ["second", "third"] {
-        assert_eq!(line.send(&format!("GET /api/v1/tools/{gone}"), "", "").status, 404, "{gone}");
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let mut connection = HttpConnection::connect(server.port);
+    assert_eq!(connection.send("GET /api/v1/tools/calculator", "", "").status, 200);
+    for removed in ["second", "third"] {
+        assert_eq!(connection.send(&format!("GET /api/v1/tools/{removed}"), "", "").status, 404, "{removed}");
     }
 }
 
@@ -352,34 +354,34 @@ fn a_config_with_a_mistake_starts_nothing_and_an_address_that_is_taken_says_so()
 fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     let folder = TempFolder::new();
     let server = Process::start(folder.path(), &["demo", "--port", "0"], &[]);
-    let mut line = HttpConnection::connect(server.port);
-    assert_eq!(line.send("GET /livez", "", "").status, 200);
-    assert_eq!(calculate(&mut line), 200);
-    let states = line.send("GET /agents/demo/tool-states", "", "").json();
+    let mut connection = HttpConnection::connect(server.port);
+    assert_eq!(connection.send("GET /livez", "", "").status, 200);
+    assert_eq!(calculate(&mut connection), 200);
+    let states = connection.send("GET /agents/demo/tool-states", "", "").json();
     let names: Vec<&String> = states["data"]["toolStates"].as_object().expect("its tools").keys().collect();
     let all = ["calculator", "clock", "counter", "dangerous", "flaky", "notes", "report", "weather", "words"];
     assert_eq!(names, all);
     let mut call = |tool: &str, arguments: serde_json::Value| {
         let body = json!({"arguments": arguments, "threadId": "demo"}).to_string();
-        line.send(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
+        connection.send(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
     };
     assert_eq!(call("report", json!({"title": "Trip"}))["code"], "dependency_not_met");
     assert_eq!(call("weather", json!({"city": "Paris"}))["output"]["unit"], "°C");
     assert_eq!(call("report", json!({"title": "Trip"}))["status"], "success");
     assert_eq!(call("words", json!({"text": "two words"}))["output"], json!({"letters": 8, "words": 2}));
-    let said = json!({"content": "weather in Oslo, then a report"}).to_string();
-    let told = line.send("POST /api/v1/threads/talk/messages", "", &said).json();
-    let made: Vec<_> = told["calls"].as_array().expect("its calls").iter().map(|call| &call["tool"]).collect();
-    assert_eq!((&told["status"], made), (&json!("completed"), vec![&json!("weather"), &json!("report")]), "{told}");
+    let message = json!({"content": "weather in Oslo, then a report"}).to_string();
+    let reply = connection.send("POST /api/v1/threads/talk/messages", "", &message).json();
+    let tools: Vec<_> = reply["calls"].as_array().expect("its calls").iter().map(|call| &call["tool"]).collect();
+    assert_eq!((&reply["status"], tools), (&json!("completed"), vec![&json!("weather"), &json!("report")]), "{reply}");
     let asks = json!({"arguments": {"folder": "/tmp/old"}}).to_string();
-    let waits = line.send("POST /api/v1/tools/dangerous/calls", "", &asks);
+    let waits = connection.send("POST /api/v1/tools/dangerous/calls", "", &asks);
     assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);
-    // What it prints can be typed as it is: nobody would look for it at this port.
-    let typed = format!("expression='2+3*4' --server http://127.0.0.1:{}\n", server.port);
+    // The printed commands can be copied: on this port they need --server.
+    let command = format!("expression='2+3*4' --server http://127.0.0.1:{}\n", server.port);
     server.signal("TERM");
     let (code, out, err) = server.wait_for_exit();
     assert_eq!(code, Some(0), "{err}");
-    assert!(out.contains(&typed), "{out}");
+    assert!(out.contains(&command), "{out}");
     assert!(
         out.contains("/docs") && out.contains(" chat \"weather in Oslo") && out.matches("call ").count() >= 2,
         "{out}"

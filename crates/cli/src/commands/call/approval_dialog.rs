@@ -1,6 +1,6 @@
-//! A call that waits for a person: asks the one at this terminal, or says how it is answered.
+//! A call that requires an approval: prompts the user on a terminal, or prints how to answer it.
 //!
-//! In: the call as the API gave it. Out: the end of the call, or exit code 6 where nobody can be asked here.
+//! In: the call as the API returned it. Out: the call's outcome, or exit code 6 where no user can be prompted.
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -25,12 +25,12 @@ use crate::{
 const WARNING_STYLE: Style = AnsiColor::Yellow.on_default().bold();
 const BOLD: Style = Style::new().bold();
 const CHOICES_PROMPT: &str = "  [y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  > ";
-/// How often it is looked whether the call has ended by itself.
+/// How often to check whether the call has ended meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a command waits to see what became of its word.
+/// How long a command waits to see the effect of its answer.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Lets a call be approved here, if somebody sits here, and waits for its end.
+/// Prompts for the approval of a call, if there is a terminal, and waits for the outcome.
 pub(super) async fn resolve_interactively(
     session: &Session,
     call: &Value,
@@ -38,16 +38,16 @@ pub(super) async fn resolve_interactively(
     took_stdin: bool,
 ) -> Result<Exit, Failure> {
     let (id, approval) = (pointer_text(call, "/id"), pointer_text(call, "/approval/id"));
-    let somebody = io::stdin().is_terminal() && io::stderr().is_terminal();
-    if session.global.no_input || took_stdin || !somebody {
+    let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if session.global.no_input || took_stdin || !is_interactive {
         if session.printer.json {
             session.printer.print_json(document);
         }
         return Err(approval_required(session, call));
     }
-    let question = session.send_checked(Request::get(["approvals", &approval])).await?.json()?;
+    let details = session.send_checked(Request::get(["approvals", &approval])).await?.json()?;
     session.set_interrupt_request(Some(Request::post(["calls", &id, "cancel"])));
-    print_question(session, &question).await;
+    print_question(session, &details).await;
     let mut lines = StdinLines::spawn_reader();
     tokio::select! {
         answered = prompt_for_answer(session, &approval, &mut lines) => answered?,
@@ -57,40 +57,40 @@ pub(super) async fn resolve_interactively(
     show_outcome(session, &call, &document)
 }
 
-/// Nobody can be asked here.
+/// The failure where no user can be prompted.
 fn approval_required(session: &Session, call: &Value) -> Failure {
     let (id, approval) = (pointer_text(call, "/id"), pointer_text(call, "/approval/id"));
     let flags = session.target_flags();
-    Failure::new("approval_required", format!("`{}` waits for a person", pointer_text(call, "/tool")))
-        .help("approve it, or deny it:")
+    Failure::new("approval_required", format!("`{}` requires approval", pointer_text(call, "/tool")))
+        .help("approve or deny it:")
         .help(format!("toolhub approvals approve {approval}{flags}"))
         .help(format!("toolhub approvals deny {approval}{flags}"))
         .see_also("then", format!("toolhub calls show {id}{flags}"))
 }
 
-pub(crate) async fn print_question(session: &Session, question: &Value) {
-    let (show, tool) = (&session.printer, pointer_text(question, "/tool"));
-    let known = match session.send_checked(Request::get(["tools", &tool])).await {
-        Ok(answer) => answer.json().unwrap_or_default(),
+pub(crate) async fn print_question(session: &Session, approval: &Value) {
+    let (printer, tool) = (&session.printer, pointer_text(approval, "/tool"));
+    let tool_info = match session.send_checked(Request::get(["tools", &tool])).await {
+        Ok(response) => response.json().unwrap_or_default(),
         Err(_) => Value::Null,
     };
-    let destructive = if known["annotations"]["destructive"] == true { "   destructive" } else { "" };
-    let sign = warning_sign(show.ascii);
-    let about = format!("{}{destructive}", pointer_text(&known, "/kind"));
+    let destructive = if tool_info["annotations"]["destructive"] == true { "   destructive" } else { "" };
+    let sign = warning_sign(printer.ascii);
+    let about = format!("{}{destructive}", pointer_text(&tool_info, "/kind"));
     let _ = writeln!(
         anstream::stderr(),
         "{WARNING_STYLE}{sign} {BOLD}{}{BOLD:#}{WARNING_STYLE} wants to run{WARNING_STYLE:#}    {about}",
         strip_control_chars(&tool)
     );
     let mut fields = Fields::default();
-    for (name, value) in question["arguments"].as_object().into_iter().flatten() {
+    for (name, value) in approval["arguments"].as_object().into_iter().flatten() {
         fields.add(name, value.to_string());
     }
-    fields.add("reason", pointer_text(question, "/reason"));
-    let _ = write!(anstream::stderr(), "{}", fields.render(show.width, 4));
+    fields.add("reason", pointer_text(approval, "/reason"));
+    let _ = write!(anstream::stderr(), "{}", fields.render(printer.width, 4));
 }
 
-/// Asks until there is an answer that the hub takes, or has taken from somebody else.
+/// Prompts until the hub accepts an answer, or another client has answered.
 pub(crate) async fn prompt_for_answer(
     session: &Session,
     approval: &str,
@@ -98,11 +98,11 @@ pub(crate) async fn prompt_for_answer(
 ) -> Result<(), Failure> {
     loop {
         let line = prompt_line(CHOICES_PROMPT, lines).await;
-        let mut said = approval_prompt::parse_reply(line.as_deref());
-        if said == PromptReply::Edit {
-            said = edit_arguments(session, approval, lines).await;
+        let mut reply = approval_prompt::parse_reply(line.as_deref());
+        if reply == PromptReply::Edit {
+            reply = edit_arguments(session, approval, lines).await;
         }
-        let body = match said {
+        let body = match reply {
             PromptReply::Once => json!({"outcome": "proceed_once"}),
             PromptReply::Thread => json!({"outcome": "proceed_always"}),
             PromptReply::Always => json!({"outcome": "proceed_always_tool"}),
@@ -121,11 +121,11 @@ pub(crate) async fn prompt_for_answer(
         };
         match session.send_checked(Request::post(["approvals", approval]).body(body)).await {
             Ok(_) => return Ok(()),
-            // What was typed does not fit the tool, or a rule forbids it: the person may try again.
+            // The edited arguments do not match the schema, or a rule forbids them: prompt again.
             Err(failure) if matches!(failure.code.as_str(), "arguments_invalid" | "invalid_request" | "forbidden") => {
                 failure.print(&session.printer);
             }
-            // Somebody else has answered, or it was too late: what matters now is what becomes of the call.
+            // Another client has answered, or the approval has expired: what matters now is the call's outcome.
             Err(failure) if failure.code == "already_resolved" => {
                 print_indented(&failure.message);
                 return Ok(());
@@ -135,7 +135,7 @@ pub(crate) async fn prompt_for_answer(
     }
 }
 
-/// The arguments as the person writes them: in the editor they have named, or in a line where they have named none.
+/// Lets the user edit the arguments: in the configured editor, or else on one line.
 async fn edit_arguments(session: &Session, approval: &str, lines: &mut StdinLines) -> PromptReply {
     if !editor::is_configured() {
         let prompt = format!("  {} ", approval_prompt::EDIT_PROMPT);
@@ -145,7 +145,7 @@ async fn edit_arguments(session: &Session, approval: &str, lines: &mut StdinLine
     }
     match edit_in_editor(session, approval).await {
         Ok(Some(arguments)) => PromptReply::Edited(arguments.into()),
-        Ok(None) => PromptReply::Invalid("you changed nothing, so nothing is answered; y allows it as it is".into()),
+        Ok(None) => PromptReply::Invalid("the arguments are unchanged; y allows the call as it is".into()),
         Err(failure) => {
             failure.print(&session.printer);
             PromptReply::Empty
@@ -153,15 +153,15 @@ async fn edit_arguments(session: &Session, approval: &str, lines: &mut StdinLine
     }
 }
 
-/// The arguments of a question, as the person saved them; none where they are as they were.
+/// Opens the arguments of an approval in the editor; `None` if they were saved unchanged.
 ///
 /// # Errors
-/// When they cannot be edited, or what was saved is no JSON object.
+/// When they cannot be edited, or the saved text is not a JSON object.
 pub(crate) async fn edit_in_editor(session: &Session, approval: &str) -> Result<Option<Map<String, Value>>, Failure> {
-    let question = session.send_checked(Request::get(["approvals", approval])).await?.json()?;
-    let shown = serde_json::to_string_pretty(&question["arguments"]).unwrap_or_default();
-    let saved = super::parse_object("what you saved", &editor::edit(&(shown + "\n"))?)?;
-    Ok(Some(saved).filter(|saved| question["arguments"].as_object() != Some(saved)))
+    let details = session.send_checked(Request::get(["approvals", approval])).await?.json()?;
+    let text = serde_json::to_string_pretty(&details["arguments"]).unwrap_or_default();
+    let saved = super::parse_object("the saved text", &editor::edit(&(text + "\n"))?)?;
+    Ok(Some(saved).filter(|saved| details["arguments"].as_object() != Some(saved)))
 }
 
 pub(crate) async fn prompt_line(prompt: &str, lines: &mut StdinLines) -> Option<String> {
@@ -176,24 +176,28 @@ fn print_indented(text: &str) {
     }
 }
 
-/// Waits until the call has ended without an answer from here: somebody else gave it, or its time is over.
+/// Waits until the call has ended without an answer from here: another client answered, or the approval expired.
 async fn wait_until_ended(session: &Session, id: &str) {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         let Ok(client) = session.client().await else { continue };
-        let Ok(answer) = client.send_checked(Request::get(["calls", id])).await else { continue };
-        if answer.json().is_ok_and(|call| has_ended(&call)) {
+        let Ok(response) = client.send_checked(Request::get(["calls", id])).await else { continue };
+        if response.json().is_ok_and(|call| has_ended(&call)) {
             return;
         }
     }
 }
 
-/// A call as it is once this is true of it; or as it is after a moment, for nobody waits here for ever.
-pub(crate) async fn poll_until(session: &Session, id: &str, is: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+/// Polls the call until the condition holds, at most [`SETTLE_TIMEOUT`]; then returns it as it is.
+pub(crate) async fn poll_until(
+    session: &Session,
+    id: &str,
+    condition: impl Fn(&Value) -> bool,
+) -> Result<Value, Failure> {
     let (deadline, mut pause) = (Instant::now() + SETTLE_TIMEOUT, Duration::from_millis(10));
     loop {
         let call = session.client().await?.send_checked(Request::get(["calls", id])).await?.json()?;
-        if is(&call) || Instant::now() >= deadline {
+        if condition(&call) || Instant::now() >= deadline {
             return Ok(call);
         }
         tokio::time::sleep(pause).await;
@@ -201,18 +205,18 @@ pub(crate) async fn poll_until(session: &Session, id: &str, is: impl Fn(&Value) 
     }
 }
 
-/// The end of a call, however long it takes.
+/// Waits for the outcome of a call, however long it takes.
 ///
 /// # Errors
-/// When it cannot be looked up.
+/// When the call cannot be fetched.
 pub(crate) async fn wait_for_result(session: &Session, id: &str) -> Result<(Value, String), Failure> {
-    let _waits = Spinner::start(&session.printer, "running");
+    let _spinner = Spinner::start(&session.printer, "running");
     let mut pause = Duration::from_millis(10);
     loop {
-        let answer = session.client().await?.send_checked(Request::get(["calls", id])).await?;
-        let call = answer.json()?;
+        let response = session.client().await?.send_checked(Request::get(["calls", id])).await?;
+        let call = response.json()?;
         if has_ended(&call) {
-            return Ok((call, answer.text()));
+            return Ok((call, response.text()));
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(POLL_INTERVAL);

@@ -1,31 +1,31 @@
-//! Arguments as they are typed, read with the help of the tool's schema.
+//! Parses arguments from the command line, typed by the tool's schema.
 //!
-//! In: words such as `qty=2`, `lines:=[…]` or `address.city=Oslo`, and a JSON Schema. Out: a JSON object. A text that does
-//! not fit its type stays a text: the hub says what it expected, in one place for all its callers.
+//! In: words such as `qty=2`, `lines:=[…]` or `address.city=Oslo`, and a JSON Schema. Out: a JSON object. A value that does not
+//! match its type stays a string: the hub validates it and reports what it expected, the same way for all callers.
 
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// References inside a schema are followed so far and no further.
+/// Maximum number of `$ref`s to follow in a row.
 const MAX_REF_DEPTH: usize = 16;
 
-/// The arguments, typed by the schema.
+/// Parses arguments, typed by the schema.
 ///
 /// # Errors
-/// When a word is no argument, or two of them cannot both be meant.
+/// When a word is not an argument, or two of them conflict.
 pub(super) fn parse_typed(tool: &str, words: &[String], schema: &Value) -> Result<Map<String, Value>, Failure> {
     let mut arguments = Value::Object(Map::new());
     for word in words {
-        let (path, given) = split_pair(word).ok_or_else(|| invalid_pair(tool, word, schema))?;
+        let (path, value) = split_pair(word).ok_or_else(|| invalid_pair(tool, word, schema))?;
         let path = path_segments(path, schema);
-        let inner = path.iter().try_fold(schema, |inner, step| property_schema(inner, step, schema));
-        let value = match given {
+        let subschema = path.iter().try_fold(schema, |subschema, segment| property_schema(subschema, segment, schema));
+        let value = match value {
             PairValue::Json(text) => parse_json(word, text)?,
-            PairValue::Text(text) => coerce(text, inner.unwrap_or(&Value::Null), schema),
+            PairValue::Text(text) => coerce(text, subschema.unwrap_or(&Value::Null), schema),
         };
-        let repeats = inner.is_some_and(|inner| allowed_types(inner, schema).contains(&"array"));
-        insert(&mut arguments, &path, value, repeats).map_err(|why| Failure::usage(format!("`{word}` {why}")))?;
+        let is_list = subschema.is_some_and(|subschema| allowed_types(subschema, schema).contains(&"array"));
+        insert(&mut arguments, &path, value, is_list).map_err(|why| Failure::usage(format!("`{word}` {why}")))?;
     }
     Ok(match arguments {
         Value::Object(arguments) => arguments,
@@ -33,26 +33,26 @@ pub(super) fn parse_typed(tool: &str, words: &[String], schema: &Value) -> Resul
     })
 }
 
-/// Members without a schema: texts, or JSON where it is said to be.
+/// Parses pairs without a schema: strings, or JSON after `:=`.
 ///
 /// # Errors
-/// When a word is no member.
+/// When a word is not a pair.
 pub(crate) fn parse_untyped(words: &[String]) -> Result<Map<String, Value>, Failure> {
     parse_typed("", words, &Value::Null)
 }
 
-/// A whole object.
+/// Parses a JSON object.
 ///
 /// # Errors
-/// When it is none.
+/// When the text is not a JSON object.
 pub(crate) fn parse_object(from: &str, text: &str) -> Result<Map<String, Value>, Failure> {
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => {
             Err(Failure::usage(format!("{from} must be a JSON object")).help("write it like '{\"city\": \"Oslo\"}'"))
         }
-        Err(wrong) => {
-            Err(Failure::usage(format!("{from} is no JSON: {wrong}")).help("write it like '{\"city\": \"Oslo\"}'"))
+        Err(error) => {
+            Err(Failure::usage(format!("{from} is not JSON: {error}")).help("write it like '{\"city\": \"Oslo\"}'"))
         }
     }
 }
@@ -62,24 +62,24 @@ enum PairValue<'a> {
     Json(&'a str),
 }
 
-/// The name before the first `=`, and what comes after it.
+/// The name before the first `=`, and the value after it.
 fn split_pair(word: &str) -> Option<(&str, PairValue<'_>)> {
     let (name, rest) = word.split_once('=')?;
-    let (name, given) = match name.strip_suffix(':') {
+    let (name, value) = match name.strip_suffix(':') {
         Some(name) => (name, PairValue::Json(rest)),
         None => (name, PairValue::Text(rest)),
     };
-    (!name.is_empty()).then_some((name, given))
+    (!name.is_empty()).then_some((name, value))
 }
 
-/// `a.b` is a way into an object, unless the schema has a property of that very name.
+/// `a.b` addresses a nested property, unless the schema has a property of that name.
 fn path_segments<'a>(name: &'a str, schema: &Value) -> Vec<&'a str> {
     let known = resolve_ref(schema, schema)["properties"].get(name).is_some();
     if known { vec![name] } else { name.split('.').collect() }
 }
 
 fn invalid_pair(tool: &str, word: &str, schema: &Value) -> Failure {
-    let failure = Failure::usage(format!("`{word}` is no argument"));
+    let failure = Failure::usage(format!("`{word}` is not an argument"));
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     match required {
         [Value::String(only)] if !tool.is_empty() => {
@@ -91,53 +91,55 @@ fn invalid_pair(tool: &str, word: &str, schema: &Value) -> Failure {
 }
 
 fn parse_json(word: &str, text: &str) -> Result<Value, Failure> {
-    serde_json::from_str(text).map_err(|wrong| {
-        Failure::usage(format!("`{word}` is no JSON after the `:=`: {wrong}"))
-            .help("a text needs its quotes there: key:='\"text\"'; without the colon it needs none: key=text")
+    serde_json::from_str(text).map_err(|error| {
+        Failure::usage(format!("`{word}` has no valid JSON after `:=`: {error}"))
+            .help("a string needs quotes there: key:='\"text\"'; without the colon it needs none: key=text")
     })
 }
 
-fn insert(to: &mut Value, path: &[&str], value: Value, repeats: bool) -> Result<(), String> {
-    let Value::Object(object) = to else { return Err("goes into something that is no object".into()) };
+fn insert(target: &mut Value, path: &[&str], value: Value, is_list: bool) -> Result<(), String> {
+    let Value::Object(object) = target else {
+        return Err("addresses a member of a value that is not an object".into());
+    };
     let Some((first, rest)) = path.split_first() else { return Ok(()) };
     if !rest.is_empty() {
-        return insert(object.entry(*first).or_insert_with(|| Value::Object(Map::new())), rest, value, repeats);
+        return insert(object.entry(*first).or_insert_with(|| Value::Object(Map::new())), rest, value, is_list);
     }
     match object.get_mut(*first) {
         None => {
             object.insert((*first).to_owned(), value);
         }
-        Some(Value::Array(list)) if repeats => match value {
+        Some(Value::Array(list)) if is_list => match value {
             Value::Array(more) => list.extend(more),
             one => list.push(one),
         },
-        Some(_) => return Err(format!("gives `{first}` a second time, and it is no list")),
+        Some(_) => return Err(format!("sets `{first}` again, but it is not a list")),
     }
     Ok(())
 }
 
-/// A text as the first of the schema's types that it fits.
+/// Converts a text to the first of the schema's types that it matches.
 fn coerce(text: &str, schema: &Value, root: &Value) -> Value {
     let schema = resolve_ref(schema, root);
-    let kinds = allowed_types(schema, root);
-    let has = |kind: &str| kinds.contains(&kind);
+    let types = allowed_types(schema, root);
+    let allows = |kind: &str| types.contains(&kind);
     let parsed = serde_json::from_str::<Value>(text.trim()).ok();
     match parsed {
-        Some(Value::Number(number)) if has("number") || has("integer") && !number.is_f64() => {
+        Some(Value::Number(number)) if allows("number") || allows("integer") && !number.is_f64() => {
             return Value::Number(number);
         }
-        Some(truth @ Value::Bool(_)) if has("boolean") => return truth,
-        Some(Value::Null) if has("null") && !has("string") => return Value::Null,
-        Some(list @ Value::Array(_)) if has("array") => return list,
-        Some(object @ Value::Object(_)) if has("object") => return object,
-        // Choices without a type: the one that is written so.
-        Some(value) if kinds.is_empty() && schema["enum"].as_array().is_some_and(|all| all.contains(&value)) => {
+        Some(boolean @ Value::Bool(_)) if allows("boolean") => return boolean,
+        Some(Value::Null) if allows("null") && !allows("string") => return Value::Null,
+        Some(list @ Value::Array(_)) if allows("array") => return list,
+        Some(object @ Value::Object(_)) if allows("object") => return object,
+        // An enum without a type: the member that is written like this.
+        Some(value) if types.is_empty() && schema["enum"].as_array().is_some_and(|all| all.contains(&value)) => {
             return value;
         }
         _ => {}
     }
-    if has("array") && !has("string") {
-        // One word of a list; said again, it is the next.
+    if allows("array") && !allows("string") {
+        // One element of a list; a repeated key appends the next one.
         let items = schema
             .get("items")
             .or_else(|| subschemas(schema).find_map(|choice| resolve_ref(choice, root).get("items")));
@@ -149,37 +151,37 @@ fn coerce(text: &str, schema: &Value, root: &Value) -> Value {
 /// The schema of a property.
 fn property_schema<'a>(schema: &'a Value, name: &str, root: &'a Value) -> Option<&'a Value> {
     let schema = resolve_ref(schema, root);
-    let found =
+    let direct =
         schema["properties"].get(name).or_else(|| schema.get("additionalProperties").filter(|more| more.is_object()));
-    let inside = || subschemas(schema).find_map(|choice| property_schema(choice, name, root));
-    found.or_else(inside).map(|found| resolve_ref(found, root))
+    let in_subschemas = || subschemas(schema).find_map(|choice| property_schema(choice, name, root));
+    direct.or_else(in_subschemas).map(|property| resolve_ref(property, root))
 }
 
-/// The types a value may have; none where the schema does not say.
+/// The types a value may have; empty if the schema does not restrict them.
 fn allowed_types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
-    fn collect_types<'a>(schema: &'a Value, root: &'a Value, depth: usize, kinds: &mut Vec<&'a str>) {
+    fn collect_types<'a>(schema: &'a Value, root: &'a Value, depth: usize, types: &mut Vec<&'a str>) {
         if depth > MAX_REF_DEPTH {
             return;
         }
         let schema = resolve_ref(schema, root);
         match &schema["type"] {
-            Value::String(one) => kinds.push(one),
-            Value::Array(all) => kinds.extend(all.iter().filter_map(Value::as_str)),
+            Value::String(one) => types.push(one),
+            Value::Array(all) => types.extend(all.iter().filter_map(Value::as_str)),
             _ => {}
         }
-        subschemas(schema).for_each(|choice| collect_types(choice, root, depth + 1, kinds));
+        subschemas(schema).for_each(|choice| collect_types(choice, root, depth + 1, types));
     }
-    let mut kinds = Vec::new();
-    collect_types(schema, root, 0, &mut kinds);
-    kinds.dedup();
-    kinds
+    let mut types = Vec::new();
+    collect_types(schema, root, 0, &mut types);
+    types.dedup();
+    types
 }
 
 fn subschemas(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema[name].as_array()).flatten()
 }
 
-/// The schema itself, or the one inside the document that it points to.
+/// Follows `$ref`s within the document.
 fn resolve_ref<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MAX_REF_DEPTH {
@@ -253,17 +255,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_told_with_what_to_write() {
-        let wrong = |words: &[&str]| {
+        let message_of = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             let failure = parse_typed("weather", &words, &schema()).unwrap_err();
             format!("{} | {}", failure.message, failure.help.join(" | "))
         };
         assert_eq!(
-            wrong(&["New York"]),
-            "`New York` is no argument | write key=value: | toolhub call weather city='New York'"
+            message_of(&["New York"]),
+            "`New York` is not an argument | write key=value: | toolhub call weather city='New York'"
         );
-        assert_eq!(wrong(&["city=a", "city=b"]), "`city=b` gives `city` a second time, and it is no list | ");
-        assert!(wrong(&["city:=Oslo"]).starts_with("`city:=Oslo` is no JSON after the `:=`: expected value"));
-        assert!(wrong(&["=x"]).starts_with("`=x` is no argument"));
+        assert_eq!(message_of(&["city=a", "city=b"]), "`city=b` sets `city` again, but it is not a list | ");
+        assert!(message_of(&["city:=Oslo"]).starts_with("`city:=Oslo` has no valid JSON after `:=`: expected value"));
+        assert!(message_of(&["=x"]).starts_with("`=x` is not an argument"));
     }
 }

@@ -1,6 +1,6 @@
-//! How a call ended, shown.
+//! Prints the outcome of a call.
 //!
-//! In: the call as the API shows it. Out: what the tool returned on stdout, or why it did not; and the exit code.
+//! In: the call as the API returned it. Out: the tool's output on stdout, or a failure; and the exit code.
 
 use serde_json::Value;
 
@@ -12,37 +12,37 @@ use crate::{
     session::Session,
 };
 
-/// Whether this is the call's last status.
+/// Whether the call has ended.
 pub(crate) fn has_ended(call: &Value) -> bool {
     matches!(call["status"].as_str(), Some("success" | "error" | "cancelled"))
 }
 
-/// Shows a call that has ended.
+/// Prints a call that has ended.
 ///
 /// # Errors
 /// When it did not succeed.
 pub(crate) fn show_outcome(session: &Session, call: &Value, document: &str) -> Result<Exit, Failure> {
-    let show = &session.printer;
-    if show.json {
-        show.print_json(document);
+    let printer = &session.printer;
+    if printer.json {
+        printer.print_json(document);
     }
     if let Some(failure) = call_failure(call) {
         return Err(failure
             .see_also("call", format!("toolhub calls show {}{}", pointer_text(call, "/id"), session.target_flags())));
     }
-    if !show.json {
-        show.print_untrusted(&output_text(call));
+    if !printer.json {
+        printer.print_untrusted(&output_text(call));
         print_notes(session, call);
     }
     Ok(Exit::Success)
 }
 
-/// Why a call did not succeed; none if it did.
+/// Why a call failed; `None` if it succeeded.
 pub(crate) fn call_failure(call: &Value) -> Option<Failure> {
     let error = call.get("error").filter(|error| !error.is_null())?;
     let tool = pointer_text(call, "/tool");
     let mut failure = Failure::from_problem(error, 200);
-    // This is about a call, whatever the error carries.
+    // `from_problem` cannot know that a `forbidden` here is always a rule's decision about the call.
     failure.exit = if failure.code == "forbidden" { Exit::Denied } else { Exit::from_code(&failure.code) };
     failure.message = match failure.code.as_str() {
         "tool_error" | "upstream_error" | "upstream_unreachable" => format!("`{tool}` failed: {}", failure.message),
@@ -50,8 +50,8 @@ pub(crate) fn call_failure(call: &Value) -> Option<Failure> {
         _ => format!("`{tool}`: {}", failure.message),
     };
     let effect = match call["effect"].as_str() {
-        Some("unknown") => Some("whether it took effect is not known; look before you repeat it"),
-        Some("done") => Some("the tool itself had finished; do not repeat the call"),
+        Some("unknown") => Some("it is unknown whether the call took effect; check before you repeat it"),
+        Some("done") => Some("the tool had already finished; do not repeat the call"),
         _ => None,
     };
     failure.help.extend(effect.map(String::from));
@@ -61,10 +61,10 @@ pub(crate) fn call_failure(call: &Value) -> Option<Failure> {
     Some(failure)
 }
 
-/// What the tool returned: its texts, or else its output.
+/// The tool's output: its text contents, or else its structured output.
 fn output_text(call: &Value) -> String {
-    let pieces = call["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let texts: Vec<&str> = pieces.iter().filter_map(|piece| piece["text"].as_str()).collect();
+    let contents = call["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts: Vec<&str> = contents.iter().filter_map(|content| content["text"].as_str()).collect();
     match (texts.is_empty(), &call["output"]) {
         (false, _) => texts.join("\n"),
         (true, Value::Null) => String::new(),
@@ -73,41 +73,44 @@ fn output_text(call: &Value) -> String {
     }
 }
 
-/// What is worth knowing beside that.
+/// Prints notes about the call.
 fn print_notes(session: &Session, call: &Value) {
-    let (show, is) = (&session.printer, |name: &str| call[name] == true);
-    for piece in call["content"].as_array().into_iter().flatten() {
-        match piece["type"].as_str() {
+    let (printer, flag) = (&session.printer, |name: &str| call[name] == true);
+    for content in call["content"].as_array().into_iter().flatten() {
+        match content["type"].as_str() {
             Some("text") | None => {}
             Some("artifact") => {
-                show.note(&format!(
-                    "kept whole: GET /api/v1/artifacts/{} ({} bytes)",
-                    pointer_text(piece, "/id"),
-                    pointer_text(piece, "/bytes")
+                printer.note(&format!(
+                    "full output: GET /api/v1/artifacts/{} ({} bytes)",
+                    pointer_text(content, "/id"),
+                    pointer_text(content, "/bytes")
                 ));
             }
             Some(kind) => {
-                show.note(&format!("there is also {kind} ({}); --json shows it", pointer_text(piece, "/mimeType")));
+                printer.note(&format!(
+                    "the output also has {kind} ({}); --json shows it",
+                    pointer_text(content, "/mimeType")
+                ));
             }
         }
     }
     let thread = pointer_text(call, "/threadId");
     if !thread.is_empty() && session.global.thread.is_none() {
-        show.note(&format!("thread {thread}; --thread goes on with it"));
+        printer.note(&format!("thread {thread}; continue it with --thread {thread}"));
     }
-    if is("replayed") {
-        show.note("the same call was made before with this key: this is its answer");
+    if flag("replayed") {
+        printer.note("replayed: an earlier call with this idempotency key returned this");
     }
-    if show.verbose {
-        let (word, _) = format_status(&pointer_text(call, "/status"), show.ascii);
-        let took = format_millis(call["durationMs"].as_f64().unwrap_or_default());
-        let cached = if is("cached") { ", kept answer" } else { "" };
+    if printer.verbose {
+        let (status, _) = format_status(&pointer_text(call, "/status"), printer.ascii);
+        let duration = format_millis(call["durationMs"].as_f64().unwrap_or_default());
+        let cached = if flag("cached") { ", cached" } else { "" };
         let attempts = call["attempts"]
             .as_u64()
-            .filter(|many| *many > 1)
-            .map_or(String::new(), |many| format!(", {many} attempts"));
-        show.note_verbose(&format!(
-            "{word} in {took}{attempts}{cached}, effect {}, {}",
+            .filter(|count| *count > 1)
+            .map_or(String::new(), |count| format!(", {count} attempts"));
+        printer.note_verbose(&format!(
+            "{status} in {duration}{attempts}{cached}, effect {}, {}",
             pointer_text(call, "/effect"),
             strip_control_chars(&pointer_text(call, "/id"))
         ));

@@ -1,7 +1,6 @@
-//! How the events of a run look: what the agent says on stdout as it comes, what it does on stderr, dimmed.
+//! Prints the events of a run: the agent's text on stdout as it streams, its activity dimmed on stderr.
 //!
-//! In: events. Out: text; or with `--json` the events themselves, one in a line. Where only the answer is wanted, it is printed when it
-//! is whole.
+//! In: events. Out: text; with `--json` the events themselves, one per line. With `--print`, only the complete answer.
 
 use std::{
     collections::BTreeMap,
@@ -19,58 +18,57 @@ use crate::{
 
 const DIMMED: Style = Style::new().dimmed();
 const ERROR_STYLE: Style = AnsiColor::Red.on_default();
-/// So much of a call's arguments is shown.
+/// Maximum width of a call's arguments.
 const MAX_ARGUMENT_WIDTH: usize = 100;
 
-/// The person's screen.
+/// The output of a chat.
 pub(super) struct Screen {
     printer: Printer,
-    /// Whether only the answer is wanted.
+    /// Print only the final answer.
     only_answer: bool,
-    /// Whether nothing is wanted for the moment.
+    /// Print nothing.
     muted: bool,
-    /// What was heard of the message that is being said.
+    /// Text received so far of the current message.
     partial_text: String,
-    /// The last message that asked for no calls.
+    /// The last message without tool calls.
     answer: String,
-    /// Whether the last thing on the screen was no whole line.
+    /// Whether the cursor is not at the start of a line.
     mid_line: bool,
-    /// Calls that were shown, so that none is shown twice.
+    /// Calls that were printed already, by id.
     shown_calls: BTreeMap<String, String>,
 }
 
 impl Screen {
-    pub(super) fn new(show: Printer, only_answer: bool) -> Self {
-        let (heard, answer, calls) = (String::new(), String::new(), BTreeMap::new());
+    pub(super) fn new(printer: Printer, only_answer: bool) -> Self {
         Self {
-            printer: show,
+            printer,
             only_answer,
             muted: false,
-            partial_text: heard,
-            answer,
+            partial_text: String::new(),
+            answer: String::new(),
             mid_line: false,
-            shown_calls: calls,
+            shown_calls: BTreeMap::new(),
         }
     }
 
-    /// Nothing is shown from now on; or again.
+    /// Mutes or unmutes the output.
     pub(super) fn mute(&mut self, muted: bool) {
         self.muted = muted;
     }
 
-    /// A turn begins.
+    /// Resets the per-turn state.
     pub(super) fn start_turn(&mut self) {
         self.partial_text.clear();
         self.answer.clear();
         self.shown_calls.clear();
     }
 
-    /// Whether something can be shown on the line without spoiling what is on it.
+    /// Whether the current line is empty, so that a spinner may use it.
     pub(super) fn at_line_start(&self) -> bool {
         !self.mid_line
     }
 
-    /// Shows one event.
+    /// Prints one event.
     pub(super) fn print_event(&mut self, event: &Event) {
         if self.muted {
             return;
@@ -82,15 +80,15 @@ impl Screen {
         match event.name.as_str() {
             "message.delta" if data["again"] == true => {
                 self.partial_text.clear();
-                self.print_status_line(DIMMED, "the model begins anew");
+                self.print_status_line(DIMMED, "the model restarts its answer");
             }
             "message.delta" => self.print_delta(&pointer_text(data, "/text")),
             "message.completed" => self.finish_message(data),
             "tool.execution.started" => self.print_call_start(data, &Value::Null),
             "tool.execution.completed" => {
-                let took = data["durationMs"].as_f64().map(format_millis).unwrap_or_default();
+                let duration = data["durationMs"].as_f64().map(format_millis).unwrap_or_default();
                 let sign = if self.printer.ascii { "ok" } else { "✓" };
-                self.print_status_line(DIMMED, &format!("  {sign} {} {took}", pointer_text(data, "/toolName")));
+                self.print_status_line(DIMMED, &format!("  {sign} {} {duration}", pointer_text(data, "/toolName")));
             }
             "tool.execution.failed" => {
                 let sign = if self.printer.ascii { "x" } else { "✖" };
@@ -106,26 +104,27 @@ impl Screen {
             }
             "run.completed" => match data["stop"].as_str() {
                 Some("length") => {
-                    self.print_status_line(ERROR_STYLE, "the answer is cut off: the model may not say more at once");
+                    self.print_status_line(
+                        ERROR_STYLE,
+                        "the answer is truncated: the model reached its output token limit",
+                    );
                 }
                 Some("refusal") => {
-                    self.print_status_line(
-                        DIMMED,
-                        "the model does not want to answer this, or its provider does not let it",
-                    );
+                    self.print_status_line(DIMMED, "the model or its provider refused to answer");
                 }
                 _ => {}
             },
             "call.progress" => {
-                let done = data["fraction"].as_f64().map(|part| format!(" {:.0}%", part * 100.0)).unwrap_or_default();
-                let words = pointer_text(data, "/message");
-                self.print_status_line(DIMMED, &format!("    {}: {words}{done}", pointer_text(data, "/toolName")));
+                let percent =
+                    data["fraction"].as_f64().map(|fraction| format!(" {:.0}%", fraction * 100.0)).unwrap_or_default();
+                let message = pointer_text(data, "/message");
+                self.print_status_line(DIMMED, &format!("    {}: {message}{percent}", pointer_text(data, "/toolName")));
             }
             _ => {}
         }
     }
 
-    /// The turn is over, or somebody is to be asked.
+    /// Ends the output of a turn, or pauses it for a prompt.
     pub(super) fn flush(&mut self) {
         if self.only_answer && !self.answer.is_empty() {
             self.printer.print_untrusted(&std::mem::take(&mut self.answer));
@@ -133,7 +132,7 @@ impl Screen {
         self.end_line();
     }
 
-    /// The next piece of what the agent says.
+    /// Prints the next part of the agent's text.
     fn print_delta(&mut self, text: &str) {
         self.partial_text += text;
         if self.only_answer || text.is_empty() {
@@ -141,12 +140,12 @@ impl Screen {
         }
         let shown = if self.printer.terminal { strip_control_chars(text) } else { text.to_owned() };
         let mut out = io::stdout().lock();
-        // Nobody reads any more: whoever closed the pipe knows.
+        // Printing fails only when the reader has closed the pipe.
         let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
         self.mid_line = !self.partial_text.ends_with('\n');
     }
 
-    /// A message is whole. What was not heard of it piece by piece is shown now.
+    /// Completes a message; prints it now if it was not streamed.
     fn finish_message(&mut self, data: &Value) {
         let content = pointer_text(data, "/content");
         if self.partial_text.is_empty() {
@@ -186,11 +185,11 @@ impl Screen {
         }
     }
 
-    /// Says what happens beside what is said.
+    /// Prints a line of activity on stderr.
     fn print_status_line(&mut self, style: Style, line: &str) {
         self.end_line();
         if !self.printer.quiet {
-            // One line, whatever a model calls its tools: it must not look like another one.
+            // Force one line, so that a tool name with line breaks cannot imitate other output.
             let line = strip_control_chars(line).replace('\n', " ");
             let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", line.trim_end());
         }

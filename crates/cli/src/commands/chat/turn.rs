@@ -1,7 +1,7 @@
-//! One message, from being sent to the end of its run.
+//! One chat turn: sends a message and follows its run to the end.
 //!
-//! In: the request that answers with a stream of events. Out: how the run ended. Questions are asked here, in the middle of the
-//! stream; Ctrl-C cancels the run and waits for its end, a second one waits for nothing.
+//! In: a request whose response is an event stream. Out: how the run ended. Approvals are prompted for in the middle of the stream;
+//! Ctrl-C cancels the run and waits for its end, a second one does not wait.
 
 use std::{collections::VecDeque, pin::pin};
 
@@ -23,23 +23,23 @@ use crate::{
 pub(super) enum TurnEnd {
     /// The agent has answered.
     Completed,
-    /// Somebody cancelled the run.
+    /// The run was cancelled elsewhere.
     Cancelled,
-    /// The person did, here.
+    /// The user cancelled the run here.
     Interrupted,
 }
 
-/// The person at the keyboard, if there is one; and the questions that were asked before anybody listened.
+/// The user's input, if there is a terminal; and the approvals that were requested before this process listened.
 pub(super) struct Keyboard {
     is_interactive: bool,
-    /// Whether tools that only read are allowed without a question.
+    /// Whether calls of read-only tools are approved without a prompt.
     auto_approve_reads: bool,
     lines: Option<StdinLines>,
     interrupts: Interrupts,
     pending_approvals: VecDeque<String>,
 }
 
-/// Ctrl-C, from the moment this is made: none is lost between two waits.
+/// Ctrl-C signals. Listens from its creation, so that none is lost between two waits.
 struct Interrupts(Option<Signal>);
 
 impl Interrupts {
@@ -52,23 +52,17 @@ impl Interrupts {
 }
 
 impl Keyboard {
-    pub(super) fn new(somebody: bool, allows_reads: bool) -> Self {
+    pub(super) fn new(is_interactive: bool, auto_approve_reads: bool) -> Self {
         let interrupts = Interrupts(signal(SignalKind::interrupt()).ok());
-        Self {
-            is_interactive: somebody,
-            auto_approve_reads: allows_reads,
-            lines: None,
-            interrupts,
-            pending_approvals: VecDeque::new(),
-        }
+        Self { is_interactive, auto_approve_reads, lines: None, interrupts, pending_approvals: VecDeque::new() }
     }
 
-    /// These questions wait already.
-    pub(super) fn set_pending_approvals(&mut self, questions: VecDeque<String>) {
-        self.pending_approvals = questions;
+    /// Sets the approvals that are pending already.
+    pub(super) fn set_pending_approvals(&mut self, approvals: VecDeque<String>) {
+        self.pending_approvals = approvals;
     }
 
-    /// The next line; none at the end of input, and where the person interrupts.
+    /// The next line; `None` at the end of input, or on Ctrl-C.
     pub(super) async fn read_line(&mut self, prompt: &str) -> Option<String> {
         let lines = self.lines.get_or_insert_with(StdinLines::spawn_reader);
         tokio::select! {
@@ -78,10 +72,10 @@ impl Keyboard {
     }
 }
 
-/// Sends a request and follows the run it is about: this one, or the one that begins with it.
+/// Sends a request and follows its run: the given one, or the one that the request starts.
 ///
 /// # Errors
-/// When it was refused, the run failed, or it waits for a person and nobody can be asked here.
+/// When the request is refused, the run fails, or it requires an approval and no user can be prompted.
 pub(super) async fn run_turn(
     session: &Session,
     request: Request,
@@ -93,38 +87,39 @@ pub(super) async fn run_turn(
     let client = session.client().await?;
     let mut events = match client.stream(request).await? {
         StreamResponse::Events(events) => events,
-        StreamResponse::Response(answer) => {
-            return Err(match answer.error_for_status() {
-                Err(refused) => refused,
-                Ok(_) => Failure::unexpected("the answer is no stream of events"),
+        StreamResponse::Response(response) => {
+            return Err(match response.error_for_status() {
+                Err(failure) => failure,
+                Ok(_) => Failure::unexpected("the response is not an event stream"),
             });
         }
     };
-    // What was heard while somebody was asked.
-    let mut heard = VecDeque::new();
-    let mut stopped = false;
+    // Events received while a prompt was open.
+    let mut buffered = VecDeque::new();
+    let mut cancelling = false;
     loop {
         if let Some(approval) = keyboard.pending_approvals.pop_front() {
-            let settled =
-                resolve_approval(session, &approval, run.as_deref(), screen, keyboard, &mut events, &mut heard).await?;
-            if let (ApprovalEnd::Interrupted, Some(id)) = (settled, run.as_deref()) {
-                stopped = true;
+            let end =
+                resolve_approval(session, &approval, run.as_deref(), screen, keyboard, &mut events, &mut buffered)
+                    .await?;
+            if let (ApprovalEnd::Interrupted, Some(id)) = (end, run.as_deref()) {
+                cancelling = true;
                 keyboard.pending_approvals.clear();
                 client.send(Request::post(["runs", id, "cancel"])).await?;
             }
         }
-        let event = match heard.pop_front() {
+        let event = match buffered.pop_front() {
             Some(event) => event,
             None => {
-                let _waits = screen.at_line_start().then(|| Spinner::start(&session.printer, "working"));
+                let _spinner = screen.at_line_start().then(|| Spinner::start(&session.printer, "working"));
                 tokio::select! {
                     event = events.next() => match event? {
                         Some(event) => event,
                         None => return Err(stream_interrupted(session, run.as_deref())),
                     },
                     () = keyboard.interrupts.next() => {
-                        let Some(id) = run.as_deref().filter(|_| !stopped) else { return Ok(TurnEnd::Interrupted) };
-                        stopped = true;
+                        let Some(id) = run.as_deref().filter(|_| !cancelling) else { return Ok(TurnEnd::Interrupted) };
+                        cancelling = true;
                         client.send(Request::post(["runs", id, "cancel"])).await?;
                         continue;
                     }
@@ -134,13 +129,13 @@ pub(super) async fn run_turn(
         run = run.or_else(|| event.data["runId"].as_str().map(String::from));
         screen.print_event(&event);
         match event.name.as_str() {
-            "approval.requested" if !stopped => {
+            "approval.requested" if !cancelling => {
                 keyboard.pending_approvals.push_back(pointer_text(&event.data, "/approvalId"));
             }
             "run.completed" => {
                 screen.flush();
                 return Ok(match pointer_text(&event.data, "/status").as_str() {
-                    "cancelled" if stopped => TurnEnd::Interrupted,
+                    "cancelled" if cancelling => TurnEnd::Interrupted,
                     "cancelled" => TurnEnd::Cancelled,
                     _ => TurnEnd::Completed,
                 });
@@ -149,9 +144,10 @@ pub(super) async fn run_turn(
                 screen.flush();
                 let (code, message) = (pointer_text(&event.data, "/code"), pointer_text(&event.data, "/message"));
                 let failure = Failure::new(&code, format!("the agent could not answer: {message}"));
-                let ours = session.global.server.is_none() && matches!(&*code, "model_unreachable" | "model_refused");
+                let is_local =
+                    session.global.server.is_none() && matches!(&*code, "model_unreachable" | "model_refused");
                 let failure =
-                    if ours { failure.help(format!("toolhub doctor{}", session.target_flags())) } else { failure };
+                    if is_local { failure.help(format!("toolhub doctor{}", session.target_flags())) } else { failure };
                 return Err(failure.see_also(
                     "run",
                     format!("toolhub runs show {}{}", pointer_text(&event.data, "/runId"), session.target_flags()),
@@ -162,15 +158,15 @@ pub(super) async fn run_turn(
     }
 }
 
-/// What became of a question.
+/// How an approval ended.
 enum ApprovalEnd {
-    /// It is answered, here or elsewhere.
+    /// Answered, here or elsewhere.
     Answered,
-    /// The person wants to hear no more of it.
+    /// The user pressed Ctrl-C.
     Interrupted,
 }
 
-/// Has a question answered by whoever sits here; what is heard meanwhile is kept. If it is answered elsewhere, that is as good.
+/// Prompts for an approval and buffers the events received meanwhile. Returns too if it is answered elsewhere.
 async fn resolve_approval(
     session: &Session,
     approval: &str,
@@ -178,35 +174,37 @@ async fn resolve_approval(
     screen: &mut Screen,
     keyboard: &mut Keyboard,
     events: &mut EventStream,
-    heard: &mut VecDeque<Event>,
+    buffered: &mut VecDeque<Event>,
 ) -> Result<ApprovalEnd, Failure> {
-    let question = session.send_checked(Request::get(["approvals", approval])).await?.json()?;
-    if pointer_text(&question, "/state") != "pending" {
+    let details = session.send_checked(Request::get(["approvals", approval])).await?.json()?;
+    if pointer_text(&details, "/state") != "pending" {
         return Ok(ApprovalEnd::Answered);
     }
     screen.flush();
-    if keyboard.auto_approve_reads && is_read_only(session, &pointer_text(&question, "/tool")).await {
+    if keyboard.auto_approve_reads && is_read_only(session, &pointer_text(&details, "/tool")).await {
         session.send_checked(Request::post(["approvals", approval]).body(json!({"outcome": "proceed_once"}))).await?;
-        session.printer.note(&format!("allowed, because it only reads: {}", pointer_text(&question, "/tool")));
+        session
+            .printer
+            .note(&format!("approved automatically, because it is read-only: {}", pointer_text(&details, "/tool")));
         return Ok(ApprovalEnd::Answered);
     }
     if !keyboard.is_interactive {
-        return Err(approval_required(session, &pointer_text(&question, "/tool"), approval, run));
+        return Err(approval_required(session, &pointer_text(&details, "/tool"), approval, run));
     }
-    approval_dialog::print_question(session, &question).await;
+    approval_dialog::print_question(session, &details).await;
     let lines = keyboard.lines.get_or_insert_with(StdinLines::spawn_reader);
-    let about = |event: &Event| pointer_text(&event.data, "/approvalId") == approval;
-    // One question, however much is heard meanwhile: it is not asked again for that.
-    let mut answering = pin!(approval_dialog::prompt_for_answer(session, approval, lines));
+    let concerns = |event: &Event| pointer_text(&event.data, "/approvalId") == approval;
+    // One prompt future for all loop iterations, so that an event does not print the prompt again.
+    let mut prompt = pin!(approval_dialog::prompt_for_answer(session, approval, lines));
     loop {
         tokio::select! {
-            answered = &mut answering => return answered.map(|()| ApprovalEnd::Answered),
+            answered = &mut prompt => return answered.map(|()| ApprovalEnd::Answered),
             () = keyboard.interrupts.next() => return Ok(ApprovalEnd::Interrupted),
             event = events.next() => {
                 let Some(event) = event? else { return Ok(ApprovalEnd::Answered) };
-                let over = (event.name == "approval.resolved" && about(&event)) || event.name.starts_with("run.");
-                heard.push_back(event);
-                if over {
+                let is_over = (event.name == "approval.resolved" && concerns(&event)) || event.name.starts_with("run.");
+                buffered.push_back(event);
+                if is_over {
                     eprintln!();
                     return Ok(ApprovalEnd::Answered);
                 }
@@ -215,17 +213,17 @@ async fn resolve_approval(
     }
 }
 
-/// Whether the hub takes a tool for one that changes nothing.
+/// Whether the tool is annotated as read-only.
 async fn is_read_only(session: &Session, tool: &str) -> bool {
-    let known = session.send_checked(Request::get(["tools", tool])).await.and_then(|answer| answer.json());
-    known.is_ok_and(|tool| tool["annotations"]["readOnly"] == true)
+    let tool_info = session.send_checked(Request::get(["tools", tool])).await.and_then(|response| response.json());
+    tool_info.is_ok_and(|tool| tool["annotations"]["readOnly"] == true)
 }
 
-/// Nobody can be asked here.
+/// The failure where no user can be prompted.
 fn approval_required(session: &Session, tool: &str, approval: &str, run: Option<&str>) -> Failure {
     let flags = session.target_flags();
-    let failure = Failure::new("approval_required", format!("`{tool}` waits for a person"))
-        .help("approve it, or deny it, and the run goes on:")
+    let failure = Failure::new("approval_required", format!("`{tool}` requires approval"))
+        .help("approve or deny it, and the run continues:")
         .help(format!("toolhub approvals approve {approval}{flags}"))
         .help(format!("toolhub approvals deny {approval}{flags}"));
     match run {
@@ -235,8 +233,7 @@ fn approval_required(session: &Session, tool: &str, approval: &str, run: Option<
 }
 
 fn stream_interrupted(session: &Session, run: Option<&str>) -> Failure {
-    let failure =
-        Failure::new("unreachable", "the server went away in the middle of the run; the run goes on by itself");
+    let failure = Failure::new("unreachable", "the connection to the server was lost; the run continues there");
     match run {
         Some(run) => failure.see_also("run", format!("toolhub runs show {run}{}", session.target_flags())),
         None => failure,

@@ -1,4 +1,4 @@
-//! What `doctor` looks at.
+//! The checks of `doctor`.
 
 use std::{
     net::TcpListener,
@@ -18,10 +18,10 @@ use crate::{
     session::Session,
 };
 
-/// A clock that says less was never set.
+/// A clock before this was never set.
 const MIN_CLOCK: &str = "2025-01-01T00:00:00Z";
 
-/// Every check, in the order in which one may be the cause of the next.
+/// Runs every check, in the order in which one may cause the next to fail.
 pub(super) async fn run_all(session: &Session) -> Vec<Check> {
     let mut checks = vec![check_version(), check_clock()];
     match LocalHub::find(&session.global) {
@@ -32,10 +32,10 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
         Ok(local) => {
             checks.push(check_config(&local));
             checks.extend(super::model::check(&local.loaded.config.agents).await);
-            let (address, serves) = check_server(session, &local).await;
+            let (address, is_running) = check_server(session, &local).await;
             checks.push(address);
             checks.extend(check_permissions(&local));
-            checks.extend(check_store(&local, serves));
+            checks.extend(check_store(&local, is_running));
         }
     }
     checks
@@ -49,8 +49,9 @@ fn check_clock() -> Check {
     let now = SystemClock.now();
     match MIN_CLOCK.parse::<Timestamp>() {
         Ok(earliest) if now < earliest => {
-            Check::new("clock", CheckStatus::Fail(Exit::Unexpected), format!("it is {now}, which cannot be"))
-                .fix("set the machine's clock, for instance with NTP; times of records and keys depend on it")
+            Check::new("clock", CheckStatus::Fail(Exit::Unexpected), format!("{now} is in the past")).fix(
+                "set the machine's clock, e.g. with NTP; timestamps of records and the expiry of keys depend on it",
+            )
         }
         _ => Check::new("clock", CheckStatus::Pass, "set"),
     }
@@ -59,29 +60,28 @@ fn check_clock() -> Check {
 fn check_config(local: &LocalHub) -> Check {
     match local.config_file() {
         Some(file) => Check::new("config", CheckStatus::Pass, format!("{} is valid", file.display())),
-        None => {
-            Check::new("config", CheckStatus::Warn, "no toolhub.toml here: defaults, and no tools").fix("toolhub init")
-        }
+        None => Check::new("config", CheckStatus::Warn, "no toolhub.toml found: using defaults, without tools")
+            .fix("toolhub init"),
     }
 }
 
-/// Whether a server answers at the address; if so it has the store, if it is ours.
+/// Checks the server's address. The flag says whether a server responds; it may then hold the store's lock.
 async fn check_server(session: &Session, local: &LocalHub) -> (Check, bool) {
     let url = session.global.server.clone().unwrap_or_else(|| local.url());
-    let free = || TcpListener::bind((local.loaded.config.server.host, local.loaded.config.server.port));
-    let answered = match Remote::new(&url, session.global.token.clone(), true) {
+    let try_bind = || TcpListener::bind((local.loaded.config.server.host, local.loaded.config.server.port));
+    let result = match Remote::new(&url, session.global.token.clone(), true) {
         Ok(remote) => crate::client::Client::Remote(remote).send(Request::livez()).await,
         Err(failure) => return (Check::new("server", CheckStatus::Fail(Exit::Usage), failure.message.clone()), false),
     };
-    match answered {
-        Ok(answer) if answer.status == 200 && answer.body.starts_with(b"ok") => {
-            (Check::new("server", CheckStatus::Pass, format!("answers at {url}")), true)
+    match result {
+        Ok(response) if response.status == 200 && response.body.starts_with(b"ok") => {
+            (Check::new("server", CheckStatus::Pass, format!("running at {url}")), true)
         }
-        Ok(answer) => {
+        Ok(response) => {
             let check = Check::new(
                 "server",
                 CheckStatus::Fail(Exit::Unreachable),
-                format!("something else answers at {url} ({})", answer.status),
+                format!("another program responds at {url} (status {})", response.status),
             );
             (check.fix("toolhub serve --port ANOTHER"), false)
         }
@@ -89,18 +89,21 @@ async fn check_server(session: &Session, local: &LocalHub) -> (Check, bool) {
             let check = Check::new("server", CheckStatus::Fail(Exit::Unreachable), failure.message.clone());
             (check.fix("toolhub serve"), false)
         }
-        Err(_) => match free() {
-            Ok(_) => (Check::new("server", CheckStatus::Pass, format!("none runs; {url} is free")), false),
+        Err(_) => match try_bind() {
+            Ok(_) => (Check::new("server", CheckStatus::Pass, format!("not running; {url} is free")), false),
             Err(error) => {
-                let check =
-                    Check::new("server", CheckStatus::Fail(Exit::Unreachable), format!("{url} cannot be had: {error}"));
+                let check = Check::new(
+                    "server",
+                    CheckStatus::Fail(Exit::Unreachable),
+                    format!("cannot listen on {url}: {error}"),
+                );
                 (check.fix("toolhub serve --port ANOTHER"), false)
             }
         },
     }
 }
 
-/// Whether others on this machine can read what is kept.
+/// Checks that the store's folder is writable, and not readable by other users.
 fn check_permissions(local: &LocalHub) -> Option<Check> {
     let store = local.store_path()?;
     let folder =
@@ -112,19 +115,21 @@ fn check_permissions(local: &LocalHub) -> Option<Check> {
         let check = Check::new(
             "folder",
             CheckStatus::Fail(Exit::Unexpected),
-            format!("{} cannot be written: {error}", folder.display()),
+            format!("{} is not writable: {error}", folder.display()),
         );
-        return Some(check.fix(format!(
-            "give the folder to whoever runs toolhub, for instance: chown -R \"$USER\" {}",
-            folder.display()
-        )));
+        return Some(
+            check.fix(format!(
+                "make the user that runs toolhub its owner, e.g.: chown -R \"$USER\" {}",
+                folder.display()
+            )),
+        );
     }
-    if store.exists() && others_enter(&folder) && others_read(store) {
+    if store.exists() && is_world_traversable(&folder) && is_world_readable(store) {
         let check =
-            Check::new("folder", CheckStatus::Warn, format!("everybody on this machine can read {}", store.display()));
+            Check::new("folder", CheckStatus::Warn, format!("every user of this machine can read {}", store.display()));
         return Some(check.fix(format!("chmod 700 {}", folder.display())));
     }
-    Some(Check::new("folder", CheckStatus::Pass, format!("{} can be written", folder.display())))
+    Some(Check::new("folder", CheckStatus::Pass, format!("{} is writable", folder.display())))
 }
 
 fn probe_writable(folder: &Path) -> std::io::Result<()> {
@@ -134,48 +139,48 @@ fn probe_writable(folder: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(unix)]
-fn others_read(file: &Path) -> bool {
+fn is_world_readable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o004 != 0)
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
 #[cfg(unix)]
-fn others_enter(folder: &Path) -> bool {
+fn is_world_traversable(folder: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+    std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
 }
 
 #[cfg(not(unix))]
-fn others_enter(_: &Path) -> bool {
+fn is_world_traversable(_: &Path) -> bool {
     false
 }
 
 #[cfg(not(unix))]
-fn others_read(_: &Path) -> bool {
+fn is_world_readable(_: &Path) -> bool {
     false
 }
 
-/// Opens the store, which looks through all of it, and closes it again.
-fn check_store(local: &LocalHub, serves: bool) -> Option<Check> {
+/// Opens the store, which verifies its integrity, and closes it again.
+fn check_store(local: &LocalHub, is_running: bool) -> Option<Check> {
     let Some(path) = local.store_path() else {
         return Some(
-            Check::new("store", CheckStatus::Warn, "records are kept in memory and are gone with the process")
+            Check::new("store", CheckStatus::Warn, "records are kept in memory and lost when the process ends")
                 .fix("set backend = \"sqlite\" in [store]"),
         );
     };
     if !path.exists() {
-        return Some(Check::new("store", CheckStatus::Pass, format!("{} will be made", path.display())));
+        return Some(Check::new("store", CheckStatus::Pass, format!("{} will be created", path.display())));
     }
     Some(match toolhub::Sqlite::open(path, Options::default()) {
-        Ok(_) => Check::new("store", CheckStatus::Pass, format!("{} is sound", path.display())),
-        Err(OpenError::InUse { holder, .. }) if serves => {
+        Ok(_) => Check::new("store", CheckStatus::Pass, format!("{} is intact", path.display())),
+        Err(OpenError::InUse { holder, .. }) if is_running => {
             Check::new("store", CheckStatus::Pass, format!("{} is in use by {holder}", path.display()))
         }
         Err(error @ OpenError::InUse { .. }) => {
             Check::new("store", CheckStatus::Fail(Exit::Unreachable), error.to_string())
-                .fix("ask the server that has it: --server URL; or end that process")
+                .fix("use the server that has it open: --server URL; or stop that process")
         }
         Err(error) => Check::new("store", CheckStatus::Fail(Exit::Unexpected), error.to_string())
-            .fix("put the last backup back: toolhub restore FILE"),
+            .fix("restore the last backup: toolhub restore FILE"),
     })
 }

@@ -1,4 +1,4 @@
-//! `tools list`: a line for each tool, and a count of how they stand.
+//! `tools list`: prints one line per tool, and counts by status.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::{
     session::Session,
 };
 
-/// List the tools.
+/// List tools.
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
-    /// Only tools of this kind: stateless, stateful
+    /// Only tools of this kind, e.g. stateless or stateful
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// Only tools that stand so
+    /// Only tools with this status
     #[arg(long, value_name = "STATUS", value_parser = ["available", "unavailable", "failed", "maintenance"])]
     status: Option<String>,
     /// Only tools with this tag
@@ -41,46 +41,46 @@ const COLUMNS: [Column; 7] = [
     Column::new("NOTE").drop_order(1).shrink_to(14),
 ];
 
-pub(super) async fn run(session: &Session, asked: List) -> Result<Exit, Failure> {
+pub(super) async fn run(session: &Session, args: List) -> Result<Exit, Failure> {
     if let Some(thread) = &session.global.thread {
         return super::super::threads::show_tool_states(session, thread).await;
     }
     let request = Request::get(["tools"])
-        .query("kind", asked.kind.as_deref())
-        .query("status", asked.status.as_deref())
-        .query("tag", asked.tag.as_deref())
-        .query("q", asked.q.as_deref());
+        .query("kind", args.kind.as_deref())
+        .query("status", args.status.as_deref())
+        .query("tag", args.tag.as_deref())
+        .query("q", args.q.as_deref());
     let Some(tools) = paging::fetch_items(session, request, &Paging::all()).await? else { return Ok(Exit::Success) };
-    let show = &session.printer;
+    let printer = &session.printer;
     if tools.is_empty() {
-        show.note("no tools");
+        printer.note("no tools");
         return Ok(Exit::Success);
     }
-    let here = session.client().await?.server_url().is_none();
+    let in_process = session.client().await?.server_url().is_none();
     let mut table = Table::new(COLUMNS);
     for tool in &tools {
         let plain = |text: String| (text, Style::new());
         let number = |name: &str| tool["stats"][name].as_f64().unwrap_or_default();
-        let (calls, none) = (number("calls"), if show.ascii { "-" } else { "–" });
-        let ran = calls > 0.0;
-        // What a hub counted is gone with its process, and this one has only begun.
-        let counted = |text: String| plain(if here { String::new() } else { text });
+        let (calls, dash) = (number("calls"), if printer.ascii { "-" } else { "–" });
+        let has_calls = calls > 0.0;
+        // Statistics are per process, and an in-process hub has only just started.
+        let stat = |text: String| plain(if in_process { String::new() } else { text });
         table.add_styled_row([
             plain(pointer_text(tool, "/name")),
             plain(pointer_text(tool, "/kind")),
-            format_status(&pointer_text(tool, "/status"), show.ascii),
-            counted(format!("{calls}")),
-            counted(if ran { format_percent(number("errors") / calls) } else { none.into() }),
-            counted(if ran { format_millis(number("p95Ms")) } else { none.into() }),
+            format_status(&pointer_text(tool, "/status"), printer.ascii),
+            stat(format!("{calls}")),
+            stat(if has_calls { format_percent(number("errors") / calls) } else { dash.into() }),
+            stat(if has_calls { format_millis(number("p95Ms")) } else { dash.into() }),
             plain(status_note(tool)),
         ]);
     }
-    show.print(&table.render(show.width, show.ascii));
-    show.note(&summary_line(&tools, show.ascii));
+    printer.print(&table.render(printer.width, printer.ascii));
+    printer.note(&summary_line(&tools, printer.ascii));
     Ok(Exit::Success)
 }
 
-/// Why it is not simply available.
+/// The reason, unless the tool is simply available.
 fn status_note(tool: &Value) -> String {
     if tool["status"] == "available" && tool["standing"]["probation"] != true {
         String::new()
@@ -92,8 +92,8 @@ fn status_note(tool: &Value) -> String {
 fn format_percent(share: f64) -> String {
     match share.min(1.0) * 100.0 {
         0.0 => "0%".into(),
-        few if few < 9.95 => format!("{few:.1}%"),
-        many => format!("{many:.0}%"),
+        percent if percent < 9.95 => format!("{percent:.1}%"),
+        percent => format!("{percent:.0}%"),
     }
 }
 
@@ -104,9 +104,9 @@ fn summary_line(tools: &[Value], ascii: bool) -> String {
     }
     let all = if tools.len() == 1 { "1 tool".to_owned() } else { format!("{} tools", tools.len()) };
     let parts = ["available", "failed", "unavailable", "maintenance"].into_iter();
-    let parts = parts.filter_map(|word| counts.get(word).map(|many| format!("{many} {word}")));
+    let parts = parts.filter_map(|word| counts.get(word).map(|count| format!("{count} {word}")));
     let line = [all].into_iter().chain(parts).collect::<Vec<_>>().join(if ascii { " - " } else { " · " });
-    let odd = tools.iter().find(|tool| tool["status"] != "available").or_else(|| tools.first());
-    let name = odd.map(|tool| pointer_text(tool, "/name")).unwrap_or_default();
+    let example = tools.iter().find(|tool| tool["status"] != "available").or_else(|| tools.first());
+    let name = example.map(|tool| pointer_text(tool, "/name")).unwrap_or_default();
     format!("{line}      (toolhub tools show {name})")
 }

@@ -1,4 +1,4 @@
-//! `tools show`: one tool, for people or as the schema of its arguments.
+//! `tools show`: prints one tool, or the schema of its arguments.
 
 use anstyle::Style;
 use serde_json::Value;
@@ -13,30 +13,30 @@ use crate::{
     session::Session,
 };
 
-/// Show one tool.
+/// Show a tool.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowTool {
-    /// The tool
+    /// Name of the tool
     tool: String,
     /// Print the JSON Schema of its arguments
     #[arg(long)]
     schema: bool,
 }
 
-pub(super) async fn run(session: &Session, asked: &ShowTool) -> Result<Exit, Failure> {
-    let wrong = |failure| super::with_help(failure, "show", &asked.tool);
-    let answer = session.send_checked(Request::get(["tools", &asked.tool])).await.map_err(wrong)?;
-    let tool = answer.json()?;
-    let show = &session.printer;
-    if asked.schema {
-        show.print_json(&tool["parameters"].to_string());
-    } else if show.json {
-        show.print_json(&answer.text());
+pub(super) async fn run(session: &Session, args: &ShowTool) -> Result<Exit, Failure> {
+    let add_help = |failure| super::with_help(failure, "show", &args.tool);
+    let response = session.send_checked(Request::get(["tools", &args.tool])).await.map_err(add_help)?;
+    let tool = response.json()?;
+    let printer = &session.printer;
+    if args.schema {
+        printer.print_json(&tool["parameters"].to_string());
+    } else if printer.json {
+        printer.print_json(&response.text());
     } else {
-        show.print(&render_tool(&tool, show.width, show.ascii));
-        show.print(&arguments_table(&tool["parameters"], show.width, show.ascii));
+        printer.print(&render_tool(&tool, printer.width, printer.ascii));
+        printer.print(&arguments_table(&tool["parameters"], printer.width, printer.ascii));
         let pairs = example_arguments(&tool["parameters"]);
-        show.note(&format!("\ntoolhub call {}{pairs}", pointer_text(&tool, "/name")));
+        printer.note(&format!("\ntoolhub call {}{pairs}", pointer_text(&tool, "/name")));
     }
     Ok(Exit::Success)
 }
@@ -45,21 +45,21 @@ fn render_tool(tool: &Value, width: Option<usize>, ascii: bool) -> String {
     let now = SystemClock.now();
     let mut fields = Fields::default();
     fields.add_styled("name", pointer_text(tool, "/name"), Style::new().bold());
-    fields.add("about", pointer_text(tool, "/description"));
+    fields.add("description", pointer_text(tool, "/description"));
     fields.add("kind", pointer_text(tool, "/kind"));
-    let (word, style) = format_status(&pointer_text(tool, "/status"), ascii);
-    fields.add_styled("status", format!("{word} ({})", pointer_text(tool, "/reason")), style);
+    let (status, style) = format_status(&pointer_text(tool, "/status"), ascii);
+    fields.add_styled("status", format!("{status} ({})", pointer_text(tool, "/reason")), style);
     let since = |name: &str| tool["standing"][name].as_str().map(|at| format_ago(at, now)).unwrap_or_default();
     fields.add("last success", since("lastSuccessTime"));
     fields.add("last failure", since("lastFailureTime"));
-    fields.add("needs", dependency_names(&tool["dependsOn"]));
+    fields.add("depends on", dependency_names(&tool["dependsOn"]));
     fields.add("hints", format_annotations(&tool["annotations"]));
     let tags: Vec<&str> = tool["metadata"]["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     fields.add("tags", tags.join(", "));
     let stats = &tool["stats"];
     if stats["calls"].as_u64().is_some_and(|calls| calls > 0) {
         let p95 = format_millis(stats["p95Ms"].as_f64().unwrap_or_default());
-        fields.add("calls", format!("{}, {} failed or refused, 95% within {p95}", stats["calls"], stats["errors"]));
+        fields.add("calls", format!("{}, {} failed or refused, p95 {p95}", stats["calls"], stats["errors"]));
     }
     fields.render(width, 0)
 }
@@ -74,7 +74,7 @@ fn format_annotations(annotations: &Value) -> String {
     words.iter().filter(|(name, _)| annotations[*name] == true).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
 }
 
-/// What must have succeeded first, as far as it has names.
+/// The names of all tools in the dependency groups.
 fn dependency_names(depends: &Value) -> String {
     fn collect_names<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
         match value {
@@ -97,7 +97,7 @@ fn arguments_table(schema: &Value, width: Option<usize>, ascii: bool) -> String 
         Column::new("ARGUMENT"),
         Column::new("TYPE").drop_order(1),
         Column::new("").drop_order(2),
-        Column::new("ABOUT").drop_order(3).shrink_to(16),
+        Column::new("DESCRIPTION").drop_order(3).shrink_to(16),
     ]);
     for (name, property) in properties {
         let required = schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));

@@ -1,4 +1,4 @@
-//! `tools reset` and `tools maintenance`: what an operator says about a tool.
+//! `tools reset` and `tools maintenance`: change the status of a tool.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -14,82 +14,84 @@ use crate::{
     session::Session,
 };
 
-/// Forget what is held against a tool.
+/// Clear failures and maintenance of a tool.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Reset {
-    /// The tool
+    /// Name of the tool
     tool: String,
 }
 
-/// Take a tool out of service, or bring it back.
+/// Put a tool under maintenance, or end it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Maintenance {
-    /// The tool
+    /// Name of the tool
     tool: String,
-    /// Why; callers are told
+    /// Reason, shown to callers
     #[arg(long, value_name = "TEXT", conflicts_with = "off")]
     reason: Option<String>,
-    /// When it ends by itself: a time from now such as 2h, or a moment such as 2027-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "off")]
+    /// End of the maintenance: a duration such as 2h, or a timestamp such as 2027-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_future_time, conflicts_with = "off")]
     until: Option<Timestamp>,
-    /// Bring it back
+    /// End the maintenance
     #[arg(long)]
     off: bool,
 }
 
-/// A moment, or how far away it is.
-fn moment(text: &str) -> Result<Timestamp, String> {
-    if let Ok(moment) = text.parse() {
-        return Ok(moment);
+/// Parses a timestamp or a duration from now.
+fn parse_future_time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(timestamp) = text.parse() {
+        return Ok(timestamp);
     }
-    let time = global::time(text);
-    time.map(|time| SystemClock.now() + time).map_err(|why| format!("{why}; or a moment such as 2027-01-31T12:00:00Z"))
+    let delay = global::parse_duration(text);
+    delay
+        .map(|delay| SystemClock.now() + delay)
+        .map_err(|why| format!("{why}; or a timestamp such as 2027-01-31T12:00:00Z"))
 }
 
-pub(super) async fn reset(session: &Session, asked: &Reset) -> Result<Exit, Failure> {
-    let wrong = |failure| with_help(failure, "reset", &asked.tool);
+pub(super) async fn reset(session: &Session, args: &Reset) -> Result<Exit, Failure> {
+    let add_help = |failure| with_help(failure, "reset", &args.tool);
     if let Some(thread) = &session.global.thread {
         let path = ["agents", thread, "tool-states", "reset"];
-        let request = Request::at_root(Method::POST, path).body(json!({"toolName": asked.tool}));
-        let answer = session.send_checked(request).await.map_err(wrong)?;
-        let states = answer.json()?;
-        let state = states["data"]["toolStates"][&asked.tool].clone();
-        return print_status(session, &answer, &asked.tool, &state);
+        let request = Request::at_root(Method::POST, path).body(json!({"toolName": args.tool}));
+        let response = session.send_checked(request).await.map_err(add_help)?;
+        let states = response.json()?;
+        let state = states["data"]["toolStates"][&args.tool].clone();
+        return print_status(session, &response, &args.tool, &state);
     }
-    let answer = session.send_checked(Request::post(["tools", &asked.tool, "reset"])).await.map_err(wrong)?;
-    let state = answer.json()?;
-    print_status(session, &answer, &asked.tool, &state)
+    let response = session.send_checked(Request::post(["tools", &args.tool, "reset"])).await.map_err(add_help)?;
+    let state = response.json()?;
+    print_status(session, &response, &args.tool, &state)
 }
 
-pub(super) async fn set_maintenance(session: &Session, asked: &Maintenance) -> Result<Exit, Failure> {
-    let body = if asked.off {
+pub(super) async fn set_maintenance(session: &Session, args: &Maintenance) -> Result<Exit, Failure> {
+    let body = if args.off {
         json!({"status": "available"})
     } else {
         let mut body = json!({"status": "maintenance"});
-        if let Some(reason) = &asked.reason {
+        if let Some(reason) = &args.reason {
             body["reason"] = reason.as_str().into();
         }
-        if let Some(until) = asked.until {
+        if let Some(until) = args.until {
             body["until"] = until.to_string().into();
         }
         body
     };
-    let request = Request::new(Method::PUT, ["tools", &asked.tool, "status"]).body(body);
-    let answer =
-        session.send_checked(request).await.map_err(|failure| with_help(failure, "maintenance", &asked.tool))?;
-    let state = answer.json()?;
-    print_status(session, &answer, &asked.tool, &state)
+    let request = Request::new(Method::PUT, ["tools", &args.tool, "status"]).body(body);
+    let response =
+        session.send_checked(request).await.map_err(|failure| with_help(failure, "maintenance", &args.tool))?;
+    let state = response.json()?;
+    print_status(session, &response, &args.tool, &state)
 }
 
-/// How the tool stands now.
-fn print_status(session: &Session, answer: &ApiResponse, tool: &str, state: &Value) -> Result<Exit, Failure> {
-    let show = &session.printer;
-    if show.json {
-        show.print_json(&answer.text());
+/// Prints the new status of the tool.
+fn print_status(session: &Session, response: &ApiResponse, tool: &str, state: &Value) -> Result<Exit, Failure> {
+    let printer = &session.printer;
+    if printer.json {
+        printer.print_json(&response.text());
     } else {
-        let (word, style) = format_status(&pointer_text(state, "/status"), show.ascii);
-        show.print(&format!("{}  {style}{word}{style:#}", strip_control_chars(tool)));
-        show.note(&strip_control_chars(&pointer_text(state, "/reason")));
+        let (status, style) = format_status(&pointer_text(state, "/status"), printer.ascii);
+        printer.print(&format!("{}  {style}{status}{style:#}", strip_control_chars(tool)));
+        printer.note(&strip_control_chars(&pointer_text(state, "/reason")));
     }
     Ok(Exit::Success)
 }

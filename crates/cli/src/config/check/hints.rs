@@ -1,15 +1,16 @@
-//! What to write instead of what does not fit.
+//! Help texts: what to write instead of an invalid key or value.
 
 use super::{
     super::{
         closest::closest,
+        environment::variable_for_key,
         shape::{Shape, TableShape, TextShape},
         tree::{KeySegment, Node, Origin, Path, Value},
     },
     is_secret,
 };
 
-/// Whether a value is of the sort a shape wants, right or wrong.
+/// Whether a value has the type of a shape, whether or not it is valid.
 pub(super) fn matches_type(value: &Value, shape: &Shape) -> bool {
     match (value, shape) {
         (_, Shape::Any)
@@ -24,7 +25,7 @@ pub(super) fn matches_type(value: &Value, shape: &Shape) -> bool {
     }
 }
 
-/// How a part of a config is called.
+/// The name of a part of a config in messages.
 pub(super) fn section_name(path: &Path) -> String {
     match path.0.as_slice() {
         [] => "the config".into(),
@@ -36,48 +37,46 @@ pub(super) fn section_name(path: &Path) -> String {
     }
 }
 
-/// What to do about a key that nobody knows.
-pub(super) fn unknown_key_help(name: &str, table: &TableShape, whole: &Shape) -> String {
+/// Help for an unknown key.
+pub(super) fn unknown_key_help(name: &str, table: &TableShape, root: &Shape) -> String {
     let close = closest(name, table.keys.keys().map(String::as_str));
-    let elsewhere = whole.table().into_iter().flat_map(|table| &table.keys).filter_map(|(section, key)| {
+    let elsewhere = root.table().into_iter().flat_map(|table| &table.keys).filter_map(|(section, key)| {
         let inner = key.shape.table().or_else(|| key.shape.items().and_then(Shape::table))?;
-        let word = if key.shape.items().is_some() { format!("[[{section}]]") } else { format!("[{section}]") };
-        inner.keys.contains_key(name).then_some(word)
+        let header = if key.shape.items().is_some() { format!("[[{section}]]") } else { format!("[{section}]") };
+        inner.keys.contains_key(name).then_some(header)
     });
     let elsewhere = elsewhere.collect::<Vec<_>>().join(" or ");
     match (close, elsewhere.as_str()) {
         (Some(key), "") => return format!("did you mean `{key}`?"),
         (None, "") => {}
-        (Some(key), place) => return format!("`{name}` belongs in {place}; here there is `{key}`"),
-        (None, place) => return format!("`{name}` belongs in {place}"),
+        (Some(key), section) => return format!("`{name}` belongs in {section}; a similar key here is `{key}`"),
+        (None, section) => return format!("`{name}` belongs in {section}"),
     }
     let known: Vec<&str> = table.keys.keys().map(String::as_str).collect();
-    if known.is_empty() { "remove it".into() } else { format!("known here: {}", known.join(", ")) }
+    if known.is_empty() { "remove it".into() } else { format!("known keys: {}", known.join(", ")) }
 }
 
-/// What to write instead of a value of the wrong sort.
+/// Help for a value of the wrong type.
 pub(super) fn wrong_type_help(node: &Node, shape: &Shape, path: &Path) -> String {
     let key = path.last_key();
     match (&node.value, shape) {
         _ if is_secret(node, path) => format!("write {}", shape.describe()),
         (Value::Text(text), Shape::Integer { .. } | Shape::Number { .. } | Shape::Bool) => {
             if !node.variables.is_empty() {
-                let keys = path.0.iter().map(|step| match step {
-                    KeySegment::Key(key) => key.to_uppercase(),
-                    KeySegment::Index(place) => place.to_string(),
-                });
-                let name = keys.collect::<Vec<_>>().join("__");
-                return format!("a ${{variable}} is always text; set this key with TOOLHUB__{name} instead");
+                return format!(
+                    "a ${{variable}} is always a string; set this key with {} instead",
+                    variable_for_key(path)
+                );
             }
             if !matches!(node.origin, Origin::File { .. }) {
                 return format!("set it to {}", shape.describe());
             }
-            let fits = match shape {
+            let is_valid = match shape {
                 Shape::Bool => text == "true" || text == "false",
                 Shape::Integer { .. } => text.parse::<i64>().is_ok(),
                 _ => text.parse::<f64>().is_ok_and(f64::is_finite),
             };
-            let value = if fits { text.as_str() } else { example_value(shape) };
+            let value = if is_valid { text.as_str() } else { example_value(shape) };
             format!("write it without quotes: {key} = {value}")
         }
         (Value::Integer(number), Shape::Text(TextShape::Unit(unit))) => unit.suggest_with_unit(*number as f64),
@@ -85,7 +84,7 @@ pub(super) fn wrong_type_help(node: &Node, shape: &Shape, path: &Path) -> String
         (Value::Integer(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
         (Value::Float(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
         (Value::Float(number), Shape::Integer { .. }) => format!("write {key} = {}", number.round()),
-        (Value::Bool(yes), Shape::Text(TextShape::Unit(_))) if !yes => "leave the key out".into(),
+        (Value::Bool(boolean), Shape::Text(TextShape::Unit(_))) if !boolean => "omit the key".into(),
         (Value::Text(text), shape) if shape.items().is_some_and(|items| matches_type(&node.value, items)) => {
             format!("write it in brackets: {key} = [{text:?}]")
         }

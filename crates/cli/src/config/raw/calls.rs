@@ -1,85 +1,85 @@
-//! What may be said about the calls of many tools: `[[limits]]`, and the rules of `[[policy]]`.
+//! Policies for the calls of several tools: `[[limits]]`, and the rules of `[[policy]]`.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{Calls, Time};
+use toolhub::config::{CallSettings, Time};
 
-/// What holds for the tools whose names fit a glob.
+/// Policy for the tools whose names match a glob.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Limit {
-    /// A glob over names of tools: `*` is any run of characters, `?` is one.
+    /// Glob over tool names: `*` matches any sequence of characters, `?` one character.
     #[schemars(length(min = 1))]
     pub(crate) tool: String,
     #[serde(flatten)]
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallSettings,
 }
 
-/// Denies, asks or allows the calls it matches. Everything it names must fit.
+/// A rule that denies matching calls, requires approval, or allows them. All conditions must match.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Rule {
-    /// A glob over names of tools.
-    #[serde(default = "every")]
+    /// Glob over tool names.
+    #[serde(default = "any_tool")]
     #[schemars(length(min = 1))]
     pub(crate) tool: String,
-    /// What the tool must say about itself.
-    #[serde(default, skip_serializing_if = "Matching::is_empty")]
-    pub(crate) annotations: Matching,
-    /// What the arguments must look like: a JSON pointer, and a regular expression that matches a part of the value there.
+    /// Annotations the tool must have.
+    #[serde(default, skip_serializing_if = "AnnotationFilter::is_empty")]
+    pub(crate) annotations: AnnotationFilter,
+    /// Conditions on the arguments: a JSON pointer, and a regular expression that matches part of the value there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) arguments: BTreeMap<String, String>,
-    /// A glob over callers, such as names of keys; anybody where nothing is said.
+    /// Glob over callers, such as names of keys. Default: any caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub(crate) caller: Option<String>,
-    /// What to do with the call.
-    pub(crate) decision: Decided,
-    /// Why, for the people and models who meet the rule.
+    /// What to do with a matching call.
+    pub(crate) decision: RuleDecision,
+    /// Reason, shown to people and models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// How long a person has to answer, for `ask`.
+    /// How long an approval may take, for `ask`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) approval_timeout: Option<Time>,
 }
 
-fn every() -> String {
+fn any_tool() -> String {
     "*".into()
 }
 
-/// What a tool must say about itself; what is not named may be either.
+/// Annotations a tool must have; those that are not named do not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct Matching {
-    /// Only tools that do, or do not, change nothing.
+pub(crate) struct AnnotationFilter {
+    /// Whether the tool must, or must not, be read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_only: Option<bool>,
-    /// Only tools that may, or may not, destroy something.
+    /// Whether the tool must, or must not, be destructive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) destructive: Option<bool>,
-    /// Only tools that may, or may not, be called twice without harm.
+    /// Whether the tool must, or must not, be idempotent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idempotent: Option<bool>,
-    /// Only tools that do, or do not, reach things outside this system.
+    /// Whether the tool must, or must not, interact with systems outside this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) open_world: Option<bool>,
 }
 
-impl Matching {
+impl AnnotationFilter {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a rule says about a call.
+/// The decision of a rule about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Decided {
-    /// The call is refused.
+pub(crate) enum RuleDecision {
+    /// Refuse the call.
     Deny,
-    /// A person must say yes.
+    /// Require an approval.
     Ask,
-    /// The call goes on.
+    /// Allow the call.
     Allow,
 }

@@ -1,4 +1,4 @@
-//! The section `[imports]`: tools that are described elsewhere.
+//! The section `[imports]`: tools imported from other descriptions.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use toolhub::config::{Connection, RestAuth, SecretSource};
 
-/// Tools that are described elsewhere.
+/// Tools imported from other descriptions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Imports {
@@ -16,30 +16,30 @@ pub(crate) struct Imports {
     pub(crate) openapi: Vec<OpenApi>,
 }
 
-/// One OpenAPI document, of version 3.0 or 3.1.
+/// An OpenAPI document, version 3.0 or 3.1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct OpenApi {
-    /// The file, JSON or YAML. `toolhub import openapi` fetches one from an address.
+    /// Path of the document, JSON or YAML. `toolhub import openapi` fetches one from a URL.
     pub(crate) spec: String,
-    /// Tools are called `prefix__operation`; without it just `operation`.
+    /// Prefix of the tools' names: `prefix__operation`. Default: just `operation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prefix: Option<String>,
-    /// Globs over names of operations: only these become tools. All where nothing is said.
+    /// Globs over operation names: only these become tools. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) include: Vec<String>,
-    /// Globs over names of operations: these become no tools.
+    /// Globs over operation names: these do not become tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) exclude: Vec<String>,
-    /// The address of the service, in place of what the document says.
+    /// Base URL of the service, instead of the one in the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base_url: Option<String>,
-    /// Where the document was found; relative addresses in it are joined to that.
+    /// URL the document was fetched from; relative URLs in it are resolved against it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) document_url: Option<String>,
-    /// What is given for the security schemes of the document, by their names there.
+    /// Credentials for the document's security schemes, by scheme name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) credentials: BTreeMap<String, Credential>,
-    /// How requests show who they are from, where no credential fits.
+    /// Authentication of requests that no credential applies to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auth: Option<RestAuth>,
     /// Hosts that may be reached although their addresses are private or local.
@@ -48,28 +48,28 @@ pub(crate) struct OpenApi {
     /// Connections to the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) connection: Option<Connection>,
-    /// Whether nobody is asked before calls that change something.
+    /// Whether calls that are not read-only run without an approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) trust: bool,
 }
 
-/// What is given for one security scheme: a token or key; or a user and a password; or a client of an OAuth 2 server.
+/// Credentials for a security scheme: a token or key; or a user and password; or an OAuth 2 client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Credential {
-    /// A token or a key.
+    /// Token or API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<SecretSource>,
-    /// The user, with `password`.
+    /// User name, with `password`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) username: Option<String>,
-    /// The password.
+    /// Password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) password: Option<SecretSource>,
-    /// The client, with `client_secret`.
+    /// Client id, with `client_secret`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_id: Option<String>,
-    /// Its secret.
+    /// Client secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_secret: Option<SecretSource>,
 }

@@ -7,39 +7,39 @@ use serde::{Deserialize, Serialize};
 
 use toolhub::config::{Size, Time};
 
-/// How the server listens, and what it takes from clients.
+/// Where the server listens, and its limits for clients.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Server {
-    /// The address to listen on. One that others can reach needs `auth.mode = "keys"` and `allowed_hosts`.
+    /// Address to listen on. One that other machines can reach requires `auth.mode = "keys"` and `allowed_hosts`.
     pub(crate) host: String,
-    /// The port; 0 for any that is free.
+    /// Port; 0 for any free port.
     pub(crate) port: u16,
-    /// The URL that clients use, for links in answers; made of host and port where nothing is said.
+    /// URL that clients use, for links in responses. Default: built from host and port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) public_url: Option<String>,
-    /// The names by which clients may reach the server, without a port. A request that names another host is refused.
+    /// Host names by which clients may reach the server, without a port. Requests with another `Host` are refused.
     #[schemars(length(min = 1))]
     pub(crate) allowed_hosts: Vec<String>,
-    /// Hosts that REST tools made over the API may reach although their addresses are private or local.
+    /// Hosts that REST tools created over the API may reach although their addresses are private or local.
     pub(crate) tool_hosts: Vec<String>,
-    /// How long the headers of a request may be.
+    /// Maximum size of the headers of a request.
     pub(crate) header_limit: Size,
-    /// How long the body of a request may be.
+    /// Maximum size of the body of a request.
     pub(crate) body_limit: Size,
-    /// How long a compressed body may be once it is unpacked.
+    /// Maximum size of a compressed body after decompression.
     pub(crate) decompressed_limit: Size,
-    /// How deep JSON may be nested.
+    /// Maximum nesting depth of JSON.
     #[schemars(range(min = 1, max = 512))]
     pub(crate) json_depth: u16,
-    /// How long a client may take to send the headers.
+    /// Timeout for receiving the headers.
     pub(crate) header_timeout: Time,
-    /// How long a client may take to send the body.
+    /// Timeout for receiving the body.
     pub(crate) body_timeout: Time,
-    /// How many connections may be open at once.
+    /// Maximum number of open connections.
     #[schemars(range(min = 1))]
     pub(crate) max_connections: u32,
-    /// How long running calls may go on after the server was told to end.
+    /// How long running calls may continue after a shutdown was requested.
     pub(crate) drain_timeout: Time,
 }
 

@@ -9,60 +9,60 @@ use toolhub::config::{DurationOrNever, Size, Time};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Where records are kept, and for how long.
+/// Where records are stored, and for how long.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Store {
-    /// What keeps the records.
+    /// Storage backend.
     pub(crate) backend: Backend,
-    /// The file of the store, for `sqlite`. Its folder is made where it is missing.
+    /// Database file, for `sqlite`. Its folder is created if missing.
     pub(crate) path: String,
-    /// How large the file may become; as large as the disk allows where nothing is said.
+    /// Maximum size of the database file. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_size: Option<Size>,
-    /// How long records are kept.
+    /// Retention of records.
     pub(crate) retention: Retention,
-    /// Copies of the store that it makes by itself.
+    /// Automatic backups.
     pub(crate) backup: Backup,
 }
 
-/// What keeps the records.
+/// Storage backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Backend {
-    /// One file; what was acknowledged outlives the process.
+    /// One database file; acknowledged writes survive the process.
     #[default]
     Sqlite,
-    /// Gone with the process.
+    /// In memory; lost when the process ends.
     Memory,
 }
 
-/// How long records are kept.
+/// Retention of records.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Retention {
-    /// How long ended calls stay in the journal. With backend = "memory" it is "1h" where nothing is said: the journal takes
-    /// memory with every call.
+    /// How long ended calls stay in the journal. Default with backend = "memory": "1h", because the journal grows with every
+    /// call.
     pub(crate) calls: Time,
-    /// How long events can be heard later.
+    /// How long events can be replayed.
     pub(crate) events: Time,
-    /// How long it is kept who did what over HTTP, and who was not let. With backend = "memory" it is "1d" where nothing is said.
+    /// How long the audit log of HTTP requests is kept. Default with backend = "memory": "1d".
     pub(crate) audit: Time,
-    /// How long a thread is kept that nobody uses; with it goes what tools remember in it. "never" keeps all.
+    /// How long an unused thread is kept, with its state. "never" keeps all threads.
     pub(crate) idle_threads: DurationOrNever,
 }
 
-/// Copies of the store that it makes by itself.
+/// Automatic backups.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Backup {
-    /// Whether the store makes backups. For `sqlite`.
+    /// Whether automatic backups are made. For `sqlite`.
     pub(crate) enabled: bool,
-    /// The time from one to the next, also over restarts.
+    /// Interval between backups, kept across restarts.
     pub(crate) interval: Time,
-    /// How old one becomes before it is removed; the latest that is sound stays.
+    /// How long a backup is kept; the latest intact one is never removed.
     pub(crate) retention: Time,
-    /// Where they are laid; `backups` beside the store's file where nothing is said.
+    /// Folder of the backups. Default: `backups` beside the database file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) folder: Option<String>,
 }
@@ -80,9 +80,9 @@ impl Default for Store {
 }
 
 impl Retention {
-    /// How long calls are kept in memory. A month of them would take all of it, and is gone with the process.
+    /// Default retention of calls in memory. A month of calls could exhaust memory, and would be lost with the process anyway.
     pub(crate) const CALLS_IN_MEMORY: Time = Time(Duration::from_secs(3600));
-    /// The same for the audit.
+    /// Default retention of the audit log in memory.
     pub(crate) const AUDIT_IN_MEMORY: Time = Time(DAY);
 }
 

@@ -3,15 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Logs, metrics, and what is hidden in them.
+/// Logs, metrics, and redaction.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Telemetry {
     /// The log, on standard error.
     pub(crate) log: Log,
-    /// Whether `/metrics` answers.
+    /// Whether `/metrics` is served.
     pub(crate) metrics: bool,
-    /// Whatever has a name that fits one of these globs is hidden in logs and in `config show`; capitals do not count.
+    /// Globs over names whose values are redacted in logs and in `config show`; case is ignored.
     pub(crate) redact: Vec<String>,
 }
 
@@ -19,45 +19,45 @@ pub(crate) struct Telemetry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Log {
-    /// How a line looks.
+    /// Format of log lines.
     pub(crate) format: LogFormat,
-    /// What is worth a line.
-    pub(crate) level: Level,
+    /// Minimum level of log lines.
+    pub(crate) level: LogLevel,
 }
 
-/// How a line of the log looks.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
-    /// For people on a terminal, for programs elsewhere.
+    /// `pretty` on a terminal, `json` elsewhere.
     #[default]
     Auto,
     /// For people.
     Pretty,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What is worth a line in the log.
+/// Minimum level of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Level {
-    /// Nothing.
+pub(crate) enum LogLevel {
+    /// No log.
     Off,
-    /// What went wrong.
+    /// Errors.
     Error,
-    /// What may go wrong, too.
+    /// Also warnings.
     Warn,
-    /// What happens, too.
+    /// Also normal operation.
     #[default]
     Info,
-    /// How it happens, too.
+    /// Also details.
     Debug,
     /// Everything.
     Trace,
 }
 
-/// Names that are secret wherever they stand.
+/// Names whose values are secret everywhere.
 pub(crate) const SECRET_NAME_GLOBS: [&str; 5] = ["authorization", "api_key", "*token*", "*secret*", "*password*"];
 
 impl Default for Telemetry {

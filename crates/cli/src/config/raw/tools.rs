@@ -4,17 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub::config::ToolConfig;
 
-/// One tool.
+/// A tool.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tool {
-    /// Whether there is such a tool. One that is not enabled is as if it were not written here.
-    #[serde(default = "yes")]
+    /// Whether the tool exists. A disabled tool is treated as if it were not configured.
+    #[serde(default = "default_enabled")]
     pub(crate) enabled: bool,
-    /// Everything else, in words that programs use, too.
+    /// Everything else, shared with the library and the API.
     #[serde(flatten)]
     pub(crate) config: ToolConfig,
 }
 
-fn yes() -> bool {
+fn default_enabled() -> bool {
     true
 }

@@ -1,8 +1,8 @@
-//! What holds for `[state]`: core's two configs of states.
+//! Resolves `[state]` into core's two state configs.
 
 use std::collections::BTreeMap;
 
-use toolhub::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig, config::Keeper};
+use toolhub::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig};
 
 use super::{
     super::{
@@ -12,91 +12,97 @@ use super::{
     Diagnostics, to_usize,
 };
 
-/// What tools remember: where, how much, and who wins when two write.
+/// State of tools: where it is stored, its size limits, and how conflicting writes are resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) manager: StateManagerConfig,
     pub(crate) business: BusinessStateConfig,
 }
 
-/// The settings that only the persistent manager heeds, where they say something else than usual.
-fn persistent_only_keys(said: &raw::State) -> Vec<&'static str> {
-    let usual = raw::State::default();
-    let asked = [
-        (said.persistence_path != usual.persistence_path, "persistence_path"),
-        (said.persistence_format != usual.persistence_format, "persistence_format"),
-        (said.compression, "compression"),
-        (said.state_compression, "state_compression"),
-        (!said.sync_on_change, "sync_on_change"),
-        (said.sync_interval != usual.sync_interval, "sync_interval"),
-        (said.backup_enabled, "backup_enabled"),
-        (said.backup_interval != usual.backup_interval, "backup_interval"),
-        (said.backup_retention != usual.backup_retention, "backup_retention"),
+/// Keys that only the persistent manager uses, if they differ from their defaults.
+fn persistent_only_keys(raw: &raw::State) -> Vec<&'static str> {
+    let defaults = raw::State::default();
+    let differing = [
+        (raw.persistence_path != defaults.persistence_path, "persistence_path"),
+        (raw.persistence_format != defaults.persistence_format, "persistence_format"),
+        (raw.compression, "compression"),
+        (raw.state_compression, "state_compression"),
+        (!raw.sync_on_change, "sync_on_change"),
+        (raw.sync_interval != defaults.sync_interval, "sync_interval"),
+        (raw.backup_enabled, "backup_enabled"),
+        (raw.backup_interval != defaults.backup_interval, "backup_interval"),
+        (raw.backup_retention != defaults.backup_retention, "backup_retention"),
     ];
-    asked.into_iter().filter(|(asked, _)| *asked).map(|(_, key)| key).collect()
+    differing.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key).collect()
 }
 
-pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, desk: &mut Diagnostics<'_>) -> State {
+pub(super) fn resolve(
+    raw: &raw::State,
+    tools: &BTreeMap<String, raw::Tool>,
+    diagnostics: &mut Diagnostics<'_>,
+) -> State {
     let at = |key| Path::of(["state", key]);
-    let on_disk = said.manager_type == Some(Manager::Persistent)
-        || tools.values().any(|tool| tool.enabled && tool.config.state.manager_type == Some(Keeper::Persistent));
-    let sessions = said.manager_type == Some(Manager::Session);
-    for key in persistent_only_keys(said) {
+    let on_disk = raw.manager_type == Some(Manager::Persistent)
+        || tools.values().any(|tool| {
+            tool.enabled && tool.config.state.manager_type == Some(toolhub::config::ManagerType::Persistent)
+        });
+    let sessions = raw.manager_type == Some(Manager::Session);
+    for key in persistent_only_keys(raw) {
         if !on_disk {
-            let help =
-                "add manager_type = \"persistent\" to [state], or remove it; the hub's own store is said in [store]";
-            desk.report(&at(key), format!("only the persistent manager heeds `state.{key}`"), help);
+            let help = "add manager_type = \"persistent\" to [state], or remove it; the hub's own store is configured in [store]";
+            diagnostics.report(&at(key), format!("`state.{key}` has no effect without the persistent manager"), help);
         }
     }
-    if sessions && !said.session_isolation {
-        let help = "remove one of the two: a session is of one thread, so states that all threads share belong to none";
-        desk.report(
+    if sessions && !raw.session_isolation {
+        let help =
+            "remove one of the two: a session belongs to one thread, so shared states cannot belong to a session";
+        diagnostics.report(
             &at("session_isolation"),
             "session_isolation = false and manager_type = \"session\" exclude each other",
             help,
         );
     }
-    if on_disk && said.persistence_format == Format::Json && said.backup_enabled {
-        let help = "use persistence_format = \"sqlite\", or copy the folder, where each file is whole at any moment";
-        desk.report(&at("backup_enabled"), "a folder of JSON files makes no backups of itself", help);
+    if on_disk && raw.persistence_format == Format::Json && raw.backup_enabled {
+        let help = "use persistence_format = \"sqlite\", or copy the folder, whose files are replaced atomically";
+        diagnostics.report(&at("backup_enabled"), "automatic backups are not supported for JSON files", help);
     }
     let manager = StateManagerConfig {
-        manager_type: said.manager_type.map(|manager| match manager {
+        manager_type: raw.manager_type.map(|manager| match manager {
             Manager::Memory => ManagerType::Memory,
             Manager::Persistent => ManagerType::Persistent,
             Manager::Session => ManagerType::Session,
         }),
-        ttl: said.ttl.map(|time| time.0),
-        auto_cleanup: said.auto_cleanup,
-        cleanup_interval: said.cleanup_interval.0,
+        ttl: raw.ttl.map(|time| time.0),
+        auto_cleanup: raw.auto_cleanup,
+        cleanup_interval: raw.cleanup_interval.0,
         persistence_path: if on_disk {
-            desk.resolve_path(&at("persistence_path"), &said.persistence_path)
+            diagnostics.resolve_path(&at("persistence_path"), &raw.persistence_path)
         } else {
             StateManagerConfig::default().persistence_path
         },
-        persistence_format: match said.persistence_format {
+        persistence_format: match raw.persistence_format {
             Format::Sqlite => PersistenceFormat::Sqlite,
             Format::Json => PersistenceFormat::Json,
         },
-        compression: said.compression,
-        session_isolation: said.session_isolation,
-        max_states_per_session: to_usize(said.max_states_per_session),
-        session_timeout: said.session_timeout.0,
+        compression: raw.compression,
+        session_isolation: raw.session_isolation,
+        max_states_per_session: to_usize(raw.max_states_per_session),
+        session_timeout: raw.session_timeout.0,
         ..StateManagerConfig::default()
     };
     let business = BusinessStateConfig {
-        max_history_size: to_usize(said.max_history_size),
-        max_state_size: usize::try_from(said.max_state_size.0).unwrap_or(usize::MAX),
-        state_compression: said.state_compression,
-        versioning: said.versioning,
-        max_versions: to_usize(said.max_versions),
-        auto_save: said.auto_save,
-        sync_interval: said.sync_interval.0,
-        sync_on_change: said.sync_on_change,
-        conflict_resolution: said.conflict_resolution.map(Into::into),
-        backup_enabled: said.backup_enabled,
-        backup_interval: said.backup_interval.0,
-        backup_retention: said.backup_retention.0,
+        max_history_size: to_usize(raw.max_history_size),
+        max_state_size: usize::try_from(raw.max_state_size.0).unwrap_or(usize::MAX),
+        state_compression: raw.state_compression,
+        versioning: raw.versioning,
+        max_versions: to_usize(raw.max_versions),
+        auto_save: raw.auto_save,
+        sync_interval: raw.sync_interval.0,
+        sync_on_change: raw.sync_on_change,
+        conflict_resolution: raw.conflict_resolution.map(Into::into),
+        backup_enabled: raw.backup_enabled,
+        backup_interval: raw.backup_interval.0,
+        backup_retention: raw.backup_retention.0,
     };
     State { manager, business }
 }

@@ -1,4 +1,4 @@
-//! What holds for `[store]`, and opening it.
+//! Resolves `[store]`, and opens it.
 
 use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,25 +13,25 @@ use super::{
     Diagnostics,
 };
 
-/// Where records are kept, and for how long.
+/// Where records are stored, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) backend: Backend,
     pub(crate) call_retention: Duration,
     pub(crate) event_retention: Duration,
     pub(crate) audit_retention: Duration,
-    /// For ever where absent.
+    /// `None`: never removed.
     pub(crate) idle_threads: Option<Duration>,
 }
 
-/// What keeps records.
+/// Storage backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Backend {
     Memory,
     Sqlite { path: PathBuf, max_size: Option<u64>, backup: Option<BackupSchedule> },
 }
 
-/// Copies that the store makes of itself.
+/// Automatic backups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BackupSchedule {
     pub(crate) folder: PathBuf,
@@ -46,7 +46,7 @@ pub(crate) enum StoreHandle {
     Sqlite(Arc<Sqlite>),
 }
 
-/// Why the store cannot be opened. The file and what to do are in the text.
+/// Why the store cannot be opened. The message names the file and the fix.
 #[derive(Debug)]
 pub(crate) enum OpenStoreError {
     Folder(PathBuf, io::Error),
@@ -56,7 +56,7 @@ pub(crate) enum OpenStoreError {
 impl std::fmt::Display for OpenStoreError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Folder(path, error) => write!(f, "the folder {} cannot be made: {error}", path.display()),
+            Self::Folder(path, error) => write!(f, "cannot create the folder {}: {error}", path.display()),
             Self::Open(error) => error.fmt(f),
         }
     }
@@ -65,7 +65,7 @@ impl std::fmt::Display for OpenStoreError {
 impl std::error::Error for OpenStoreError {}
 
 impl Store {
-    /// Where backups go, whether they are made by the clock or on request.
+    /// The folder of backups, scheduled or on request.
     pub(crate) fn backup_folder(&self) -> PathBuf {
         match &self.backend {
             Backend::Memory => PathBuf::new(),
@@ -74,10 +74,10 @@ impl Store {
         }
     }
 
-    /// Opens it; its folder is made where it is missing.
+    /// Opens the store; creates its folder if missing.
     ///
     /// # Errors
-    /// When the folder cannot be made, or the file cannot be opened: another process may have it.
+    /// When the folder cannot be created, or the file cannot be opened, e.g. because another process has it open.
     pub(crate) fn open(&self) -> Result<StoreHandle, OpenStoreError> {
         let Backend::Sqlite { path, max_size, backup } = &self.backend else {
             return Ok(StoreHandle::Memory(Arc::new(Memory::new())));
@@ -89,61 +89,64 @@ impl Store {
         if let Some(bytes) = max_size {
             options = options.max_bytes(*bytes);
         }
-        if let Some(BackupSchedule { folder, interval: every, retention: keep_for }) = backup {
-            options = options.backups(BackupOptions { folder: folder.clone(), interval: *every, retention: *keep_for });
+        if let Some(BackupSchedule { folder, interval, retention }) = backup {
+            let (folder, interval, retention) = (folder.clone(), *interval, *retention);
+            options = options.backups(BackupOptions { folder, interval, retention });
         }
         Ok(StoreHandle::Sqlite(Arc::new(Sqlite::open(path, options).map_err(OpenStoreError::Open)?)))
     }
 }
 
-/// Makes a folder that nobody else on this machine can look into; one that is there stays as it is.
+/// Creates a folder that only this user can access; an existing one is left as it is.
 fn create_private_dir(folder: &std::path::Path) -> io::Result<()> {
-    let mut made = fs::DirBuilder::new();
+    let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut made, 0o700);
-    made.recursive(true).create(folder)
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
 }
 
-pub(super) fn resolve(said: &raw::Store, desk: &mut Diagnostics<'_>) -> Store {
+pub(super) fn resolve(raw: &raw::Store, diagnostics: &mut Diagnostics<'_>) -> Store {
     let at = |key| Path::of(["store", key]);
-    let backend = match said.backend {
+    let backend = match raw.backend {
         raw::Backend::Memory => {
-            let idle = [
-                (said.path != raw::Store::default().path, "path"),
-                (said.max_size.is_some(), "max_size"),
-                (said.backup.enabled, "backup"),
+            let unused = [
+                (raw.path != raw::Store::default().path, "path"),
+                (raw.max_size.is_some(), "max_size"),
+                (raw.backup.enabled, "backup"),
             ];
-            for (asked, key) in idle {
-                if asked {
-                    let message = format!("`store.{key}` does nothing with backend = \"memory\"");
-                    desk.report(&at(key), message, "remove it, or use backend = \"sqlite\"");
+            for (is_set, key) in unused {
+                if is_set {
+                    let message = format!("`store.{key}` has no effect with backend = \"memory\"");
+                    diagnostics.report(&at(key), message, "remove it, or use backend = \"sqlite\"");
                 }
             }
             Backend::Memory
         }
         raw::Backend::Sqlite => {
-            if said.path.is_empty() || said.path.ends_with('/') {
+            if raw.path.is_empty() || raw.path.ends_with('/') {
                 let help = "name a file, such as \".toolhub/toolhub.db\"";
-                desk.report(&at("path"), format!("{:?} names no file", said.path), help);
+                diagnostics.report(&at("path"), format!("{:?} is not a file path", raw.path), help);
             }
-            let path = desk.resolve_path(&at("path"), &said.path);
-            let folder =
-                said.backup.folder.as_deref().map(|folder| desk.resolve_path(&at("backup").key("folder"), folder));
+            let path = diagnostics.resolve_path(&at("path"), &raw.path);
+            let folder = raw
+                .backup
+                .folder
+                .as_deref()
+                .map(|folder| diagnostics.resolve_path(&at("backup").key("folder"), folder));
             let folder = folder.unwrap_or_else(|| path.with_file_name("backups"));
-            let backup =
-                BackupSchedule { folder, interval: said.backup.interval.0, retention: said.backup.retention.0 };
+            let backup = BackupSchedule { folder, interval: raw.backup.interval.0, retention: raw.backup.retention.0 };
             Backend::Sqlite {
                 path,
-                max_size: said.max_size.map(|size| size.0),
-                backup: said.backup.enabled.then_some(backup),
+                max_size: raw.max_size.map(|size| size.0),
+                backup: raw.backup.enabled.then_some(backup),
             }
         }
     };
     Store {
         backend,
-        call_retention: said.retention.calls.0,
-        event_retention: said.retention.events.0,
-        audit_retention: said.retention.audit.0,
-        idle_threads: said.retention.idle_threads.0,
+        call_retention: raw.retention.calls.0,
+        event_retention: raw.retention.events.0,
+        audit_retention: raw.retention.audit.0,
+        idle_threads: raw.retention.idle_threads.0,
     }
 }

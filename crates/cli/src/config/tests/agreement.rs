@@ -1,4 +1,4 @@
-//! The schema and the reader agree about every config, and nothing makes the reader fall over.
+//! The schema and the validator agree on every generated config, and no input makes the loader panic.
 
 use std::sync::{Arc, LazyLock};
 
@@ -27,9 +27,9 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
 static VALIDATOR: LazyLock<jsonschema::Validator> =
     LazyLock::new(|| jsonschema::validator_for(&schema::value_schema()).unwrap());
 
-/// A value that fits a shape, or nearly.
+/// A value that matches a shape, or nearly.
 fn value_strategy(shape: &Shape) -> BoxedStrategy<Value> {
-    let right = match shape {
+    let valid = match shape {
         Shape::Any => prop_oneof![Just(json!(1)), Just(json!("x")), Just(json!({"a": [1, "b"]}))].boxed(),
         Shape::Bool => any::<bool>().prop_map(Value::from).boxed(),
         Shape::Integer { min, max } => {
@@ -45,7 +45,7 @@ fn value_strategy(shape: &Shape) -> BoxedStrategy<Value> {
         Shape::Table(table) => {
             let keys: Vec<(String, Shape)> =
                 table.keys.iter().map(|(name, key)| (name.clone(), key.shape.clone())).collect();
-            let others = table.additional.as_deref().cloned();
+            let additional = table.additional.as_deref().cloned();
             let required: Vec<String> =
                 table.keys.iter().filter(|(_, key)| key.required).map(|(name, _)| name.clone()).collect();
             let picked = prop::collection::vec((any::<prop::sample::Index>(), 0..40_u8), 0..4);
@@ -53,8 +53,8 @@ fn value_strategy(shape: &Shape) -> BoxedStrategy<Value> {
                 .prop_flat_map(move |picked| {
                     let mut chosen: Vec<(String, Shape)> = Vec::new();
                     for (at, chance) in picked {
-                        match (&others, keys.is_empty() || chance < 8) {
-                            (Some(others), true) => chosen.push((format!("name{chance}"), others.clone())),
+                        match (&additional, keys.is_empty() || chance < 8) {
+                            (Some(additional), true) => chosen.push((format!("name{chance}"), additional.clone())),
                             (None, true) if chance == 0 => chosen.push(("unknown".into(), Shape::Bool)),
                             _ if keys.is_empty() => {}
                             _ => chosen.push(at.get(&keys).clone()),
@@ -68,7 +68,7 @@ fn value_strategy(shape: &Shape) -> BoxedStrategy<Value> {
                 .boxed()
         }
     };
-    let odd = prop_oneof![
+    let any_type = prop_oneof![
         Just(json!("text")),
         Just(json!(7)),
         Just(json!(1.5)),
@@ -76,7 +76,7 @@ fn value_strategy(shape: &Shape) -> BoxedStrategy<Value> {
         Just(json!([])),
         Just(json!({}))
     ];
-    prop_oneof![30 => right, 1 => odd].boxed()
+    prop_oneof![30 => valid, 1 => any_type].boxed()
 }
 
 fn text_strategy(text: &TextShape) -> BoxedStrategy<String> {
@@ -93,39 +93,39 @@ fn text_strategy(text: &TextShape) -> BoxedStrategy<String> {
         TextShape::Datetime => {
             fixed(&["2027-01-31", "2027-01-31T10:00:00Z", "2027-01-31 10:00:00+02:00", "soon", "2027-1-3"])
         }
-        TextShape::Choice(words) => {
-            let mut all: Vec<&str> = words.iter().map(String::as_str).collect();
+        TextShape::Choice(allowed) => {
+            let mut all: Vec<&str> = allowed.iter().map(String::as_str).collect();
             all.push("nonsense");
             fixed(&all)
         }
     }
 }
 
-/// TOML that says the same.
+/// The value as a parsed TOML tree.
 fn parse_tree(value: &Value) -> Node {
-    let text = toml::Value::try_from(value).map(|value| format!("whole = {value}\n")).unwrap();
+    let text = toml::Value::try_from(value).map(|value| format!("root = {value}\n")).unwrap();
     let source = Arc::new(Source { name: "x".into(), path: "x".into(), text });
     let (node, problems) = tree::parse(&source);
     assert!(problems.is_empty(), "{problems:?} in {}", source.text);
-    node.get(&tree::Path::of(["whole"])).unwrap().clone()
+    node.get(&tree::Path::of(["root"])).unwrap().clone()
 }
 
 proptest! {
     #![proptest_config(proptest_settings())]
 
     #[test]
-    fn what_the_check_lets_pass_is_what_the_schema_accepts_and_what_can_be_read(said in value_strategy(&SHAPE)) {
-        let tree = parse_tree(&said);
+    fn what_the_check_lets_pass_is_what_the_schema_accepts_and_what_can_be_read(config in value_strategy(&SHAPE)) {
+        let tree = parse_tree(&config);
         let problems = check::validate(&tree, &SHAPE);
-        prop_assert_eq!(problems.is_empty(), VALIDATOR.is_valid(&tree.to_json()), "{:?}\n{}", problems, said);
+        prop_assert_eq!(problems.is_empty(), VALIDATOR.is_valid(&tree.to_json()), "{:?}\n{}", problems, config);
         if problems.is_empty() {
             let raw = serde_json::from_value::<RawConfig>(tree.to_json());
             prop_assert!(raw.is_ok(), "{:?}", raw);
-            let again = serde_json::to_value(raw.unwrap()).unwrap();
-            prop_assert!(!again.is_null());
+            let serialized = serde_json::to_value(raw.unwrap()).unwrap();
+            prop_assert!(!serialized.is_null());
         }
         for problem in problems {
-            prop_assert!(problem.help.is_some(), "no advice: {}", problem.message);
+            prop_assert!(problem.help.is_some(), "no help: {}", problem.message);
         }
     }
 
@@ -139,18 +139,18 @@ proptest! {
     }
 
     #[test]
-    fn no_config_makes_the_resolver_fall_over(said in value_strategy(&SHAPE)) {
+    fn no_config_makes_the_resolver_fall_over(config in value_strategy(&SHAPE)) {
         let folder = ConfigFolder::new();
-        folder.write("toolhub.toml", &toml::to_string(&said).unwrap_or_default());
+        folder.write("toolhub.toml", &toml::to_string(&config).unwrap_or_default());
         match super::load(&folder.load_options(&[])) {
             Ok(loaded) => {
-                // What is shown can be read again, and says the same.
+                // The printed config can be loaded again, and is equal.
                 let text = super::super::show::to_toml(&loaded, true);
                 folder.write("toolhub.toml", &text);
                 if !text.contains('•') {
-                    let again = super::load(&folder.load_options(&[]));
-                    prop_assert!(again.is_ok(), "{}\n{}", again.unwrap_err(), text);
-                    prop_assert_eq!(again.unwrap().config, loaded.config);
+                    let reloaded = super::load(&folder.load_options(&[]));
+                    prop_assert!(reloaded.is_ok(), "{}\n{}", reloaded.unwrap_err(), text);
+                    prop_assert_eq!(reloaded.unwrap().config, loaded.config);
                 }
             }
             Err(problems) => prop_assert!(problems.iter().all(|problem| problem.help.is_some())),
@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// The words of JSON Schema that `shape.rs` and `check.rs` understand; a schema that says more would be a lie.
+/// The JSON Schema keywords that `shape.rs` and `check.rs` support; others would not be enforced.
 #[test]
 fn the_schema_says_nothing_that_is_not_checked() {
     const KNOWN: [&str; 24] = [
@@ -189,16 +189,16 @@ fn the_schema_says_nothing_that_is_not_checked() {
     ];
     fn check_keywords(schema: &Value) {
         let Value::Object(schema) = schema else { return };
-        for (word, inner) in schema {
-            assert!(KNOWN.contains(&word.as_str()), "nobody checks `{word}`");
-            match word.as_str() {
+        for (keyword, inner) in schema {
+            assert!(KNOWN.contains(&keyword.as_str()), "`{keyword}` is not enforced");
+            match keyword.as_str() {
                 "properties" | "$defs" => inner.as_object().unwrap().values().for_each(check_keywords),
                 "items" | "additionalProperties" => check_keywords(inner),
                 "anyOf" | "oneOf" => inner.as_array().unwrap().iter().for_each(check_keywords),
                 "format" => {
-                    let ours = inner.as_str().unwrap().starts_with("toolhub-");
-                    let sort = ["uint16", "uint32", "double"].contains(&inner.as_str().unwrap());
-                    assert!(ours || sort, "nobody checks the format {inner}");
+                    let is_own = inner.as_str().unwrap().starts_with("toolhub-");
+                    let is_number = ["uint16", "uint32", "double"].contains(&inner.as_str().unwrap());
+                    assert!(is_own || is_number, "the format {inner} is not enforced");
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! What is different between two configs.
+//! Differences between two configs.
 
 use super::{super::change::ChangePlan, load_config};
 
@@ -72,7 +72,7 @@ fn what_needs_a_restart_is_named_key_by_key() {
     let text =
         format!("{text}\n[store]\nbackend = \"memory\"\n[scheduler]\nmax_concurrency = 4\n[auth]\nmode = \"keys\"");
     let keys = ["auth.mode", "scheduler.max_concurrency", "server.body_limit", "server.port", "store.backend"];
-    // How long records are kept hangs on where they are kept.
+    // The default retention of records depends on the backend.
     let keys = keys.into_iter().chain(["store.retention.audit", "store.retention.calls"]);
     let plan = ChangePlan { needs_restart: keys.map(String::from).collect(), ..ChangePlan::default() };
     check(&text, &plan);

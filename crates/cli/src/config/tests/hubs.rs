@@ -1,4 +1,4 @@
-//! What a config makes of a hub.
+//! The hub that a config builds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,8 +62,8 @@ async fn a_tool_is_what_its_section_says() {
     );
     assert_eq!((limits.rate_limits.len(), limits.retry.attempts, limits.retry.factor), (2, 4, 1.0));
     assert_eq!(jot.definition.parameters["properties"]["add"]["maxLength"], 20);
-    let early = hub.call("jot", json!({"add": "x"})).thread("t").await;
-    assert_eq!(early.error.unwrap().kind, ErrorKind::DependencyNotMet);
+    let too_early = hub.call("jot", json!({"add": "x"})).thread("t").await;
+    assert_eq!(too_early.error.unwrap().kind, ErrorKind::DependencyNotMet);
     assert!(hub.call("time", json!({})).thread("t").await.is_success());
     assert!(hub.call("jot", json!({"add": "x"})).thread("t").await.is_success());
     let denied = hub.call("jot", json!({"add": "secret"})).thread("t").await.error.unwrap();
@@ -75,7 +75,7 @@ fn a_journal_in_memory_is_short_unless_somebody_says_otherwise() {
     let check = |text: &str, hours: u64, shown: &str| {
         let loaded = load_text(text).unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(loaded.config.store.call_retention, Duration::from_secs(hours * 3600), "{text}");
-        // What is shown is what holds.
+        // The displayed value is the effective one.
         assert_eq!(show::masked_values(&loaded)["store"]["retention"]["calls"], shown, "{text}");
     };
     check("", 30 * 24, "30d");
@@ -94,11 +94,11 @@ async fn the_pieces_of_a_change_are_the_tools_that_changed_and_all_policies() {
         "[defaults]\ntimeout = \"1s\"\n[[policy]]\ndecision = \"ask\"\n[[limits]]\ntool = \"*\"\nconfirm = true\n\
          [tools.a]\nbuiltin = \"clock\"\n[tools.c]\nbuiltin = \"clock\"",
     );
-    let pieces = new.hub_update(&new.change_from(&old));
-    assert_eq!((pieces.put.len(), pieces.remove), (1, vec!["b".to_owned()]));
-    assert_eq!((pieces.rules.len(), pieces.policies.len()), (1, 1));
-    assert_eq!(pieces.defaults.timeout, Some(Duration::from_secs(1)));
-    assert_eq!(pieces.status, new.status);
+    let update = new.hub_update(&new.change_from(&old));
+    assert_eq!((update.put.len(), update.remove), (1, vec!["b".to_owned()]));
+    assert_eq!((update.rules.len(), update.policies.len()), (1, 1));
+    assert_eq!(update.defaults.timeout, Some(Duration::from_secs(1)));
+    assert_eq!(update.status, new.status);
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_store_on_disk_is_made_with_its_folder_and_the_hub_is_alone_with_it() 
     assert!(folder.path().join("deep/down/x.db").is_file());
 }
 
-/// Whoever adds a setting to the core is reminded of the config.
+/// Fails when core gains a state setting that the config lacks.
 #[test]
 fn every_field_of_the_configs_of_states_is_a_key() {
     let schema = schema::value_schema();
@@ -127,7 +127,7 @@ fn every_field_of_the_configs_of_states_is_a_key() {
         serde_json::to_value(BusinessStateConfig::default()).unwrap(),
     ];
     for field in fields.iter().flat_map(|fields| fields.as_object().unwrap().keys()) {
-        assert!(keys.contains_key(field) || field.starts_with("redis_"), "{field} is no key of [state]");
+        assert!(keys.contains_key(field) || field.starts_with("redis_"), "{field} is not a key of [state]");
     }
     let config = load_config("");
     assert_eq!(config.state.manager, StateManagerConfig::default());
@@ -139,18 +139,18 @@ fn every_field_of_the_configs_of_states_is_a_key() {
 #[tokio::test]
 async fn the_starters_are_right_also_with_every_mark_taken_away() {
     for starter in [Starter::Demo, Starter::Empty] {
-        let bare: String = starter
+        let uncommented: String = starter
             .text()
             .lines()
             .map(|line| {
-                let inside = line.strip_prefix("# ").unwrap_or_default();
+                let content = line.strip_prefix("# ").unwrap_or_default();
                 let is_setting =
-                    inside.starts_with('[') || inside.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
-                format!("{}\n", if is_setting { inside } else { line })
+                    content.starts_with('[') || content.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+                format!("{}\n", if is_setting { content } else { line })
             })
             .collect();
-        assert_ne!(bare, starter.text());
-        for text in [starter.text(), &bare] {
+        assert_ne!(uncommented, starter.text());
+        for text in [starter.text(), &uncommented] {
             let loaded = load_text(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
             super::super::dry_run(&loaded).await.unwrap_or_else(|problems| panic!("{problems}"));
         }
@@ -179,10 +179,10 @@ fn a_tool_that_is_wrong_is_not_called_disabled_by_those_that_wait_for_it() {
 #[test]
 fn an_agent_with_more_tools_than_many_models_take_is_told_of() {
     let tools: String = (0..129).map(|at| format!("[tools.t{at}]\nbuiltin = \"clock\"\n")).collect();
-    let told = |llm: &str, more: &str| load_config(&format!("[llm]\n{llm}\n{more}\n{tools}")).warnings.join("\n");
+    let warnings = |llm: &str, more: &str| load_config(&format!("[llm]\n{llm}\n{more}\n{tools}")).warnings.join("\n");
     let openai = "provider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"";
-    let word = told(openai, "");
-    assert!(word.contains("`default` may be offered 129 tools") && word.contains("128"), "{word}");
-    assert_eq!(told(openai, "[agents.default]\ntoolsets = [\"few\"]\n[toolsets.few]\ntools = [\"t1*\"]"), "");
-    assert_eq!(told("provider = \"scripted\"", ""), "");
+    let warning = warnings(openai, "");
+    assert!(warning.contains("`default` may be offered 129 tools") && warning.contains("128"), "{warning}");
+    assert_eq!(warnings(openai, "[agents.default]\ntoolsets = [\"few\"]\n[toolsets.few]\ntools = [\"t1*\"]"), "");
+    assert_eq!(warnings("provider = \"scripted\"", ""), "");
 }

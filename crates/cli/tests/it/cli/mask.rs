@@ -1,10 +1,10 @@
-//! What differs from one run to the next, made the same: ids, times, places.
+//! Masks what differs between runs: ids, times, paths.
 
 use std::{collections::BTreeMap, path::Path};
 
 use regex::{Captures, Regex};
 
-/// Knows which id stands for which.
+/// Maps ids to masked ones.
 pub(super) struct Mask {
     folder: String,
     port: u16,
@@ -12,7 +12,7 @@ pub(super) struct Mask {
     ids: BTreeMap<String, String>,
 }
 
-/// Times and the like: what is found, and what is written instead.
+/// Patterns of times and similar values, and their replacements.
 const TIME_PATTERNS: &[(&str, &str)] = &[
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "2027-01-31T12:00:00.000Z"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "2027-01-31 12:00:00Z"),
@@ -32,7 +32,7 @@ const TIME_PATTERNS: &[(&str, &str)] = &[
     (r"\d+ rows", "12 rows"),
 ];
 
-/// Ids: an optional word, and letters and digits that are new every time.
+/// Ids: an optional prefix, and characters that differ in every run.
 const ID_PATTERN: &str = r"(?x)
     (?P<word>call_|apr_|run_) [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
   | (?P<thread>thread_ | thr_) [0-9a-zA-Z-]{16,36}
@@ -44,32 +44,32 @@ impl Mask {
         Self { folder: folder.display().to_string(), port, ids: BTreeMap::new() }
     }
 
-    /// What was printed, with everything masked.
+    /// Masks an output.
     pub(super) fn mask(&mut self, text: &str) -> String {
         let text = text.replace(&self.folder, "/home/ann/hub").replace(&format!(":{}", self.port), ":8665");
         let text = text.replace(&format!("port {}", self.port), "port 8665");
-        let found = Regex::new(ID_PATTERN).expect("the pattern is right");
-        let text = found.replace_all(&text, |found: &Captures<'_>| self.mask_id(found)).into_owned();
-        let known = self.ids.iter().fold(text, |text, (real, masked)| text.replace(real, masked));
-        TIME_PATTERNS.iter().fold(known, |text, (found, instead)| {
-            Regex::new(found).expect("the pattern is right").replace_all(&text, *instead).into_owned()
+        let pattern = Regex::new(ID_PATTERN).expect("the pattern is right");
+        let text = pattern.replace_all(&text, |captures: &Captures<'_>| self.mask_id(captures)).into_owned();
+        let masked = self.ids.iter().fold(text, |text, (real, masked)| text.replace(real, masked));
+        TIME_PATTERNS.iter().fold(masked, |text, (pattern, replacement)| {
+            Regex::new(pattern).expect("the pattern is right").replace_all(&text, *replacement).into_owned()
         })
     }
 
-    fn mask_id(&mut self, found: &Captures<'_>) -> String {
-        let (real, number) = (found[0].to_owned(), self.ids.len() + 1);
+    fn mask_id(&mut self, captures: &Captures<'_>) -> String {
+        let (real, number) = (captures[0].to_owned(), self.ids.len() + 1);
         if let Some(masked) = self.ids.get(&real) {
             return masked.clone();
         }
-        // It was typed as nobody's id.
+        // An id typed in the session that does not exist.
         if real.contains("00000000-0000-7000-8000-") {
             return real;
         }
-        if found.name("backup").is_some() {
+        if captures.name("backup").is_some() {
             self.ids.insert(real, format!("toolhub-2027-01-31T12-00-00-{number:03}Z"));
             return format!("toolhub-2027-01-31T12-00-00-{number:03}Z");
         }
-        let masked = match (found.name("word"), found.name("thread"), found.name("key")) {
+        let masked = match (captures.name("word"), captures.name("thread"), captures.name("key")) {
             (Some(word), ..) => format!("{}00000000-0000-7000-8000-{number:012}", word.as_str()),
             (_, Some(word), _) => format!("{}{number:0wide$}", word.as_str(), wide = real.len() - word.len()),
             (_, _, Some(key)) => {
@@ -82,12 +82,12 @@ impl Mask {
         masked
     }
 
-    /// What is typed, with every masked id as it really is.
-    pub(super) fn unmask(&self, typed: &str) -> String {
-        // A whole key before the id inside it.
+    /// Unmasks the ids in a command.
+    pub(super) fn unmask(&self, command: &str) -> String {
+        // Replace a whole key before the id inside it.
         let mut known: Vec<(&String, &String)> = self.ids.iter().collect();
         known.sort_by_key(|(_, masked)| std::cmp::Reverse(masked.len()));
-        let typed = typed.replace("/home/ann/hub", &self.folder);
-        known.into_iter().fold(typed, |typed, (real, masked)| typed.replace(masked, real))
+        let command = command.replace("/home/ann/hub", &self.folder);
+        known.into_iter().fold(command, |command, (real, masked)| command.replace(masked, real))
     }
 }

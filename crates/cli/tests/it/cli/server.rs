@@ -1,4 +1,4 @@
-//! A server with a few tools, on a port of its own, for as long as the test runs.
+//! A server with a few tools on its own port, for the duration of a test.
 
 use std::{
     collections::BTreeMap,
@@ -24,26 +24,26 @@ pub(super) struct TestServer {
 }
 
 impl TestServer {
-    /// With a key, it asks for keys and knows this one, which may look and no more.
+    /// With a key, the server requires keys; this one has the scope `tools:read`.
     pub(super) fn start(key: Option<NewKey>) -> Self {
         let settings = settings(key.as_ref());
         let key = key.map(|key| key.key);
         let (stop, stopped) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (port_tx, port_rx) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime can be made").block_on(async move {
                 let store = Arc::new(Memory::new());
                 let hub = hub(store.clone()).await;
                 let bound = Server::new(hub, store, settings).bind().await.expect("there is a free port");
-                tell.send(bound.address().port()).expect("the test waits for it");
-                let ended = async {
+                port_tx.send(bound.address().port()).expect("the test waits for it");
+                let stop_signal = async {
                     let _ = stopped.await;
                 };
-                bound.serve(ended).await.expect("it serves until it is stopped");
+                bound.serve(stop_signal).await.expect("it serves until it is stopped");
             });
         });
-        let port = told.recv().expect("the server begins");
+        let port = port_rx.recv().expect("the server starts");
         Self { port, key, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -89,11 +89,11 @@ impl ServeProcess {
         command.arg("serve").current_dir(folder).env_clear().env("HOME", folder);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary can be started");
-        let mut lines = BufReader::new(child.stdout.take().expect("it says where it is")).lines();
-        let listens = format!(":{port}");
-        let said = lines.by_ref().map_while(Result::ok).any(|line| line.contains(&listens));
-        assert!(said, "the server ended before it listened");
-        // Nobody reads on, and a pipe that is full would hold it up.
+        let mut lines = BufReader::new(child.stdout.take().expect("its stdout is piped")).lines();
+        let address = format!(":{port}");
+        let is_listening = lines.by_ref().map_while(Result::ok).any(|line| line.contains(&address));
+        assert!(is_listening, "the server exited before it listened");
+        // Keep reading: a full pipe would block the server.
         std::thread::spawn(move || lines.for_each(drop));
         Self(child)
     }
@@ -135,10 +135,10 @@ enum Units {
     Imperial,
 }
 
-async fn weather(asked: City) -> Result<Value, ToolError> {
-    Ok(match asked.units {
-        Some(Units::Imperial) => json!({"city": asked.city, "fahrenheit": 39.6}),
-        Some(Units::Metric) | None => json!({"city": asked.city, "celsius": 4.2}),
+async fn weather(query: City) -> Result<Value, ToolError> {
+    Ok(match query.units {
+        Some(Units::Imperial) => json!({"city": query.city, "fahrenheit": 39.6}),
+        Some(Units::Metric) | None => json!({"city": query.city, "celsius": 4.2}),
     })
 }
 

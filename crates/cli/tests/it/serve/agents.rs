@@ -1,4 +1,4 @@
-//! Agents behind the real binary: the stories of a conversation whose tools wait, fail and come back, over restarts.
+//! Agents behind the real binary: conversations with tools that wait, fail and recover, across restarts.
 
 use std::{thread, time::Duration};
 
@@ -7,7 +7,7 @@ use toolhub_testkit::TempFolder;
 
 use super::{HttpConnection, Process};
 
-/// What the model says: it computes, reports, probes and deletes when it is told to, and says so where it cannot.
+/// The scripted model: computes, reports, probes and deletes on request, and says so where it cannot.
 const SCRIPT: &str = r#"
 [[turn]]
 when = { user = 'compute (?<sum>\S+)', tool_available = "calculator" }
@@ -34,7 +34,7 @@ say = "Done: ${result}"
 say = "I have ${tools}."
 "#;
 
-/// Fails for as long as a file is there.
+/// Fails as long as a file exists.
 const PROBE: &str = r#"
 import json, os, sys
 json.load(sys.stdin)
@@ -88,7 +88,7 @@ fn start_server(folder: &TempFolder) -> Process {
     Process::start(folder.path(), &["serve", "--port", "0"], &variables)
 }
 
-/// Ends a server in order, and starts the next one on the same folder.
+/// Stops a server gracefully, and starts the next one on the same folder.
 fn restart(server: Process, folder: &TempFolder) -> Process {
     server.signal("TERM");
     let (code, _, err) = server.wait_for_exit();
@@ -98,27 +98,27 @@ fn restart(server: Process, folder: &TempFolder) -> Process {
 
 fn send_message(server: &Process, thread: &str, body: &Value) -> (u16, Value) {
     let what = format!("POST /api/v1/threads/{thread}/messages");
-    let answer = HttpConnection::connect(server.port).send(&what, "", &body.to_string());
-    (answer.status, answer.json())
+    let response = HttpConnection::connect(server.port).send(&what, "", &body.to_string());
+    (response.status, response.json())
 }
 
-/// What the agent answers to a message that it can answer at once.
+/// The agent's reply to a message that completes without waiting.
 #[track_caller]
 fn expect_reply(server: &Process, thread: &str, content: &str) -> String {
-    let (status, told) = send_message(server, thread, &json!({ "content": content }));
-    assert_eq!((status, &told["status"]), (200, &json!("completed")), "{told}");
-    told["message"]["content"].as_str().expect("a text").to_owned()
+    let (status, reply) = send_message(server, thread, &json!({ "content": content }));
+    assert_eq!((status, &reply["status"]), (200, &json!("completed")), "{reply}");
+    reply["message"]["content"].as_str().expect("a text").to_owned()
 }
 
 fn get(server: &Process, path: &str) -> Value {
-    let answer = HttpConnection::connect(server.port).send(&format!("GET {path}"), "", "");
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    answer.json()
+    let response = HttpConnection::connect(server.port).send(&format!("GET {path}"), "", "");
+    assert_eq!(response.status, 200, "{}", response.text);
+    response.json()
 }
 
 fn post(server: &Process, path: &str, body: &Value) -> (u16, Value) {
-    let answer = HttpConnection::connect(server.port).send(&format!("POST {path}"), "", &body.to_string());
-    (answer.status, answer.json())
+    let response = HttpConnection::connect(server.port).send(&format!("POST {path}"), "", &body.to_string());
+    (response.status, response.json())
 }
 
 fn tool_state(server: &Process, thread: &str, tool: &str) -> (String, String) {
@@ -128,7 +128,7 @@ fn tool_state(server: &Process, thread: &str, tool: &str) -> (String, String) {
     (text("status"), text("reason"))
 }
 
-/// A run once it has ended.
+/// Waits for the end of a run.
 fn wait_for_run_end(server: &Process, run: &Value) -> Value {
     let path = format!("/api/v1/runs/{}", run.as_str().expect("the id of a run"));
     for _ in 0..3_000 {
@@ -153,14 +153,15 @@ fn a_tool_that_waits_for_another_is_used_in_a_later_turn_after_a_restart() {
     assert_eq!(tool_state(&server, "t1", "report"), ("available".into(), "dependencies met".into()));
     assert!(expect_reply(&server, "t1", "a report, please").starts_with("Done: # Sums"));
     assert_eq!(tool_state(&server, "t1", "report"), ("available".into(), "executed successfully".into()));
-    // The conversation is one, and whole; another thread has nothing of it.
+    // The conversation is complete; another thread shares nothing of it.
     let messages = get(&server, "/api/v1/threads/t1/messages");
     let messages = messages["items"].as_array().expect("messages").clone();
-    let said: Vec<&Value> = messages.iter().filter(|one| one["role"] == "user").map(|one| &one["content"]).collect();
-    assert_eq!(said, ["a report, please", "compute 2+3*4", "a report, please"]);
-    let asked: usize = messages.iter().map(|one| one["calls"].as_array().map_or(0, Vec::len)).sum();
+    let user_messages: Vec<&Value> =
+        messages.iter().filter(|one| one["role"] == "user").map(|one| &one["content"]).collect();
+    assert_eq!(user_messages, ["a report, please", "compute 2+3*4", "a report, please"]);
+    let calls: usize = messages.iter().map(|one| one["calls"].as_array().map_or(0, Vec::len)).sum();
     let results: usize = messages.iter().map(|one| one["results"].as_array().map_or(0, Vec::len)).sum();
-    assert_eq!((asked, results), (2, 2));
+    assert_eq!((calls, results), (2, 2));
     assert_eq!(expect_reply(&server, "t2", "a report, please"), "No report yet.");
 }
 
@@ -170,23 +171,23 @@ fn a_failing_tool_is_withheld_shown_reset_and_used_again() {
     folder.write("down", "");
     let server = start_server(&folder);
     for _ in 0..3 {
-        let (_, told) = send_message(&server, "t1", &json!({"content": "probe it"}));
-        assert_eq!((&told["status"], &told["calls"][0]["status"]), (&json!("completed"), &json!("error")), "{told}");
+        let (_, reply) = send_message(&server, "t1", &json!({"content": "probe it"}));
+        assert_eq!((&reply["status"], &reply["calls"][0]["status"]), (&json!("completed"), &json!("error")), "{reply}");
     }
     let (status, reason) = tool_state(&server, "t1", "probe");
     assert_eq!((status.as_str(), reason.as_str()), ("failed", "failed 3 times in a row"));
-    // The model is not offered it; whoever watches sees why, and only there.
+    // The model is not offered the tool; only this thread's status tells why.
     assert_eq!(expect_reply(&server, "t1", "probe it"), "The probe is not there.");
     assert_eq!(expect_reply(&server, "t1", "hello"), "I have calculator, dangerous.");
     let full = get(&server, "/agents/t1/tool-states?detail=full");
     assert_eq!(full["data"]["toolStates"]["probe"]["consecutiveFailures"], 3);
     assert!(full["data"]["toolStates"]["probe"]["lastFailureTime"].is_string());
-    assert!(full["data"]["toolStates"]["clock"].is_null(), "it is not of the toolset");
+    assert!(full["data"]["toolStates"]["clock"].is_null(), "it is not in the toolset");
     assert_eq!(expect_reply(&server, "t2", "hello"), "I have calculator, dangerous, probe.");
-    // What is known survives a restart.
+    // The status survives a restart.
     let server = restart(server, &folder);
     assert_eq!(tool_state(&server, "t1", "probe").0, "failed");
-    std::fs::remove_file(folder.path().join("down")).expect("the line can be mended");
+    std::fs::remove_file(folder.path().join("down")).expect("the file can be removed");
     let (status, reset) = post(&server, "/agents/t1/tool-states/reset", &json!({"toolName": "probe"}));
     assert_eq!((status, &reset["data"]["reset"]), (200, &json!(["probe"])));
     assert_eq!(tool_state(&server, "t1", "probe").0, "available");
@@ -199,26 +200,26 @@ fn a_failing_tool_is_withheld_shown_reset_and_used_again() {
 
 #[test]
 fn a_run_waits_for_a_person_over_a_restart_and_through_a_kill() {
-    for ends in ["TERM", "KILL"] {
+    for signal in ["TERM", "KILL"] {
         let folder = create_folder();
         let server = start_server(&folder);
-        let (status, told) = send_message(&server, "t1", &json!({"content": "delete /tmp/old"}));
-        assert_eq!((status, &told["status"]), (202, &json!("waiting")), "{told}");
-        let approval = told["calls"][0]["approval"]["id"].as_str().expect("a question").to_owned();
-        server.signal(ends);
+        let (status, reply) = send_message(&server, "t1", &json!({"content": "delete /tmp/old"}));
+        assert_eq!((status, &reply["status"]), (202, &json!("waiting")), "{reply}");
+        let approval = reply["calls"][0]["approval"]["id"].as_str().expect("an approval").to_owned();
+        server.signal(signal);
         server.wait_for_exit();
         let server = start_server(&folder);
-        let run = get(&server, &format!("/api/v1/runs/{}", told["runId"].as_str().expect("a run")));
-        assert_eq!((&run["status"], &run["calls"][0]["approvalId"]), (&json!("waiting"), &json!(approval)), "{ends}");
+        let run = get(&server, &format!("/api/v1/runs/{}", reply["runId"].as_str().expect("a run")));
+        assert_eq!((&run["status"], &run["calls"][0]["approvalId"]), (&json!("waiting"), &json!(approval)), "{signal}");
         let (status, busy) = send_message(&server, "t1", &json!({"content": "hello"}));
-        assert_eq!((status, &busy["code"], &busy["runId"]), (409, &json!("run_open"), &told["runId"]));
+        assert_eq!((status, &busy["code"], &busy["runId"]), (409, &json!("run_open"), &reply["runId"]));
         let yes = json!({"outcome": "proceed_once"});
-        let (status, answered) = post(&server, &format!("/api/v1/approvals/{approval}"), &yes);
-        assert_eq!(status, 200, "{answered}");
-        let run = wait_for_run_end(&server, &told["runId"]);
-        assert_eq!(run["status"], "completed", "{ends}: {run}");
+        let (status, response) = post(&server, &format!("/api/v1/approvals/{approval}"), &yes);
+        assert_eq!(status, 200, "{response}");
+        let run = wait_for_run_end(&server, &reply["runId"]);
+        assert_eq!(run["status"], "completed", "{signal}: {run}");
         assert!(run["content"].as_str().is_some_and(|text| text.contains("/tmp/old is deleted")), "{run}");
-        assert_eq!(run["calls"].as_array().map(Vec::len), Some(1), "{ends}: the call was made once");
+        assert_eq!(run["calls"].as_array().map(Vec::len), Some(1), "{signal}: the call was made once");
     }
 }
 
@@ -226,16 +227,16 @@ fn a_run_waits_for_a_person_over_a_restart_and_through_a_kill() {
 fn the_work_of_an_agent_can_be_done_outside() {
     let folder = create_folder();
     let server = start_server(&folder);
-    let (status, told) = send_message(&server, "t1", &json!({"content": "compute 1+1", "agent": "outside"}));
-    assert_eq!((status, &told["status"]), (202, &json!("waiting")), "{told}");
-    let call = &told["calls"][0];
+    let (status, reply) = send_message(&server, "t1", &json!({"content": "compute 1+1", "agent": "outside"}));
+    assert_eq!((status, &reply["status"]), (202, &json!("waiting")), "{reply}");
+    let call = &reply["calls"][0];
     assert_eq!((&call["tool"], &call["arguments"]), (&json!("calculator"), &json!({"expression": "1+1"})));
     let result = format!("/api/v1/calls/{}/result", call["id"].as_str().expect("a call"));
     assert_eq!(post(&server, &result, &json!({"output": 3})).0, 200);
-    assert_eq!(wait_for_run_end(&server, &told["runId"])["content"], "Done: 3");
+    assert_eq!(wait_for_run_end(&server, &reply["runId"])["content"], "Done: 3");
     let (status, late) = post(&server, &result, &json!({"output": 2}));
     assert_eq!((status, &late["code"]), (409, &json!("call_ended")));
-    // It counts as if it had been done here: the report may follow.
+    // The result counts as if the hub had executed the call, so the report is available.
     assert_eq!(tool_state(&server, "t1", "report").0, "available");
 }
 
@@ -243,16 +244,17 @@ fn the_work_of_an_agent_can_be_done_outside() {
 fn of_many_messages_at_once_one_begins_a_run_and_each_is_answered() {
     let folder = create_folder();
     let server = start_server(&folder);
-    let answers: Vec<(u16, Value)> = thread::scope(|scope| {
+    let responses: Vec<(u16, Value)> = thread::scope(|scope| {
         let one = |_| scope.spawn(|| send_message(&server, "t1", &json!({"content": "delete /tmp/old"})));
         let all: Vec<_> = (0..8).map(one).collect();
         all.into_iter().map(|one| one.join().expect("it was answered")).collect()
     });
-    assert_eq!(answers.iter().filter(|(status, _)| *status == 202).count(), 1, "{answers:?}");
-    assert_eq!(answers.iter().filter(|(status, told)| *status == 409 && told["code"] == "run_open").count(), 7);
+    assert_eq!(responses.iter().filter(|(status, _)| *status == 202).count(), 1, "{responses:?}");
+    assert_eq!(responses.iter().filter(|(status, reply)| *status == 409 && reply["code"] == "run_open").count(), 7);
     let messages = get(&server, "/api/v1/threads/t1/messages");
-    let said = messages["items"].as_array().expect("messages").iter().filter(|one| one["role"] == "user").count();
-    assert_eq!(said, 1);
+    let user_messages =
+        messages["items"].as_array().expect("messages").iter().filter(|one| one["role"] == "user").count();
+    assert_eq!(user_messages, 1);
 }
 
 #[test]
@@ -287,13 +289,13 @@ fn agents_are_defined_anew_when_the_config_is_read_again() {
     assert_eq!(expect_reply(&server, "t1", "hello"), "Now I have clock.");
     let (status, gone) = send_message(&server, "t1", &json!({"content": "hello", "agent": "outside"}));
     assert_eq!((status, &gone["code"], &gone["suggestions"]), (404, &json!("agent_not_found"), &json!(["default"])));
-    // The run that was open ends as it began: with the old script.
-    let approval = open["calls"][0]["approval"]["id"].as_str().expect("a question");
+    // The run that was open ends with the old script.
+    let approval = open["calls"][0]["approval"]["id"].as_str().expect("an approval");
     let yes = json!({"outcome": "proceed_once"});
     assert_eq!(post(&server, &format!("/api/v1/approvals/{approval}"), &yes).0, 200);
     let run = wait_for_run_end(&server, &open["runId"]);
     assert!(run["content"].as_str().is_some_and(|text| text.starts_with("Done: ")), "{run}");
-    // A script with a mistake changes nothing.
+    // An invalid script changes nothing.
     folder.write("script.toml", "[[turn]]\nsay = 7\nsya = \"x\"\n");
     let (status, refused) = post(&server, "/api/v1/reload", &json!({}));
     assert_eq!((status, &refused["code"]), (422, &json!("config_invalid")), "{refused}");
@@ -310,17 +312,17 @@ fn a_model_that_cannot_be_reached_fails_its_run_and_its_key_is_told_nobody() {
     folder.write("toolhub.toml", &format!("{llm}api_key = {{ env = \"MODEL_KEY\" }}\n"));
     let variables = [("MODEL_KEY", KEY), ("TOOLHUB__TELEMETRY__LOG__LEVEL", "trace")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
-    let (status, told) = send_message(&server, "t1", &json!({"content": "hello"}));
-    assert_eq!((status, &told["status"], &told["message"]), (200, &json!("failed"), &Value::Null), "{told}");
-    assert_eq!(told["error"]["code"], "model_unreachable", "{told}");
-    let mut seen = vec![told.to_string()];
+    let (status, reply) = send_message(&server, "t1", &json!({"content": "hello"}));
+    assert_eq!((status, &reply["status"], &reply["message"]), (200, &json!("failed"), &Value::Null), "{reply}");
+    assert_eq!(reply["error"]["code"], "model_unreachable", "{reply}");
+    let mut outputs = vec![reply.to_string()];
     for path in ["config", "threads/t1/runs", "threads/t1/messages", "threads/t1/export", "info"] {
-        seen.push(get(&server, &format!("/api/v1/{path}")).to_string());
+        outputs.push(get(&server, &format!("/api/v1/{path}")).to_string());
     }
-    seen.push(HttpConnection::connect(server.port).send("GET /metrics", "", "").text);
+    outputs.push(HttpConnection::connect(server.port).send("GET /metrics", "", "").text);
     server.signal("TERM");
     let (_, out, err) = server.wait_for_exit();
-    for text in seen.iter().chain([&out, &err]) {
+    for text in outputs.iter().chain([&out, &err]) {
         assert!(!text.contains(KEY), "{text}");
     }
 }
@@ -330,9 +332,9 @@ fn a_config_without_a_model_says_what_to_write() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", "[tools.calculator]\nbuiltin = \"calculator\"\n");
     let server = start_server(&folder);
-    let (status, told) = send_message(&server, "t1", &json!({"content": "hello"}));
-    assert_eq!((status, &told["code"]), (404, &json!("agent_not_found")));
-    assert!(told["hint"].as_str().is_some_and(|hint| hint.contains("[llm]")), "{told}");
+    let (status, reply) = send_message(&server, "t1", &json!({"content": "hello"}));
+    assert_eq!((status, &reply["code"]), (404, &json!("agent_not_found")));
+    assert!(reply["hint"].as_str().is_some_and(|hint| hint.contains("[llm]")), "{reply}");
 }
 
 #[test]

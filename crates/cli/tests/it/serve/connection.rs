@@ -1,4 +1,4 @@
-//! One connection to a server: requests one after the other, over a real socket.
+//! An HTTP connection to a server: sequential requests over a real socket.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -17,23 +17,23 @@ pub(super) struct HttpResponse {
 
 impl HttpResponse {
     pub(super) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|wrong| panic!("{wrong}: {}", self.text))
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 }
 
 impl HttpConnection {
     pub(super) fn connect(port: u16) -> Self {
-        Self::try_connect(port).expect("the server takes connections")
+        Self::try_connect(port).expect("the server accepts connections")
     }
 
-    /// A connection, if the server is still there.
+    /// Connects, if the server is still running.
     pub(super) fn try_connect(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time can be set");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("the timeout can be set");
         Some(Self(BufReader::new(stream)))
     }
 
-    /// Sends a request; `None` where the connection ended before the answer was here.
+    /// Sends a request; `None` if the connection ended before the response.
     pub(super) fn try_send(&mut self, what: &str, headers: &str, body: &str) -> Option<HttpResponse> {
         let length = body.len();
         let request = format!(
@@ -55,14 +55,14 @@ impl HttpConnection {
                 break;
             }
         }
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("an answer has a status");
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a response has a status");
         let mut body = vec![0; length];
         if chunked {
             body = self.read_chunks()?;
         } else {
             self.0.read_exact(&mut body).ok()?;
         }
-        Some(HttpResponse { status, text: String::from_utf8(body).expect("an answer is text") })
+        Some(HttpResponse { status, text: String::from_utf8(body).expect("a response is text") })
     }
 
     fn read_chunks(&mut self) -> Option<Vec<u8>> {
@@ -81,6 +81,6 @@ impl HttpConnection {
     }
 
     pub(super) fn send(&mut self, what: &str, headers: &str, body: &str) -> HttpResponse {
-        self.try_send(what, headers, body).unwrap_or_else(|| panic!("no answer to {what}"))
+        self.try_send(what, headers, body).unwrap_or_else(|| panic!("no response to {what}"))
     }
 }

@@ -1,4 +1,4 @@
-//! Documents from strangers: what they say is written into the config as words, and never as lines of it.
+//! Untrusted OpenAPI documents: their texts are written into the config as strings, and can never add lines to it.
 
 use std::{
     io::{Read, Write},
@@ -57,7 +57,7 @@ fn a_name_in_a_document_cannot_become_lines_of_the_config() {
         assert_eq!((ran.code, list_tools(&folder, &[])), (0, vec!["list".to_owned()]), "{name:?} {}", ran.err);
         assert!(!ran.err.contains(['\u{1b}', '\u{7f}']), "{:?}", ran.err);
     }
-    // With a value for it the line holds, and says what it should.
+    // With a value for the variable, the line is active and correct.
     let (name, variables) = ("a\n\"b' \u{7f}", [("PET_A__B___", "x")]);
     let ran = import(&folder, &document(name, &api_key_scheme()), &["--prefix", "pet"], &variables);
     assert_eq!((ran.code, list_tools(&folder, &variables)), (0, vec!["pet__list".to_owned()]), "{}", ran.err);
@@ -83,14 +83,14 @@ fn a_way_to_sign_that_is_not_known_stops_no_import() {
     }
 }
 
-/// Answers every request with a document.
+/// Serves a document on every path.
 fn serve_document(document: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it listens").port();
     thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             let (mut head, mut byte) = (Vec::new(), [0; 1]);
-            while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|many| many > 0) {
+            while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|count| count > 0) {
                 head.extend_from_slice(&byte);
             }
             let status = if head.starts_with(b"GET /gone") { "404 Not Found" } else { "200 OK" };
@@ -113,8 +113,8 @@ fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
             words.extend(prefix.into_iter().flat_map(|prefix| ["--prefix", prefix]));
             let ran = run_toolhub(folder.path(), &words, &[]);
             assert_eq!(ran.code, code, "{}", ran.err);
-            let said = format!("{}{}{}", ran.out, ran.err, folder.read("toolhub.toml"));
-            assert!(!said.contains("hunter2"), "{said}");
+            let output = format!("{}{}{}", ran.out, ran.err, folder.read("toolhub.toml"));
+            assert!(!output.contains("hunter2"), "{output}");
         }
         assert!(folder.read("toolhub.toml").contains(&format!("spec = \"{file}\"")), "{}", folder.read("toolhub.toml"));
         assert!(folder.read(file).contains("pets.example"));
@@ -128,7 +128,7 @@ fn a_config_that_would_be_wrong_is_never_written() {
     let fetched = format!("http://127.0.0.1:{}/pets.json", serve_document(document("key", &api_key_scheme())));
     folder.write("toolhub.toml", "[tools.list]\nbuiltin = 'clock'\n");
     folder.write("pets.json", &document("key", &api_key_scheme()));
-    // A file that was written and put back is another one.
+    // A file that was rewritten has another inode.
     let file = || folder.path().join("toolhub.toml").metadata().expect("it is there").ino();
     let before = file();
     for spec in ["pets.json", &fetched] {
@@ -150,10 +150,10 @@ fn without_a_project_the_users_own_config_is_left_alone() {
     folder.write("pets.json", &document("key", &api_key_scheme()));
     let ran = run_toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    let place = folder.path().join("toolhub.toml");
-    assert!(ran.err.contains("toolhub init --empty") && ran.err.contains(&place.display().to_string()), "{}", ran.err);
+    let target = folder.path().join("toolhub.toml");
+    assert!(ran.err.contains("toolhub init --empty") && ran.err.contains(&target.display().to_string()), "{}", ran.err);
     assert_eq!(folder.read(own), "# mine alone\n");
-    // Whoever names it means it.
+    // Naming the file explicitly is enough.
     let ran = run_toolhub(folder.path(), &["--config", own, "import", "openapi", "pets.json"], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(folder.read(own).contains("[[imports.openapi]]"));
@@ -168,7 +168,7 @@ fn a_config_that_cannot_be_written_stays_as_it_is() {
     let link = folder.path().join("toolhub.toml");
     std::os::unix::fs::symlink("kept.toml", &link).expect("a link can be made");
     std::fs::set_permissions(&link, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
-    // No file may grow beyond a block or two, as on a disk that is full.
+    // Limit the file size, as on a full disk.
     let fetched = format!("http://127.0.0.1:{}/pets.json", serve_document(document("key", &api_key_scheme())));
     for spec in ["pets.json", &fetched] {
         let toolhub = env!("CARGO_BIN_EXE_toolhub");
@@ -178,7 +178,7 @@ fn a_config_that_cannot_be_written_stays_as_it_is() {
         let ran = shell.output().expect("a shell");
         assert_eq!(ran.status.code(), Some(1), "{}", String::from_utf8_lossy(&ran.stderr));
         assert_eq!(folder.read("toolhub.toml"), mine);
-        assert!(!folder.path().join("specs").exists(), "a document that no config names stays nowhere");
+        assert!(!folder.path().join("specs").exists(), "a document without a config is removed");
     }
 
     let ran = run_toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);

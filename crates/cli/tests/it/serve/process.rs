@@ -1,4 +1,4 @@
-//! The binary as a server, in a process of its own.
+//! The binary as a server, in its own process.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -15,21 +15,21 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it and waits until it says where it listens.
+    /// Starts the server and waits until it prints its address.
     pub(super) fn start(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         Self::spawn(Command::new(env!("CARGO_BIN_EXE_toolhub")).args(arguments), folder, variables)
     }
 
-    /// The same, where no file may grow beyond so many bytes, as on a disk that is full.
+    /// The same with a maximum file size, as on a full disk.
     pub(super) fn start_with_file_limit(
         folder: &Path,
         arguments: &[&str],
         variables: &[(&str, &str)],
         bytes: usize,
     ) -> Self {
-        let words = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", bytes / 512);
+        let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", bytes / 512);
         let shell = &mut Command::new("sh");
-        shell.args(["-c", &words, "sh", env!("CARGO_BIN_EXE_toolhub")]).args(arguments);
+        shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_toolhub")]).args(arguments);
         Self::spawn(shell, folder, variables)
     }
 
@@ -45,21 +45,21 @@ impl Process {
             text
         });
         let mut lines = BufReader::new(child.stdout.take().expect("its stdout is ours"));
-        let mut said = String::new();
+        let mut output = String::new();
         let port = loop {
-            let begun = said.len();
-            if lines.read_line(&mut said).expect("it writes text") == 0 {
-                panic!("it ended: {said}{}", err.join().unwrap_or_default());
+            let begun = output.len();
+            if lines.read_line(&mut output).expect("it writes text") == 0 {
+                panic!("it exited: {output}{}", err.join().unwrap_or_default());
             }
-            let port = said[begun..].split("http://127.0.0.1:").nth(1);
+            let port = output[begun..].split("http://127.0.0.1:").nth(1);
             if let Some(port) = port {
                 let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
                 break digits.parse().expect("a port is a number");
             }
         };
         let out = std::thread::spawn(move || {
-            let _ = lines.read_to_string(&mut said);
-            said
+            let _ = lines.read_to_string(&mut output);
+            output
         });
         Self { child, port, out: Some(out), err: Some(err) }
     }
@@ -69,7 +69,7 @@ impl Process {
         assert!(sent.expect("kill can be run").success());
     }
 
-    /// Waits for its end; answers its exit code and all it said.
+    /// Waits for the exit; returns the exit code and all output.
     pub(super) fn wait_for_exit(mut self) -> (Option<i32>, String, String) {
         let status = self.child.wait().expect("it ends");
         let all = |thread: Option<JoinHandle<String>>| thread.and_then(|thread| thread.join().ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a server and its store are like after they were read, restored or begun again.
+//! A server and its store after reloads, restores and restarts.
 
 use std::fs;
 
@@ -13,19 +13,19 @@ fn a_config_file_that_is_gone_or_emptied_changes_nothing() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = HttpConnection::connect(server.port);
+    let mut connection = HttpConnection::connect(server.port);
     folder.write("toolhub.toml", "\n");
-    let emptied = line.send("POST /api/v1/reload", "", "");
+    let emptied = connection.send("POST /api/v1/reload", "", "");
     assert_eq!(emptied.status, 422, "{}", emptied.text);
     assert!(emptied.text.contains("is empty") && emptied.text.contains("toolhub.toml"), "{}", emptied.text);
     fs::remove_file(folder.path().join("toolhub.toml")).expect("it is there");
-    let gone = line.send("POST /api/v1/reload", "", "");
-    assert_eq!(gone.status, 422, "{}", gone.text);
-    assert!(gone.text.contains("is gone"), "{}", gone.text);
-    assert_eq!(calculate(&mut line), 200);
-    // A tool less, said in a file that is there, is taken.
+    let missing = connection.send("POST /api/v1/reload", "", "");
+    assert_eq!(missing.status, 422, "{}", missing.text);
+    assert!(missing.text.contains("is missing"), "{}", missing.text);
+    assert_eq!(calculate(&mut connection), 200);
+    // Removing a tool in an existing file is applied.
     folder.write("toolhub.toml", "[tools.counter]\nbuiltin = \"counter\"\n");
-    assert_eq!(line.send("POST /api/v1/reload", "", "").json()["removed"], json!(["calculator"]));
+    assert_eq!(connection.send("POST /api/v1/reload", "", "").json()["removed"], json!(["calculator"]));
 }
 
 #[test]
@@ -34,21 +34,21 @@ fn calls_go_on_in_a_store_that_was_restored() {
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
     let run = |arguments: &[&str]| run_toolhub(folder.path(), arguments, &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let count = || run(&["--thread", "t", "call", "counter"]).out.trim().to_owned();
-    let asked = || {
+    let request_approval = || {
         let call = run(&["--json", "--no-input", "call", "dangerous", "folder=/tmp/old"]);
         let call: serde_json::Value = serde_json::from_str(&call.out).expect("a call that waits");
-        call["approval"]["id"].as_str().expect("a question").to_owned()
+        call["approval"]["id"].as_str().expect("an approval").to_owned()
     };
     assert_eq!(count(), "1");
-    let before = asked();
+    let before = request_approval();
     let copy = run(&["backup"]).out.trim().to_owned();
     assert_eq!(count(), "2");
     let restored = run(&["restore", &copy]);
     assert_eq!(restored.code, 0, "{}", restored.err);
     assert_eq!([count(), count()], ["2", "3"], "a state and its call are written together, as before");
-    for question in [before, asked()] {
-        let answered = run(&["approvals", "approve", &question]);
-        assert!(answered.out.contains("/tmp/old is deleted"), "{}{}", answered.out, answered.err);
+    for approval in [before, request_approval()] {
+        let output = run(&["approvals", "approve", &approval]);
+        assert!(output.out.contains("/tmp/old is deleted"), "{}{}", output.out, output.err);
     }
 }
 
@@ -60,10 +60,10 @@ fn a_call_that_goes_on_in_another_process_arrived_before_that() {
         let out = run_toolhub(folder.path(), &[&["--json", "--no-input"], arguments].concat(), &[]).out;
         serde_json::from_str::<serde_json::Value>(&out).unwrap_or_default()
     };
-    let asked = run(&["call", "dangerous", "folder=/tmp/old"]);
+    let waiting = run(&["call", "dangerous", "folder=/tmp/old"]);
     let later = run(&["call", "counter"]);
-    run(&["approvals", "approve", asked["approval"]["id"].as_str().expect("a question")]);
-    let ended = run(&["calls", "show", asked["id"].as_str().expect("an id")]);
+    run(&["approvals", "approve", waiting["approval"]["id"].as_str().expect("an approval")]);
+    let ended = run(&["calls", "show", waiting["id"].as_str().expect("an id")]);
     let arrived = |call: &serde_json::Value| call["startedAt"].as_str().map(|at| at.trim_end_matches('Z').to_owned());
     assert_eq!(ended["status"], "success");
     assert!(arrived(&ended) <= arrived(&later), "{ended} came before {later}");
@@ -74,13 +74,13 @@ fn a_tool_of_the_api_comes_back_when_the_config_lets_go_of_its_name() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = HttpConnection::connect(server.port);
+    let mut connection = HttpConnection::connect(server.port);
     let mine = json!({"name": "mine", "builtin": "clock", "description": "Of the API."}).to_string();
-    assert_eq!(line.send("POST /api/v1/tools", "", &mine).status, 201);
+    assert_eq!(connection.send("POST /api/v1/tools", "", &mine).status, 201);
     for (more, of_the_api) in [("[tools.mine]\nbuiltin = \"notes\"\n", false), ("", true)] {
         folder.write("toolhub.toml", &format!("{TOOLS}{more}"));
-        assert_eq!(line.send("POST /api/v1/reload", "", "").status, 200);
-        let tool = line.send("GET /api/v1/tools/mine", "", "");
+        assert_eq!(connection.send("POST /api/v1/reload", "", "").status, 200);
+        let tool = connection.send("GET /api/v1/tools/mine", "", "");
         assert_eq!(tool.status, 200, "{}", tool.text);
         assert_eq!(tool.json()["description"] == "Of the API.", of_the_api, "{}", tool.text);
     }
@@ -91,13 +91,13 @@ fn what_needs_a_restart_is_told_until_there_was_one() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = HttpConnection::connect(server.port);
+    let mut connection = HttpConnection::connect(server.port);
     let other = format!("[server]\nbody_limit = \"1MiB\"\n{TOOLS}");
     for (text, expected) in
         [(other.as_str(), json!(["server.body_limit"])), (&other, json!(["server.body_limit"])), (TOOLS, json!([]))]
     {
         folder.write("toolhub.toml", text);
-        let done = line.send("POST /api/v1/reload", "", "");
+        let done = connection.send("POST /api/v1/reload", "", "");
         assert_eq!((done.status, &done.json()["needsRestart"]), (200, &expected), "{}", done.text);
     }
 }

@@ -1,8 +1,8 @@
-//! Runs of agents through the death of the server, at any moment.
+//! Agent runs survive a killed server, at any moment.
 //!
-//! A real server with tools that keep a ledger of their own, synced before they answer. It is killed at random moments while
-//! several threads have runs of several steps, and started again. What must hold: every message that was acknowledged is in its
-//! thread once; every call a model asked for has its result; no effect happens twice; every run ends.
+//! A real server with tools that write their own ledger, synced before they answer. It is killed at random moments while several
+//! threads have runs of several steps, and restarted. Invariants: every acknowledged message is in its thread once; every call
+//! that the model requested has its result; no effect happens twice; every run ends.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use toolhub_testkit::{TempFolder, soak};
 
 use super::{HttpConnection, Process};
 
-/// Appends what it was given to a file, and answers only when that is on the disk.
+/// Appends its argument to a file, and answers only after fsync.
 const LEDGER: &str = r#"
 import json, os, sys
 asked = json.load(sys.stdin)["arguments"]
@@ -68,27 +68,27 @@ fn start_server(folder: &TempFolder) -> Process {
     Process::start(folder.path(), &["serve", "--port", "0"], &variables)
 }
 
-/// Says things in one thread until the server is gone, and notes what was acknowledged.
-fn send_messages(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged: &Mutex<Vec<String>>) {
-    let Some(mut line) = HttpConnection::try_connect(port) else { return };
+/// Sends messages in one thread until the server is gone, and records what was acknowledged.
+fn send_messages(port: u16, thread: usize, round: usize, stop: &AtomicBool, acknowledged: &Mutex<Vec<String>>) {
+    let Some(mut connection) = HttpConnection::try_connect(port) else { return };
     for at in 0.. {
-        if over.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
             return;
         }
         let bill = format!("{thread}-{round}-{at}");
         let body = json!({"content": format!("Please pay bill {bill}")}).to_string();
         let what = format!("POST /api/v1/threads/t{thread}/messages");
         let key = format!("idempotency-key: {bill}\r\nprefer: respond-async\r\n");
-        let Some(answer) = line.try_send(&what, &key, &body) else { return };
-        match answer.status {
+        let Some(response) = connection.try_send(&what, &key, &body) else { return };
+        match response.status {
             202 | 200 => acknowledged.lock().expect("nobody panicked").push(bill),
             409 => {}
-            status => panic!("{status}: {}", answer.text),
+            status => panic!("{status}: {}", response.text),
         }
-        while !over.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             let what = format!("GET /api/v1/threads/t{thread}/runs?limit=1");
-            let Some(answer) = line.try_send(&what, "", "") else { return };
-            let status = &answer.json()["items"][0]["status"];
+            let Some(response) = connection.try_send(&what, "", "") else { return };
+            let status = &response.json()["items"][0]["status"];
             if status == "completed" || status == "failed" {
                 break;
             }
@@ -108,46 +108,46 @@ fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect(
     let mut chance = 0x2545_f491_4f6c_dd1d_u64;
     for round in 0..kills {
         let server = start_server(&folder);
-        let over = AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
         chance ^= chance << 13;
         chance ^= chance >> 7;
         chance ^= chance << 17;
         let life = Duration::from_millis(30 + chance % 470);
         thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (over, acknowledged, port) = (&over, &acknowledged, server.port);
-                scope.spawn(move || send_messages(port, thread, round, over, acknowledged));
+                let (stop, acknowledged, port) = (&stop, &acknowledged, server.port);
+                scope.spawn(move || send_messages(port, thread, round, stop, acknowledged));
             }
-            // However slow the machine is: every other server lives until it has acknowledged something.
-            let heard = || acknowledged.lock().expect("nobody panicked").len();
-            let before = heard();
+            // Every other server lives until it has acknowledged something, however slow the machine is.
+            let count = || acknowledged.lock().expect("nobody panicked").len();
+            let before = count();
             for _ in 0..20_000 {
-                if round % 2 == 1 || heard() > before {
+                if round % 2 == 1 || count() > before {
                     break;
                 }
                 thread::park_timeout(Duration::from_millis(1));
             }
             thread::park_timeout(life);
             server.signal("KILL");
-            over.store(true, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
         });
         server.wait_for_exit();
     }
     let server = start_server(&folder);
-    let mut line = HttpConnection::connect(server.port);
+    let mut connection = HttpConnection::connect(server.port);
     let acknowledged = acknowledged.into_inner().expect("nobody panicked");
-    assert!(acknowledged.len() >= kills / 2, "there was hardly any load: {} messages", acknowledged.len());
-    let mut told = HashMap::new();
+    assert!(acknowledged.len() >= kills / 2, "too little load: {} messages", acknowledged.len());
+    let mut results = HashMap::new();
     for thread in 0..THREADS {
-        wait_for_all_runs(&mut line, thread);
-        told.extend(check_conversation(&mut line, thread, &acknowledged));
+        wait_for_all_runs(&mut connection, thread);
+        results.extend(check_conversation(&mut connection, thread, &acknowledged));
     }
-    check_ledger(&folder, &mut line, &told);
+    check_ledger(&folder, &mut connection, &results);
 }
 
-fn wait_for_all_runs(line: &mut HttpConnection, thread: usize) {
+fn wait_for_all_runs(connection: &mut HttpConnection, thread: usize) {
     for _ in 0..3_000 {
-        let runs = line.send(&format!("GET /api/v1/threads/t{thread}/runs?limit=500"), "", "").json();
+        let runs = connection.send(&format!("GET /api/v1/threads/t{thread}/runs?limit=500"), "", "").json();
         let open = |run: &&Value| run["status"] != "completed" && run["status"] != "failed";
         if runs["items"].as_array().expect("a list").iter().find(open).is_none() {
             return;
@@ -157,20 +157,24 @@ fn wait_for_all_runs(line: &mut HttpConnection, thread: usize) {
     panic!("a run of the thread t{thread} does not end");
 }
 
-/// Every acknowledged message is there once, and every call has its result right behind it. Answers with the calls whose results
-/// were told, and whether as successes.
-fn check_conversation(line: &mut HttpConnection, thread: usize, acknowledged: &[String]) -> HashMap<String, bool> {
+/// Every acknowledged message is there once, and every call has its result right after it. Returns the calls with results, and
+/// whether each was a success.
+fn check_conversation(
+    connection: &mut HttpConnection,
+    thread: usize,
+    acknowledged: &[String],
+) -> HashMap<String, bool> {
     let mut messages: Vec<Value> = Vec::new();
     let mut next = format!("/api/v1/threads/t{thread}/messages?limit=500");
     loop {
-        let page = line.send(&format!("GET {next}"), "", "").json();
+        let page = connection.send(&format!("GET {next}"), "", "").json();
         messages.extend(page["items"].as_array().expect("a list").iter().cloned());
         match page["nextCursor"].as_str() {
             Some(cursor) => next = format!("/api/v1/threads/t{thread}/messages?limit=500&cursor={cursor}"),
             None => break,
         }
     }
-    let said = |bill: &str| {
+    let count = |bill: &str| {
         let ends = format!("bill {bill}");
         messages
             .iter()
@@ -178,16 +182,17 @@ fn check_conversation(line: &mut HttpConnection, thread: usize, acknowledged: &[
             .count()
     };
     for bill in acknowledged.iter().filter(|bill| bill.starts_with(&format!("{thread}-"))) {
-        assert_eq!(said(bill), 1, "the message about {bill}");
+        assert_eq!(count(bill), 1, "the message about {bill}");
     }
     for (at, message) in messages.iter().enumerate() {
         assert_eq!(message["seq"], at as u64 + 1, "no message is missing");
         let calls = message["calls"].as_array().map_or(0, Vec::len);
         if calls > 0 {
             let results = &messages.get(at + 1).unwrap_or(&Value::Null)["results"];
-            let asked: Vec<&Value> = message["calls"].as_array().expect("a list").iter().map(|it| &it["id"]).collect();
-            let told: Vec<&Value> = results.as_array().expect("results").iter().map(|it| &it["id"]).collect();
-            assert_eq!(asked, told, "{message}");
+            let requested: Vec<&Value> =
+                message["calls"].as_array().expect("a list").iter().map(|it| &it["id"]).collect();
+            let returned: Vec<&Value> = results.as_array().expect("results").iter().map(|it| &it["id"]).collect();
+            assert_eq!(requested, returned, "{message}");
         }
         if message["role"] == "tool" {
             assert!(messages[at - 1]["calls"].is_array(), "a result without its call: {message}");
@@ -197,8 +202,8 @@ fn check_conversation(line: &mut HttpConnection, thread: usize, acknowledged: &[
     results.filter_map(|it| Some((it["callId"].as_str()?.to_owned(), it["isError"] == false))).collect()
 }
 
-/// No effect happened twice, every call that says it was done has one, and the model was told so.
-fn check_ledger(folder: &TempFolder, line: &mut HttpConnection, told: &HashMap<String, bool>) {
+/// No effect happened twice, every successful call has one, and the model got the matching result.
+fn check_ledger(folder: &TempFolder, connection: &mut HttpConnection, results: &HashMap<String, bool>) {
     let written = fs::read_to_string(folder.path().join("ledger")).expect("the ledger was written");
     let mut effects: HashMap<String, usize> = HashMap::new();
     for entry in written.lines() {
@@ -209,11 +214,11 @@ fn check_ledger(folder: &TempFolder, line: &mut HttpConnection, told: &HashMap<S
     let mut next = "/api/v1/calls?limit=500".to_owned();
     let mut done = 0;
     loop {
-        let page = line.send(&format!("GET {next}"), "", "").json();
+        let page = connection.send(&format!("GET {next}"), "", "").json();
         for call in page["items"].as_array().expect("a list") {
             assert!(call["status"] == "success" || call["status"] == "error", "an open call: {call}");
-            let done_and_told = told.get(call["id"].as_str().expect("an id"));
-            assert_eq!(done_and_told, Some(&(call["status"] == "success")), "what the model was told of {call}");
+            let reported = results.get(call["id"].as_str().expect("an id"));
+            assert_eq!(reported, Some(&(call["status"] == "success")), "the result the model got for {call}");
             if call["status"] == "success" && call["tool"] != "calculator" {
                 let entry = json!([call["tool"], call["output"]["paid"]]).to_string().replace("\",\"", "\", \"");
                 assert_eq!(effects.get(&entry), Some(&1), "{call}");
@@ -225,5 +230,5 @@ fn check_ledger(folder: &TempFolder, line: &mut HttpConnection, told: &HashMap<S
             None => break,
         }
     }
-    assert!(done > 0, "no call was ever done");
+    assert!(done > 0, "no call succeeded");
 }

@@ -1,4 +1,4 @@
-//! A small HTTP service for tests: answers what it is told, and can be taken away and brought back.
+//! A small HTTP service for tests that echoes requests, and can be made to fail and recover.
 
 use std::{
     io::{Read, Write},
@@ -21,34 +21,34 @@ impl Service {
     pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it listens").port();
-        let (seen, well) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(true)));
-        let (log, is_well) = (seen.clone(), well.clone());
+        let (requests, healthy) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(true)));
+        let (log, is_healthy) = (requests.clone(), healthy.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let (log, is_well) = (log.clone(), is_well.clone());
-                thread::spawn(move || serve(client, &log, &is_well));
+                let (log, is_healthy) = (log.clone(), is_healthy.clone());
+                thread::spawn(move || serve(client, &log, &is_healthy));
             }
         });
-        Self { port, requests: seen, healthy: well }
+        Self { port, requests, healthy }
     }
 
-    /// Whether it answers well from now on, or with 503.
-    pub(super) fn set_healthy(&self, well: bool) {
-        self.healthy.store(well, Ordering::SeqCst);
+    /// Whether it succeeds from now on, or fails with 503.
+    pub(super) fn set_healthy(&self, healthy: bool) {
+        self.healthy.store(healthy, Ordering::SeqCst);
     }
 
-    /// Every request so far.
+    /// All requests so far.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("nobody panicked").clone()
     }
 }
 
-/// One request on each connection: its first line comes back as JSON.
-fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, well: &AtomicBool) {
-    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+/// Reads one request and returns its first line as JSON.
+fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, healthy: &AtomicBool) {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     let text = loop {
-        let Ok(many @ 1..) = client.read(&mut piece) else { return };
-        bytes.extend_from_slice(&piece[..many]);
+        let Ok(count @ 1..) = client.read(&mut chunk) else { return };
+        bytes.extend_from_slice(&chunk[..count]);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
@@ -58,7 +58,7 @@ fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, well: &AtomicBool) {
     };
     let first = text.lines().next().unwrap_or_default().to_owned();
     log.lock().expect("nobody panicked").push(text);
-    let status = if well.load(Ordering::SeqCst) { "200 OK" } else { "503 Service Unavailable" };
+    let status = if healthy.load(Ordering::SeqCst) { "200 OK" } else { "503 Service Unavailable" };
     let body = serde_json::json!({ "asked": first }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
     let _ = write!(client, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());

@@ -1,4 +1,4 @@
-//! The model of `[llm]`, made of what holds. Nobody is asked anything by that, and nothing listens.
+//! Builds the model of `[llm]`. Building sends no request and starts no server.
 
 use std::sync::Arc;
 
@@ -15,18 +15,19 @@ use toolhub::{
 use super::{Llm, ModelEndpoint, Provider};
 
 impl Llm {
-    /// The model of this name.
+    /// Builds the model of this name.
     ///
     /// # Errors
-    /// When its address, its key or its script cannot be used, in words.
+    /// When its URL, its key or its script cannot be used.
     pub(crate) fn build_model(&self, name: &str) -> Result<Arc<dyn Model>, String> {
-        let words = |error: SettingsError| error.to_string();
+        let to_text = |error: SettingsError| error.to_string();
         match &self.provider {
-            Provider::Openai(place) => {
-                agent::build_model(self.model_settings(agent::Provider::OpenAi, name, Some(place))).map_err(words)
+            Provider::Openai(endpoint) => {
+                agent::build_model(self.model_settings(agent::Provider::OpenAi, name, Some(endpoint))).map_err(to_text)
             }
-            Provider::Anthropic(place) => {
-                agent::build_model(self.model_settings(agent::Provider::Anthropic, name, Some(place))).map_err(words)
+            Provider::Anthropic(endpoint) => {
+                agent::build_model(self.model_settings(agent::Provider::Anthropic, name, Some(endpoint)))
+                    .map_err(to_text)
             }
             Provider::Scripted(script) => {
                 let script = match script {
@@ -39,10 +40,10 @@ impl Llm {
         }
     }
 
-    fn model_settings(&self, provider: agent::Provider, name: &str, place: Option<&ModelEndpoint>) -> ModelSettings {
+    fn model_settings(&self, provider: agent::Provider, name: &str, endpoint: Option<&ModelEndpoint>) -> ModelSettings {
         ModelSettings {
-            base_url: place.and_then(|place| place.base_url.clone()),
-            key: place.and_then(|place| place.key.as_ref()).map(|key| Secret::new(key.reveal())),
+            base_url: endpoint.and_then(|endpoint| endpoint.base_url.clone()),
+            key: endpoint.and_then(|endpoint| endpoint.key.as_ref()).map(|key| Secret::new(key.reveal())),
             request_timeout: Some(self.request_timeout),
             connect_timeout: Some(self.connect_timeout),
             idle_timeout: Some(self.idle_timeout),
@@ -53,8 +54,8 @@ impl Llm {
     }
 }
 
-/// A model that follows a script, behind a server of its own and the client of real ones. The server begins to listen when the model is
-/// first asked, and goes away with the last run that knows it.
+/// A scripted model, served by its own stub server and accessed through the real client. The server starts with the first request,
+/// and stops when the last run that uses the model is dropped.
 struct ScriptedModel {
     script: Script,
     settings: ModelSettings,
@@ -82,10 +83,10 @@ impl Model for ScriptedModel {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, sink: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let (_, model) = self.server.get_or_try_init(|| self.start_server()).await?;
-            model.ask(prompt, hear).await
+            model.ask(prompt, sink).await
         })
     }
 }
