@@ -181,7 +181,7 @@ impl FolderScan {
                     "its name belongs to another context",
                 ),
                 Err(DecodeError::Damaged(reason)) => {
-                    documents.quarantine(&mut documents.lock_index(), &file, stem, reason)
+                    documents.quarantine(&mut documents.lock_index(), &file, stem, reason);
                 }
                 Err(DecodeError::Newer(found)) => {
                     return Err(OpenError::Newer { file, found, known: text_format::FORMAT_VERSION });
