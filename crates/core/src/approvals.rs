@@ -6,7 +6,7 @@
 
 mod error;
 mod grant;
-mod pending;
+mod metrics;
 mod record;
 mod waiters;
 
@@ -16,7 +16,7 @@ use smol_str::SmolStr;
 
 pub use error::ApprovalError;
 pub use grant::{Grant, GrantScope};
-use pending::PendingApprovals;
+use metrics::PendingApprovals;
 pub use record::{Answer, Approval};
 pub(crate) use record::{ToolVersion, binding, current_binding, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};

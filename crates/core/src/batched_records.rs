@@ -154,7 +154,8 @@ impl BatchedRecords {
         }
         let now = self.clock.now();
         let mut writes = FuturesUnordered::new();
-        let weight: usize = ended.iter().map(|call| call.weight).sum();
+        // A panic of the store must not leave the capacity in use: the buffer would stay full for ever.
+        let _release = CapacityRelease { records: self, weight: ended.iter().map(|call| call.weight).sum() };
         let mut ended = ended.into_iter();
         while ended.len() > 0 {
             let calls: Vec<EndedCall> = ended.by_ref().take(BATCH_SIZE).collect();
@@ -169,11 +170,6 @@ impl BatchedRecords {
         }
         while let Some(written) = writes.next().await {
             self.count_written(Some(written));
-        }
-        self.used_capacity.fetch_sub(weight, Ordering::Relaxed);
-        if self.used_capacity.load(Ordering::Relaxed) > 0 {
-            // Calls added during the write found the buffer not empty and did not notify.
-            self.flush_needed.notify_one();
         }
     }
 
@@ -219,6 +215,22 @@ impl BatchedRecords {
         self.dropped.fetch_add(count, Ordering::Relaxed);
         if !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(%reason, "dropped records of read-only calls; further drops are only counted");
+        }
+    }
+}
+
+/// Returns the capacity of records that left the buffer, also when writing them panicked.
+struct CapacityRelease<'a> {
+    records: &'a BatchedRecords,
+    weight: usize,
+}
+
+impl Drop for CapacityRelease<'_> {
+    fn drop(&mut self) {
+        let used = self.records.used_capacity.fetch_sub(self.weight, Ordering::Relaxed);
+        if used > self.weight {
+            // Calls added during the write found the buffer not empty and did not notify.
+            self.records.flush_needed.notify_one();
         }
     }
 }

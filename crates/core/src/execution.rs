@@ -10,7 +10,7 @@ mod executor;
 mod slot;
 mod tool;
 
-pub(crate) use context::Times;
+pub(crate) use context::AttemptTimes;
 pub use context::{CallContext, HeldSlot};
 pub(crate) use envelope::{CallEnvelope, Extras};
 pub use executor::{BoxFuture, Executor, Job, Reply};

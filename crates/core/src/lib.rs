@@ -93,6 +93,6 @@ pub use toolhub_types::{
 pub mod backend {
     pub use toolhub_storage::backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Memory, Page, Partition, PartitionKind, Row, RowKey,
-        RowVersion, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write, decode, encode,
+        RowVersion, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write, decode, encode, rewatch,
     };
 }

@@ -29,14 +29,14 @@ pub(crate) struct BoundOffer {
 #[derive(Debug, Default)]
 pub(crate) struct HolderState {
     /// The last emitted difference.
-    pub(crate) notified: Difference,
+    pub(crate) notified: OfferDiff,
     /// Since when tools of the offer are unavailable whose removal was not emitted yet.
     pub(crate) unavailable_since: BTreeMap<ToolName, Instant>,
 }
 
 /// What has changed since an offer was bound.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct OfferDiff {
     pub(crate) added: Vec<ToolName>,
     pub(crate) removed: Vec<ToolName>,
 }

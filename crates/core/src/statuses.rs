@@ -19,7 +19,7 @@ use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use probe_guard::{ProbeGuard, Verdict};
+pub(crate) use probe_guard::{HealthVerdict, ProbeGuard};
 pub(crate) use status_cache::{StatusCache, StatusKey};
 use status_events::ChangeCounts;
 pub(crate) use successes::{LastSuccess, Successes};
@@ -107,7 +107,7 @@ impl Statuses {
     }
 
     /// Whether successes count for the failure rate.
-    pub(crate) fn weighs_successes(&self) -> bool {
+    pub(crate) fn tracks_failure_rate(&self) -> bool {
         self.weighs_successes.load(Ordering::Relaxed)
     }
 

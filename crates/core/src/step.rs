@@ -12,8 +12,8 @@ use std::{
 
 use tokio::sync::Notify;
 
+use plan::{CallProgress, Resumption};
 pub(crate) use plan::{Plan, PlannedCall, earlier_dependencies};
-use plan::{Resumption, State};
 use toolhub_types::ids::{ApprovalId, CallId};
 
 /// Why a call of a step has started to wait, longer than for a tool.
@@ -69,7 +69,7 @@ impl StepCall {
         while resumption == Resumption::Later {
             let mut changed = pin!(self.step.changed.notified());
             changed.as_mut().enable();
-            if self.step.with_plan(|plan| plan.state(self.index)) != State::Approved {
+            if self.step.with_plan(|plan| plan.state(self.index)) != CallProgress::Approved {
                 resumption = Resumption::Now;
             } else {
                 changed.await;

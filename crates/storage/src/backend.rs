@@ -1,4 +1,4 @@
-//! The `Backend` trait: versioned row storage with atomic batches, implemented by memory, files, SQLite and Redis.
+//! The `Backend` trait: versioned row storage with atomic batches, implemented by memory, files and SQLite.
 //!
 //! In: batches of writes to one partition. Out: rows, versions, change events. A backend knows tables, keys, versions,
 //! expiry and fencing tokens; it does not know what the rows mean. The crates above interpret them, once for all backends.
@@ -18,6 +18,7 @@ mod timeout;
 use std::{collections::BTreeMap, pin::Pin};
 
 use futures_core::{Stream, future::BoxFuture};
+use futures_util::StreamExt;
 use smol_str::SmolStr;
 
 pub use apply::{Action, Applied, PriorRow, WriteContext};
@@ -95,6 +96,11 @@ pub trait Backend: Send + Sync + 'static {
 
 /// A stream of change events.
 pub type Watcher = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
+
+/// A new watch for a reader that lost its earlier one. Starts with [`WatchEvent::Lagged`], because changes in between were missed.
+pub fn rewatch(store: &dyn Backend, table: Table) -> Watcher {
+    Box::pin(futures_util::stream::iter([WatchEvent::Lagged]).chain(store.watch(table)))
+}
 
 /// A change event of a watched table.
 #[derive(Debug, Clone, PartialEq, Eq)]

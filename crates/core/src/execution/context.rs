@@ -50,7 +50,7 @@ pub struct CallContext(Arc<Inner>);
 
 struct Inner {
     envelope: CallEnvelope,
-    times: Times,
+    times: AttemptTimes,
     cancel: OnceLock<CancellationToken>,
     last_progress: Mutex<Option<Instant>>,
     attachments: Mutex<Vec<Content>>,
@@ -62,7 +62,7 @@ struct Inner {
 }
 
 /// The times of one attempt.
-pub(crate) struct Times {
+pub(crate) struct AttemptTimes {
     /// When it started.
     pub(crate) started_at: Instant,
     /// Deadline of the call, all attempts included.
@@ -70,7 +70,7 @@ pub(crate) struct Times {
 }
 
 impl CallContext {
-    pub(crate) fn new(envelope: CallEnvelope, times: Times, slot: WeakSlot) -> Self {
+    pub(crate) fn new(envelope: CallEnvelope, times: AttemptTimes, slot: WeakSlot) -> Self {
         let cancel = OnceLock::new();
         if let Some(token) = &envelope.call.cancel {
             // A child token: a timeout cancels the tool, but not the caller's own token.

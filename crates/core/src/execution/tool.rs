@@ -11,7 +11,7 @@ use crate::{
     registration::{RegisteredTool, Registration},
     scheduler::ToolRuntime,
     services::Services,
-    state::StateRules,
+    state::StateSettings,
 };
 use toolhub_schema::schema::Schema;
 use toolhub_types::{
@@ -40,7 +40,7 @@ pub struct Tool {
     /// Hash of its definition; changes with it.
     pub(crate) fingerprint: String,
     /// The states it checks out, and their rules.
-    pub(crate) state: StateRules,
+    pub(crate) state: StateSettings,
     /// Why it is disabled by its definition, if it is.
     pub(crate) disabled: Option<Box<str>>,
     /// Whether a call whose process died is rerun. The tool is idempotent then.

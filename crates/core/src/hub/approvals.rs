@@ -18,7 +18,7 @@ use toolhub_storage::backend::StoreError;
 use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
     ids::{ApprovalId, Tenant},
-    policy::Verdict,
+    policy::PolicyDecision,
     problem::Problem,
 };
 
@@ -180,8 +180,8 @@ fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, original: &Va
     let mut arguments = edited.unwrap_or_else(|| original.clone());
     redactor.remove_redacted(&mut arguments);
     match tool.gate.decide(&tool.definition, &arguments, &approval.caller) {
-        Verdict::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
-        Verdict::Allow | Verdict::Ask(_) => Ok(()),
+        PolicyDecision::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
+        PolicyDecision::Allow | PolicyDecision::Ask(_) => Ok(()),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     tasks::supervise,
     threads,
 };
-use toolhub_storage::backend::{StoreError, Table, WatchEvent, Watcher};
+use toolhub_storage::backend::{StoreError, Table, WatchEvent, Watcher, rewatch};
 
 /// Number of expired rows removed per sweep request.
 const SWEEP_BATCH_SIZE: usize = 1000;
@@ -139,9 +139,9 @@ impl TaskSpawner<'_> {
     }
 }
 
-/// The change stream of a table: the one opened at start-up, or a new one for a task that was restarted.
+/// The change stream of a table: the one opened at start-up, or, for a task that was restarted, a new one that reports the gap.
 fn take_or_watch(hub: &Weak<Engine>, first: &mut Option<Watcher>, table: Table) -> Watcher {
-    let watch = || hub.upgrade().map(|engine| engine.services.store.watch(table));
+    let watch = || hub.upgrade().map(|engine| rewatch(&*engine.services.store, table));
     first.take().or_else(watch).unwrap_or_else(|| Box::pin(futures_util::stream::empty()))
 }
 

@@ -16,7 +16,7 @@ use super::{StatusScope, ToolHub, availability::ToolSnapshot, explain::summary_l
 use crate::{
     engine::Engine,
     execution::Tool,
-    offers::{BoundOffer, Difference, HolderState},
+    offers::{BoundOffer, HolderState, OfferDiff},
     registry::{ToolFilter, Tools, Toolset},
 };
 use toolhub_schema::export;
@@ -197,7 +197,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn should_rebind(&self, offer: &Offer) -> Result<bool, CallError> {
-        Ok(self.diff_offer(&offer.0).await?.0 != Difference::default())
+        Ok(self.diff_offer(&offer.0).await?.0 != OfferDiff::default())
     }
 
     /// The tools of a toolset that a thread may use now, and when evidence for one of them expires.
@@ -218,17 +218,17 @@ impl ToolHub {
     }
 
     /// The difference between an offer and the tools usable now, and when evidence for one of those expires.
-    async fn diff_offer(&self, bound: &BoundOffer) -> Result<(Difference, Option<Timestamp>), CallError> {
+    async fn diff_offer(&self, bound: &BoundOffer) -> Result<(OfferDiff, Option<Timestamp>), CallError> {
         let (usable, next_change) = self.find_usable(&bound.tenant, &bound.thread, &bound.toolset).await?;
         let offered = bound.names();
         let minus = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
-        Ok((Difference { added: minus(&usable, &offered), removed: minus(&offered, &usable) }, next_change))
+        Ok((OfferDiff { added: minus(&usable, &offered), removed: minus(&offered, &usable) }, next_change))
     }
 
     /// Emits `tool.rebind.required` for one offer if its difference grew; removals only after `rebind_delay`. Returns when to
     /// check again: when a pending removal is due, or when evidence expires.
     async fn notify_holder(&self, bound: &BoundOffer, now: Instant) -> Result<Option<Instant>, CallError> {
-        let (Difference { added, removed }, next_change) = self.diff_offer(bound).await?;
+        let (OfferDiff { added, removed }, next_change) = self.diff_offer(bound).await?;
         let delay = self.engine.statuses.settings().rebind_delay;
         let mut holder_state = bound.holder_state.lock().unwrap_or_else(PoisonError::into_inner);
         let HolderState { notified, unavailable_since } = &mut *holder_state;
@@ -248,7 +248,7 @@ impl ToolHub {
             added: added.clone(),
             removed: removed.clone(),
         });
-        *notified = Difference { added, removed };
+        *notified = OfferDiff { added, removed };
         drop(holder_state);
         if let Some(event) = event {
             let events = &self.engine.services.events;

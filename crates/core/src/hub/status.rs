@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{ToolHub, offer::OfferOptions};
 use crate::{
     execution::Tool,
-    statuses::{ProbeGuard, StatusKey, Verdict},
+    statuses::{HealthVerdict, ProbeGuard, StatusKey},
 };
 use toolhub_storage::backend::{Batch, Partition, StoreError};
 use toolhub_types::{
@@ -190,7 +190,7 @@ impl ToolHub {
             StatusScope::Shared => None,
             StatusScope::Thread(tenant, thread) => Some((tenant, thread)),
         };
-        let verdict = Verdict::from_result(&result, statuses);
+        let verdict = HealthVerdict::from_result(&result, statuses);
         ProbeGuard::for_external_result(statuses, &tool.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
             tool.runtime.last_success.note(self.now());

@@ -14,7 +14,7 @@ use std::{
 
 use super::{CallSlot, Done, Opened, admission, deadline, external, output, state_locks, ticket::Ticket};
 use crate::{
-    execution::{CallContext, CallEnvelope, Job, Reply, Times},
+    execution::{AttemptTimes, CallContext, CallEnvelope, Job, Reply},
     journal::OpenCall,
     monitor::InFlight,
     services::Services,
@@ -51,7 +51,7 @@ pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>
     let taken_at = rate_permit.spend().filter(|_| record.is_none() && probe_guard.is_none());
     let now = taken_at.unwrap_or_else(|| services.clock.instant());
     ticket.mark_started(now);
-    let times = Times { started_at: now, deadline: deadline(&envelope, now) };
+    let times = AttemptTimes { started_at: now, deadline: deadline(&envelope, now) };
     let context = CallContext::new(envelope, times, slot.downgrade());
     Executing { context, slot, probe_guard, record }
 }
@@ -84,7 +84,7 @@ impl Executing {
     /// Prepares a rerun on the current states. The call has reacquired its slot.
     pub(super) fn rerun(services: &Services, rerun: Rerun, probe_guard: Option<Box<ProbeGuard>>) -> Self {
         let Rerun { context, slot, record } = rerun;
-        let times = Times { started_at: services.clock.instant(), deadline: context.deadline() };
+        let times = AttemptTimes { started_at: services.clock.instant(), deadline: context.deadline() };
         let context = CallContext::new(context.envelope().clone(), times, slot.downgrade());
         Self { context, slot, probe_guard, record }
     }
@@ -148,7 +148,7 @@ async fn run_retries(
             return Err(if envelope.call.is_cancelled() { cancelled_between_attempts(&failure) } else { failure });
         };
         runtime.meter.record_retry();
-        let times = Times { started_at: services.clock.instant(), deadline };
+        let times = AttemptTimes { started_at: services.clock.instant(), deadline };
         executing.context = CallContext::new(envelope.clone(), times, slot.downgrade());
         executing.slot = slot;
         let result = attempt(&executing.context, ticket).await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{Allowed, Done, hooks, output, ticket::Ticket};
 use crate::{
     engine::Engine,
-    execution::{CallContext, CallEnvelope, CallSlot, EvidenceDemand, Reply, Times},
+    execution::{AttemptTimes, CallContext, CallEnvelope, CallSlot, EvidenceDemand, Reply},
     result_cache::{self, CachedResult, Fingerprint},
     services::Services,
 };
@@ -38,7 +38,8 @@ async fn serve_cached(
 ) -> Outcome {
     let reply = Reply { output: cached.output.clone(), content: cached.content.clone() };
     let now = services.clock.instant();
-    let context = CallContext::new(envelope, Times { started_at: now, deadline: now }, CallSlot::default().downgrade());
+    let context =
+        CallContext::new(envelope, AttemptTimes { started_at: now, deadline: now }, CallSlot::default().downgrade());
     let (effect, result) = (Effect::None, Ok(reply));
     let mut done = Done { context, probe_guard: None, record: None, result, effect, hook_error: None };
     if let Some(running_hooks) = hooks::after(&mut done) {

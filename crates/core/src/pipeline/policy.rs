@@ -21,7 +21,7 @@ use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
     ids::ApprovalId,
     outcome::Status,
-    policy::{ApprovalRequirement, Verdict},
+    policy::{ApprovalRequirement, PolicyDecision},
     timestamp::Timestamp,
 };
 
@@ -43,19 +43,21 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
         })?;
     }
     let verdict = verdict(&envelope);
-    if envelope.pending_approval().is_some() && !matches!(verdict, Verdict::Ask(_)) {
+    if envelope.pending_approval().is_some() && !matches!(verdict, PolicyDecision::Ask(_)) {
         Box::pin(withdraw_approval(engine, &envelope)).await;
     }
     match verdict {
-        Verdict::Allow => Ok(Allowed(envelope)),
-        Verdict::Deny(reason) => Err(forbidden(&envelope, &reason)),
+        PolicyDecision::Allow => Ok(Allowed(envelope)),
+        PolicyDecision::Deny(reason) => Err(forbidden(&envelope, &reason)),
         // A call that was started before the crash has consumed its approval already.
-        Verdict::Ask(_) if envelope.open_record().is_some_and(|open| !open.is_waiting()) => Ok(Allowed(envelope)),
-        Verdict::Ask(requirement) => Box::pin(ask_for_approval(engine, envelope, requirement)).await,
+        PolicyDecision::Ask(_) if envelope.open_record().is_some_and(|open| !open.is_waiting()) => {
+            Ok(Allowed(envelope))
+        }
+        PolicyDecision::Ask(requirement) => Box::pin(ask_for_approval(engine, envelope, requirement)).await,
     }
 }
 
-fn verdict(envelope: &CallEnvelope) -> Verdict {
+fn verdict(envelope: &CallEnvelope) -> PolicyDecision {
     envelope.tool.gate.decide(&envelope.tool.definition, &envelope.call.arguments, &envelope.call.caller)
 }
 
@@ -69,8 +71,8 @@ pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, C
         return Ok(placed);
     }
     match tool.gate.decide(&tool.definition, &envelope.call.arguments, &envelope.call.caller) {
-        Verdict::Deny(reason) => Err(forbidden(envelope, &reason)),
-        Verdict::Allow | Verdict::Ask(_) => Ok(placed),
+        PolicyDecision::Deny(reason) => Err(forbidden(envelope, &reason)),
+        PolicyDecision::Allow | PolicyDecision::Ask(_) => Ok(placed),
     }
 }
 
@@ -352,7 +354,7 @@ fn allow_with_approval(mut envelope: CallEnvelope, stored: StoredApproval) -> Re
         envelope.call.arguments = arguments;
         let Valid(edited) = validate::check_schema(Found(envelope)).map_err(|refused| refused.0)?;
         envelope = edited;
-        if let Verdict::Deny(reason) = verdict(&envelope) {
+        if let PolicyDecision::Deny(reason) = verdict(&envelope) {
             return Err(forbidden(&envelope, &reason));
         }
     }

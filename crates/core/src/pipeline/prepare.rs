@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::Engine,
-    execution::{CallContext, Reply, Times, Tool},
+    execution::{AttemptTimes, CallContext, Reply, Tool},
 };
 use toolhub_types::{
     effect::Effect,
@@ -36,7 +36,7 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<()
     rate_permit.spend();
     let started_at = engine.services.clock.instant();
     let deadline = deadline(&envelope, started_at);
-    let context = CallContext::new(envelope, Times { started_at, deadline }, slot.downgrade());
+    let context = CallContext::new(envelope, AttemptTimes { started_at, deadline }, slot.downgrade());
     let preparing = AssertUnwindSafe(prepare_tool(&context)).catch_unwind();
     let result = match tokio::time::timeout_at(deadline, preparing).await {
         Ok(Ok(result)) => result,

@@ -11,7 +11,7 @@ use super::{Done, Found, Placed, admission, time_limit};
 use crate::{
     execution::{CallEnvelope, CallSlot},
     services::Services,
-    statuses::{ProbeGuard, Statuses, Verdict},
+    statuses::{HealthVerdict, ProbeGuard, Statuses},
 };
 use toolhub_storage::clock;
 use toolhub_types::{
@@ -142,12 +142,15 @@ fn withheld_error(
 }
 
 /// The report for the tool's status once the call is closed; none for most calls.
-pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(ProbeGuard, Verdict)>> {
-    let verdict = Verdict::from_result(&done.result, statuses);
+pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(ProbeGuard, HealthVerdict)>> {
+    let verdict = HealthVerdict::from_result(&done.result, statuses);
     let probe_guard = match done.probe_guard.take() {
         Some(probe_guard) => probe_guard,
         // No tool had a record when the call was admitted; by now one may have.
-        None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || statuses.weighs_successes() => {
+        None if matches!(verdict, HealthVerdict::Failed(..))
+            || !statuses.is_empty()
+            || statuses.tracks_failure_rate() =>
+        {
             let CallEnvelope { call, tool, .. } = done.context.envelope();
             let name = &tool.definition.name;
             Box::new(ProbeGuard::new_unrecorded(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
@@ -161,7 +164,7 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
 /// it.
 pub(super) async fn report_verdict(
     runtime: &tokio::runtime::Handle,
-    verdict: Box<(ProbeGuard, Verdict)>,
+    verdict: Box<(ProbeGuard, HealthVerdict)>,
     outcome: Box<Outcome>,
 ) -> Box<Outcome> {
     let reporting = runtime.spawn(async move {

@@ -18,7 +18,7 @@ use crate::{
     registration::Registration,
     scheduler::Scheduler,
     services::Services,
-    state::StateRules,
+    state::StateSettings,
 };
 use toolhub_schema::schema::{self, Schema};
 use toolhub_types::{
@@ -43,7 +43,7 @@ pub struct ToolBuilder {
     config: Value,
     policy: Policy,
     states: Vec<SmolStr>,
-    state: StateRules,
+    state: StateSettings,
     rerun_interrupted: bool,
     disabled: Option<Box<str>>,
     executor: Option<Arc<dyn Executor>>,
@@ -73,7 +73,7 @@ impl ToolBuilder {
             config: Value::Null,
             policy: Policy::default(),
             states: Vec::new(),
-            state: StateRules::default(),
+            state: StateSettings::default(),
             rerun_interrupted: false,
             disabled: None,
             executor: None,
@@ -340,7 +340,7 @@ impl ToolBuilder {
 }
 
 /// Checks the policy and the state rules against the definition.
-fn check(policy: &Policy, definition: &Definition, state: &StateRules, stateful: bool) -> Result<(), String> {
+fn check(policy: &Policy, definition: &Definition, state: &StateSettings, stateful: bool) -> Result<(), String> {
     policy.check()?;
     state::check(state, definition)?;
     let only_instances = stateful && state.names.is_empty();

@@ -21,15 +21,17 @@ pub enum StateError {
         version: u64,
     },
     /// A concurrent write changed the state.
-    #[error("the state `{state}` has version {found}; another version was expected")]
+    #[error("the state `{state}` has version {found}; {} was expected", expected_text(*expected))]
     Conflict {
         /// The state.
         state: SmolStr,
         /// The version it has; 0 when the state does not exist.
         found: u64,
+        /// The version the write expected, if it named one; 0 when the state must not exist.
+        expected: Option<u64>,
     },
     /// The state exceeds the size limit.
-    #[error("the state has {bytes} bytes; the limit is {limit}")]
+    #[error("the state has {bytes} bytes; the limit is {limit}; store less, or raise `max_state_size`")]
     TooLarge {
         /// Its size as JSON text.
         bytes: usize,
@@ -64,6 +66,14 @@ pub enum StateError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn expected_text(expected: Option<u64>) -> String {
+    match expected {
+        None => "another version".into(),
+        Some(0) => "no state".into(),
+        Some(version) => format!("version {version}"),
+    }
 }
 
 impl StateError {

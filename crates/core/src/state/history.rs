@@ -148,9 +148,9 @@ impl Updates<'_> {
 /// Numbers the entries of this node, so that entries of one millisecond keep their order. Entries of two nodes in the
 /// same millisecond may have either order: a strict order would need one more round trip to the store per write.
 #[derive(Default)]
-pub(crate) struct Sequence(AtomicU64);
+pub(crate) struct HistoryIds(AtomicU64);
 
-impl Sequence {
+impl HistoryIds {
     /// An id that sorts after all earlier ids of this node and that no other node generates.
     fn next_id(&self, context: &ContextId, now: Timestamp) -> SmolStr {
         let at = u64::try_from(now.millis()).unwrap_or(0);
@@ -227,7 +227,7 @@ mod tests {
         ] {
             let updates = Updates::Whole(text.as_bytes());
             let write =
-                Sequence::default().note_update(&context, (&updates, 7), Timestamp::from_millis(5), None).unwrap();
+                HistoryIds::default().note_update(&context, (&updates, 7), Timestamp::from_millis(5), None).unwrap();
             let Change::Put { value, .. } = write.change else { panic!("an entry is put") };
             let entry: HistoryEntry = serde_json::from_slice(&value).unwrap();
             let event = HistoryEvent::Update { updates: recorded, version: 7 };

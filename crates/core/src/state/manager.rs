@@ -29,7 +29,7 @@ use super::{
     connection_states::ConnectionStates,
     data,
     entry::state_id,
-    history::Sequence,
+    history::HistoryIds,
     sessions::{Session, Sessions},
     store_router::StoreRouter,
 };
@@ -74,7 +74,7 @@ struct Inner {
     store: StoreRouter,
     clock: Arc<dyn Clock>,
     connections: ConnectionStates,
-    sequence: Sequence,
+    sequence: HistoryIds,
     /// `None` when sessions are not configured.
     sessions: Option<Sessions>,
     business: BusinessStateConfig,
@@ -89,7 +89,7 @@ impl StateManager {
         config: StateManagerConfig,
     ) -> Self {
         let (connections, sequence, sessions) =
-            (ConnectionStates::default(), Sequence::default(), Sessions::from_config(&config));
+            (ConnectionStates::default(), HistoryIds::default(), Sessions::from_config(&config));
         Self(Arc::new(Inner { store, clock, connections, sequence, sessions, business, config }))
     }
 
@@ -159,7 +159,7 @@ impl StateManager {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(StateError::Conflict { state: state_id(&context, StateKind::Session), found: 0 })
+        Err(StateError::Conflict { state: state_id(&context, StateKind::Session), found: 0, expected: None })
     }
 
     /// The stored state; `None` when there is none or it has expired.

@@ -13,7 +13,7 @@ use std::{
 use arc_swap::ArcSwap;
 use smol_str::SmolStr;
 
-use super::StateRules;
+use super::StateSettings;
 use toolhub_storage::backend::{
     Backend, Batch, Cursor, Memory, Page, Row, RowKey, Scan, StoreError, StoreMeters, Table, TimeoutBackend, read_pages,
 };
@@ -97,7 +97,7 @@ impl StoreRouter {
     }
 
     /// Checks that a tool may have this manager type, and opens its store; or returns the reason why not.
-    pub(crate) fn check(&self, rules: &StateRules) -> Result<(), String> {
+    pub(crate) fn check(&self, rules: &StateSettings) -> Result<(), String> {
         let Some(manager) = rules.manager else { return Ok(()) };
         if self.config.0.manager_type == Some(ManagerType::Session) {
             return Err(

@@ -34,7 +34,7 @@ struct RecordRef {
 }
 
 /// What an execution shows about the health of its tool.
-pub(crate) enum Verdict {
+pub(crate) enum HealthVerdict {
     /// The tool succeeded.
     Success,
     /// The tool failed.
@@ -53,7 +53,7 @@ pub(crate) struct FailureDetails {
     connecting: bool,
 }
 
-impl Verdict {
+impl HealthVerdict {
     pub(crate) fn from_result<T>(result: &Result<T, ToolError>, statuses: &Statuses) -> Self {
         match result {
             Ok(_) => Self::Success,
@@ -150,12 +150,13 @@ impl ProbeGuard {
     }
 
     /// Whether reporting the verdict would change no record.
-    pub(crate) fn is_no_op(&self, verdict: &Verdict) -> bool {
+    pub(crate) fn is_no_op(&self, verdict: &HealthVerdict) -> bool {
         let settings = self.statuses.settings();
         let is_unchanged = |record: &RecordRef| {
             self.statuses.facts(&record.key).unwrap_or_default().is_unchanged_by_success(&settings)
         };
-        let is_no_failure = matches!(verdict, Verdict::Success | Verdict::Uncounted | Verdict::Inconclusive);
+        let is_no_failure =
+            matches!(verdict, HealthVerdict::Success | HealthVerdict::Uncounted | HealthVerdict::Inconclusive);
         is_no_failure && !self.is_probe() && is_unchanged(&self.shared) && self.thread.as_ref().is_none_or(is_unchanged)
     }
 
@@ -165,19 +166,22 @@ impl ProbeGuard {
     }
 
     /// Reports the verdict to the records. If the store fails, dropping the guard returns the permits.
-    pub(crate) async fn report(mut self, verdict: Verdict) -> Result<(), StoreError> {
+    pub(crate) async fn report(mut self, verdict: HealthVerdict) -> Result<(), StoreError> {
         let (thread, shared) = match verdict {
-            Verdict::Inconclusive => return Ok(()),
-            Verdict::Success => (HealthSignal::Success, HealthSignal::Success),
-            Verdict::Uncounted => (HealthSignal::Uncounted, HealthSignal::Uncounted),
-            Verdict::Failed(failure) => self.attribute_failure(failure).await?,
+            HealthVerdict::Inconclusive => return Ok(()),
+            HealthVerdict::Success => (HealthSignal::Success, HealthSignal::Success),
+            HealthVerdict::Uncounted => (HealthSignal::Uncounted, HealthSignal::Uncounted),
+            HealthVerdict::Failed(failure) => self.attribute_failure(failure).await?,
         };
         let statuses = self.statuses.clone();
         let records = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
         for (record, signal) in records {
             let Some(record) = record else { continue };
             // A success creates no record, unless successes count for the failure rate.
-            if signal != HealthSignal::Success || statuses.weighs_successes() || statuses.facts(&record.key).is_some() {
+            if signal != HealthSignal::Success
+                || statuses.tracks_failure_rate()
+                || statuses.facts(&record.key).is_some()
+            {
                 statuses.apply(&record.key, &StatusEvent::CallEnded { signal, epoch: record.epoch }).await?;
             }
             record.is_probe = false;

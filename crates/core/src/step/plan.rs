@@ -30,12 +30,12 @@ pub(crate) struct PlannedCall {
     pub(crate) parallel_safe: bool,
     /// The earlier calls it depends on.
     pub(crate) dependencies: Vec<usize>,
-    state: State,
+    state: CallProgress,
 }
 
 /// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum CallProgress {
     /// It has not started.
     Pending,
     /// It is in the pipeline or executing.
@@ -61,7 +61,7 @@ pub(crate) enum Resumption {
 
 impl PlannedCall {
     pub(crate) fn new(parallel_safe: bool, dependencies: Vec<usize>) -> Self {
-        Self { parallel_safe, dependencies, state: State::Pending }
+        Self { parallel_safe, dependencies, state: CallProgress::Pending }
     }
 }
 
@@ -77,26 +77,28 @@ impl Plan {
     /// The calls that may execute now, all of them concurrently: those that have not started and approved ones that
     /// waited.
     pub(crate) fn ready(&self) -> Vec<usize> {
-        let executing = self.0.iter().any(|call| call.state == State::Running);
+        let executing = self.0.iter().any(|call| call.state == CallProgress::Running);
         let mut ready = Vec::new();
         // Summary of the calls before the current one.
         let (mut all_ended, mut approval_pending, mut exclusive_ahead) = (true, false, false);
         for (index, call) in self.0.iter().enumerate() {
             let is_startable = match call.state {
-                State::Pending => call.dependencies.iter().all(|dependency| self.has_ended(*dependency)),
-                State::Approved => true,
-                State::Running | State::AwaitingApproval | State::Ended { .. } => false,
+                CallProgress::Pending => call.dependencies.iter().all(|dependency| self.has_ended(*dependency)),
+                CallProgress::Approved => true,
+                CallProgress::Running | CallProgress::AwaitingApproval | CallProgress::Ended { .. } => false,
             };
             let is_unblocked = if call.parallel_safe { !exclusive_ahead } else { all_ended && !executing };
             if is_startable && is_unblocked {
                 ready.push(index);
             }
             match call.state {
-                State::Ended { .. } => continue,
-                State::AwaitingApproval => approval_pending = true,
+                CallProgress::Ended { .. } => continue,
+                CallProgress::AwaitingApproval => approval_pending = true,
                 // It cannot start before the approval is answered, so no call waits for it until then.
-                State::Pending if approval_pending => {}
-                State::Pending | State::Approved | State::Running => exclusive_ahead |= !call.parallel_safe,
+                CallProgress::Pending if approval_pending => {}
+                CallProgress::Pending | CallProgress::Approved | CallProgress::Running => {
+                    exclusive_ahead |= !call.parallel_safe;
+                }
             }
             all_ended = false;
         }
@@ -105,46 +107,46 @@ impl Plan {
 
     /// A ready call has started, or continues after it waited.
     pub(crate) fn mark_running(&mut self, index: usize) {
-        self.transition(index, &[State::Pending, State::Approved], State::Running);
+        self.transition(index, &[CallProgress::Pending, CallProgress::Approved], CallProgress::Running);
     }
 
     /// A call awaits approval.
     pub(crate) fn mark_awaiting_approval(&mut self, index: usize) {
-        self.transition(index, &[State::Running], State::AwaitingApproval);
+        self.transition(index, &[CallProgress::Running], CallProgress::AwaitingApproval);
     }
 
     /// A call is approved. Calls that overtook it meanwhile may block it.
     pub(crate) fn mark_approved(&mut self, index: usize) -> Resumption {
-        self.transition(index, &[State::AwaitingApproval], State::Approved);
+        self.transition(index, &[CallProgress::AwaitingApproval], CallProgress::Approved);
         if self.ready().contains(&index) {
             self.mark_running(index);
         }
-        if self.0[index].state == State::Running { Resumption::Now } else { Resumption::Later }
+        if self.0[index].state == CallProgress::Running { Resumption::Now } else { Resumption::Later }
     }
 
     /// A call has ended: it succeeded, failed, was refused, or was cancelled before it started.
     pub(crate) fn mark_ended(&mut self, index: usize, success: bool) {
-        self.0[index].state = State::Ended { success };
+        self.0[index].state = CallProgress::Ended { success };
     }
 
     /// The step's task is gone, so no call waits for another any more.
     pub(crate) fn abandon(&mut self) {
         for call in &mut self.0 {
-            call.state = State::Ended { success: false };
+            call.state = CallProgress::Ended { success: false };
         }
     }
 
-    pub(crate) fn state(&self, index: usize) -> State {
+    pub(crate) fn state(&self, index: usize) -> CallProgress {
         self.0[index].state
     }
 
     fn has_ended(&self, index: usize) -> bool {
-        matches!(self.0[index].state, State::Ended { .. })
+        matches!(self.0[index].state, CallProgress::Ended { .. })
     }
 
     /// Ignores a transition from any other state. Reports may arrive out of order: a call that was cancelled must not
     /// start to await approval.
-    fn transition(&mut self, index: usize, from: &[State], to: State) {
+    fn transition(&mut self, index: usize, from: &[CallProgress], to: CallProgress) {
         if from.contains(&self.0[index].state) {
             self.0[index].state = to;
         }

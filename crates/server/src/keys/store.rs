@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub_core::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, Scan, Scope as ScanScope,
-        StoreError, Table, Watcher, Write,
+        StoreError, Table, Watcher, Write, rewatch,
     },
     clock::{Clock, SystemClock, Timestamp},
     ids::{Caller, Tenant},
@@ -84,7 +84,7 @@ impl KeyStore {
             let (keys, stop, mut first) = (Arc::downgrade(self), CancellationToken::new(), Some(changes));
             let stopped = stop.clone();
             let new_watch = move || {
-                let changes = || keys.upgrade().map(|keys| keys.store.watch(Table::Keys));
+                let changes = || keys.upgrade().map(|keys| rewatch(&*keys.store, Table::Keys));
                 let changes = first.take().or_else(changes);
                 changes
                     .map_or_else(|| async {}.boxed(), |changes| watch(keys.clone(), changes, stopped.clone()).boxed())

@@ -11,7 +11,7 @@ use super::Table;
 #[non_exhaustive]
 pub enum StoreError {
     /// A precondition did not hold; nothing was written.
-    #[error("{table} row `{id}` is not as expected: {}", found.map_or("it does not exist".into(), |v| format!("it has version {v}")))]
+    #[error("version conflict on {table} row `{id}`: {}", found.map_or("it does not exist".into(), |v| format!("it has version {v}")))]
     Conflict {
         /// The table of the row.
         table: Table,

@@ -1,4 +1,4 @@
-//! Partition of rows: the unit of a transaction, and one Redis hash slot.
+//! Partition of rows: the unit of a transaction.
 
 use std::{fmt, str::FromStr};
 

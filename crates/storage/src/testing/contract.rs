@@ -43,21 +43,21 @@ pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
 /// When the store breaks a promise; the message names it.
 pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table) {
     batches::all_or_nothing(&*make().await).await;
-    batches::removed_and_made_again(&*make().await).await;
+    batches::recreate_after_remove(&*make().await).await;
     batches::restored(&*make().await).await;
-    batches::gone_when_expired(&*make().await).await;
-    batches::kept_or_given_more_time(&*make().await).await;
-    batches::when_made_and_written(&*make().await).await;
+    batches::expired_rows_are_invisible(&*make().await).await;
+    batches::touch_extends_expiry(&*make().await).await;
+    batches::timestamps(&*make().await).await;
     batches::fenced(&*make().await).await;
-    batches::tenants_apart(&*make().await).await;
-    batches::swept_a_few_at_a_time(&*make().await).await;
+    batches::tenant_isolation(&*make().await).await;
+    batches::sweep_limit(&*make().await).await;
     pages::without_gap_or_repetition(&*make().await).await;
     pages::behind_any_cursor(&*make().await).await;
     pages::counted_by_their_ids(&*make().await).await;
     watch::in_order(&*make().await, other).await;
-    concurrency::one_of_many_is_first(&make().await).await;
+    concurrency::one_conflicting_commit_wins(&make().await).await;
     concurrency::dropped_commits_are_whole(&make().await).await;
-    concurrency::one_load_sees_one_moment(&make().await).await;
+    concurrency::load_is_a_snapshot(&make().await).await;
     check_against_model_with(&make, 100, 7, other).await;
 }
 
@@ -79,8 +79,8 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
 /// When the store breaks a promise; the message names it.
 pub async fn check_reopen<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
     reopen::loaded_before_and_committed_after(&async || open("loaded").await).await;
-    reopen::cut_off_in_the_middle(&async || open("cut").await).await;
-    reopen::counting_on(&async || open("counting").await).await;
+    reopen::interrupted_commit(&async || open("cut").await).await;
+    reopen::versions_continue_after_reopen(&async || open("counting").await).await;
 }
 
 /// Compares a store with a naive model over this many random programs: commits with every precondition and change, loads,

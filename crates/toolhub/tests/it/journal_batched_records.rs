@@ -1,7 +1,10 @@
 //! The records of plain read-only calls: written afterwards, in batches, and bounded in number.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,8 @@ const QUEUE_CAPACITY: u64 = 10_000;
 struct BatchCountingStore {
     memory: Memory,
     batches: Mutex<Vec<usize>>,
+    /// The next batch with call rows panics.
+    panics: AtomicBool,
 }
 
 impl BatchCountingStore {
@@ -39,6 +44,7 @@ impl Backend for BatchCountingStore {
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         let calls = batch.writes.iter().filter(|write| write.table == Table::Calls).count();
         if calls > 0 {
+            assert!(!self.panics.swap(false, Ordering::Relaxed), "a bug in the store");
             self.batches.lock().unwrap().push(calls);
         }
         self.memory.commit(batch, now)
@@ -103,6 +109,18 @@ async fn a_plain_read_leaves_one_record_within_fifty_milliseconds() {
     assert_eq!(record.outcome.unwrap(), bad);
     assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (2, 0));
     assert_eq!(hub.call_record(&Tenant::new("other").unwrap(), bad.id).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_panic_of_the_store_later_records_are_written() {
+    let (hub, store) = read_only_hub([]).await;
+    store.panics.store(true, Ordering::Relaxed);
+    hub.call("read", json!({"n": 1})).thread("t").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!store.panics.load(Ordering::Relaxed), "the writer panicked");
+    hub.call("read", json!({"n": 2})).thread("t").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(count_call_rows(&*store).await, 1, "the restarted writer writes");
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,7 +113,7 @@ async fn compare_and_set_writes_only_over_the_expected_version() {
     let state = default_manager().await;
     assert_eq!(state.compare_and_set(&default_tenant(), &cart(), Business, json!({"n": 1}), 0).await, Ok(1));
     let refused = state.compare_and_set(&default_tenant(), &cart(), Business, json!({"n": 9}), 0).await;
-    assert_eq!(refused, Err(StateError::Conflict { state: "t1/cart/business".into(), found: 1 }));
+    assert_eq!(refused, Err(StateError::Conflict { state: "t1/cart/business".into(), found: 1, expected: Some(0) }));
     assert_kind(refused, ErrorKind::StateConflict);
     assert_eq!(state.compare_and_set(&default_tenant(), &cart(), Business, json!({"n": 2}), 1).await, Ok(2));
     assert_kind(

@@ -6,7 +6,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::ToolBuilder;
-use crate::state::{StateCleanup, StateRules};
+use crate::state::{StateCleanup, StateSettings};
 use toolhub_types::{
     ids::StateName,
     state_config::{ConflictResolution, ManagerType},
@@ -70,7 +70,7 @@ impl ToolBuilder {
 const STATE_PARAMETER: &str = "state";
 
 /// The rules for these states, or why a name is not valid.
-pub(super) fn rules(mut rules: StateRules, names: &[SmolStr]) -> Result<StateRules, String> {
+pub(super) fn rules(mut rules: StateSettings, names: &[SmolStr]) -> Result<StateSettings, String> {
     for name in names {
         let name = StateName::new(name.clone())
             .map_err(|_| format!("its state is named `{name}`; use 1 to 128 letters, digits, `.`, `_`, `:` or `-`"))?;
@@ -84,8 +84,8 @@ pub(super) fn rules(mut rules: StateRules, names: &[SmolStr]) -> Result<StateRul
 }
 
 /// Checks the state rules against the tool's definition.
-pub(super) fn check(rules: &StateRules, definition: &Definition) -> Result<(), String> {
-    if rules.names.is_empty() && *rules != StateRules::default() {
+pub(super) fn check(rules: &StateSettings, definition: &Definition) -> Result<(), String> {
+    if rules.names.is_empty() && *rules != StateSettings::default() {
         return Err("it has no state, so state settings do not apply".into());
     }
     if rules.parameter.is_some() && !rules.json {

@@ -38,7 +38,17 @@ impl StateCondition {
             (Self::Absent, Some(_)) | (Self::Present | Self::Version(_), None) => false,
         };
         let found = row.map_or(0, |row| row.version.number);
-        if holds { Ok(()) } else { Err(StateError::Conflict { state: state_id(context, kind), found }) }
+        let expected = self.expected_version();
+        if holds { Ok(()) } else { Err(StateError::Conflict { state: state_id(context, kind), found, expected }) }
+    }
+
+    /// The version that the condition names; 0 when the state must not exist.
+    pub(super) fn expected_version(self) -> Option<u64> {
+        match self {
+            Self::Any | Self::Present => None,
+            Self::Absent => Some(0),
+            Self::Version(version) => Some(version),
+        }
     }
 }
 

@@ -110,7 +110,7 @@ impl StateManager {
             }
         }
         let kind = kinds.first().copied().unwrap_or(StateKind::Business);
-        Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
+        Err(StateError::Conflict { state: state_id(context, kind), found: 0, expected: None })
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{LAYOUT, StateManager, write::NewState};
 use crate::state::{
-    ContextId, Draft, HistoryEvent, LoadedContext, SessionState, StateCleanup, StateError, StateKind, StateRules,
+    ContextId, Draft, HistoryEvent, LoadedContext, SessionState, StateCleanup, StateError, StateKind, StateSettings,
     entry::state_id,
 };
 use toolhub_storage::backend::{Change, Durability, Expect, Row, RowVersion, StoreError, Table, Write, decode, encode};
@@ -85,7 +85,7 @@ impl StateManager {
     }
 
     /// How a conflict with a concurrent write is resolved.
-    pub(crate) fn on_conflict(&self, rules: &StateRules) -> ConflictResolution {
+    pub(crate) fn on_conflict(&self, rules: &StateSettings) -> ConflictResolution {
         rules.on_conflict.or(self.0.business.conflict_resolution).unwrap_or(ConflictResolution::Reject)
     }
 
@@ -103,7 +103,7 @@ impl StateManager {
         &self,
         tenant: &Tenant,
         draft: &Draft,
-        rules: &StateRules,
+        rules: &StateSettings,
         execution: Option<&ExecutionHistory>,
         now: Timestamp,
     ) -> Result<Vec<Write>, StateError> {
@@ -158,7 +158,7 @@ impl StateManager {
         &self,
         tenant: &Tenant,
         draft: &mut Draft,
-        rules: &StateRules,
+        rules: &StateSettings,
     ) -> Result<ConflictOutcome, StoreError> {
         let theirs = self.check_out(tenant, &draft.context).await?;
         let business_version = |loaded: &LoadedContext| loaded.business.as_ref().map(|row| row.version);
@@ -199,7 +199,7 @@ impl StateManager {
     }
 
     /// Cleans up after a call that has ended.
-    pub(crate) async fn clean_up_after_call(&self, tenant: &Tenant, context: &ContextId, rules: &StateRules) {
+    pub(crate) async fn clean_up_after_call(&self, tenant: &Tenant, context: &ContextId, rules: &StateSettings) {
         if rules.cleanup == StateCleanup::AfterCall {
             // A failure is harmless: the call's closing batch has removed the state itself.
             let _ = self.cleanup_context(tenant, context).await;

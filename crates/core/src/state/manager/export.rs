@@ -74,7 +74,7 @@ impl StateManager {
             }
             tokio::task::yield_now().await;
         }
-        Err(StateError::Conflict { state: state_id(context, StateKind::Business), found: 0 })
+        Err(StateError::Conflict { state: state_id(context, StateKind::Business), found: 0, expected: None })
     }
 
     async fn read_context_once(

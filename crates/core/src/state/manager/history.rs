@@ -41,7 +41,7 @@ impl StateManager {
                 }
             }
         }
-        Err(StateError::Conflict { state: entry::state_id(context, StateKind::Business), found: 0 })
+        Err(StateError::Conflict { state: entry::state_id(context, StateKind::Business), found: 0, expected: None })
     }
 
     /// The newest history entries of a context, at most `limit`, oldest first.

@@ -86,7 +86,7 @@ impl StateManager {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(StateError::Conflict { state: state_id(context, StateKind::Business), found: 0 })
+        Err(StateError::Conflict { state: state_id(context, StateKind::Business), found: 0, expected: None })
     }
 
     fn add_state(

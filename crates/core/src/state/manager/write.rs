@@ -265,7 +265,7 @@ impl StateManager {
             // An in-memory store never suspends; yield so that the other writers can finish.
             tokio::task::yield_now().await;
         }
-        Err(StateError::Conflict { state: state_id(context, kind), found })
+        Err(StateError::Conflict { state: state_id(context, kind), found, expected: condition.expected_version() })
     }
 
     /// All writes that are committed together with a state. The state comes first.
@@ -342,7 +342,7 @@ impl StateManager {
             let is_new = row.version.number == 1;
             return Ok(WrittenRow { row, is_new });
         }
-        Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
+        Err(StateError::Conflict { state: state_id(context, kind), found: 0, expected: None })
     }
 }
 

@@ -11,7 +11,7 @@ fn plan(calls: &str) -> Plan {
 }
 
 fn is_done(plan: &Plan) -> bool {
-    plan.0.iter().all(|call| matches!(call.state, State::Ended { .. }))
+    plan.0.iter().all(|call| matches!(call.state, CallProgress::Ended { .. }))
 }
 
 /// Starts every call that may start, and checks that these are the expected ones.
@@ -39,7 +39,7 @@ fn consecutive_safe_calls_run_together_and_others_alone_in_order() {
     assert_starts(&mut plan, &[4]);
     plan.mark_ended(4, true);
     assert!(is_done(&plan));
-    assert_eq!(plan.state(0), State::Ended { success: false });
+    assert_eq!(plan.state(0), CallProgress::Ended { success: false });
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn news_that_comes_too_late_changes_nothing() {
     plan.mark_running(0);
     plan.mark_awaiting_approval(0);
     assert_eq!(plan.mark_approved(0), Resumption::Later);
-    assert_eq!(plan.state(0), State::Ended { success: false });
+    assert_eq!(plan.state(0), CallProgress::Ended { success: false });
 }
 
 #[test]
@@ -141,13 +141,15 @@ fn a_call_builds_on_the_earlier_calls_its_tool_waits_for() {
 /// The rules as a plain reference implementation: may this startable call execute now?
 fn may_execute(plan: &Plan, at: usize) -> bool {
     let before = &plan.0[..at];
-    let ended = |call: &PlannedCall| matches!(call.state, State::Ended { .. });
+    let ended = |call: &PlannedCall| matches!(call.state, CallProgress::Ended { .. });
     if !plan.0[at].parallel_safe {
-        return before.iter().all(ended) && plan.0.iter().all(|call| call.state != State::Running);
+        return before.iter().all(ended) && plan.0.iter().all(|call| call.state != CallProgress::Running);
     }
     before.iter().enumerate().filter(|(_, call)| !call.parallel_safe).all(|(exclusive, call)| {
-        let held_back = plan.0[..exclusive].iter().any(|call| call.state == State::AwaitingApproval);
-        ended(call) || call.state == State::AwaitingApproval || (call.state == State::Pending && held_back)
+        let held_back = plan.0[..exclusive].iter().any(|call| call.state == CallProgress::AwaitingApproval);
+        ended(call)
+            || call.state == CallProgress::AwaitingApproval
+            || (call.state == CallProgress::Pending && held_back)
     })
 }
 
@@ -156,13 +158,14 @@ fn check_rules(plan: &Plan) -> Result<(), TestCaseError> {
     let ready = plan.ready();
     for (at, call) in calls() {
         let dependencies_ended = call.dependencies.iter().all(|dependency| plan.has_ended(*dependency));
-        let is_startable = call.state == State::Approved || call.state == State::Pending && dependencies_ended;
+        let is_startable =
+            call.state == CallProgress::Approved || call.state == CallProgress::Pending && dependencies_ended;
         prop_assert_eq!(ready.contains(&at), is_startable && may_execute(plan, at), "call {} of {:?}", at, plan);
     }
-    let moving = calls().any(|(_, call)| matches!(call.state, State::Running | State::AwaitingApproval));
+    let moving = calls().any(|(_, call)| matches!(call.state, CallProgress::Running | CallProgress::AwaitingApproval));
     prop_assert!(is_done(plan) || moving || !ready.is_empty(), "a deadlock: {plan:?}");
     let running: Vec<_> =
-        calls().filter(|(_, call)| call.state == State::Running).map(|(_, call)| call.parallel_safe).collect();
+        calls().filter(|(_, call)| call.state == CallProgress::Running).map(|(_, call)| call.parallel_safe).collect();
     prop_assert!(
         running.len() < 2 || running.iter().all(|safe| *safe),
         "an exclusive call does not run alone: {plan:?}"
@@ -193,8 +196,8 @@ proptest! {
             steps += 1;
             prop_assert!(steps < 200, "the plan does not end: {plan:?}");
             let ready = plan.ready();
-            let of = |state: State| (0..plan.0.len()).filter(|at| plan.state(*at) == state).collect::<Vec<_>>();
-            let (waiting, running, awaiting) = (of(State::Pending), of(State::Running), of(State::AwaitingApproval));
+            let of = |state: CallProgress| (0..plan.0.len()).filter(|at| plan.state(*at) == state).collect::<Vec<_>>();
+            let (waiting, running, awaiting) = (of(CallProgress::Pending), of(CallProgress::Running), of(CallProgress::AwaitingApproval));
             let pick = |from: &[usize], index: &prop::sample::Index| (!from.is_empty()).then(|| *index.get(from));
             let Some((choice, index)) = choices.next() else {
                 for at in ready {
@@ -225,7 +228,7 @@ proptest! {
                 4 | 5 => if let Some(at) = pick(&running, &index) { plan.mark_awaiting_approval(at) },
                 6 => if let Some(at) = pick(&awaiting, &index) {
                     let now = plan.mark_approved(at) == Resumption::Now;
-                    prop_assert_eq!(now, plan.state(at) == State::Running);
+                    prop_assert_eq!(now, plan.state(at) == CallProgress::Running);
                 },
                 // Denied, or cancelled before it started.
                 _ => if let Some(at) = pick(&awaiting, &index).or(pick(&waiting, &index)) { plan.mark_ended(at, false) },

@@ -22,7 +22,7 @@ pub(super) async fn all_or_nothing(store: &impl Backend) {
     assert_eq!(commit(store, Vec::new()).await, Ok(Vec::new()), "an empty batch is valid");
 }
 
-pub(super) async fn removed_and_made_again(store: &impl Backend) {
+pub(super) async fn recreate_after_remove(store: &impl Backend) {
     expect_ok(commit(store, vec![put("a", "old")])).await;
     let current = async || get(store, &thread("t"), "a", NOW).await.map(|row| row.version);
     let Some(old) = current().await else { panic!("the row that was put does not exist") };
@@ -49,7 +49,7 @@ pub(super) async fn restored(store: &impl Backend) {
     assert_eq!(row, Some((b"old".to_vec(), 2, 20)));
 }
 
-pub(super) async fn gone_when_expired(store: &impl Backend) {
+pub(super) async fn expired_rows_are_invisible(store: &impl Backend) {
     let soon = NOW + Duration::from_secs(1);
     expect_ok(commit(store, vec![write("a", Expect::Any, value("1", Some(soon))), put("b", "1")])).await;
     assert!(get(store, &thread("t"), "a", NOW).await.is_some());
@@ -63,7 +63,7 @@ pub(super) async fn gone_when_expired(store: &impl Backend) {
 }
 
 /// A sweep that stops at its limit continues there or starts over; in the end all expired rows are removed, and no others.
-pub(super) async fn swept_a_few_at_a_time(store: &impl Backend) {
+pub(super) async fn sweep_limit(store: &impl Backend) {
     let (soon, later) = (NOW + Duration::from_secs(1), NOW + Duration::from_secs(9));
     for n in 0..40 {
         let expires = [Some(soon), Some(later), None][n % 3];
@@ -91,7 +91,7 @@ pub(super) async fn swept_a_few_at_a_time(store: &impl Backend) {
     assert_eq!(store.sweep(100, later + Duration::from_secs(2)).await, Ok(1));
 }
 
-pub(super) async fn kept_or_given_more_time(store: &impl Backend) {
+pub(super) async fn touch_extends_expiry(store: &impl Backend) {
     let (soon, later) = (NOW + Duration::from_secs(1), NOW + Duration::from_secs(9));
     expect_ok(commit(store, vec![write("a", Expect::Any, value("1", Some(soon)))])).await;
     let touched = commit(store, vec![write("a", Expect::Any, Change::Touch { expires: Some(later) })]).await;
@@ -105,7 +105,7 @@ pub(super) async fn kept_or_given_more_time(store: &impl Backend) {
     assert!(refused.is_err(), "and it guards the other writes");
 }
 
-pub(super) async fn when_made_and_written(store: &impl Backend) {
+pub(super) async fn timestamps(store: &impl Backend) {
     let (later, last) = (NOW + Duration::from_secs(1), NOW + Duration::from_secs(2));
     let times = async |now| get(store, &thread("t"), "a", now).await.map(|row| (row.created, row.updated));
     expect_ok(store.commit(Batch::new(thread("t")).with(put("a", "1")), NOW)).await;
@@ -128,7 +128,7 @@ pub(super) async fn fenced(store: &impl Backend) {
     expect_ok(store.commit(elsewhere, NOW)).await;
 }
 
-pub(super) async fn tenants_apart(store: &impl Backend) {
+pub(super) async fn tenant_isolation(store: &impl Backend) {
     let partition_of = |tenant: &str| {
         let tenant = Tenant::new(tenant).expect("a valid name");
         Partition::for_thread(tenant, ThreadId::new("t").expect("a valid name"))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{NOW, expect_ok, get, put, thread, value, write};
 use crate::backend::{Backend, Batch, Expect, RowKey, StoreError, Table};
 
-pub(super) async fn one_of_many_is_first<B: Backend>(store: &Arc<B>) {
+pub(super) async fn one_conflicting_commit_wins<B: Backend>(store: &Arc<B>) {
     expect_ok(store.commit(Batch::new(thread("t")).with(put("n", "0")), NOW)).await;
     let adding = (0..8).map(|_| {
         let store = store.clone();
@@ -51,7 +51,7 @@ pub(super) async fn dropped_commits_are_whole<B: Backend>(store: &Arc<B>) {
     }
 }
 
-pub(super) async fn one_load_sees_one_moment<B: Backend>(store: &Arc<B>) {
+pub(super) async fn load_is_a_snapshot<B: Backend>(store: &Arc<B>) {
     let writing = tokio::spawn({
         let store = store.clone();
         async move {

@@ -45,7 +45,7 @@ pub(super) async fn loaded_before_and_committed_after<B: Backend>(open: &impl As
 }
 
 /// Commits are cut off while the store closes: every acknowledged batch is there, and no batch is there partially.
-pub(super) async fn cut_off_in_the_middle<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
+pub(super) async fn interrupted_commit<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
     // Recorded on every commit, because an aborted writer returns nothing. 0: nothing was acknowledged yet.
     let acknowledged: Arc<[AtomicU32; 8]> = Arc::default();
     for opening in 1..=6_u32 {
@@ -90,7 +90,7 @@ pub(super) async fn cut_off_in_the_middle<B: Backend>(open: &impl AsyncFn() -> A
 }
 
 /// Versions and fences continue after reopening.
-pub(super) async fn counting_on<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
+pub(super) async fn versions_continue_after_reopen<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
     for opening in 1..=3 {
         let store = open().await;
         let fenced = Batch { fence: Some(opening + 6), ..Batch::new(thread("t")) };

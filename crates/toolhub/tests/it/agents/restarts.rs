@@ -8,7 +8,7 @@ use toolhub::{
     prelude::*,
     testing::{ScriptStep, ScriptedTool, scripted},
 };
-use toolhub_agent::{AgentPlan, AgentService, Message, RunStatus};
+use toolhub_agent::{AgentDefinition, AgentService, Message, RunStatus};
 
 use super::{ScriptedModel, calls_reply, text_reply};
 use crate::journal::RestartableStore;
@@ -33,7 +33,7 @@ fn run_and_crash(
         let result = runtime.block_on(async {
             let hub = store.hub_builder().await.tools(tools).build().await.unwrap();
             let service = AgentService::new(&hub);
-            service.define("default", AgentPlan::new(model));
+            service.define("default", AgentDefinition::new(model));
             let run = service.send(&default_tenant(), &thread(), "Pay the bill").await.unwrap().id();
             while !come_about(&hub, &service, run).await {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -50,7 +50,7 @@ fn run_and_crash(
 async fn restart(store: &RestartableStore, tool: ToolBuilder, model: &Arc<ScriptedModel>) -> (ToolHub, AgentService) {
     let hub = store.hub_builder().await.tool(tool).build().await.unwrap();
     let service = AgentService::new(&hub);
-    service.define("default", AgentPlan::new(model.clone()));
+    service.define("default", AgentDefinition::new(model.clone()));
     (hub, service)
 }
 
@@ -157,7 +157,7 @@ async fn what_was_said_before_a_restart_is_told_after_it() {
         let second = ScriptedModel::new([text_reply("Yes.")]);
         let hub = store.hub_builder().await.tool(look).tool(order.after("look")).build().await.unwrap();
         let service = AgentService::new(&hub);
-        service.define("default", AgentPlan::new(second.clone()));
+        service.define("default", AgentDefinition::new(second.clone()));
         let mut run = service.send(&default_tenant(), &thread(), "And the order?").await.unwrap();
         assert_eq!(run.wait_ended().await.content, "Yes.");
         let prompts = second.prompts();

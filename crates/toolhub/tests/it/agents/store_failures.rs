@@ -11,7 +11,7 @@ use toolhub::{
     prelude::*,
     testing::scripted,
 };
-use toolhub_agent::{AgentPlan, AgentService, Message, RunRecord, RunStatus, UserMessage};
+use toolhub_agent::{AgentDefinition, AgentService, Message, RunRecord, RunStatus, UserMessage};
 
 use super::{ScriptedModel, calls_reply, text_reply};
 use crate::intercepted_store::{CommitAction, InterceptedStore};
@@ -52,7 +52,7 @@ fn intercept_run_commits(
 async fn service(store: &Arc<InterceptedStore>, tool: ToolBuilder, model: &Arc<ScriptedModel>) -> AgentService {
     let hub = ToolHub::builder().store(store.clone()).tool(tool).build().await.unwrap();
     let service = AgentService::new(&hub);
-    service.define("default", AgentPlan::new(model.clone()));
+    service.define("default", AgentDefinition::new(model.clone()));
     service
 }
 
@@ -182,7 +182,7 @@ async fn a_message_goes_on_although_whoever_sent_it_went_away_meanwhile() {
     let store = Arc::new(crate::faulty_store::FaultyStore::default());
     let hub = ToolHub::builder().store(store.clone()).tool(pay).build().await.unwrap();
     let service = AgentService::new(&hub);
-    service.define("default", AgentPlan::new(model));
+    service.define("default", AgentDefinition::new(model));
     hub.touch_thread(&default_tenant(), &thread()).await.unwrap();
     store.writes_late.store(true, Ordering::Release);
     let (main_, t) = (default_tenant(), thread());

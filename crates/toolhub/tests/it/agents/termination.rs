@@ -12,7 +12,7 @@ use toolhub::{
     testing::{ScriptStep, scripted},
 };
 use toolhub_agent::{
-    AgentBuilder, AgentPlan, AgentService, Message, Model, ModelError, Prompt, Reply, RunCancellation, RunRecord,
+    AgentBuilder, AgentDefinition, AgentService, Message, Model, ModelError, Prompt, Reply, RunCancellation, RunRecord,
     RunStatus, StreamSink,
 };
 
@@ -105,7 +105,7 @@ async fn the_run_of_an_agent_that_is_gone_ends_without_doing_what_that_agent_cou
     let store: Arc<Memory> = Arc::default();
     let (pay, _) = scripted("pay", []);
     let first = service(&store, pay.confirm()).await;
-    let plan = AgentPlan::new(ScriptedModel::new([calls_reply([("look", json!({})), ("pay", json!({}))])]));
+    let plan = AgentDefinition::new(ScriptedModel::new([calls_reply([("look", json!({})), ("pay", json!({}))])]));
     first.define("careful", plan.toolset(Toolset::from_patterns(["look"]).unwrap()));
     // Both calls are requested, and the first never ends: its process dies before the second begins.
     let (look, looking) = scripted("look", [ScriptStep::Hang]);
@@ -132,7 +132,7 @@ async fn a_run_that_waits_for_a_person_goes_on_after_a_hub_that_was_shut_down() 
     let (pay, _) = scripted("pay", []);
     let first = service(&store, pay.confirm()).await;
     let model = ScriptedModel::new([calls_reply([("pay", json!({}))]), text_reply("It was not paid.")]);
-    first.define("default", AgentPlan::new(model.clone()));
+    first.define("default", AgentDefinition::new(model.clone()));
     let mut run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
     let waiting = run.wait_while_running().await;
     assert_eq!(waiting.status, RunStatus::Waiting);
@@ -143,7 +143,7 @@ async fn a_run_that_waits_for_a_person_goes_on_after_a_hub_that_was_shut_down() 
     assert_eq!(model.prompts().len(), 1);
     let (pay, paying) = scripted("pay", []);
     let second = service(&store, pay.confirm()).await;
-    second.define("default", AgentPlan::new(ScriptedModel::new([text_reply("Paid.")])));
+    second.define("default", AgentDefinition::new(ScriptedModel::new([text_reply("Paid.")])));
     second.resume().await.unwrap();
     let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
     second.hub().resolve_approval(&default_tenant(), question, yes).await.unwrap();
@@ -164,13 +164,13 @@ async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_
     let (first, second) = (hub(pay).await, hub(pay_there).await);
     first.define(
         "default",
-        AgentPlan::new(ScriptedModel::new([
+        AgentDefinition::new(ScriptedModel::new([
             calls_reply([("pay", json!({}))]),
             text_reply("Done."),
             text_reply("Done."),
         ])),
     );
-    second.define("default", AgentPlan::new(ScriptedModel::new([text_reply("Done."), text_reply("Done.")])));
+    second.define("default", AgentDefinition::new(ScriptedModel::new([text_reply("Done."), text_reply("Done.")])));
     let run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
     while paying.recorded_arguments().is_empty() {
         tokio::task::yield_now().await;
@@ -190,7 +190,7 @@ async fn one_open_run_that_cannot_be_read_does_not_keep_the_others_from_going_on
     let store: Arc<Memory> = Arc::default();
     let (look, _) = scripted("look", []);
     let first = service(&store, look).await;
-    first.define("default", AgentPlan::new(ScriptedModel::new([])));
+    first.define("default", AgentDefinition::new(ScriptedModel::new([])));
     let run = first.send(&default_tenant(), &thread(), "Go").await.unwrap();
     first.stop().await;
     first.hub().shutdown(Duration::ZERO).await;
@@ -201,7 +201,7 @@ async fn one_open_run_that_cannot_be_read_does_not_keep_the_others_from_going_on
     store.commit(batch, first.hub().now()).await.unwrap();
     let (look, _) = scripted("look", []);
     let second = service(&store, look).await;
-    second.define("default", AgentPlan::new(ScriptedModel::new([text_reply("Hello.")])));
+    second.define("default", AgentDefinition::new(ScriptedModel::new([text_reply("Hello.")])));
     assert_eq!(second.resume().await.unwrap(), 1);
     assert_eq!(wait_for_end(&second, &run.record()).await.content, "Hello.");
 }
@@ -211,7 +211,7 @@ async fn a_run_can_be_cancelled_whatever_it_waits_for() {
     let store: Arc<Memory> = Arc::default();
     let (pay, _) = scripted("pay", []);
     let first = service(&store, pay.confirm()).await;
-    first.define("default", AgentPlan::new(ScriptedModel::new([calls_reply([("pay", json!({}))])])));
+    first.define("default", AgentDefinition::new(ScriptedModel::new([calls_reply([("pay", json!({}))])])));
     let mut run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
     assert_eq!(run.wait_while_running().await.status, RunStatus::Waiting);
     first.stop().await;
@@ -219,7 +219,7 @@ async fn a_run_can_be_cancelled_whatever_it_waits_for() {
     // Cancelled by a process that has not continued it, and by one that has.
     let (pay, paying) = scripted("pay", []);
     let second = service(&store, pay.confirm()).await;
-    second.define("default", AgentPlan::new(ScriptedModel::new([])));
+    second.define("default", AgentDefinition::new(ScriptedModel::new([])));
     assert_eq!(second.cancel(&default_tenant(), run.id()).await.unwrap(), RunCancellation::Requested);
     let end = wait_for_end(&second, &run.record()).await;
     assert_eq!(
@@ -235,7 +235,7 @@ async fn a_thread_that_is_taken_away_takes_its_run_with_it() {
     let (pay, _) = scripted("pay", []);
     let service = service(&Arc::default(), pay).await;
     let model = ScriptedModel::new([]);
-    service.define("default", AgentPlan::new(model.clone()));
+    service.define("default", AgentDefinition::new(model.clone()));
     let mut run = service.send(&default_tenant(), &thread(), "Think").await.unwrap();
     while model.prompts().is_empty() {
         tokio::task::yield_now().await;
@@ -255,7 +255,8 @@ async fn an_external_call_after_a_restart_can_be_seen_in_its_run() {
     let store: Arc<Memory> = Arc::default();
     let (pay, _) = scripted("pay", []);
     let plan = |model| {
-        AgentPlan::new(model).execution(toolhub_agent::ToolExecution::External { deadline: Duration::from_secs(60) })
+        AgentDefinition::new(model)
+            .execution(toolhub_agent::ToolExecution::External { deadline: Duration::from_secs(60) })
     };
     let first = service(&store, pay.confirm()).await;
     first.define("default", plan(ScriptedModel::new([calls_reply([("pay", json!({"sum": 5}))])])));

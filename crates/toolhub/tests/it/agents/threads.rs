@@ -6,7 +6,7 @@ use toolhub::{
     testing::{ScriptStep, scripted},
 };
 use toolhub_agent::{
-    AgentBuilder, AgentError, AgentPlan, AgentService, Message, RunCancellation, RunStatus, UserMessage,
+    AgentBuilder, AgentDefinition, AgentError, AgentService, Message, RunCancellation, RunStatus, UserMessage,
 };
 
 use super::{ScriptedModel, calls_reply, text_reply};
@@ -26,7 +26,7 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
     let service = AgentService::new(&hub);
     service.define(
         "default",
-        AgentPlan::new(ScriptedModel::new([calls_reply([("hang", json!({}))]), text_reply("Next.")])),
+        AgentDefinition::new(ScriptedModel::new([calls_reply([("hang", json!({}))]), text_reply("Next.")])),
     );
     let (main, t) = (default_tenant(), thread("t"));
     let mut first = service.send(&main, &t, "One").await.unwrap();
@@ -81,7 +81,7 @@ async fn the_same_message_with_a_key_is_one_run() {
     let hub = ToolHub::builder().build().await.unwrap();
     let service = AgentService::new(&hub);
     let model = ScriptedModel::new([text_reply("Hello."), text_reply("Again?")]);
-    service.define("default", AgentPlan::new(model.clone()));
+    service.define("default", AgentDefinition::new(model.clone()));
     let (main, t) = (default_tenant(), thread("t"));
     let message = |text: &str| UserMessage { key: Some(IdempotencyKey::new("k1").unwrap()), ..UserMessage::from(text) };
     let mut first = service.send(&main, &t, message("Hi")).await.unwrap();
@@ -93,7 +93,7 @@ async fn the_same_message_with_a_key_is_one_run() {
     assert_eq!((later.is_replayed(), later.wait_ended().await.content.as_str()), (true, "Hello."));
     assert_eq!(service.send(&main, &t, message("Something else")).await.unwrap_err(), AgentError::KeyReused);
     // The same text for another agent is another message.
-    service.define("cook", AgentPlan::new(model.clone()));
+    service.define("cook", AgentDefinition::new(model.clone()));
     let to = |name: &str| UserMessage { agent: Some(name.into()), ..message("Hi") };
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap_err(), AgentError::KeyReused);
     // A stored answer stays, also after its agent was removed.
@@ -111,8 +111,8 @@ async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
         ScriptedModel::new([text_reply("Soup."), text_reply("More soup.")]),
         ScriptedModel::new([text_reply("Left.")]),
     );
-    service.define("cook", AgentPlan::new(cook));
-    service.define("default", AgentPlan::new(guide));
+    service.define("cook", AgentDefinition::new(cook));
+    service.define("default", AgentDefinition::new(guide));
     let (main, t) = (default_tenant(), thread("t"));
     let to = |name: &str| UserMessage { agent: Some(name.into()), ..UserMessage::from("Hm?") };
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap().wait_ended().await.content, "Soup.");
@@ -125,7 +125,7 @@ async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
     assert_eq!(known, ["cook", "default"]);
     assert_eq!(service.send(&main, &t, "  ").await.unwrap_err(), AgentError::Empty);
     // A thread's own agent takes precedence, until it is removed.
-    let own = AgentPlan::new(ScriptedModel::new([text_reply("Mine.")]));
+    let own = AgentDefinition::new(ScriptedModel::new([text_reply("Mine.")]));
     let agent = service.set_agent(&main, &t, own).await.unwrap();
     assert_eq!(agent.invoke("Who?").await.unwrap().content, "Mine.");
     assert!(service.get_agent(&main, &t).await.unwrap().is_some());
@@ -141,7 +141,10 @@ async fn everything_of_a_thread_can_be_taken_out_and_taken_away() {
     let service = AgentService::new(&hub);
     service.define(
         "default",
-        AgentPlan::new(ScriptedModel::new([calls_reply([("note", json!({"text": "milk"}))]), text_reply("Noted.")])),
+        AgentDefinition::new(ScriptedModel::new([
+            calls_reply([("note", json!({"text": "milk"}))]),
+            text_reply("Noted."),
+        ])),
     );
     let (main, t) = (default_tenant(), thread("t"));
     service.send(&main, &t, "Milk!").await.unwrap().wait_ended().await;
@@ -166,7 +169,7 @@ async fn a_hundred_threads_at_once_do_not_hear_each_other() {
             let model =
                 ScriptedModel::new([calls_reply([("echo", json!({"n": at}))]), text_reply(&format!("answer {at}"))]);
             let t = thread(&format!("t{at}"));
-            let agent = service.set_agent(&main, &t, AgentPlan::new(model.clone())).await.unwrap();
+            let agent = service.set_agent(&main, &t, AgentDefinition::new(model.clone())).await.unwrap();
             let run = agent.invoke(format!("question {at}")).await.unwrap();
             assert_eq!(run.content, format!("answer {at}"));
             let prompts = model.prompts();

@@ -25,7 +25,7 @@ pub enum StateCleanup {
 
 /// The state settings of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct StateRules {
+pub(crate) struct StateSettings {
     /// The names of the states it checks out, without duplicates.
     pub(crate) names: Vec<StateName>,
     pub(crate) cleanup: StateCleanup,
