@@ -14,10 +14,10 @@ use toolhub_core::{
 };
 
 use crate::{
+    definition::{AgentDefinition, ToolExecution},
     follower,
     message::UserMessage,
     model::Model,
-    plan::{AgentPlan, ToolExecution},
     record::RunRecord,
     service::{AgentError, AgentService, RunHandle},
 };
@@ -37,7 +37,7 @@ use crate::{
 #[derive(Debug, Clone)]
 #[must_use = "the builder does nothing until `build` is called"]
 pub struct AgentBuilder {
-    plan: AgentPlan,
+    plan: AgentDefinition,
     tenant: Tenant,
     thread: Option<ThreadId>,
 }
@@ -45,7 +45,7 @@ pub struct AgentBuilder {
 impl AgentBuilder {
     /// An agent with this model.
     pub fn new(model: Arc<dyn Model>) -> Self {
-        Self { plan: AgentPlan::new(model), tenant: Tenant::default(), thread: None }
+        Self { plan: AgentDefinition::new(model), tenant: Tenant::default(), thread: None }
     }
 
     /// The system prompt.
@@ -125,7 +125,7 @@ pub struct Agent {
     service: AgentService,
     thread_key: ThreadKey,
     /// Held, so that the service does not evict it.
-    _plan: Option<Arc<AgentPlan>>,
+    _plan: Option<Arc<AgentDefinition>>,
 }
 
 impl Agent {
@@ -268,7 +268,12 @@ impl AgentService {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
+    pub async fn set_agent(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        plan: AgentDefinition,
+    ) -> Result<Agent, AgentError> {
         let thread_key = ThreadKey::new(tenant, thread);
         let plan = Arc::new(plan);
         self.set_thread_plan(&thread_key, plan.clone());

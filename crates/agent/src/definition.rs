@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use toolhub_core::{Toolset, clock::Timestamp};
 
-use crate::{model::Model, run::Bounds};
+use crate::{model::Model, run::RunBudget};
 
 /// Who executes an agent's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Default for ToolExecution {
 
 /// The definition of an agent.
 #[derive(Clone)]
-pub struct AgentPlan {
+pub struct AgentDefinition {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) system_prompt: String,
     pub(crate) toolset: Toolset,
@@ -46,7 +46,7 @@ pub struct AgentPlan {
     pub(crate) is_removed: bool,
 }
 
-impl AgentPlan {
+impl AgentDefinition {
     /// An agent with this model: all tools, twelve steps, no budget, and a context window of 128,000 tokens.
     #[must_use]
     pub fn new(model: Arc<dyn Model>) -> Self {
@@ -126,15 +126,19 @@ impl AgentPlan {
         &self.toolset
     }
 
-    pub(crate) fn bounds(&self, now: Timestamp) -> Bounds {
-        Bounds { steps: self.max_steps, tokens: self.token_budget, deadline: self.time_budget.map(|time| now + time) }
+    pub(crate) fn bounds(&self, now: Timestamp) -> RunBudget {
+        RunBudget {
+            steps: self.max_steps,
+            tokens: self.token_budget,
+            deadline: self.time_budget.map(|time| now + time),
+        }
     }
 }
 
-impl fmt::Debug for AgentPlan {
+impl fmt::Debug for AgentDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { model, toolset, execution, max_steps, token_budget, time_budget, context_window, .. } = self;
-        f.debug_struct("AgentPlan")
+        f.debug_struct("AgentDefinition")
             .field("model", &model.name())
             .field("toolset", toolset)
             .field("execution", execution)

@@ -18,11 +18,11 @@ use toolhub_core::{
 };
 
 use crate::{
+    definition::AgentDefinition,
     dependency_prompt,
     message::Message,
-    meters::Meters,
+    meters::Metrics,
     model::{ModelError, ModelFault, Prompt, Reply, StreamPart},
-    plan::AgentPlan,
     record::{RunRecord, RunStatus},
     run::{NextAction, RunError},
     run_store::{RunCheckout, RunStore},
@@ -41,9 +41,9 @@ const MODEL_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Driver {
     pub(crate) hub: ToolHub,
     pub(crate) run_store: RunStore,
-    pub(crate) meters: Arc<Meters>,
+    pub(crate) meters: Arc<Metrics>,
     pub(crate) thread_key: ThreadKey,
-    pub(crate) plan: Arc<AgentPlan>,
+    pub(crate) plan: Arc<AgentDefinition>,
     pub(crate) checkout: RunCheckout,
     /// Whether another driver may have started the current step.
     pub(crate) resumed: bool,
@@ -238,7 +238,7 @@ impl Driver {
             return self.hub.offer_with(tenant, thread, &options).await;
         }
         let (offer, summary) = self.hub.offer_and_summary(tenant, thread, &options).await?;
-        tracing::info!(%thread, "{summary}");
+        tracing::info!(%thread, %summary, "tools offered for this step");
         Ok(offer)
     }
 

@@ -6,13 +6,13 @@
 
 mod active_runs;
 mod agent;
+mod definition;
 mod dependency_prompt;
 mod driver;
 mod follower;
 mod message;
 mod meters;
 mod model;
-mod plan;
 mod record;
 mod run;
 mod run_store;
@@ -25,16 +25,16 @@ mod stub;
 mod window;
 
 pub use agent::{Agent, AgentBuilder};
+pub use definition::{AgentDefinition, ToolExecution};
 pub use follower::{RunEvent, run_events};
 pub use message::{CallResult, Image, Message, ToolCall, UserMessage};
-pub use meters::{AgentStats, Histogram, Meters, REQUEST_SECONDS_BUCKETS, RUN_SECONDS_BUCKETS, TOKEN_BUCKETS};
+pub use meters::{AgentStats, Histogram, Metrics, REQUEST_SECONDS_BUCKETS, RUN_SECONDS_BUCKETS, TOKEN_BUCKETS};
 pub use model::{
     Anthropic, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret, SettingsError,
     StopReason, StreamPart, StreamSink, UnknownProvider, Usage, build_model,
 };
-pub use plan::{AgentPlan, ToolExecution};
 pub use record::{RunRecord, RunStatus};
-pub use run::{Bounds, NextAction, PlannedCall, Run, RunCall, RunEnd, RunError};
+pub use run::{NextAction, PlannedCall, Run, RunBudget, RunCall, RunEnd, RunError};
 pub use run_store::StoredMessage;
 #[cfg(feature = "stub")]
 pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, ScriptedReply};

@@ -79,9 +79,9 @@ pub struct AgentStats {
 
 /// The metrics.
 #[derive(Debug, Default)]
-pub struct Meters(Mutex<AgentStats>);
+pub struct Metrics(Mutex<AgentStats>);
 
-impl Meters {
+impl Metrics {
     /// A snapshot of all metrics.
     #[must_use]
     pub fn snapshot(&self) -> AgentStats {

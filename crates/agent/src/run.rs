@@ -20,7 +20,7 @@ use crate::{
 /// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Bounds {
+pub struct RunBudget {
     /// Maximum number of model requests. The last one may not request calls.
     pub steps: u32,
     /// Maximum number of input and output tokens; `None` for no limit.
@@ -38,7 +38,7 @@ pub struct Run {
     pub id: RunId,
     /// When it started.
     pub started: Timestamp,
-    bounds: Bounds,
+    bounds: RunBudget,
     steps: u32,
     usage: Usage,
     #[serde(rename = "made")]
@@ -146,7 +146,7 @@ pub enum NextAction<'a> {
 impl Run {
     /// A new run.
     #[must_use]
-    pub fn new(id: RunId, started: Timestamp, bounds: Bounds) -> Self {
+    pub fn new(id: RunId, started: Timestamp, bounds: RunBudget) -> Self {
         let (usage, completed_calls, phase) = (Usage::default(), Vec::new(), Phase::AwaitingModel);
         Self { id, started, bounds, steps: 0, usage, completed_calls, phase }
     }
@@ -193,7 +193,7 @@ impl Run {
 
     /// Fails the run if it has reached one of its limits. To be called before each model request.
     pub fn enforce_bounds(&mut self, now: Timestamp) {
-        let Bounds { steps, tokens, deadline } = self.bounds;
+        let RunBudget { steps, tokens, deadline } = self.bounds;
         let used = self.usage.input_tokens.saturating_add(self.usage.output_tokens);
         if self.steps >= steps {
             self.fail(RunError::new("max_steps", format!("the run reached its limit of {steps} steps")));

@@ -7,8 +7,8 @@
 mod matcher;
 mod parser;
 mod problem;
-mod tables;
 mod template;
+mod toml_reader;
 
 use std::{collections::BTreeMap, time::Duration};
 

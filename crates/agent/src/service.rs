@@ -24,7 +24,9 @@ use toolhub_core::{
     status::Language,
 };
 
-use crate::{active_runs::ActiveRuns, message::UserMessage, meters::Meters, plan::AgentPlan, run_store::RunStore};
+use crate::{
+    active_runs::ActiveRuns, definition::AgentDefinition, message::UserMessage, meters::Metrics, run_store::RunStore,
+};
 
 pub use handle::RunHandle;
 pub use queries::{RunCancellation, ThreadExport};
@@ -75,9 +77,9 @@ struct Inner {
     hub: ToolHub,
     run_store: RunStore,
     active_runs: ActiveRuns,
-    meters: Arc<Meters>,
+    meters: Arc<Metrics>,
     /// The defined agents, by name.
-    agents: Mutex<BTreeMap<SmolStr, Arc<AgentPlan>>>,
+    agents: Mutex<BTreeMap<SmolStr, Arc<AgentDefinition>>>,
     thread_plans: Mutex<ThreadPlans>,
     language: Language,
     tasks: TaskTracker,
@@ -87,7 +89,7 @@ struct Inner {
 /// The agents that were set for single threads.
 #[derive(Default)]
 struct ThreadPlans {
-    plans: HashMap<ThreadKey, (Arc<AgentPlan>, Instant)>,
+    plans: HashMap<ThreadKey, (Arc<AgentDefinition>, Instant)>,
     /// When idle plans were last evicted.
     last_sweep: Option<Instant>,
 }
@@ -123,7 +125,7 @@ impl AgentService {
     }
 
     /// Defines an agent by name, or redefines it. Open runs finish with the definition they started with.
-    pub fn define(&self, name: impl Into<SmolStr>, plan: AgentPlan) {
+    pub fn define(&self, name: impl Into<SmolStr>, plan: AgentDefinition) {
         lock(&self.0.agents).insert(name.into(), Arc::new(plan));
     }
 
@@ -134,12 +136,12 @@ impl AgentService {
 
     /// The defined agents, by name.
     #[must_use]
-    pub fn agents(&self) -> BTreeMap<SmolStr, Arc<AgentPlan>> {
+    pub fn agents(&self) -> BTreeMap<SmolStr, Arc<AgentDefinition>> {
         lock(&self.0.agents).clone()
     }
 
     /// Sets or replaces a thread's own plan.
-    pub(crate) fn set_thread_plan(&self, thread_key: &ThreadKey, plan: Arc<AgentPlan>) {
+    pub(crate) fn set_thread_plan(&self, thread_key: &ThreadKey, plan: Arc<AgentDefinition>) {
         lock(&self.0.thread_plans).plans.insert(thread_key.clone(), (plan, Instant::now()));
     }
 
@@ -207,7 +209,7 @@ impl AgentService {
 
     /// Metrics of runs and model requests.
     #[must_use]
-    pub fn meters(&self) -> &Arc<Meters> {
+    pub fn meters(&self) -> &Arc<Metrics> {
         &self.0.meters
     }
 
@@ -229,7 +231,7 @@ impl AgentService {
         &self,
         thread_key: &ThreadKey,
         named: Option<&SmolStr>,
-    ) -> Result<(SmolStr, Arc<AgentPlan>), AgentError> {
+    ) -> Result<(SmolStr, Arc<AgentDefinition>), AgentError> {
         if let (None, Some(plan)) = (named, self.thread_plan(thread_key)) {
             return Ok((SmolStr::new_static(THREAD_AGENT), plan));
         }
@@ -249,7 +251,7 @@ impl AgentService {
     }
 
     /// The agent that was set for a thread. Also evicts plans that are idle and not referenced.
-    pub(crate) fn thread_plan(&self, thread_key: &ThreadKey) -> Option<Arc<AgentPlan>> {
+    pub(crate) fn thread_plan(&self, thread_key: &ThreadKey) -> Option<Arc<AgentDefinition>> {
         let (mut thread_plans, now) = (lock(&self.0.thread_plans), Instant::now());
         if thread_plans.last_sweep.is_none_or(|swept| now - swept > IDLE_PLAN_TTL / 60) {
             // Agent handles and drivers hold a reference to their plan.

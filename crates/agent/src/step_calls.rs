@@ -16,8 +16,8 @@ use toolhub_core::{
 };
 
 use crate::{
+    definition::{AgentDefinition, ToolExecution},
     message::{CallResult, Image, ToolCall},
-    plan::{AgentPlan, ToolExecution},
     record::{RunRecord, RunStatus},
     run::{NextAction, PlannedCall},
     run_store::OpenRun,
@@ -33,7 +33,7 @@ type CompletedCall = (CallResult, Status);
 pub(crate) struct Step<'a> {
     pub(crate) hub: &'a ToolHub,
     pub(crate) thread_key: &'a ThreadKey,
-    pub(crate) plan: &'a AgentPlan,
+    pub(crate) plan: &'a AgentDefinition,
     /// The run, as it is stored.
     pub(crate) open_run: &'a OpenRun,
     /// Whether an earlier driver may have started the calls.

@@ -1,13 +1,13 @@
 //! Tools bundled with the binary for demos and first steps: `builtin = "calculator"` in a config.
 //!
-//! In: the name the tool is to have. Out: a [`ToolBuilder`]. The library bundles no tools. `builtin/pack.rs` implements them.
+//! In: the name the tool is to have. Out: a [`ToolBuilder`]. The library bundles no tools. `builtin/tools.rs` implements them.
 
 mod calculator;
-mod pack;
+mod tools;
 
 use toolhub::ToolBuilder;
 
-pub(crate) use pack::Notes;
+pub(crate) use tools::Notes;
 
 /// A bundled tool.
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub(crate) struct Builtin {
 
 /// All of them, sorted by name.
 pub(crate) const ALL: [Builtin; 7] = [
-    Builtin { name: "calculator", make: pack::calculator },
-    Builtin { name: "clock", make: pack::clock },
-    Builtin { name: "counter", make: pack::counter },
-    Builtin { name: "dangerous", make: pack::dangerous },
-    Builtin { name: "flaky", make: pack::flaky },
-    Builtin { name: "notes", make: pack::notes },
-    Builtin { name: "report", make: pack::report },
+    Builtin { name: "calculator", make: tools::calculator },
+    Builtin { name: "clock", make: tools::clock },
+    Builtin { name: "counter", make: tools::counter },
+    Builtin { name: "dangerous", make: tools::dangerous },
+    Builtin { name: "flaky", make: tools::flaky },
+    Builtin { name: "notes", make: tools::notes },
+    Builtin { name: "report", make: tools::report },
 ];
 
 impl Builtin {

@@ -7,7 +7,6 @@
 
 mod change;
 mod check;
-mod closest;
 pub(crate) mod commands;
 mod dry_run;
 mod environment;
@@ -24,6 +23,7 @@ mod salvage;
 mod schema;
 mod shape;
 mod show;
+mod suggest;
 mod tree;
 mod variables;
 
@@ -36,12 +36,12 @@ use std::{
 use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
-    closest::closest,
     dry_run::dry_run,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_tool},
     problem::{Problem, Problems, RenderStyle, render},
     raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel},
     show::masked_values,
+    suggest::closest,
 };
 pub(crate) use resolve::{
     Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, OpenStoreError, Policies, Provider, Scheduler, Server, State,

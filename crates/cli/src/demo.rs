@@ -5,9 +5,9 @@
 
 mod answer_source;
 mod approval;
-mod pack;
 mod print;
 mod restart;
+mod tools;
 mod tour;
 
 use std::{error::Error, path::PathBuf};
@@ -33,7 +33,7 @@ pub(crate) async fn run(work_on: Option<PathBuf>) -> Result<Exit, Box<dyn Error>
 fn silence_demo_panic() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let on_purpose = info.payload().downcast_ref::<&str>().is_some_and(|text| *text == pack::CRASH_MESSAGE);
+        let on_purpose = info.payload().downcast_ref::<&str>().is_some_and(|text| *text == tools::CRASH_MESSAGE);
         if !on_purpose {
             default_hook(info);
         }

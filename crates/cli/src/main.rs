@@ -44,7 +44,7 @@ use crate::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The one place through which an AI agent's tool calls pass.
+/// Runs the tool calls of AI agents: validation, approvals, limits, state, crash recovery.
 #[derive(Debug, Parser)]
 #[command(
     name = "toolhub",

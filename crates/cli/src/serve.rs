@@ -31,7 +31,7 @@ use crate::{
     config::LoadOptions, demo as tour, exit::Exit, failure::Failure, global::GlobalFlags, local_hub::LocalHub,
     output::Printer, temp_folder::TempFolder,
 };
-use daemon::Daemon;
+use daemon::{Daemon, Purpose};
 pub(crate) use signals::ShutdownSignals;
 use upstream::Upstream;
 
@@ -69,7 +69,7 @@ pub(crate) async fn serve(global: &GlobalFlags, printer: &Printer, serve: Serve)
     (options.host, options.port) = (serve.host, serve.port);
     let local = LocalHub::load(options)?;
     logs::init(&local.loaded.config.telemetry);
-    let daemon = Arc::new(Daemon::open(&local, local.config_file()).await?);
+    let daemon = Arc::new(Daemon::open(&local, local.config_file(), Purpose::Serve).await?);
     run(&daemon, serve.watch, |url| banner::print_serve(printer, url, &daemon)).await
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn demo(global: &GlobalFlags, printer: &Printer, demo: Demo) ->
         LoadOptions { config: Some(file), port: Some(demo.port), folder: folder_path, ..LoadOptions::default() };
     let local = LocalHub::load(options)?;
     logs::init(&local.loaded.config.telemetry);
-    let daemon = Arc::new(Daemon::open(&local, None).await?);
+    let daemon = Arc::new(Daemon::open(&local, None, Purpose::Serve).await?);
     let thread = ThreadId::new("demo").ok();
     daemon
         .hub
@@ -128,7 +128,7 @@ pub(crate) struct InProcessHub {
 /// # Errors
 /// When the store is in use or cannot be opened.
 pub(crate) async fn open_in_process(local: &LocalHub) -> Result<InProcessHub, Failure> {
-    let daemon = Arc::new(Daemon::open(local, local.config_file()).await?);
+    let daemon = Arc::new(Daemon::open(local, local.config_file(), Purpose::Command).await?);
     Ok(InProcessHub { router: daemon.clone().local_router(), hub: daemon.hub.clone(), agents: daemon.agents.clone() })
 }
 

@@ -26,4 +26,4 @@ pub use raw::{
     ResultFormat, Retry, ToolConfig, ToolState, UnknownKeys,
 };
 pub use secret::{SecretSource, SecretString};
-pub use unit::{Delay, DurationOrNever, Size, Time, Unit};
+pub use unit::{DurationOrNever, DurationOrZero, PositiveDuration, Size, Unit};

@@ -87,10 +87,24 @@ async fn tls_handshake(
     config: Arc<ClientConfig>,
     stream: Box<dyn ByteStream>,
 ) -> Result<Box<dyn ByteStream>, DialError> {
-    let failed = |reason: String| DialError::unreachable(format!("TLS verification failed for {origin}"), reason);
-    let name = ServerName::try_from(origin.host.clone()).map_err(|error| failed(error.to_string()))?;
+    let name = ServerName::try_from(origin.host.clone()).map_err(|error| DialError::Tls {
+        failure: format!("TLS handshake failed with {origin}"),
+        reason: error.to_string(),
+    })?;
     let tls_stream = TlsConnector::from(config).connect(name, stream).await;
-    Ok(Box::new(tls_stream.map_err(|error| failed(error.to_string()))?))
+    Ok(Box::new(tls_stream.map_err(|error| tls_error(origin, &error))?))
+}
+
+fn tls_error(origin: &Origin, error: &io::Error) -> DialError {
+    use rustls::{Error, InvalidMessage};
+    let (failure, hint) = match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
+        Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => ("TLS verification failed for", ""),
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            ("TLS handshake failed with", " (is this a plain HTTP port?)")
+        }
+        _ => ("TLS handshake failed with", ""),
+    };
+    DialError::Tls { failure: format!("{failure} {origin}"), reason: format!("{error}{hint}") }
 }
 
 /// The host's addresses that the address policy allows.

@@ -11,12 +11,20 @@ pub enum DialError {
     #[error("{0}")]
     Forbidden(String),
     /// DNS, TCP, proxy and TLS together exceeded the connect timeout.
-    #[error("no connection within {0:?}")]
+    #[error("connect timeout: no connection within {0:?}")]
     Timeout(Duration),
-    /// DNS, TCP, the proxy or TLS failed.
+    /// DNS, TCP or the proxy failed, or HTTP could not start.
     #[error("{failure}: {reason}")]
     Unreachable {
         /// What failed, with the host or origin.
+        failure: String,
+        /// The cause.
+        reason: String,
+    },
+    /// The TLS handshake failed, or the certificate was rejected.
+    #[error("{failure}: {reason}")]
+    Tls {
+        /// What failed, with the origin.
         failure: String,
         /// The cause.
         reason: String,

@@ -56,7 +56,7 @@ struct IdleConn {
 
 /// No permit became available in time: the maximum number of requests is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no connection became available within {0:?}")]
+#[error("connection pool exhausted: no connection became available within {0:?}; raise `connection.pool_size`")]
 pub struct PermitTimeout(pub Duration);
 
 /// Permit to send one request; returned to the semaphore when dropped.

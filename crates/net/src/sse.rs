@@ -25,10 +25,10 @@ pub struct SseDecoder {
     data: Option<String>,
 }
 
-/// A line or event exceeds the maximum length.
+/// A line or event exceeds the maximum length, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the SSE event is too long")]
-pub struct EventTooLong;
+#[error("an SSE event is longer than {0} bytes")]
+pub struct EventTooLong(pub usize);
 
 impl SseDecoder {
     /// A decoder with a maximum length of lines and events.
@@ -51,7 +51,7 @@ impl SseDecoder {
                 events.extend(self.end_line()?);
             } else if !is_lf_of_crlf {
                 if self.line.len() == self.max_length {
-                    return Err(EventTooLong);
+                    return Err(EventTooLong(self.max_length));
                 }
                 self.line.push(byte);
             }
@@ -72,7 +72,9 @@ impl SseDecoder {
         match field {
             "event" => self.name = value.to_owned(),
             "data" => match &mut self.data {
-                Some(data) if data.len() + value.len() >= self.max_length => return Err(EventTooLong),
+                Some(data) if data.len() + value.len() >= self.max_length => {
+                    return Err(EventTooLong(self.max_length));
+                }
                 Some(data) => {
                     data.push('\n');
                     data.push_str(value);
@@ -126,6 +128,6 @@ mod tests {
     fn a_line_without_an_end_is_given_up() {
         let mut events = SseDecoder::new(LIMIT);
         assert_eq!(events.feed(&vec![b'x'; LIMIT]), Ok(vec![]));
-        assert_eq!(events.feed(b"x"), Err(EventTooLong));
+        assert_eq!(events.feed(b"x"), Err(EventTooLong(LIMIT)));
     }
 }

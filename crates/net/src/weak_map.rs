@@ -1,4 +1,4 @@
-//! A map of shared values that does not keep them alive.
+//! A map that holds its values by weak reference.
 //!
 //! In: a key. Out: the live value of this key, or a new one. Pools, semaphores and tokens live as long as a tool uses them.
 

@@ -5,7 +5,8 @@ use std::{error::Error, io::Read, sync::Arc};
 
 use serde_json::{Value, json};
 use toolhub_agent::{
-    AgentPlan, AgentService, Message, Model, ModelError, Prompt, Reply, StopReason, StreamPart, StreamSink, ToolCall,
+    AgentDefinition, AgentService, Message, Model, ModelError, Prompt, Reply, StopReason, StreamPart, StreamSink,
+    ToolCall,
 };
 use toolhub_core::{
     BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
@@ -40,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let host_control = Arc::new(EchoHost(hub.clone()));
     let agents = AgentService::new(&hub);
-    agents.define("default", AgentPlan::new(Arc::new(WeatherModel)));
+    agents.define("default", AgentDefinition::new(Arc::new(WeatherModel)));
     let bound = Server::with_host_control(hub, store, settings, host_control).agents(agents).bind().await?;
     println!("http://{}", bound.address());
     if let Some(key) = key {

@@ -132,7 +132,7 @@ impl Idempotency {
         let key = backend::RowKey { partition: partition.clone(), table: Table::Claims, id: CLAIM_ROW_ID };
         if let Some(row) = self.app.store().load(&[key], self.app.now()).await?.pop().flatten() {
             let known: Claim = serde_json::from_slice(&row.value).map_err(|error| {
-                tracing::error!(%error, "idempotency record is unreadable");
+                tracing::error!(%partition, %error, "idempotency record is unreadable");
                 Problem::new(Code::INTERNAL, "the record stored for this key is unreadable").hint("use another key")
             })?;
             let problem = |kind, why: &str| Problem::from(CallError::new(kind).operator(why));
@@ -166,7 +166,11 @@ impl Idempotency {
         claim.answer = StoredResponse::from_response(parts.status, &parts.headers, &bytes);
         let value = claim.answer.is_some().then_some((&claim, RESPONSE_TTL));
         if let Err(error) = self.write_claim(partition, Expect::Same(version), value, Durability::PowerSafe).await {
-            tracing::warn!(%error, "could not store the response for its idempotency key");
+            tracing::warn!(
+                %partition,
+                %error,
+                "could not store the response for its idempotency key; a retry may run the request again"
+            );
         }
         Response::from_parts(parts, Body::from(bytes))
     }

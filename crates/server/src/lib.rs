@@ -43,7 +43,7 @@ pub use host_control::{
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use listener::{BoundServer, ServeError};
 pub use scope::{Scope, UnknownScope};
-pub use settings::{Auth, Build, KeySetting, Limits, Settings};
+pub use settings::{Auth, BuildInfo, KeySetting, Limits, Settings};
 
 use app::App;
 

@@ -200,7 +200,11 @@ impl Acceptor {
                 // The client disconnected before the accept; the listener itself is fine.
                 Err(error) if is_client_error(&error) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "accept failed; backing off");
+                    if is_open_file_limit(&error) {
+                        tracing::warn!(%error, "accept failed; backing off; check the open-file limit (ulimit -n)");
+                    } else {
+                        tracing::warn!(%error, "accept failed; backing off");
+                    }
                     self.connections.evict_idle();
                     tokio::time::sleep(delay).await;
                     delay = (delay * 2).min(ACCEPT_BACKOFF.1);
@@ -310,6 +314,12 @@ fn builder(app: &App) -> Builder<TokioExecutor> {
         .keep_alive_interval(limits.idle_timeout)
         .keep_alive_timeout(limits.header_timeout);
     builder
+}
+
+/// Whether the process or the system has too many open files: ENFILE and EMFILE, the same numbers on Linux, BSD and macOS.
+/// The standard library has no stable error kind for them.
+fn is_open_file_limit(error: &io::Error) -> bool {
+    cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 fn is_client_error(error: &io::Error) -> bool {

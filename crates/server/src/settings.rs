@@ -32,12 +32,12 @@ pub struct Settings {
     /// How long entries of the audit log are kept, including those of refused requests.
     pub audit_retention: Duration,
     /// Version information, shown by the API.
-    pub build: Build,
+    pub build: BuildInfo,
 }
 
 /// Version information of the host program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Build {
+pub struct BuildInfo {
     /// The version of the program.
     pub version: String,
     /// The revision of its sources.
@@ -102,12 +102,12 @@ impl Default for Settings {
             drain_timeout: Duration::from_secs(30),
             metrics: true,
             audit_retention: Duration::from_secs(90 * 86_400),
-            build: Build::default(),
+            build: BuildInfo::default(),
         }
     }
 }
 
-impl Default for Build {
+impl Default for BuildInfo {
     fn default() -> Self {
         let unknown = || "unknown".to_owned();
         Self { version: env!("CARGO_PKG_VERSION").into(), revision: unknown(), rustc: unknown() }

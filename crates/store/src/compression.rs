@@ -83,7 +83,7 @@ impl<B: Backend> Backend for Compressed<B> {
             page.rows.retain_mut(|(key, row)| match decompress(key, row) {
                 Ok(()) => true,
                 Err(error) => {
-                    tracing::warn!(%error, "skipping unreadable stored record");
+                    tracing::warn!(%error, "skipping state that cannot be decompressed");
                     false
                 }
             });

@@ -36,7 +36,7 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-use crate::{backup::BackupWorker, lock::Lock, watch::ChangeFeed};
+use crate::{backup::BackupWorker, change_feed::ChangeFeed, lock::Lock};
 pub use crate::{
     backup::{Backup, BackupError, BackupOptions, RestoreReport},
     lock::LockHolder,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod backup;
+mod change_feed;
 mod compression;
 mod epoch;
 mod failpoint;
@@ -14,7 +15,6 @@ mod lock;
 mod queue;
 pub mod sqlite;
 mod store_factory;
-mod watch;
 pub mod write_behind;
 
 pub use backup::RestoreError;

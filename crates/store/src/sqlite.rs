@@ -36,7 +36,7 @@ pub use open::Options;
 pub use quarantine::QuarantinedRow;
 pub use restore::{RestoreError, restore};
 
-use crate::{backup::BackupWorker, lock::Lock, watch::ChangeFeed};
+use crate::{backup::BackupWorker, change_feed::ChangeFeed, lock::Lock};
 
 /// A backend that stores everything in one SQLite file.
 ///

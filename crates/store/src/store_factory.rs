@@ -14,7 +14,10 @@ use crate::{Compressed, Files, Sqlite, WriteBehind, backup::BackupOptions, files
 #[non_exhaustive]
 pub enum OpenStoreError {
     /// Its folder cannot be created.
-    #[error("cannot create the folder {}: {error}", path.display())]
+    #[error(
+        "cannot create the store folder {}: {error}; check `persistence_path` and its permissions",
+        path.display()
+    )]
     Folder {
         /// The folder.
         path: PathBuf,

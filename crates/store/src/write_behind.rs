@@ -28,7 +28,7 @@ use self::{
     buffer::WriteBuffer,
     flusher::{Flusher, FlusherTask},
 };
-use crate::watch::ChangeFeed;
+use crate::change_feed::ChangeFeed;
 
 /// Options of a write-behind store.
 #[derive(Debug, Clone)]

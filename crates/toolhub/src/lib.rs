@@ -1,4 +1,4 @@
-//! The one place through which an AI agent's tool calls pass.
+//! Runs the tool calls of AI agents: validation, approvals, limits, state, crash recovery.
 //!
 //! Define tools as plain functions, register them with a [`ToolHub`], and call them by name. The hub validates the arguments,
 //! runs the call, stores the tool's state, and returns exactly one [`Outcome`], even after a panic, a timeout or a crash.

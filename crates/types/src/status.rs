@@ -14,13 +14,13 @@ mod dependency_hint;
 mod evaluation;
 mod evidence;
 mod gate;
+mod interval;
 mod machine;
 mod reason;
 mod record;
 mod rolling_window;
 mod scope;
 mod settings;
-mod span;
 
 pub use crate::language::Language;
 pub use dependency_hint::{dependency_readiness, next_step, tools_to_call};

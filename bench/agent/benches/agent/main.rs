@@ -12,7 +12,7 @@ use std::{
 
 use toolhub::{
     Sqlite,
-    agent::{AgentPlan, AgentService, CallResult, Message, Model, OpenAi, Prompt, Script, Stub},
+    agent::{AgentDefinition, AgentService, CallResult, Message, Model, OpenAi, Prompt, Script, Stub},
     export::Format,
     ids::ThreadId,
     prelude::*,
@@ -65,7 +65,7 @@ async fn service(model: &Arc<dyn Model>, file: Option<&std::path::Path>) -> Agen
         builder = builder.store(Sqlite::open(file, Options::default()).unwrap());
     }
     let service = AgentService::new(&builder.build().await.unwrap());
-    service.define("default", AgentPlan::new(model.clone()));
+    service.define("default", AgentDefinition::new(model.clone()));
     service
 }
 

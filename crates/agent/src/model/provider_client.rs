@@ -43,7 +43,7 @@ pub enum SettingsError {
     #[error("cannot read the API key of the model provider: {0}")]
     Secret(SecretError),
     /// The model has no name.
-    #[error("the model has no name")]
+    #[error("no model name; set `model` in [llm]")]
     NoModel,
     /// The HTTP client cannot be created.
     #[error("cannot create the HTTP client of the model provider: {0}")]

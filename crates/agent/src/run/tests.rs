@@ -1,10 +1,16 @@
+//! Transitions of a run: replies, call results, limits, cancellation, and continuation after serialization.
+
 use serde_json::json;
 
 use super::*;
 
 fn run(steps: u32) -> Run {
     let now = Timestamp::from_millis(1_000);
-    Run::new(RunId::mint(now), now, Bounds { steps, tokens: Some(100), deadline: Some(Timestamp::from_millis(9_000)) })
+    Run::new(
+        RunId::mint(now),
+        now,
+        RunBudget { steps, tokens: Some(100), deadline: Some(Timestamp::from_millis(9_000)) },
+    )
 }
 
 fn mint() -> CallId {

@@ -11,8 +11,8 @@ use toml::de::{DeTable, DeValue};
 use super::{
     Argument, Fault, Script, ScriptError, ScriptedCall, Turn, TurnConditions,
     problem::closest,
-    tables::{Node, Problems},
     template::{RESERVED_NAMES, Template, Variable},
+    toml_reader::{Node, Problems},
 };
 
 /// The reply of a script without a default, if no turn matches.

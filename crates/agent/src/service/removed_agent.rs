@@ -6,16 +6,16 @@ use smol_str::SmolStr;
 use toolhub_core::{BoxFuture, Toolset, export::Format};
 
 use crate::{
+    definition::AgentDefinition,
     model::{Model, ModelError, ModelFault, Prompt, Reply, StreamSink},
-    plan::AgentPlan,
 };
 
 /// The plan of an agent that is no longer defined. Its toolset is unknown, so it has none.
-pub(super) fn removed_agent_plan(name: &SmolStr) -> Arc<AgentPlan> {
+pub(super) fn removed_agent_plan(name: &SmolStr) -> Arc<AgentDefinition> {
     let none =
         Toolset::from_patterns::<SmolStr>([]).unwrap_or_else(|_| unreachable!("an empty list has no invalid pattern"));
-    let plan = AgentPlan::new(Arc::new(RemovedAgentModel(name.clone()))).toolset(none);
-    Arc::new(AgentPlan { is_removed: true, ..plan })
+    let plan = AgentDefinition::new(Arc::new(RemovedAgentModel(name.clone()))).toolset(none);
+    Arc::new(AgentDefinition { is_removed: true, ..plan })
 }
 
 struct RemovedAgentModel(SmolStr);

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     active_runs::{ActiveRun, DrivePermit},
+    definition::AgentDefinition,
     driver::Driver,
     message::UserMessage,
-    plan::AgentPlan,
     run::Run,
     run_store::{BeginResult, ClaimMatch, NewRun, OpenRun, RunCheckout},
 };
@@ -66,7 +66,7 @@ impl AgentService {
         &self,
         permit: DrivePermit,
         thread_key: ThreadKey,
-        (agent, plan): (SmolStr, Arc<AgentPlan>),
+        (agent, plan): (SmolStr, Arc<AgentDefinition>),
         message: UserMessage,
         cancel: CancellationToken,
     ) -> Result<RunHandle, AgentError> {
@@ -168,7 +168,7 @@ impl AgentService {
         &self,
         permit: DrivePermit,
         thread_key: ThreadKey,
-        plan: Arc<AgentPlan>,
+        plan: Arc<AgentDefinition>,
         checkout: RunCheckout,
         resumed: bool,
         cancel: CancellationToken,

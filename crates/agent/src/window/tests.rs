@@ -1,3 +1,5 @@
+//! Which messages of a conversation are sent, under small token budgets.
+
 use serde_json::json;
 
 use super::*;

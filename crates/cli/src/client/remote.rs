@@ -96,12 +96,17 @@ impl Remote {
     }
 
     fn unreachable_failure(&self, error: &SendError) -> Failure {
-        let cause = match error {
-            SendError::Dial(DialError::Unreachable { reason, .. }) | SendError::Broken { reason, .. } => reason.clone(),
-            other => other.to_string(),
+        let message = match error {
+            // These texts name the host themselves.
+            SendError::Dial(DialError::Unreachable { .. } | DialError::Tls { .. }) => {
+                format!("cannot connect to the server: {error}")
+            }
+            other => format!("cannot reach the server at {}: {other}", self.url),
         };
-        let failure = Failure::new("unreachable", format!("cannot reach the server at {}: {cause}", self.url));
-        if self.explicit {
+        let failure = Failure::new("unreachable", message);
+        if matches!(error, SendError::Dial(DialError::Tls { .. })) {
+            failure.help("check `http://` or `https://` in --server")
+        } else if self.explicit {
             failure.help(
                 "start one with `toolhub serve`, or omit --server and TOOLHUB_URL to use the store of this folder",
             )

@@ -1,7 +1,7 @@
 //! `version`: prints the version and build information.
 
 use serde_json::json;
-use toolhub::server::Build;
+use toolhub::server::BuildInfo;
 
 use crate::{build_info, exit::Exit, failure::Failure, session::Session};
 
@@ -10,7 +10,7 @@ use crate::{build_info, exit::Exit, failure::Failure, session::Session};
 pub(crate) struct Version {}
 
 pub(crate) fn run(session: &Session) -> Result<Exit, Failure> {
-    let Build { version, revision, rustc } = build_info::current();
+    let BuildInfo { version, revision, rustc } = build_info::current();
     if session.printer.json {
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
         let about = json!({"version": version, "revision": revision, "rustc": rustc, "os": os, "arch": arch});

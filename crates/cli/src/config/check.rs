@@ -8,11 +8,11 @@ mod hints;
 use toolhub::config::unit::ellipsize;
 
 use super::{
-    closest::closest,
     planned_keys,
     problem::{Problem, is_secret_name},
     renamed_keys,
     shape::{KeyShape, Shape, TableShape, TextShape, format_choices},
+    suggest::closest,
     tree::{Node, Path, Value},
 };
 

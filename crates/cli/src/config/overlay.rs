@@ -8,12 +8,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     check,
-    closest::closest,
     environment::{Environment, KEY_PREFIX, variable_for_key},
     planned_keys,
     problem::Problem,
     renamed_keys,
     shape::{Shape, TableShape},
+    suggest::closest,
     tree::{self, KeySegment, Node, Origin, Path, Source, Value},
 };
 

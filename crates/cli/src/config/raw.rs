@@ -28,7 +28,7 @@ pub(crate) use store::{Backend, Retention, Store};
 pub(crate) use telemetry::{LogFormat, LogLevel, SECRET_NAME_GLOBS, Telemetry};
 pub(crate) use tools::Tool;
 
-use toolhub::config::{CallSettings, Delay, Time};
+use toolhub::config::{CallSettings, DurationOrZero, PositiveDuration};
 
 /// The config of toolhub: `toolhub.toml`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -84,13 +84,13 @@ pub(crate) struct Status {
     #[schemars(range(min = 1))]
     pub(crate) failure_threshold: u32,
     /// How long a failed tool is withheld before one call probes it.
-    pub(crate) failure_duration: Time,
+    pub(crate) failure_duration: PositiveDuration,
     /// Maximum time a tool is withheld. Each failed probe doubles the time up to this.
-    pub(crate) max_failure_duration: Time,
+    pub(crate) max_failure_duration: PositiveDuration,
     /// Whether agents are offered a changed list of tools automatically. If not, the old list stays until a rebind is requested.
     pub(crate) auto_rebind: bool,
     /// How long changes of the list are collected before they are announced.
-    pub(crate) rebind_delay: Delay,
+    pub(crate) rebind_delay: DurationOrZero,
     /// Whether refusals and 4xx responses of a tool count as failures.
     pub(crate) count_tool_errors: bool,
     /// Failure rate above which a tool is also withheld, from 0 to 1. Unset: only consecutive failures count.
@@ -99,7 +99,7 @@ pub(crate) struct Status {
     pub(crate) failure_rate: Option<f64>,
     /// Time window of `failure_rate`. Default: "1m".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) window: Option<Time>,
+    pub(crate) window: Option<PositiveDuration>,
     /// Minimum number of calls in the window before `failure_rate` applies. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -112,10 +112,10 @@ impl Default for Status {
         Self {
             enabled: defaults.enabled,
             failure_threshold: defaults.failure_threshold,
-            failure_duration: Time(defaults.failure_duration),
-            max_failure_duration: Time(defaults.max_failure_duration),
+            failure_duration: PositiveDuration(defaults.failure_duration),
+            max_failure_duration: PositiveDuration(defaults.max_failure_duration),
             auto_rebind: defaults.auto_rebind,
-            rebind_delay: Delay(defaults.rebind_delay),
+            rebind_delay: DurationOrZero(defaults.rebind_delay),
             count_tool_errors: defaults.count_tool_errors,
             failure_rate: None,
             window: None,
@@ -164,7 +164,7 @@ impl Default for Scheduler {
 #[serde(default)]
 pub(crate) struct Threads {
     /// How long an unused instance is kept.
-    pub(crate) instance_idle: Time,
+    pub(crate) instance_idle: PositiveDuration,
     /// Maximum number of instances per thread. The least recently used one is closed first, never one in use.
     #[schemars(range(min = 1))]
     pub(crate) instances_per_thread: u32,
@@ -176,7 +176,7 @@ pub(crate) struct Threads {
 impl Default for Threads {
     fn default() -> Self {
         Self {
-            instance_idle: Time(std::time::Duration::from_secs(30 * 60)),
+            instance_idle: PositiveDuration(std::time::Duration::from_secs(30 * 60)),
             instances_per_thread: 32,
             max_instances: 10_000,
         }

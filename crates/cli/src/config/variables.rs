@@ -4,9 +4,9 @@
 //! `${`. Values of variables are not expanded again.
 
 use super::{
-    closest::closest,
     environment::{Environment, is_variable_name},
     problem::Problem,
+    suggest::closest,
     tree::{Node, Path, Value},
 };
 

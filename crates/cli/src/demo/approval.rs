@@ -28,10 +28,10 @@ const THREAD: &str = "demo";
 pub(super) async fn run(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     let mut answers = AnswerSource::detect(SCRIPT.map(|(_, line)| line));
     if answers.is_interactive() {
-        print::say("An agent wants to delete something. Nothing runs before you answer.");
+        print::print_line("An agent wants to delete something. Nothing runs before you answer.");
         call_with_approval(hub, INTERACTIVE_FOLDER, &mut answers).await?;
     } else {
-        print::say("This is not a terminal, so a script answers. On a terminal, you would be prompted.");
+        print::print_line("This is not a terminal, so a script answers. On a terminal, you would be prompted.");
         for (folder, _) in SCRIPT {
             call_with_approval(hub, folder, &mut answers).await?;
         }
@@ -97,7 +97,7 @@ async fn answer_question(hub: &ToolHub, approval: &Approval, answers: &mut Answe
                 }
                 Err(error) => print::error(&error.to_string()),
             },
-            Err(PromptReply::Help) => approval_prompt::HELP.lines().for_each(print::say),
+            Err(PromptReply::Help) => approval_prompt::HELP.lines().for_each(print::print_line),
             Err(PromptReply::Invalid(text)) => print::error(&text),
             Err(_) => {}
         }
@@ -125,7 +125,7 @@ async fn show_grants(hub: &ToolHub, answers: &mut AnswerSource) -> Result<(), Bo
     if grants.is_empty() {
         return Ok(());
     }
-    print::say("That answer also covers later calls. The next call needs no approval:");
+    print::print_line("That answer also covers later calls. The next call needs no approval:");
     call_with_approval(hub, "/tmp/older", answers).await?;
     for grant in grants {
         hub.revoke_grant(&tenant, &grant.id).await?;
@@ -141,7 +141,7 @@ async fn show_grants(hub: &ToolHub, answers: &mut AnswerSource) -> Result<(), Bo
 
 /// Prints the explanation of the tool's availability.
 async fn show_explanation(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
-    print::say("`explain` tells why:");
+    print::print_line("`explain` tells why:");
     let explanation = hub.explain("dangerous", &Tenant::default(), &ThreadId::new(THREAD)?).await?;
     explanation.text(Language::English).lines().for_each(print::detail);
     Ok(())

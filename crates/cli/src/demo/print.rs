@@ -18,7 +18,7 @@ pub(super) fn heading(number: usize, title: &str) {
 }
 
 /// Prints a sentence.
-pub(super) fn say(text: &str) {
+pub(super) fn print_line(text: &str) {
     println!("   {text}");
 }
 

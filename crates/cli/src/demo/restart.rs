@@ -11,7 +11,7 @@ use tokio::{
 };
 use toolhub::{ToolHub, events::EventKind, prelude::json};
 
-use super::{pack, print};
+use super::{print, tools};
 
 /// The idempotency key of the interrupted call.
 const IDEMPOTENCY_KEY: &str = "order-19";
@@ -25,7 +25,9 @@ const READY_LINE: &str = "busy";
 
 /// Lets a second process work on the store, kills it, and reopens the store.
 pub(super) async fn run(hub: ToolHub, store: &Path) -> Result<ToolHub, Box<dyn Error>> {
-    print::say("All of this is stored in one SQLite file. This process closes it, and a second one continues with it:");
+    print::print_line(
+        "All of this is stored in one SQLite file. This process closes it, and a second one continues with it:",
+    );
     hub.shutdown(DRAIN_TIMEOUT).await;
     drop(hub);
     let mut second = Command::new(std::env::current_exe()?);
@@ -40,12 +42,14 @@ pub(super) async fn run(hub: ToolHub, store: &Path) -> Result<ToolHub, Box<dyn E
         }
     }
     second.kill().await?;
-    print::say("It was killed in the middle of that call (kill -9). What it had acknowledged is still there:");
-    let hub = pack::build_hub(store).await?;
+    print::print_line("It was killed in the middle of that call (kill -9). What it had acknowledged is still there:");
+    let hub = tools::build_hub(store).await?;
     let arguments = json!({});
     print::call("notes", &arguments, "in thread demo");
     print::outcome(&hub.call("notes", arguments).thread("demo").await);
-    print::say("The interrupted call has an outcome too. Repeating it with its idempotency key does not run it twice:");
+    print::print_line(
+        "The interrupted call has an outcome too. Repeating it with its idempotency key does not run it twice:",
+    );
     let arguments = json!({"steps": STEPS});
     print::call("slow", &arguments, &format!("key {IDEMPOTENCY_KEY}"));
     print::outcome(&hub.call("slow", arguments).idempotency_key(IDEMPOTENCY_KEY).await);
@@ -54,7 +58,7 @@ pub(super) async fn run(hub: ToolHub, store: &Path) -> Result<ToolHub, Box<dyn E
 
 /// The work of the second process until it is killed.
 pub(super) async fn run_worker(store: &Path) -> Result<(), Box<dyn Error>> {
-    let hub = pack::build_hub(store).await?;
+    let hub = tools::build_hub(store).await?;
     let outcome = hub.call("notes", json!({"add": "written by the second process"})).thread("demo").await;
     println!("process {}: a line was added to the notes: {}", std::process::id(), outcome.is_success());
     let mut events = hub.subscribe();

@@ -12,11 +12,11 @@ use toolhub::{
     prelude::{Content, Value, json},
 };
 
-use super::{approval, pack, print, restart};
+use super::{approval, print, restart, tools};
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     let folder = crate::temp_folder::TempFolder::new()?;
-    let hub = pack::build_hub(&folder.path().join("toolhub.db")).await?;
+    let hub = tools::build_hub(&folder.path().join("toolhub.db")).await?;
     let mut counts = BTreeMap::new();
     let mut events = hub.subscribe();
     println!("toolhub {}: a tour of the features", env!("CARGO_PKG_VERSION"));
@@ -110,8 +110,8 @@ async fn show_output_limit(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     print::call("library", &json!({}), "");
     let outcome = hub.call("library", json!({})).await;
     let text = outcome.model_text();
-    print::say(&format!("the model gets {} characters, which end with:", text.chars().count()));
-    print::say(text.lines().last().unwrap_or_default());
+    print::print_line(&format!("the model gets {} characters, which end with:", text.chars().count()));
+    print::print_line(text.lines().last().unwrap_or_default());
     for content in &outcome.content {
         if let Content::Artifact { id, .. } = content
             && let Some(artifact) = hub.artifact(&Tenant::default(), id).await?
@@ -142,14 +142,14 @@ async fn show_failing_tool(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     for _ in 0..4 {
         call(hub, "flaky", json!({}), None).await;
     }
-    print::say(&format!(
+    print::print_line(&format!(
         "By default it is withheld for five minutes, in this demo for {} ms. Until then:",
-        pack::FAILURE_DURATION.as_millis()
+        tools::FAILURE_DURATION.as_millis()
     ));
     print_available_tools(hub, "demo").await?;
     // The end of the wait is announced by an event. The timeout keeps the tour from hanging.
     tokio::time::timeout(Duration::from_secs(2), wait_until_available(&mut events)).await?;
-    print::say(
+    print::print_line(
         "The wait is over. One call probes the tool; had it failed, the next wait would be about twice as long.",
     );
     call(hub, "flaky", json!({}), None).await;
@@ -196,20 +196,20 @@ async fn show_batch(hub: &ToolHub) {
         print::call(tool, arguments, "in thread demo");
         print::outcome(outcome);
     }
-    let one = pack::SEARCH_DURATION.as_millis();
-    print::say(&format!("A search takes {one} ms. The whole step took {} ms.", duration.as_millis()));
+    let one = tools::SEARCH_DURATION.as_millis();
+    print::print_line(&format!("A search takes {one} ms. The whole step took {} ms.", duration.as_millis()));
 }
 
 async fn show_rate_limit(hub: &ToolHub) {
     print::heading(13, "Rate limits");
-    print::say("The catalogue allows two searches a minute, and both are used up.");
+    print::print_line("The catalogue allows two searches a minute, and both are used up.");
     call(hub, "search", json!({"word": "honey"}), None).await;
 }
 
 async fn print_available_tools(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
     let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await;
     let names: Vec<String> = names.map_err(|error| error.operator)?.iter().map(ToString::to_string).collect();
-    print::say(&format!("available in thread {thread}: {}", names.join(" ")));
+    print::print_line(&format!("available in thread {thread}: {}", names.join(" ")));
     Ok(())
 }
 
@@ -228,5 +228,5 @@ fn show_event_counts(counts: &BTreeMap<&'static str, u32>) {
 
 fn show_planned() {
     print::heading(17, "Not supported yet");
-    print::say("MCP tools · the dashboard · Redis");
+    print::print_line("MCP tools · the dashboard · Redis");
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use toolhub::{
     Toolset,
-    agent::{AgentPlan, AgentService, Model, ToolExecution},
+    agent::{AgentDefinition, AgentService, Model, ToolExecution},
     server::NamedToolset,
 };
 
 use crate::config::{self, Agents, Execution, Llm};
 
 /// The plans of all agents, by name.
-pub(super) type AgentPlans = Vec<(String, AgentPlan)>;
+pub(super) type AgentPlans = Vec<(String, AgentDefinition)>;
 
 /// Builds the plans of all agents.
 ///
@@ -42,12 +42,12 @@ pub(super) fn define(service: &AgentService, plans: AgentPlans) {
     service.retain_only(&names);
 }
 
-fn build_plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result<AgentPlan, String> {
+fn build_plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result<AgentDefinition, String> {
     let tools = match &agent.tools {
         Some(globs) => Toolset::from_patterns(globs.iter().map(String::as_str))?,
         None => Toolset::all(),
     };
-    let mut plan = AgentPlan::new(model)
+    let mut plan = AgentDefinition::new(model)
         .system_prompt(agent.system_prompt.as_str())
         .toolset(tools)
         .max_steps(agent.max_steps)

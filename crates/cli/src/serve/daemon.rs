@@ -50,19 +50,28 @@ pub(crate) struct Daemon {
     reload_lock: tokio::sync::Mutex<()>,
 }
 
+/// Why the hub is opened; decides the help for a store that is in use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose {
+    /// To serve it.
+    Serve,
+    /// To run one command, which could use a server instead.
+    Command,
+}
+
 impl Daemon {
     /// Opens the store and builds the hub. `file` is the config file reported by the API.
     ///
     /// # Errors
     /// When the store is in use or cannot be opened, or a tool cannot be built.
-    pub(crate) async fn open(local: &LocalHub, file: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) async fn open(local: &LocalHub, file: Option<&Path>, purpose: Purpose) -> Result<Self, Failure> {
         let config = &local.loaded.config;
-        let store = config.store.open().map_err(|error| store_failure(&error))?;
+        let store = config.store.open().map_err(|error| store_failure(&error, purpose))?;
         let stored = api_tools::load_all(&backend(&store))
             .await
             .map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
         for warning in &config.warnings {
-            tracing::warn!("{warning}");
+            tracing::warn!(%warning, "config warning");
         }
         let api_tools =
             api_tools::build_all(&stored, &config.server.tool_hosts, |name| config.tools.contains_key(name));
@@ -77,7 +86,10 @@ impl Daemon {
         match service.resume().await {
             Ok(0) => {}
             Ok(runs) => tracing::info!(runs, "resumed open agent runs"),
-            Err(error) => tracing::error!(%error, "cannot look up open agent runs"),
+            Err(error) => tracing::error!(
+                %error,
+                "cannot look up open agent runs; runs left open by a crash were not resumed; restart to retry"
+            ),
         }
         Ok(Self {
             hub,
@@ -389,12 +401,18 @@ fn log_language(options: &LoadOptions) -> Language {
     }
 }
 
-fn store_failure(error: &OpenStoreError) -> Failure {
+fn store_failure(error: &OpenStoreError, purpose: Purpose) -> Failure {
     match error {
-        OpenStoreError::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", error.to_string())
-            // No server responded at the address of this config, or this command is about to listen there itself.
-            .help("use the server that has it open: add `--server` and the URL it printed")
-            .help("or stop that process first"),
+        OpenStoreError::Open(OpenError::InUse { .. }) => {
+            let failure = Failure::new("store_in_use", error.to_string());
+            match purpose {
+                Purpose::Serve => failure.help("stop that process first, or set another `store.path`"),
+                // No server responded at the address of this config.
+                Purpose::Command => failure
+                    .help("use the server that has it open: add `--server` and the URL it printed")
+                    .help("or stop that process first"),
+            }
+        }
         _ => Failure::new("store_unavailable", error.to_string()),
     }
 }

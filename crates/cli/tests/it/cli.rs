@@ -4,7 +4,7 @@
 //! the exit code in brackets if it is not 0. Lines at the top that begin with `# ` describe the session, and may set
 //! `# columns:`, `# env:` and `# setup:` (`in_process`: a folder with a config; `empty`: one without; `serve`: one whose config
 //! is being served; `server`: a remote server and no config; `keys`: one that requires API keys).
-//! Ids, times and paths are masked; a masked id may be used in a later command. `TOOLHUB_UPDATE=1` rewrites the files.
+//! Ids, times and paths are masked; a masked id may be used in a later command. `TOOLHUB_BLESS=1` rewrites the files.
 
 mod mask;
 pub(crate) mod script;
@@ -50,7 +50,7 @@ fn play_session(name: &str) {
     let text = std::fs::read_to_string(&file).expect("the session can be read");
     let mut script = Script::parse(&text);
     let played = play(&script);
-    if std::env::var_os("TOOLHUB_UPDATE").is_some() {
+    if std::env::var_os("TOOLHUB_BLESS").is_some() {
         script.steps = played;
         std::fs::write(&file, script.render()).expect("the session can be written");
         return;

@@ -36,7 +36,7 @@ fn the_samples_of_the_page_are_what_happens() {
     let text = std::fs::read_to_string(page_path()).expect("the page can be read");
     let (script, ranges) = parse_samples(&text);
     let played = play(&script);
-    if std::env::var_os("TOOLHUB_UPDATE").is_some() {
+    if std::env::var_os("TOOLHUB_BLESS").is_some() {
         let mut remaining = played.iter();
         let mut written = text.clone();
         let blocks: Vec<String> = ranges

@@ -46,7 +46,7 @@ impl fmt::Display for ProcessExit {
     }
 }
 
-/// The number of a signal, with its name if it is a common one.
+/// The number of a signal, with its name and likely cause if it is a common one.
 fn signal_name(signal: i32) -> String {
     let names = [
         (2, "INT"),
@@ -54,7 +54,8 @@ fn signal_name(signal: i32) -> String {
         (6, "ABRT"),
         (7, "BUS"),
         (8, "FPE"),
-        (9, "KILL"),
+        // The kernel's out-of-memory killer sends it.
+        (9, "KILL, possibly out of memory"),
         (11, "SEGV"),
         (13, "PIPE"),
         (15, "TERM"),
@@ -112,7 +113,7 @@ impl Failure {
 
 fn exit_message(exit: ProcessExit, output: &[u8]) -> String {
     match output.trim_ascii() {
-        [] => format!("the program {exit} without a response; its stderr may tell why"),
+        [] => format!("the program {exit} without a response"),
         output => format!("the program {exit} in the middle of its response, which begins with `{}`", excerpt(output)),
     }
 }

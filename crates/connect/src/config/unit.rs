@@ -12,12 +12,12 @@ use toolhub_core::units::{format_duration, format_size, parse_duration, parse_po
 /// A duration greater than zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Time(pub Duration);
+pub struct PositiveDuration(pub Duration);
 
 /// A duration, possibly zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Delay(pub Duration);
+pub struct DurationOrZero(pub Duration);
 
 /// A duration greater than zero, or `"never"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +63,10 @@ fn format_millis(time: Duration) -> String {
     format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-impl_text_format!(Time, Unit::Time, |text| parse_positive_duration(text).map(Self), |value| format_millis(value.0));
-impl_text_format!(Delay, Unit::Delay, |text| parse_duration(text).map(Self), |value| format_millis(value.0));
+impl_text_format!(PositiveDuration, Unit::Time, |text| parse_positive_duration(text).map(Self), |value| format_millis(
+    value.0
+));
+impl_text_format!(DurationOrZero, Unit::Delay, |text| parse_duration(text).map(Self), |value| format_millis(value.0));
 impl_text_format!(Size, Unit::Size, |text| parse_size(text).map(Self), |value| format_size(value.0));
 impl_text_format!(
     DurationOrNever,

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use toolhub_core::{Effect, ErrorKind, ToolError};
+use toolhub_net::PermitTimeout;
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -41,16 +42,14 @@ impl RequestError {
     pub(crate) fn into_tool_error(self, sent: bool) -> ToolError {
         let effect = if sent { Effect::Unknown } else { Effect::None };
         match self {
-            Self::Busy(time) => {
-                hidden_error(ErrorKind::Overloaded, format!("no connection became available within {time:?}"))
-                    .effect(effect)
-            }
+            Self::Busy(time) => hidden_error(ErrorKind::Overloaded, PermitTimeout(time).to_string()).effect(effect),
             Self::Forbidden(reason) => {
-                ToolError::refused("The address behind this tool may not be reached.").with_cause(reason).effect(effect)
+                let error = ToolError::refused("The address behind this tool may not be reached.").effect(effect);
+                ToolError { operator: format!("address refused: {reason}"), ..error }
             }
             Self::Redirect(reason) => {
                 let text = "The service behind this tool redirects to an address that may not be reached.";
-                ToolError::refused(text).with_cause(reason).effect(effect)
+                ToolError { operator: format!("redirect refused: {reason}"), ..ToolError::refused(text).effect(effect) }
             }
             Self::Unreachable(reason) => hidden_error(ErrorKind::UpstreamUnreachable, reason).effect(effect),
             Self::ConnectTimeout(time) => {

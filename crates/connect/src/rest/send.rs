@@ -103,7 +103,9 @@ impl From<SendError> for RequestError {
         match error {
             SendError::Dial(DialError::Forbidden(why)) => Self::Forbidden(why),
             SendError::Dial(DialError::Timeout(time)) => Self::ConnectTimeout(time),
-            SendError::Dial(DialError::Unreachable { .. }) => Self::Unreachable(error.to_string()),
+            SendError::Dial(DialError::Unreachable { .. } | DialError::Tls { .. }) => {
+                Self::Unreachable(error.to_string())
+            }
             SendError::WriteTimeout(time) => Self::WriteTimeout(time),
             SendError::ReadTimeout(time) => Self::ReadTimeout(time),
             SendError::Request(_) | SendError::Broken { .. } => Self::Broken(error.to_string()),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use toolhub_net::{Bytes, Client, DialError, Method, Request, SendError, Url};
 
 use super::server::{Server, ok_response};
@@ -72,4 +73,19 @@ async fn a_port_where_nobody_listens_is_unreachable() {
     let SendError::Dial(DialError::Unreachable { failure, reason }) = failed else { panic!("{failed}") };
     assert_eq!(failure, format!("http://{address} cannot be reached"));
     assert!(reason.contains("refused"), "{reason}");
+}
+
+#[tokio::test]
+async fn https_to_a_plain_http_port_is_a_failed_handshake_with_a_hint() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 4096]).await;
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    });
+    let failed = fetch_text(&client(&format!("https://{address}")), Method::GET).await.unwrap_err();
+    let SendError::Dial(DialError::Tls { failure, reason }) = failed else { panic!("{failed}") };
+    assert_eq!(failure, format!("TLS handshake failed with https://{address}"));
+    assert!(reason.ends_with("(is this a plain HTTP port?)"), "{reason}");
 }

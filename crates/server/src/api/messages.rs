@@ -13,6 +13,7 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use smol_str::SmolStr;
 use toolhub_agent::{AgentError, RunHandle, RunRecord, StoredMessage, UserMessage};
 use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
 
@@ -92,9 +93,10 @@ async fn send(
     let streams = accepts_event_stream(&headers);
     // Subscribe before the run starts, so that no event is missed. Only streams need the subscription.
     let events = streams.then(|| app.hub().subscribe());
-    let (agent, caller) = (body.agent.map(Into::into), principal.caller.clone());
-    let message = UserMessage { content: body.content, agent, key, caller, trace };
-    let mut run = app.agents().send(&principal.tenant, &thread, message).await.map_err(agent_problem)?;
+    let (agent, caller) = (body.agent.map(SmolStr::from), principal.caller.clone());
+    let message = UserMessage { content: body.content, agent: agent.clone(), key, caller, trace };
+    let sent = app.agents().send(&principal.tenant, &thread, message).await;
+    let mut run = sent.map_err(|error| agent_problem(error, &thread, agent.as_deref()))?;
     let replayed = run.is_replayed();
     let mut response = match events {
         Some(events) => {
@@ -155,7 +157,7 @@ fn field_problem(pointer: &str, detail: &str) -> Problem {
 }
 
 /// The problem for a message that was not delivered.
-fn agent_problem(error: AgentError) -> Problem {
+fn agent_problem(error: AgentError, thread: &ThreadId, agent: Option<&str>) -> Problem {
     match error {
         AgentError::Busy(run) => Problem::new(Code::RUN_OPEN, error.to_string())
             .hint(format!("GET /api/v1/runs/{run} shows what it waits for; POST /api/v1/runs/{run}/cancel ends it"))
@@ -174,7 +176,7 @@ fn agent_problem(error: AgentError) -> Problem {
         AgentError::Stopping => Problem::new(Code::SHUTTING_DOWN, error.to_string()),
         AgentError::Store(error) => error.into(),
         other => {
-            tracing::error!(error = %other, "could not deliver message to agent");
+            tracing::error!(%thread, agent, error = %other, "could not deliver message to agent");
             Problem::new(Code::INTERNAL, other.to_string())
         }
     }

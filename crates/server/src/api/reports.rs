@@ -1,4 +1,5 @@
-//! Results of executions that happened elsewhere. They count like those of the hub.
+//! `POST /tools/{name}/reports`: health reports about executions outside the hub; they count for the tool's status, and no
+//! call is involved.
 
 use std::{fmt, time::Duration};
 

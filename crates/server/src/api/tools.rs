@@ -107,7 +107,7 @@ async fn list(
             next = items.last().map(|last: &ToolView| last.name().to_owned());
             break;
         }
-        items.push(ToolView::of(&app, &tool, &statuses[index]).without_standing());
+        items.push(ToolView::of(&app, &tool, &statuses[index]).without_status_details());
     }
     Ok(uri.list_response("tools", items, next))
 }

@@ -11,7 +11,7 @@ use toolhub_core::{CancellationToken, StatusScope, ToolHub, ToolStats, status::T
 
 use super::Meters;
 use super::prometheus_text::{MetricType, PrometheusText};
-use crate::settings::Build;
+use crate::settings::BuildInfo;
 
 /// Timeout for reading the tool statuses from the store.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ pub(crate) struct Sources<'a> {
     /// The server's counters.
     pub(crate) meters: &'a Meters,
     /// Version information.
-    pub(crate) build: &'a Build,
+    pub(crate) build: &'a BuildInfo,
     /// When the server started.
     pub(crate) started: Instant,
     /// Cancelled when the server stops, which aborts a running count of states.
@@ -234,7 +234,7 @@ fn server(text: &mut PrometheusText, sources: &Sources<'_>) {
 
 fn process(text: &mut PrometheusText, sources: &Sources<'_>) {
     let mut info = text.family("toolhub_build_info", MetricType::Gauge, "Version information.");
-    let Build { version, revision, rustc } = sources.build;
+    let BuildInfo { version, revision, rustc } = sources.build;
     info.sample(&[("version", version), ("revision", revision), ("rustc", rustc)], 1);
     let uptime = sources.started.elapsed().as_secs_f64();
     text.single("toolhub_uptime_seconds", MetricType::Gauge, "Time since the server started.", uptime);

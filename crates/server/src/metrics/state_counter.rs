@@ -1,4 +1,4 @@
-//! Number of stored states, counted from time to time.
+//! Number of stored states, counted periodically.
 //!
 //! In: a scrape of `/metrics`. Out: the last count. A count scans all states, so it runs on its own task, only when the
 //! page is requested, and with pauses that bound its share of the store's time.

@@ -12,7 +12,7 @@ use toolhub_core::{
     clock::Timestamp,
     dynamic,
 };
-use toolhub_server::{Build, Server};
+use toolhub_server::{BuildInfo, Server};
 
 use crate::support_api::{ApiFixture, api_fixture, send, settings};
 
@@ -150,7 +150,7 @@ async fn states_are_counted_again_after_a_rest_and_only_when_somebody_looks() {
 async fn what_was_built_is_told_as_the_program_says_it() {
     let hub = ToolHub::builder().build().await.unwrap();
     let mut settings = settings();
-    settings.build = Build { version: "7.1".into(), revision: "abc".into(), rustc: "1.95.0".into() };
+    settings.build = BuildInfo { version: "7.1".into(), revision: "abc".into(), rustc: "1.95.0".into() };
     let router = Server::new(hub, Arc::new(Memory::default()), settings).router();
     let page = send(&router, "GET", "/metrics", None, &[]).await.text;
     assert_eq!(metric_value(&page, "toolhub_build_info{version=\"7.1\",revision=\"abc\",rustc=\"1.95.0\"}"), 1.0);

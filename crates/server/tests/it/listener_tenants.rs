@@ -8,7 +8,7 @@ use axum::{
     http::{Method, Request, header},
 };
 use serde_json::{Value, json};
-use toolhub_agent::{AgentPlan, AgentService, RunStatus};
+use toolhub_agent::{AgentDefinition, AgentService, RunStatus};
 use toolhub_core::{
     Answer, ApprovalOutcome, CallContext, CallReceipt, Content, JsonReply, ToolError, ToolHub,
     backend::Memory,
@@ -83,7 +83,7 @@ async fn two_tenants() -> TwoTenants {
     let grant = hub.grants(&a).await.unwrap().remove(0).id.to_string();
     let question = ask("t-a").await;
     let agents = AgentService::new(&hub);
-    agents.define("default", AgentPlan::new(Arc::new(EchoModel::default())));
+    agents.define("default", AgentDefinition::new(Arc::new(EchoModel::default())));
     let mut run = agents.send(&a, &ThreadId::new("t-a").unwrap(), CANARY).await.unwrap();
     assert_eq!(run.wait_ended().await.status, RunStatus::Completed);
     let resources = [

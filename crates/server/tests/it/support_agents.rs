@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolhub_agent::{
-    AgentPlan, AgentService, Message, Model, ModelError, ModelFault, Prompt, Reply, StopReason, StreamPart, StreamSink,
-    ToolCall, ToolExecution, Usage,
+    AgentDefinition, AgentService, Message, Model, ModelError, ModelFault, Prompt, Reply, StopReason, StreamPart,
+    StreamSink, ToolCall, ToolExecution, Usage,
 };
 use toolhub_core::{BoxFuture, Toolset, export::Format};
 use toolhub_server::Server;
@@ -94,9 +94,9 @@ pub(crate) async fn agent_fixture() -> AgentFixture {
     let (release, requests) = (echo.release.clone(), echo.requests.clone());
     let model: Arc<dyn Model> = Arc::new(echo);
     let agents = AgentService::new(&api.hub);
-    agents.define("default", AgentPlan::new(model.clone()));
-    agents.define("sums", AgentPlan::new(model.clone()).toolset(Toolset::from_patterns(["add"]).unwrap()));
-    agents.define("outside", AgentPlan::new(model).execution(ToolExecution::External { deadline: TEST_TIMEOUT }));
+    agents.define("default", AgentDefinition::new(model.clone()));
+    agents.define("sums", AgentDefinition::new(model.clone()).toolset(Toolset::from_patterns(["add"]).unwrap()));
+    agents.define("outside", AgentDefinition::new(model).execution(ToolExecution::External { deadline: TEST_TIMEOUT }));
     api.router = Server::new(api.hub.clone(), api.store.clone(), settings()).agents(agents.clone()).router();
     AgentFixture { api, agents, release, requests }
 }

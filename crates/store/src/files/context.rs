@@ -22,11 +22,11 @@ const MAX_SHOWN_CHARS: usize = 24;
 pub(super) struct Context {
     /// The text of the partition.
     pub(super) partition_key: Arc<str>,
-    pub(super) part: Part,
+    pub(super) part: ContextPart,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Part {
+pub(super) enum ContextPart {
     /// The highest fence the partition has seen. No rows.
     Fence,
     /// The common prefix of the row ids, up to and including the first `/`. An id without `/` has a context of its own, with
@@ -56,11 +56,11 @@ pub(super) fn id_prefix(id: &str) -> &str {
 impl Context {
     /// The context of this row.
     pub(super) fn of_row(partition_key: &Arc<str>, id: &str) -> Self {
-        Self { partition_key: partition_key.clone(), part: Part::Rows(id_prefix(id).into()) }
+        Self { partition_key: partition_key.clone(), part: ContextPart::Rows(id_prefix(id).into()) }
     }
 
     pub(super) fn fence(partition_key: &Arc<str>) -> Self {
-        Self { partition_key: partition_key.clone(), part: Part::Fence }
+        Self { partition_key: partition_key.clone(), part: ContextPart::Fence }
     }
 
     /// The folder and name of its file, without suffix.
@@ -68,11 +68,11 @@ impl Context {
         let mut hash = Sha256::new();
         hash.update(self.partition_key.as_bytes());
         let state = match &self.part {
-            Part::Fence => {
+            ContextPart::Fence => {
                 hash.update([0, 1]);
                 "fence"
             }
-            Part::Rows(prefix) => {
+            ContextPart::Rows(prefix) => {
                 hash.update([0, 2]);
                 hash.update(prefix.as_bytes());
                 prefix.trim_end_matches('/')

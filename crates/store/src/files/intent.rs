@@ -45,7 +45,10 @@ pub(super) fn recover(documents: &DocumentStore) -> io::Result<()> {
         let intent_path = staging_folder.join(INTENT_FILE);
         match decode(&disk.read(&intent_path, usize::MAX)?) {
             Some(ops) => replay(documents, &ops)?,
-            None => tracing::info!("discarded an incomplete intent of the last run; none of its files was changed"),
+            None => {
+                let folder = staging_folder.display();
+                tracing::info!(%folder, "discarded an incomplete intent file of the last run; no file was changed");
+            }
         }
         disk.remove(&intent_path)?;
     }

@@ -31,8 +31,8 @@ use super::{
 };
 use crate::{
     backup::{self, BackupWorker, canonical_path},
+    change_feed::ChangeFeed,
     lock::Lock,
-    watch::ChangeFeed,
 };
 
 /// The beginning of the folder's format file.

@@ -12,7 +12,7 @@ use toolhub_storage::{
 };
 
 use super::{
-    context::{self, Context, Part},
+    context::{self, Context, ContextPart},
     doc::{Doc, table_index},
     document_store::{Content, DocumentStore, View},
     index::{Index, StateKey},
@@ -131,7 +131,7 @@ impl<'a> ScanWindow<'a> {
 
     /// Whether a context may have rows in the range, judging by its id prefix.
     fn may_hold(&self, context: &Context) -> bool {
-        let Part::Rows(id_prefix) = &context.part else { return false };
+        let ContextPart::Rows(id_prefix) = &context.part else { return false };
         let prefix = self.scan.prefix.as_str();
         context.partition_key.starts_with(&self.partition_prefix)
             && (id_prefix.starts_with(prefix) || prefix.starts_with(id_prefix.as_str()))

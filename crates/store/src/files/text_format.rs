@@ -18,7 +18,7 @@ use toolhub_storage::{
 pub(super) use read::{DecodeError, FileHead, decode, decode_head, decode_prefix};
 
 use super::{
-    context::Part,
+    context::ContextPart,
     doc::{Doc, NO_EXPIRY, TABLES},
     json_text::{self, ValueEncoding},
 };
@@ -58,8 +58,8 @@ fn encode_head(doc: &Doc, compressed: bool) -> String {
     let field = if kind == Some("t") { "thread" } else { "shared" };
     let _ = write!(out, ",\n  \"{field}\": {}", json_text::quote(name));
     let _ = match &context.part {
-        Part::Fence => write!(out, ",\n  \"fence\": {}", doc.fence),
-        Part::Rows(prefix) => match prefix.strip_suffix('/') {
+        ContextPart::Fence => write!(out, ",\n  \"fence\": {}", doc.fence),
+        ContextPart::Rows(prefix) => match prefix.strip_suffix('/') {
             Some(state) => write!(out, ",\n  \"state\": {}", json_text::quote(state)),
             None => write!(out, ",\n  \"row\": {}", json_text::quote(prefix)),
         },

@@ -36,8 +36,8 @@ use super::{
 };
 use crate::{
     backup::BackupError,
+    change_feed::ChangeFeed,
     queue::{self, Queue, Reply},
-    watch::ChangeFeed,
 };
 
 /// Maximum number of jobs taken at a time.
@@ -147,7 +147,11 @@ impl WriterThread {
             group.extend(self.jobs.try_iter().take(MAX_GROUP_SIZE - 1));
             let result = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
             if result.is_err() {
-                tracing::error!("store writer panicked; all writes fail until the store is reopened");
+                let folder = self.documents.contexts.display();
+                tracing::error!(
+                    %folder,
+                    "store writer panicked; all writes fail until the store is reopened; restart the process"
+                );
                 self.is_poisoned = true;
             }
         }
@@ -158,8 +162,8 @@ impl WriterThread {
         for WriteJob { task, reply, .. } in group {
             match task {
                 _ if self.is_poisoned => {
-                    let _ =
-                        reply.send(Err(StoreError::Unavailable("the store writer panicked; reopen the store".into())));
+                    let _ = reply
+                        .send(Err(StoreError::Unavailable("the store writer panicked; restart the process".into())));
                 }
                 Task::Commit(batch, partition_key, now) => {
                     match units.iter_mut().find(|unit| unit.partition_key == partition_key) {

@@ -45,7 +45,10 @@ pub enum OpenError {
         found: &'static str,
     },
     /// The file cannot be read as a store.
-    #[error("the store {} is damaged: {reason}", path.display())]
+    #[error(
+        "the store {} is damaged: {reason}; restore a backup with `toolhub restore FILE`, or check that `store.path` is a Toolhub store",
+        path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,

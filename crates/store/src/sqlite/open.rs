@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     backup::{self, BackupOptions, BackupWorker, canonical_path},
+    change_feed::ChangeFeed,
     lock::Lock,
-    watch::ChangeFeed,
 };
 
 /// The first version without the bug that damages a WAL while it is reset.

@@ -27,9 +27,9 @@ use super::{
     quarantine::{Quarantine, Suspect},
 };
 use crate::{
+    change_feed::ChangeFeed,
     failpoint,
     queue::{self, Queue},
-    watch::ChangeFeed,
 };
 use row_head_cache::RowHeadCache;
 use write_connection::WriteConnection;
@@ -137,7 +137,7 @@ impl WriterThread {
             self.last_group_size = group.len();
             let result = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
             if result.is_err() {
-                tracing::error!("store writer panicked; restarting");
+                tracing::error!(store = %self.connection.path().display(), "store writer panicked; restarting");
                 self.connection.discard_connection();
                 self.row_heads.clear();
             }

@@ -17,7 +17,7 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 
-use crate::{epoch, watch::ChangeFeed};
+use crate::{change_feed::ChangeFeed, epoch};
 
 /// Approximate memory per batch and per row besides the value.
 const ENTRY_OVERHEAD_BYTES: usize = 256;

@@ -130,7 +130,7 @@ impl ToolError {
     /// Appends a cause to the text for operators; the model does not see it.
     #[must_use]
     pub fn with_cause(mut self, cause: impl fmt::Display) -> Self {
-        self.operator = format!("{}: {cause}", self.operator);
+        self.operator = format!("{}: {cause}", self.operator.trim_end_matches('.'));
         self
     }
 

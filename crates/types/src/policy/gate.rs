@@ -29,7 +29,7 @@ impl Default for Gate {
 
 /// The decision about a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum PolicyDecision {
     /// The call may run.
     Allow,
     /// The call is denied, for this reason.
@@ -74,18 +74,18 @@ impl Gate {
     }
 
     /// Decides about a call.
-    pub fn decide(&self, definition: &Definition, arguments: &Value, caller: &Caller) -> Verdict {
+    pub fn decide(&self, definition: &Definition, arguments: &Value, caller: &Caller) -> PolicyDecision {
         if self.rules.is_empty() && self.default_decision == Decision::Allow {
-            return Verdict::Allow;
+            return PolicyDecision::Allow;
         }
         let Some(rule) = self.rules.decide(arguments, caller) else {
             return match self.default_decision {
-                Decision::Allow => Verdict::Allow,
-                Decision::Deny => Verdict::Deny(TOOL_CONFIRM_LABEL.into()),
+                Decision::Allow => PolicyDecision::Allow,
+                Decision::Deny => PolicyDecision::Deny(TOOL_CONFIRM_LABEL.into()),
                 Decision::Ask => {
                     let imported = definition.origin.is_some();
                     let rule = if imported { IMPORTED_TOOL_LABEL } else { TOOL_CONFIRM_LABEL };
-                    Verdict::Ask(ApprovalRequirement {
+                    PolicyDecision::Ask(ApprovalRequirement {
                         rule: rule.into(),
                         reason: None,
                         timeout: self.approval_timeout,
@@ -94,9 +94,9 @@ impl Gate {
             };
         };
         match rule.decision {
-            Decision::Allow => Verdict::Allow,
-            Decision::Deny => Verdict::Deny(rule.reason.clone().unwrap_or_else(|| rule.label())),
-            Decision::Ask => Verdict::Ask(ApprovalRequirement {
+            Decision::Allow => PolicyDecision::Allow,
+            Decision::Deny => PolicyDecision::Deny(rule.reason.clone().unwrap_or_else(|| rule.label())),
+            Decision::Ask => PolicyDecision::Ask(ApprovalRequirement {
                 rule: rule.label(),
                 reason: rule.reason.clone(),
                 timeout: rule.approval_timeout.unwrap_or(self.approval_timeout),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{
     Breaker, BreakerCause, Disabled, Failure, Override, OverrideStatus, ProbeLease, StatusRecord, StatusSettings,
-    ThreadFingerprint, ToolStatus, span,
+    ThreadFingerprint, ToolStatus, interval,
 };
 use crate::{error::ErrorKind, ids::CallId, timestamp::Timestamp};
 
@@ -137,7 +137,7 @@ pub fn apply(
         StatusEvent::Enabled => next.disabled = None,
         StatusEvent::Overridden(operator_override) => next.operator_override = Some(operator_override.clone()),
         StatusEvent::ForcedFailed { reason, until } => {
-            let until = until.unwrap_or_else(|| span::end_after(now, settings.failure_duration));
+            let until = until.unwrap_or_else(|| interval::end_after(now, settings.failure_duration));
             next.open(now, until, 1, BreakerCause::ByHand { reason: reason.clone() });
         }
         StatusEvent::ForcedAvailable => {
@@ -192,7 +192,7 @@ impl StatusRecord {
                     HealthSignal::Success | HealthSignal::Uncounted => self.close(),
                     HealthSignal::Failure { .. } => {
                         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
-                        let until = span::end_after(now, backoff(openings, settings, jitter));
+                        let until = interval::end_after(now, backoff(openings, settings, jitter));
                         self.open(now, until, openings, BreakerCause::InARow);
                     }
                 }
@@ -221,7 +221,7 @@ impl StatusRecord {
         if failed {
             self.consecutive_failures = self.consecutive_failures.saturating_add(1);
             if let Some(cause) = self.cause_to_open(settings) {
-                self.open(now, span::end_after(now, settings.failure_duration), 1, cause);
+                self.open(now, interval::end_after(now, settings.failure_duration), 1, cause);
             }
         }
     }
@@ -258,7 +258,7 @@ impl StatusRecord {
     fn take_probe(&mut self, id: CallId, lease: Duration, settings: &StatusSettings, now: Timestamp) {
         let is_free = settings.enabled && self.breaker.is_on_probation(now) && !self.breaker.has_active_probe(now);
         if let (true, Breaker::Open { probe, .. }) = (is_free, &mut self.breaker) {
-            *probe = Some(ProbeLease { id, taken: now, lease_until: span::end_after(now, lease) });
+            *probe = Some(ProbeLease { id, taken: now, lease_until: interval::end_after(now, lease) });
             // A probe whose lease expired may still end; its result now belongs to an old epoch.
             self.bump_epoch();
         }
@@ -295,7 +295,7 @@ fn backoff(openings: u32, settings: &StatusSettings, jitter: f64) -> Duration {
     let cap = settings.max_failure_duration.max(settings.failure_duration);
     let doubled = settings.failure_duration.saturating_mul(2u32.saturating_pow(openings.saturating_sub(1)));
     let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
-    let cool_down = span::end_after(Timestamp::default(), doubled.min(cap)).millis() as f64;
+    let cool_down = interval::end_after(Timestamp::default(), doubled.min(cap)).millis() as f64;
     Duration::from_millis((cool_down * (1.0 - MAX_JITTER * jitter)).round() as u64)
 }
 

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{RollingWindow, StatusSettings, ThreadFingerprint, span};
+use super::{RollingWindow, StatusSettings, ThreadFingerprint, interval};
 use crate::{error::ErrorKind, ids::CallId, timestamp::Timestamp};
 
 /// The record of a tool. The default is a tool that never ran.
@@ -172,7 +172,7 @@ impl Breaker {
     /// Whether the breaker refuses calls at `now`.
     #[must_use]
     pub fn is_blocking(&self, now: Timestamp) -> bool {
-        matches!(self, Self::Open { since, until, .. } if span::contains(*since, *until, now))
+        matches!(self, Self::Open { since, until, .. } if interval::contains(*since, *until, now))
     }
 
     /// Whether the cool-down is over and a probe may decide (half-open).
@@ -192,7 +192,7 @@ impl Breaker {
     #[must_use]
     pub fn has_active_probe(&self, now: Timestamp) -> bool {
         matches!(self, Self::Open { probe: Some(lease), .. }
-            if span::contains(lease.taken, lease.lease_until, now))
+            if interval::contains(lease.taken, lease.lease_until, now))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     super::{
-        closest::closest,
         environment::variable_for_key,
         shape::{Shape, TableShape, TextShape},
+        suggest::closest,
         tree::{KeySegment, Node, Origin, Path, Value},
     },
     is_secret,

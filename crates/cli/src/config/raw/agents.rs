@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{SecretSource, Time};
+use toolhub::config::{PositiveDuration, SecretSource};
 
 /// The bundled script.
 pub(crate) const DEMO_SCRIPT: &str = "builtin:demo";
@@ -31,13 +31,13 @@ pub(crate) struct Llm {
     pub(crate) script: Option<String>,
     /// Timeout of one model request, including retries.
     #[serde(default = "request_timeout")]
-    pub(crate) request_timeout: Time,
+    pub(crate) request_timeout: PositiveDuration,
     /// Timeout for connecting to the model's server.
     #[serde(default = "connect_timeout")]
-    pub(crate) connect_timeout: Time,
+    pub(crate) connect_timeout: PositiveDuration,
     /// Maximum pause within a streamed response.
     #[serde(default = "idle_timeout")]
-    pub(crate) idle_timeout: Time,
+    pub(crate) idle_timeout: PositiveDuration,
     /// Maximum number of tokens of one response. Default: the provider's maximum, or 4096 for "anthropic".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -65,16 +65,16 @@ pub(crate) enum Provider {
     Anthropic,
 }
 
-fn request_timeout() -> Time {
-    Time(Duration::from_secs(120))
+fn request_timeout() -> PositiveDuration {
+    PositiveDuration(Duration::from_secs(120))
 }
 
-fn connect_timeout() -> Time {
-    Time(Duration::from_secs(10))
+fn connect_timeout() -> PositiveDuration {
+    PositiveDuration(Duration::from_secs(10))
 }
 
-fn idle_timeout() -> Time {
-    Time(Duration::from_secs(60))
+fn idle_timeout() -> PositiveDuration {
+    PositiveDuration(Duration::from_secs(60))
 }
 
 fn retries() -> u32 {
@@ -110,7 +110,7 @@ pub(crate) struct Agent {
     pub(crate) token_budget: Option<u32>,
     /// Maximum duration of a run, including waits for approvals and external results. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) time_budget: Option<Time>,
+    pub(crate) time_budget: Option<PositiveDuration>,
     /// Context window of the model in tokens; the oldest messages of a longer conversation are left out. Default: 128000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000))]
@@ -124,7 +124,7 @@ pub(crate) struct Agent {
     pub(crate) max_retries: Option<u32>,
     /// Deadline for an external result; only for "external". Default: "5m".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) external_deadline: Option<Time>,
+    pub(crate) external_deadline: Option<PositiveDuration>,
 }
 
 /// Who executes an agent's calls.

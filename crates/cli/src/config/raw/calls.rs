@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{CallSettings, Time};
+use toolhub::config::{CallSettings, PositiveDuration};
 
 /// Policy for the tools whose names match a glob.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub(crate) struct Rule {
     pub(crate) reason: Option<String>,
     /// How long an approval may take, for `ask`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) approval_timeout: Option<Time>,
+    pub(crate) approval_timeout: Option<PositiveDuration>,
 }
 
 fn any_tool() -> String {

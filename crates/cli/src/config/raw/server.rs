@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{Size, Time};
+use toolhub::config::{PositiveDuration, Size};
 
 /// Where the server listens, and its limits for clients.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -33,19 +33,19 @@ pub(crate) struct Server {
     #[schemars(range(min = 1, max = 512))]
     pub(crate) json_depth: u16,
     /// Timeout for receiving the headers.
-    pub(crate) header_timeout: Time,
+    pub(crate) header_timeout: PositiveDuration,
     /// Timeout for receiving the body.
-    pub(crate) body_timeout: Time,
+    pub(crate) body_timeout: PositiveDuration,
     /// Maximum number of open connections.
     #[schemars(range(min = 1))]
     pub(crate) max_connections: u32,
     /// How long running calls may continue after a shutdown was requested.
-    pub(crate) drain_timeout: Time,
+    pub(crate) drain_timeout: PositiveDuration,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        let seconds = |seconds| Time(Duration::from_secs(seconds));
+        let seconds = |seconds| PositiveDuration(Duration::from_secs(seconds));
         Self {
             host: "127.0.0.1".into(),
             port: 8665,

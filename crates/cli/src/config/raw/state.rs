@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub::{
     BusinessStateConfig, StateManagerConfig,
-    config::{Conflict, Size, Time},
+    config::{Conflict, PositiveDuration, Size},
 };
 
 /// State of tools: where it is stored, its size limits, and how conflicting writes are resolved.
@@ -16,11 +16,11 @@ pub(crate) struct State {
     pub(crate) manager_type: Option<Manager>,
     /// TTL of a state that is written without one. Default: no expiry.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ttl: Option<Time>,
+    pub(crate) ttl: Option<PositiveDuration>,
     /// Whether expired states are removed in the background. They are invisible in any case.
     pub(crate) auto_cleanup: bool,
     /// Interval of the background removal.
-    pub(crate) cleanup_interval: Time,
+    pub(crate) cleanup_interval: PositiveDuration,
     /// Folder of the persistent manager.
     pub(crate) persistence_path: String,
     /// Storage format of the persistent manager.
@@ -33,7 +33,7 @@ pub(crate) struct State {
     #[schemars(range(min = 1))]
     pub(crate) max_states_per_session: u32,
     /// With the session manager: how long states are kept after their last use.
-    pub(crate) session_timeout: Time,
+    pub(crate) session_timeout: PositiveDuration,
     /// Maximum number of history entries per state. 0 for none.
     pub(crate) max_history_size: u32,
     /// Maximum size of a state as JSON; a larger one is refused.
@@ -47,7 +47,7 @@ pub(crate) struct State {
     /// Whether a tool's changes are committed when its call succeeds. If not, only what it saves explicitly.
     pub(crate) auto_save: bool,
     /// With the persistent manager and `sync_on_change = false`: maximum delay before a change is written.
-    pub(crate) sync_interval: Time,
+    pub(crate) sync_interval: PositiveDuration,
     /// With the persistent manager: whether a change is written before it is acknowledged.
     pub(crate) sync_on_change: bool,
     /// How conflicting writes are resolved. Default: writes through the API win (last write wins), writes of tools are rejected.
@@ -56,9 +56,9 @@ pub(crate) struct State {
     /// With the persistent manager in SQLite: whether it makes automatic backups.
     pub(crate) backup_enabled: bool,
     /// With the persistent manager: interval between backups.
-    pub(crate) backup_interval: Time,
+    pub(crate) backup_interval: PositiveDuration,
     /// With the persistent manager: how long a backup is kept.
-    pub(crate) backup_retention: Time,
+    pub(crate) backup_retention: PositiveDuration,
 }
 
 /// Which manager stores state.
@@ -90,27 +90,27 @@ impl Default for State {
         let to_u32 = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
             manager_type: None,
-            ttl: manager.ttl.map(Time),
+            ttl: manager.ttl.map(PositiveDuration),
             auto_cleanup: manager.auto_cleanup,
-            cleanup_interval: Time(manager.cleanup_interval),
+            cleanup_interval: PositiveDuration(manager.cleanup_interval),
             persistence_path: manager.persistence_path.display().to_string(),
             persistence_format: Format::default(),
             compression: manager.compression,
             session_isolation: manager.session_isolation,
             max_states_per_session: to_u32(manager.max_states_per_session),
-            session_timeout: Time(manager.session_timeout),
+            session_timeout: PositiveDuration(manager.session_timeout),
             max_history_size: to_u32(business.max_history_size),
             max_state_size: Size(business.max_state_size as u64),
             state_compression: business.state_compression,
             versioning: business.versioning,
             max_versions: to_u32(business.max_versions),
             auto_save: business.auto_save,
-            sync_interval: Time(business.sync_interval),
+            sync_interval: PositiveDuration(business.sync_interval),
             sync_on_change: business.sync_on_change,
             conflict_resolution: None,
             backup_enabled: business.backup_enabled,
-            backup_interval: Time(business.backup_interval),
-            backup_retention: Time(business.backup_retention),
+            backup_interval: PositiveDuration(business.backup_interval),
+            backup_retention: PositiveDuration(business.backup_retention),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{DurationOrNever, Size, Time};
+use toolhub::config::{DurationOrNever, PositiveDuration, Size};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -43,11 +43,11 @@ pub(crate) enum Backend {
 pub(crate) struct Retention {
     /// How long ended calls stay in the journal. Default with backend = "memory": "1h", because the journal grows with every
     /// call.
-    pub(crate) calls: Time,
+    pub(crate) calls: PositiveDuration,
     /// How long events can be replayed.
-    pub(crate) events: Time,
+    pub(crate) events: PositiveDuration,
     /// How long the audit log of HTTP requests is kept. Default with backend = "memory": "1d".
-    pub(crate) audit: Time,
+    pub(crate) audit: PositiveDuration,
     /// How long an unused thread is kept, with its state. "never" keeps all threads.
     pub(crate) idle_threads: DurationOrNever,
 }
@@ -59,9 +59,9 @@ pub(crate) struct Backup {
     /// Whether automatic backups are made. For `sqlite`.
     pub(crate) enabled: bool,
     /// Interval between backups, kept across restarts.
-    pub(crate) interval: Time,
+    pub(crate) interval: PositiveDuration,
     /// How long a backup is kept; the latest intact one is never removed.
-    pub(crate) retention: Time,
+    pub(crate) retention: PositiveDuration,
     /// Folder of the backups. Default: `backups` beside the database file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) folder: Option<String>,
@@ -81,20 +81,26 @@ impl Default for Store {
 
 impl Retention {
     /// Default retention of calls in memory. A month of calls could exhaust memory, and would be lost with the process anyway.
-    pub(crate) const CALLS_IN_MEMORY: Time = Time(Duration::from_secs(3600));
+    pub(crate) const CALLS_IN_MEMORY: PositiveDuration = PositiveDuration(Duration::from_secs(3600));
     /// Default retention of the audit log in memory.
-    pub(crate) const AUDIT_IN_MEMORY: Time = Time(DAY);
+    pub(crate) const AUDIT_IN_MEMORY: PositiveDuration = PositiveDuration(DAY);
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        let (calls, events, audit) = (Time(30 * DAY), Time(7 * DAY), Time(90 * DAY));
+        let (calls, events, audit) =
+            (PositiveDuration(30 * DAY), PositiveDuration(7 * DAY), PositiveDuration(90 * DAY));
         Self { calls, events, audit, idle_threads: DurationOrNever(Some(14 * DAY)) }
     }
 }
 
 impl Default for Backup {
     fn default() -> Self {
-        Self { enabled: false, interval: Time(DAY / 24), retention: Time(7 * DAY), folder: None }
+        Self {
+            enabled: false,
+            interval: PositiveDuration(DAY / 24),
+            retention: PositiveDuration(7 * DAY),
+            folder: None,
+        }
     }
 }

@@ -11,8 +11,8 @@ use toolhub::{Glob, agent, config::SecretString};
 
 use super::{
     super::{
-        closest::closest,
         raw::{self, DEMO_SCRIPT, RawConfig},
+        suggest::closest,
         tree::Path,
     },
     Diagnostics, Tools,

@@ -36,7 +36,7 @@ fn check_tool_glob(
     if glob.contains(['*', '?']) || tools.contains_key(glob) {
         return;
     }
-    let close = super::super::closest::closest(glob, tools.keys().map(String::as_str));
+    let close = super::super::suggest::closest(glob, tools.keys().map(String::as_str));
     let help = close.map_or_else(
         || "name a tool of this config, or use a glob such as \"*\"".into(),
         |name| format!("did you mean {name:?}?"),

@@ -56,7 +56,11 @@ pub(crate) enum OpenStoreError {
 impl std::fmt::Display for OpenStoreError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Folder(path, error) => write!(f, "cannot create the folder {}: {error}", path.display()),
+            Self::Folder(path, error) => write!(
+                f,
+                "cannot create the store folder {}: {error}; check `store.path` and its permissions",
+                path.display()
+            ),
             Self::Open(error) => error.fmt(f),
         }
     }

@@ -9,7 +9,7 @@ use toolhub::{
 };
 
 use super::{
-    super::{closest::closest, raw, tree::Path},
+    super::{raw, suggest::closest, tree::Path},
     Diagnostics,
     imports::Operation,
 };
@@ -38,7 +38,10 @@ static FACTORY: LazyLock<ToolFactory> = LazyLock::new(|| {
     match Guard::this_program() {
         Ok(guard) => factory.guard(guard),
         Err(error) => {
-            tracing::warn!(%error, "command tools run without a guard process");
+            tracing::warn!(
+                %error,
+                "command tools run without a guard process; their child processes may survive a crash of the hub"
+            );
             factory
         }
     }

@@ -1,4 +1,4 @@
-//! Help for syntax errors.
+//! Help texts for TOML syntax errors.
 //!
 //! In: the text and the position of the error. Out: a hint for the most common mistakes.
 

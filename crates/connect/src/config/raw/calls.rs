@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Size, Time};
+use crate::config::{PositiveDuration, Size};
 
 /// Settings of calls. A missing key falls back to `[defaults]`, then to the default of the hub.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -11,13 +11,13 @@ use crate::config::{Size, Time};
 pub struct CallSettings {
     /// Timeout of a call, including all attempts and the delays between them. Default: "30s".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Time>,
+    pub timeout: Option<PositiveDuration>,
     /// Timeout of one attempt. Without it, a timeout is not retried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt_timeout: Option<Time>,
+    pub attempt_timeout: Option<PositiveDuration>,
     /// How long a call may run without reporting progress; each progress report restarts it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle_timeout: Option<Time>,
+    pub idle_timeout: Option<PositiveDuration>,
     /// Maximum number of characters of text shown to the model; the full text is stored as an artifact. Default: 25000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -37,7 +37,7 @@ pub struct CallSettings {
     pub max_concurrency: Option<u32>,
     /// How long a call may wait in the queue. Default: "1m".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue_timeout: Option<Time>,
+    pub queue_timeout: Option<PositiveDuration>,
     /// Caches results of read-only tools, for calls with the same arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
@@ -49,7 +49,7 @@ pub struct CallSettings {
     pub confirm: Option<bool>,
     /// How long an approval may take; after that the call is denied. Default: "15m".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub approval_timeout: Option<Time>,
+    pub approval_timeout: Option<PositiveDuration>,
 }
 
 /// Retries of failed calls.
@@ -62,12 +62,12 @@ pub struct Retry {
     /// How the delay between attempts grows.
     pub backoff: Backoff,
     /// Delay before the second attempt.
-    pub initial: Time,
+    pub initial: PositiveDuration,
     /// Growth factor of the delay with exponential backoff.
     #[schemars(range(min = 1))]
     pub factor: f64,
     /// Maximum delay, unless the service itself asks for a longer one.
-    pub max: Time,
+    pub max: PositiveDuration,
     /// Whether each delay is randomized, so that calls that failed together are not retried together.
     pub jitter: bool,
 }
@@ -101,7 +101,7 @@ pub struct RateLimit {
     #[schemars(range(min = 1))]
     pub requests: u32,
     /// The period, at most a year.
-    pub per: Time,
+    pub per: PositiveDuration,
     /// Maximum burst size. Default: `requests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -110,7 +110,7 @@ pub struct RateLimit {
     pub scope: RateScope,
     /// How long a call over the limit may wait. Default: it is refused immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait: Option<Time>,
+    pub wait: Option<PositiveDuration>,
 }
 
 /// Which calls share a rate limit.
@@ -131,7 +131,7 @@ pub enum RateScope {
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
     /// How long a result stays in the cache.
-    pub ttl: Time,
+    pub ttl: PositiveDuration,
 }
 
 impl Default for Retry {
@@ -140,9 +140,9 @@ impl Default for Retry {
         Self {
             attempts: defaults.attempts,
             backoff: Backoff::default(),
-            initial: Time(defaults.first),
+            initial: PositiveDuration(defaults.first),
             factor: defaults.factor,
-            max: Time(defaults.longest),
+            max: PositiveDuration(defaults.longest),
             jitter: defaults.jitter,
         }
     }
@@ -150,13 +150,13 @@ impl Default for Retry {
 
 impl Default for RateLimit {
     fn default() -> Self {
-        let per = Time(std::time::Duration::from_secs(60));
+        let per = PositiveDuration(std::time::Duration::from_secs(60));
         Self { requests: 60, per, burst: None, scope: RateScope::default(), wait: None }
     }
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { ttl: Time(std::time::Duration::from_secs(60)) }
+        Self { ttl: PositiveDuration(std::time::Duration::from_secs(60)) }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Delay, SecretSource, Size, secret};
+use crate::config::{DurationOrZero, SecretSource, Size, secret};
 
 /// The keys of a command tool: one process per call, or with `kind = "stateful"` one long-running process per thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,5 +34,5 @@ pub struct Command {
     pub max_line: Option<Size>,
     /// Grace period between SIGTERM and SIGKILL. Default: "2s".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grace: Option<Delay>,
+    pub grace: Option<DurationOrZero>,
 }

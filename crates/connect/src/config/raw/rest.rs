@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhub_core::ConnectionStateConfig;
 
-use crate::config::{SecretSource, Size, Time, secret};
+use crate::config::{PositiveDuration, SecretSource, Size, secret};
 
 /// The keys of a REST tool. Texts are templates: `{city}` stands for the argument `city`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -200,28 +200,28 @@ pub struct Connection {
     /// Number of additional concurrent requests under load.
     pub max_overflow: u32,
     /// How long a call waits for a connection; then it fails as `overloaded`.
-    pub pool_timeout: Time,
+    pub pool_timeout: PositiveDuration,
     /// Maximum age of a connection; older ones are replaced.
-    pub pool_recycle: Time,
+    pub pool_recycle: PositiveDuration,
     /// Timeout of one request.
-    pub timeout: Time,
+    pub timeout: PositiveDuration,
     /// Timeout for connecting.
-    pub connect_timeout: Time,
+    pub connect_timeout: PositiveDuration,
     /// Timeout between two parts of a response.
-    pub read_timeout: Time,
+    pub read_timeout: PositiveDuration,
     /// Timeout for sending a request.
-    pub write_timeout: Time,
+    pub write_timeout: PositiveDuration,
     /// Whether connections are reused.
     pub keep_alive: bool,
     /// How long an idle connection stays open.
-    pub keep_alive_timeout: Time,
+    pub keep_alive_timeout: PositiveDuration,
     /// Interval of the liveness checks of an idle connection.
-    pub keep_alive_interval: Time,
+    pub keep_alive_interval: PositiveDuration,
     /// Maximum number of attempts, including the first. `retry` of the tool takes precedence.
     #[schemars(range(min = 1))]
     pub retry_attempts: u32,
     /// Delay before the second attempt.
-    pub retry_delay: Time,
+    pub retry_delay: PositiveDuration,
     /// Growth factor of the delay.
     #[schemars(range(min = 1))]
     pub retry_backoff: f64,
@@ -236,17 +236,17 @@ impl Default for Connection {
         Self {
             pool_size: count(defaults.pool_size),
             max_overflow: count(defaults.max_overflow),
-            pool_timeout: Time(defaults.pool_timeout),
-            pool_recycle: Time(defaults.pool_recycle),
-            timeout: Time(defaults.timeout),
-            connect_timeout: Time(defaults.connect_timeout),
-            read_timeout: Time(defaults.read_timeout),
-            write_timeout: Time(defaults.write_timeout),
+            pool_timeout: PositiveDuration(defaults.pool_timeout),
+            pool_recycle: PositiveDuration(defaults.pool_recycle),
+            timeout: PositiveDuration(defaults.timeout),
+            connect_timeout: PositiveDuration(defaults.connect_timeout),
+            read_timeout: PositiveDuration(defaults.read_timeout),
+            write_timeout: PositiveDuration(defaults.write_timeout),
             keep_alive: defaults.keep_alive,
-            keep_alive_timeout: Time(defaults.keep_alive_timeout),
-            keep_alive_interval: Time(defaults.keep_alive_interval),
+            keep_alive_timeout: PositiveDuration(defaults.keep_alive_timeout),
+            keep_alive_interval: PositiveDuration(defaults.keep_alive_interval),
             retry_attempts: defaults.retry_attempts,
-            retry_delay: Time(defaults.retry_delay),
+            retry_delay: PositiveDuration(defaults.retry_delay),
             retry_backoff: defaults.retry_backoff,
             retry_jitter: defaults.retry_jitter,
         }
@@ -256,7 +256,7 @@ impl Default for Connection {
 impl From<&Connection> for ConnectionStateConfig {
     fn from(connection: &Connection) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        let time = |time: Time| -> Duration { time.0 };
+        let time = |time: PositiveDuration| -> Duration { time.0 };
         Self {
             pool_size: count(connection.pool_size),
             max_overflow: count(connection.max_overflow),

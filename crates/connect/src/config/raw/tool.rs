@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolhub_core::ConflictResolution;
 
 use super::{CallSettings, Command, Rest};
-use crate::config::{KeyPath, Time};
+use crate::config::{KeyPath, PositiveDuration};
 
 /// The config of one tool, from a file, an API request, or code.
 ///
@@ -126,7 +126,7 @@ pub struct DependencyGroups {
     pub sequence: Option<Vec<String>>,
     /// Maximum age of a success. Default: any age.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub within: Option<Time>,
+    pub within: Option<PositiveDuration>,
 }
 
 impl DependsOn {

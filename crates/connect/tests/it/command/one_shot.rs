@@ -97,7 +97,11 @@ async fn a_code_other_than_0_is_a_failure_and_the_program_may_say_why() {
     let killed = python("import os; os.kill(os.getpid(), 9)");
     let outcome = call(killed.tool("it"), json!({})).await;
     assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::Crashed);
-    assert!(expect_error(&outcome).contains("signal 9 (SIGKILL)"), "{}", expect_error(&outcome));
+    assert!(
+        expect_error(&outcome).contains("signal 9 (SIGKILL, possibly out of memory)"),
+        "{}",
+        expect_error(&outcome)
+    );
 
     // With exit code 0, an object with `error` is ordinary output.
     let output = python(r#"print('{"error": "404 is what I was asked for"}')"#);

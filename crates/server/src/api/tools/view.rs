@@ -78,7 +78,7 @@ impl ToolView {
     }
 
     /// Removes the facts behind the status, for lists.
-    pub(super) fn without_standing(self) -> Self {
+    pub(super) fn without_status_details(self) -> Self {
         Self { standing: None, ..self }
     }
 

@@ -14,7 +14,7 @@ use toolhub_types::ids::{Tenant, ThreadId};
 
 use super::{
     super::{
-        context::{Context, Part},
+        context::{Context, ContextPart},
         doc::{Doc, DocHead, NO_EXPIRY, TABLES},
         json_text,
     },
@@ -142,9 +142,11 @@ impl HeadText {
             _ => return None,
         };
         let part = match (self.fence, self.state, self.row) {
-            (Some(_), None, None) => Part::Fence,
-            (None, Some(state), None) if !state.contains('/') => Part::Rows(smol_str::format_smolstr!("{state}/")),
-            (None, None, Some(row)) if !row.contains('/') => Part::Rows(row),
+            (Some(_), None, None) => ContextPart::Fence,
+            (None, Some(state), None) if !state.contains('/') => {
+                ContextPart::Rows(smol_str::format_smolstr!("{state}/"))
+            }
+            (None, None, Some(row)) if !row.contains('/') => ContextPart::Rows(row),
             _ => return None,
         };
         let earliest_expiry = self.soonest.map_or(NO_EXPIRY, Timestamp::from);

@@ -103,7 +103,8 @@ impl FileWriter {
             WriteResult::Done => Ok(()),
             WriteResult::NotWritten(error) => Err(StoreError::Unavailable(error.to_string())),
             WriteResult::Unknown(error) => {
-                tracing::error!(%error, "sync failed; a store write may not survive a power failure");
+                let folder = self.documents.contexts.display();
+                tracing::error!(%folder, %error, "fsync failed; a store write may not survive a power failure");
                 Err(StoreError::Unknown(error.to_string()))
             }
         }
@@ -116,7 +117,8 @@ impl FileWriter {
         if completed.is_err() {
             self.pending_intent = Some(pending);
         } else {
-            tracing::info!("completed the pending intent of an earlier write");
+            let folder = self.documents.staging_folder.display();
+            tracing::info!(%folder, "intent file (multi-file write) completed");
         }
         completed
     }
@@ -242,7 +244,8 @@ impl FileWriter {
         }
         // From here on the write is committed: recovery completes it after a crash.
         if let Err(error) = self.apply_ops(&ops) {
-            tracing::warn!(%error, "cannot complete the intent; will retry before the next write");
+            let folder = documents.staging_folder.display();
+            tracing::warn!(%folder, %error, "cannot complete intent file; will retry before the next write");
             self.defer_intent(pending);
             return WriteResult::Done;
         }

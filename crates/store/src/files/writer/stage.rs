@@ -1,4 +1,4 @@
-//! Applies batches to documents in memory: each completely, or refused without a trace.
+//! Applies batches to documents in memory: each is applied completely or not at all.
 //!
 //! In: batches on one partition. Out: versions, change events, and the documents that must be written to commit them.
 

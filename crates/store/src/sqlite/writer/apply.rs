@@ -21,7 +21,7 @@ use super::{
     Task,
     row_head_cache::RowHeadCache,
 };
-use crate::watch::ChangeFeed;
+use crate::change_feed::ChangeFeed;
 
 /// A connection in a transaction, with the statements that every batch needs, prepared once per transaction.
 pub(super) struct TxWriter<'c> {

@@ -52,6 +52,11 @@ impl WriteConnection {
         }
     }
 
+    /// The file of the store.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Runs `work` in one transaction with this durability.
     pub(super) fn transact<T>(
         &mut self,
@@ -98,7 +103,11 @@ impl WriteConnection {
         let checkpointed = checkpoint(connection, "PASSIVE");
         failpoint::reach("checkpoint: after");
         if let Err(error) = checkpointed {
-            tracing::warn!(store = %self.path.display(), %error, "WAL checkpoint failed");
+            tracing::warn!(
+                store = %self.path.display(),
+                %error,
+                "WAL checkpoint failed; the WAL keeps growing until one succeeds; check free disk space"
+            );
             // A full disk leaves the WAL intact. Any other error may have been a failed fsync.
             if !error::is_disk_full(&error) {
                 self.discard_connection();
@@ -208,7 +217,9 @@ fn roll_back(connection: &Connection) -> bool {
 /// fsync that may only seem to succeed, and delete it.
 fn set_keep_wal_on_close(connection: &Connection, keep: bool) {
     if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep) {
-        tracing::warn!(%error, "cannot set SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE");
+        let effect =
+            if keep { "closing the store will checkpoint the WAL" } else { "closing the store will keep the WAL" };
+        tracing::warn!(%error, "cannot set SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE; {effect}");
     }
 }
 
