@@ -60,7 +60,7 @@ use toolhub_types::{
 /// Interval at which `shutdown` cancels calls that arrived after it had cancelled all others.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The one place through which tool calls pass. Cheap to clone; all clones are the same hub.
+/// A hub: registers tools and runs their calls. Cheap to clone; all clones are the same hub.
 ///
 /// ```
 /// use serde::Deserialize;
