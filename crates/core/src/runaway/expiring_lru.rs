@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_heard_of_again_in_time_is_never_forgotten() {
+    async fn an_entry_used_before_it_expires_is_never_evicted() {
         let (mut lru, start) = (ExpiringLru::<&str, u32>::default(), Instant::now());
         for half_hours in 0..10 {
             let value = lru.touch("steady", start + ENTRY_TTL / 2 * half_hours);

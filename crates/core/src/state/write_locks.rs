@@ -71,7 +71,7 @@ mod tests {
     use crate::reentrancy;
 
     #[tokio::test]
-    async fn a_place_is_forgotten_with_the_last_one_there_whoever_was_called_from_it_still_runs() {
+    async fn a_lock_entry_is_removed_with_its_last_user_while_nested_calls_still_run() {
         let locks = Arc::new(WriteLocks::default());
         let key = || (Tenant::default(), "t/s".parse().unwrap());
         let entries = || locks.0.shards().map(|shard| shard.len()).sum::<usize>();

@@ -100,7 +100,7 @@ struct AnswerBody {
     outcome: ApprovalOutcome,
     /// The arguments to use instead; with `modify_with_editor` only.
     arguments: Option<Map<String, Value>>,
-    /// What the model is told when the call is refused.
+    /// The text for the model when the call is refused.
     reason: Option<String>,
 }
 
@@ -194,7 +194,7 @@ struct AnswerView {
     /// The arguments to use instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Value>,
-    /// What the model is told when the call is refused.
+    /// The text for the model when the call is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }

@@ -81,7 +81,7 @@ fn send_messages(port: u16, thread: usize, round: usize, stop: &AtomicBool, ackn
         let key = format!("idempotency-key: {bill}\r\nprefer: respond-async\r\n");
         let Some(response) = connection.try_send(&what, &key, &body) else { return };
         match response.status {
-            202 | 200 => acknowledged.lock().expect("nobody panicked").push(bill),
+            202 | 200 => acknowledged.lock().expect("the lock is not poisoned").push(bill),
             409 => {}
             status => panic!("{status}: {}", response.text),
         }
@@ -119,7 +119,7 @@ fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect(
                 scope.spawn(move || send_messages(port, thread, round, stop, acknowledged));
             }
             // Every other server lives until it has acknowledged something, however slow the machine is.
-            let count = || acknowledged.lock().expect("nobody panicked").len();
+            let count = || acknowledged.lock().expect("the lock is not poisoned").len();
             let before = count();
             for _ in 0..20_000 {
                 if round % 2 == 1 || count() > before {
@@ -135,7 +135,7 @@ fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect(
     }
     let server = start_server(&folder);
     let mut connection = HttpConnection::connect(server.port);
-    let acknowledged = acknowledged.into_inner().expect("nobody panicked");
+    let acknowledged = acknowledged.into_inner().expect("the lock is not poisoned");
     assert!(acknowledged.len() >= kills / 2, "too little load: {} messages", acknowledged.len());
     let mut results = HashMap::new();
     for thread in 0..THREADS {

@@ -39,7 +39,7 @@ impl Service {
 
     /// All requests so far.
     pub(super) fn requests(&self) -> Vec<String> {
-        self.requests.lock().expect("nobody panicked").clone()
+        self.requests.lock().expect("the lock is not poisoned").clone()
     }
 }
 
@@ -57,7 +57,7 @@ fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, healthy: &AtomicBool) 
         }
     };
     let first = text.lines().next().unwrap_or_default().to_owned();
-    log.lock().expect("nobody panicked").push(text);
+    log.lock().expect("the lock is not poisoned").push(text);
     let status = if healthy.load(Ordering::SeqCst) { "200 OK" } else { "503 Service Unavailable" };
     let body = serde_json::json!({ "asked": first }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");

@@ -67,7 +67,7 @@ async fn advance_time(time: Duration) {
 }
 
 #[tokio::test]
-async fn a_service_that_nobody_answers_at_is_everybodys_trouble() {
+async fn an_unreachable_service_fails_for_all_threads() {
     let closed_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = super::support::raw_server(|stream| async move {
         std::future::pending::<()>().await;
