@@ -19,11 +19,12 @@ pub use diagnostics::{ConfigEnv, Diagnostics, Problem, ProcessEnv};
 pub use error::ToolConfigError;
 pub use factory::{ToolFactory, create_tool};
 pub use path::{KeyPath, KeySegment};
-pub use plan::{ToolPlan, auth::ResolvedAuth};
+pub use plan::ToolPlan;
 pub use raw::{
     Annotations, AuthType, Backoff, Cache, CallSettings, Cleanup, Command, Conflict, Connection, DependencyGroups,
     DependsOn, KeyLocation, Kind, ManagerType, Method, RateLimit, RateLimits, RateScope, Rest, RestAuth, RestResult,
     ResultFormat, Retry, ToolConfig, ToolState, UnknownKeys,
 };
-pub use secret::{SecretSource, SecretString};
+pub use secret::SecretSource;
+pub use toolhub_net::SecretText;
 pub use unit::{DurationOrNever, DurationOrZero, PositiveDuration, Size, Unit};

@@ -14,6 +14,8 @@ use std::{
 
 use hyper::header::HeaderValue;
 
+use crate::secret_text::SecretText;
+
 /// No secret is longer than this; a longer file was configured by mistake.
 const MAX_LENGTH: u64 = 64 * 1024;
 
@@ -30,7 +32,7 @@ const MAX_LENGTH: u64 = 64 * 1024;
 pub struct Secret(Arc<Source>);
 
 enum Source {
-    Literal(String),
+    Literal(SecretText),
     Env(String),
     File(PathBuf, Mutex<Option<CachedFile>>),
 }
@@ -74,8 +76,8 @@ pub enum SecretError {
 
 impl Secret {
     /// A secret given literally. Prefer [`Secret::env`] and [`Secret::file`], which keep it out of code and config.
-    pub fn literal(text: impl Into<String>) -> Self {
-        Self(Arc::new(Source::Literal(text.into())))
+    pub fn literal(text: impl Into<Arc<str>>) -> Self {
+        SecretText::new(text).into()
     }
 
     /// A secret given literally, trimmed: for pasted input.
@@ -116,9 +118,13 @@ impl Secret {
         Ok(value)
     }
 
-    fn load(&self) -> Result<Arc<str>, SecretError> {
+    /// Like [`Self::read`], but the secret may be empty or have several lines.
+    ///
+    /// # Errors
+    /// When it is missing.
+    pub fn load(&self) -> Result<Arc<str>, SecretError> {
         match &*self.0 {
-            Source::Literal(text) => Ok(Arc::from(text.as_str())),
+            Source::Literal(text) => Ok(text.clone().into()),
             Source::Env(name) => std::env::var(name).map(Arc::from).map_err(|_| SecretError::NotSet(name.clone())),
             Source::File(path, cached) => read_file(path, cached)
                 .map_err(|error| SecretError::File { path: path.display().to_string(), reason: error.to_string() }),
@@ -153,10 +159,16 @@ impl FileStamp {
     }
 }
 
+impl From<SecretText> for Secret {
+    fn from(text: SecretText) -> Self {
+        Self(Arc::new(Source::Literal(text)))
+    }
+}
+
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Source::Literal(_) => f.write_str("••••"),
+            Source::Literal(_) => f.write_str(SecretText::MASK),
             Source::Env(name) => write!(f, "env {name}"),
             Source::File(path, _) => write!(f, "file {}", path.display()),
         }
@@ -173,7 +185,8 @@ impl fmt::Debug for Secret {
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         match (&*self.0, &*other.0) {
-            (Source::Literal(a), Source::Literal(b)) | (Source::Env(a), Source::Env(b)) => a == b,
+            (Source::Literal(a), Source::Literal(b)) => a == b,
+            (Source::Env(a), Source::Env(b)) => a == b,
             (Source::File(a, _), Source::File(b, _)) => a == b,
             _ => false,
         }
@@ -185,7 +198,8 @@ impl Eq for Secret {}
 impl Hash for Secret {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &*self.0 {
-            Source::Literal(text) | Source::Env(text) => text.hash(state),
+            Source::Literal(text) => text.hash(state),
+            Source::Env(name) => name.hash(state),
             Source::File(path, _) => path.hash(state),
         }
     }

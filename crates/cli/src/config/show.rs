@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use toolhub::{Glob, config::SecretString};
+use toolhub::{Glob, config::SecretText};
 
 use super::{
     load::LoadedConfig,
@@ -82,7 +82,7 @@ impl SecretMask<'_> {
             Value::Object(table) => table.iter_mut().for_each(|(key, inner)| self.mask(inner, &path.key(key))),
             Value::Array(list) => list.iter_mut().enumerate().for_each(|(at, inner)| self.mask(inner, &path.index(at))),
             Value::String(text) if self.is_secret(path) && !text.starts_with('•') => {
-                *text = SecretString::new(text.as_str()).masked();
+                *text = SecretText::new(text.as_str()).masked();
             }
             Value::Number(_) if self.is_secret(path) => *value = "••••".into(),
             _ => {}

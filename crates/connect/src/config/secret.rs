@@ -2,13 +2,14 @@
 //!
 //! In: `"text"`, `{ env = "NAME" }` or `{ file = "path" }`. Out: a value that prints masked, also in debug output.
 
-use std::{borrow::Cow, fmt, fs, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, Unexpected, Visitor, value::MapAccessDeserializer},
 };
+use toolhub_net::{Secret, SecretError, SecretText};
 
 use super::{Diagnostics, KeyPath};
 
@@ -27,23 +28,12 @@ pub enum SecretSource {
         file: String,
     },
     /// A literal.
-    Text(SecretString),
+    Text(#[serde(deserialize_with = "deserialize_text")] SecretText),
 }
-
-/// A text that is never printed.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct SecretString(String);
-
-/// Printed in place of a secret.
-const MASK: &str = "••••";
-/// How many trailing characters of a long secret are visible.
-const VISIBLE_CHARS: usize = 4;
-/// Shorter secrets are masked completely: four characters would be a large part of them.
-const MIN_LEN_TO_SHOW_TAIL: usize = 20;
 
 impl SecretSource {
     /// Fetches the secret configured at the key `at`. On failure, reports a problem, which never contains the secret, and returns `None`.
-    pub fn fetch(&self, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<SecretString> {
+    pub fn fetch(&self, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<SecretText> {
         match self {
             Self::Text(text) => match text.reveal() {
                 "" => {
@@ -51,7 +41,7 @@ impl SecretSource {
                     None
                 }
                 // The output of `masked` was copied back into a config.
-                masked if masked.starts_with(MASK) => {
+                masked if masked.starts_with(SecretText::MASK) => {
                     let message = format!("`{at}` is a masked secret, not the secret itself");
                     diagnostics.report(at, message, "write the secret itself, or a reference: { env = \"NAME\" }");
                     None
@@ -65,48 +55,18 @@ impl SecretSource {
                     let help = diagnostics.env().unset_hint(env);
                     diagnostics.report(&at.key("env"), message, help);
                 }
-                value.map(SecretString)
+                value.map(SecretText::new)
             }
-            Self::File { file } => match fs::read_to_string(diagnostics.resolve_path(&at.key("file"), file)) {
-                Ok(text) => Some(SecretString::new(text.trim())),
+            Self::File { file } => match Secret::file(diagnostics.resolve_path(&at.key("file"), file)).load() {
+                Ok(text) => Some(SecretText::new(text)),
                 Err(error) => {
-                    let message = format!("cannot read {file} (used by `{at}`): {error}");
+                    let reason = if let SecretError::File { reason, .. } = error { reason } else { error.to_string() };
+                    let message = format!("cannot read {file} (used by `{at}`): {reason}");
                     diagnostics.report(&at.key("file"), message, "check the path and its permissions");
                     None
                 }
             },
         }
-    }
-}
-
-impl SecretString {
-    /// Wraps a text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text itself, to send or compare it.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// The mask, followed by the last characters if the secret is long.
-    #[must_use]
-    pub fn masked(&self) -> String {
-        let chars: Vec<char> = self.0.chars().collect();
-        let tail: String = if chars.len() >= MIN_LEN_TO_SHOW_TAIL {
-            chars[chars.len() - VISIBLE_CHARS..].iter().collect()
-        } else {
-            String::new()
-        };
-        format!("{MASK}{tail}")
-    }
-}
-
-impl fmt::Debug for SecretString {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
     }
 }
 
@@ -159,10 +119,8 @@ pub(super) fn deserialize_optional_table<'de, T: Deserialize<'de>, D: Deserializ
     Option::<Inner<T>>::deserialize(from).map(|table| table.map(|Inner(inner)| inner))
 }
 
-impl<'de> Deserialize<'de> for SecretString {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from).map(Self)
-    }
+fn deserialize_text<'de, D: Deserializer<'de>>(from: D) -> Result<SecretText, D::Error> {
+    String::deserialize(from).map(SecretText::new)
 }
 
 impl Serialize for SecretSource {
@@ -205,17 +163,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_shows_its_end_only_where_that_gives_nothing_away() {
-        for (text, expected) in [("", "••••"), ("hunter2", "••••"), ("sixteen-letters-x", "••••")]
-        {
-            assert_eq!(SecretString::new(text).masked(), expected);
-        }
-        assert_eq!(SecretString::new("sha256:00112233445566778899aabb1234").masked(), "••••1234");
-    }
-
-    #[test]
     fn no_way_of_printing_shows_a_secret() {
-        let secret = SecretSource::Text(SecretString::new("correct horse battery staple"));
+        let secret = SecretSource::Text(SecretText::new("correct horse battery staple"));
         let printed = [format!("{secret:?}"), format!("{secret:#?}"), serde_json::to_string(&secret).unwrap()];
         assert!(printed.iter().all(|text| !text.contains("horse")), "{printed:?}");
     }

@@ -5,7 +5,7 @@
 use super::{RestError, Secret};
 
 /// How requests authenticate. Credentials of the caller of a tool are never passed on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Auth {
     /// `Authorization: Bearer …`.

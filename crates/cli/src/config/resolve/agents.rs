@@ -7,7 +7,7 @@ mod model;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use toolhub::{Glob, agent, config::SecretString};
+use toolhub::{Glob, agent, config::SecretText};
 
 use super::{
     super::{
@@ -61,7 +61,7 @@ pub(crate) struct ScriptFile {
 pub(crate) struct ModelEndpoint {
     /// `None`: the provider's own.
     pub(crate) base_url: Option<String>,
-    pub(crate) key: Option<SecretString>,
+    pub(crate) key: Option<SecretText>,
 }
 
 /// An agent.

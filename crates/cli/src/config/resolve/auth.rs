@@ -2,7 +2,7 @@
 
 use toolhub::{
     clock::Timestamp,
-    config::SecretString,
+    config::SecretText,
     ids::{Caller, Tenant},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct ApiKey {
     pub(crate) name: Caller,
     pub(crate) tenant: Tenant,
     /// 64 hexadecimal digits, in lower case.
-    pub(crate) sha256: SecretString,
+    pub(crate) sha256: SecretText,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) expires: Option<Timestamp>,
 }
@@ -80,8 +80,8 @@ pub(super) fn resolve(raw: &raw::Auth, diagnostics: &mut Diagnostics<'_>) -> Aut
     Auth { mode: raw.mode, keys }
 }
 
-fn parse_sha256(text: &str) -> Option<SecretString> {
+fn parse_sha256(text: &str) -> Option<SecretText> {
     let digits = text.strip_prefix("sha256:")?;
     let is_valid = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_valid.then(|| SecretString::new(digits.to_lowercase()))
+    is_valid.then(|| SecretText::new(digits.to_lowercase()))
 }

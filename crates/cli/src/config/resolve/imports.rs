@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use toolhub::{
     ConnectionStateConfig, ToolBuilder,
-    config::{ResolvedAuth, SecretSource},
+    config::SecretSource,
     openapi::{self, ImportError, Options, Plan},
     rest,
 };
@@ -63,7 +63,7 @@ fn resolve_document(
         exclude: raw.exclude.clone(),
         base_url: raw.base_url.clone(),
         document_url: raw.document_url.clone(),
-        auth: auth.as_ref().map(ResolvedAuth::to_rest),
+        auth: auth.clone(),
         trust: raw.trust,
         ..Options::default()
     };
@@ -126,7 +126,7 @@ fn resolve_credential(
     let mut fetch_secret = |key: &str, source: &SecretSource, diagnostics: &mut Diagnostics<'_>| {
         let secret = source.fetch(&at.key(key), diagnostics)?;
         secret.hash(hasher);
-        Some(rest::Secret::literal(secret.reveal()))
+        Some(rest::Secret::from(secret))
     };
     match raw {
         Credential { token: Some(token), username: None, password: None, client_id: None, client_secret: None } => {

@@ -6,10 +6,11 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use toolhub_core::ToolBuilder;
+use toolhub_net::SecretText;
 
 use crate::{
     command::{self, Guard},
-    config::{Diagnostics, KeyPath, SecretString, raw},
+    config::{Diagnostics, KeyPath, raw},
 };
 
 /// The resolved config of a command tool.
@@ -17,7 +18,7 @@ use crate::{
 pub(super) struct CommandPlan {
     raw: raw::Command,
     program: PathBuf,
-    env: BTreeMap<String, SecretString>,
+    env: BTreeMap<String, SecretText>,
     cwd: PathBuf,
     pub(super) stateful: bool,
 }

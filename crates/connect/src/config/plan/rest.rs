@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use toolhub_core::ConnectionStateConfig;
+use toolhub_net::{Secret, SecretText};
 
-use super::auth::{AuthMethod, ResolvedAuth, to_secret};
 use crate::{
     config::{
-        Diagnostics, KeyPath, SecretSource, SecretString,
+        Diagnostics, KeyPath, SecretSource,
         raw::{self, Method, ResultFormat},
     },
     rest::{self, Body, ResponseFormat, RestError},
@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct RestPlan {
     raw: raw::Rest,
     headers: Vec<(String, Header)>,
-    auth: Option<ResolvedAuth>,
+    auth: Option<rest::Auth>,
     ca_file: Option<PathBuf>,
     connection: ConnectionStateConfig,
 }
@@ -31,8 +31,8 @@ pub(super) struct RestPlan {
 #[derive(Debug, Clone, PartialEq)]
 enum Header {
     /// A template, or a value that need not be redacted; not printed either.
-    Public(SecretString),
-    Secret(SecretString),
+    Public(SecretText),
+    Secret(Secret),
 }
 
 /// A header whose name contains one of these is a secret.
@@ -71,7 +71,7 @@ pub(super) fn resolve(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnosti
         // A fetched value is never a template, even if it contains braces.
         let fetched = !matches!(value, SecretSource::Text(_));
         let header = if fetched || is_secret(name) && !text.reveal().contains('{') {
-            Header::Secret(text)
+            Header::Secret(text.into())
         } else {
             Header::Public(text)
         };
@@ -125,7 +125,7 @@ impl RestPlan {
             _ => None,
         });
         let token_url = match &self.auth {
-            Some(ResolvedAuth(AuthMethod::ClientCredentials { token_url, .. })) => Some(token_url),
+            Some(rest::Auth::ClientCredentials { token_url, .. }) => Some(token_url),
             _ => None,
         };
         let addresses =
@@ -183,7 +183,7 @@ impl RestPlan {
         for (name, value) in &self.headers {
             request = match value {
                 Header::Public(text) => request.header(name, text.reveal()),
-                Header::Secret(text) => request.secret_header(name, to_secret(text)),
+                Header::Secret(secret) => request.secret_header(name, secret.clone()),
             };
         }
         if let Some(body) = &raw.body {
@@ -193,7 +193,7 @@ impl RestPlan {
             request = request.body(Body::Form(fields.collect()));
         }
         if let Some(auth) = &self.auth {
-            request = request.auth(auth.to_rest());
+            request = request.auth(auth.clone());
         }
         request = request.connection(self.connection.clone()).session(raw.session == Some(true));
         request = raw.allow_hosts.iter().fold(request, rest::Rest::allow_host);

@@ -104,3 +104,29 @@ async fn the_environment_of_the_process_is_what_is_asked_where_nothing_is_said()
     hub.register(create_tool(&config).unwrap()).unwrap();
     assert_eq!(expect_output(hub.call("it", json!({})).await), std::env::var("PATH").unwrap());
 }
+
+#[test]
+fn a_file_that_is_too_large_for_a_secret_or_has_several_lines_is_refused_at_its_key() {
+    let folder = TempFolder::new();
+    let (fitting, large, lines) = (folder.join("fitting"), folder.join("large"), folder.join("lines"));
+    std::fs::write(&fitting, "x".repeat(64 * 1024)).unwrap();
+    std::fs::write(&large, "x".repeat(64 * 1024 + 1)).unwrap();
+    std::fs::write(&lines, format!("{CANARY}\nmore\n")).unwrap();
+    let rest =
+        |file| json!({"name": "it", "url": "https://a.example", "auth": {"type": "bearer", "token": {"file": file}}});
+    let command = |file| json!({"name": "it", "command": "tool", "env": {"A": {"file": file}}});
+    let check = |config, expected: &[(&str, &str)]| {
+        let found = problems(&ToolFactory::new(), config);
+        let is_expected = |((key, text), (expected_key, part)): (&(String, String), &(&str, &str))| {
+            key == expected_key && text.contains(part)
+        };
+        assert!(found.len() == expected.len() && found.iter().zip(expected).all(is_expected), "{found:?}");
+        assert!(!format!("{found:?}").contains("canary"), "{found:?}");
+    };
+    check(rest(&large), &[("auth.token.file", "too large for a secret")]);
+    check(command(&large), &[("env.A.file", "too large for a secret")]);
+    check(rest(&lines), &[("auth", "line break")]);
+    for config in [rest(&fitting), command(&fitting), command(&lines)] {
+        create_tool(&parse_config(config)).map(drop).unwrap();
+    }
+}
