@@ -177,5 +177,4 @@ fn per_property_schema(schema: &Value) -> Value {
 }
 
 #[cfg(test)]
-#[path = "check_tests.rs"]
 mod tests;

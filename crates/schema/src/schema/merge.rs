@@ -360,5 +360,4 @@ fn inline_ref(schema: &Members, target: &str, refs: &RefResolver<'_>) -> Result<
 }
 
 #[cfg(test)]
-#[path = "merge_tests.rs"]
 mod tests;

@@ -171,5 +171,4 @@ fn copy_before_migration(path: &Path, connection: &Connection, version: u32) -> 
 }
 
 #[cfg(test)]
-#[path = "schema_tests.rs"]
 mod tests;

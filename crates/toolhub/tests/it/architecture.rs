@@ -4,10 +4,12 @@
 //! function from text to complaints; this file collects the texts.
 
 mod crate_dependencies;
+mod document_paths;
 mod external_references;
 mod invariants;
 mod layers;
 mod lexer;
+mod package_use;
 mod plain_words;
 mod seeds;
 mod type_names;

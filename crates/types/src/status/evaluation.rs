@@ -140,5 +140,4 @@ fn available_reason(record: &StatusRecord, readiness: &Readiness) -> Reason {
 }
 
 #[cfg(test)]
-#[path = "evaluation_tests.rs"]
 mod tests;

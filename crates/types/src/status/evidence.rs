@@ -172,5 +172,4 @@ impl Evidence {
 }
 
 #[cfg(test)]
-#[path = "evidence_tests.rs"]
 mod tests;

@@ -77,5 +77,4 @@ fn refusal_kind(status: ToolStatus, reason: &Reason) -> ErrorKind {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
 mod tests;

@@ -300,5 +300,4 @@ fn backoff(openings: u32, settings: &StatusSettings, jitter: f64) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod tests;

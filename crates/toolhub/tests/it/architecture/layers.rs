@@ -1,12 +1,15 @@
 //! Top-level modules of a crate must not import each other in a cycle.
 //!
-//! In: the Rust files of a crate. Out: one complaint for each cycle, naming every import in it. Every path from the
-//! crate's root counts, `crate::…` and `super::` chains that lead there; in `use` or inline, in tests too. A path to an
-//! item that the root re-exports counts for the module it comes from.
+//! In: the Rust files of a crate. Out: one complaint for each cycle, naming every import in it, and one for each path whose
+//! module cannot be told. Every path from the crate's root counts, `crate::…` and `super::` chains that lead there; in `use`
+//! or inline, in tests too. A path to an item that the root re-exports by name counts for the module it comes from.
+//!
+//! The rule fails closed: what would hide an import (a glob from the root, an item defined in the root, the root under
+//! another name, `#[path]`, a file outside the module tree) is a complaint of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{SourceFile, assert_none, lexer::blank_comments_and_literals, metadata, rust_files};
+use super::{SourceFile, assert_none, metadata, rust_files};
 
 mod paths;
 
@@ -18,26 +21,69 @@ struct Import {
     location: String,
 }
 
+/// What a crate's sources say about its modules.
+#[derive(Default)]
+struct Layers {
+    imports: Vec<Import>,
+    /// Paths and files whose module cannot be told.
+    unclear: Vec<String>,
+}
+
 /// Every import between top-level modules of the crate whose sources are in `folder`.
-fn imports(folder: &str, files: &[SourceFile]) -> Vec<Import> {
-    let in_crate = || files.iter().filter_map(|file| Some((file.path.strip_prefix(folder)?, &file.text)));
+fn read_layers(folder: &str, files: &[SourceFile]) -> Layers {
+    let in_crate: Vec<(&str, &str)> =
+        files.iter().filter_map(|file| Some((file.path.strip_prefix(folder)?, file.text.as_str()))).collect();
     let is_root = |path: &str| path == "lib.rs" || path == "main.rs";
-    let root: String =
-        in_crate().filter(|(path, _)| is_root(path)).map(|(_, text)| blank_comments_and_literals(text)).collect();
-    let modules: BTreeSet<&str> = paths::declared_modules(&root);
+    let mut layers = Layers::default();
+    // Benchmarks have no `src`.
+    if in_crate.is_empty() {
+        return layers;
+    }
+    let roots: Vec<_> = in_crate.iter().filter(|(path, _)| is_root(path)).collect();
+    let [(root_path, root_text)] = roots[..] else {
+        layers.unclear.push(format!("{folder} has {} roots (lib.rs, main.rs) instead of one", roots.len()));
+        return layers;
+    };
+    let root = paths::tokens(root_path, root_text);
+    let modules = paths::declared_modules(&root);
     let exported = paths::re_exports(&root, &modules);
-    let mut found = Vec::new();
-    for (path, text) in in_crate().filter(|(path, _)| !is_root(path)) {
+    for (path, text) in &in_crate {
+        let with_path = text.lines().position(|line| line.trim_start().starts_with("#[path"));
+        if let Some(line) = with_path {
+            layers.unclear.push(format!("{folder}{path}:{} gives a module another file with #[path]", line + 1));
+        }
         let parts: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
-        for (line, target) in paths::paths_from_root(&blank_comments_and_literals(text), parts.len()) {
-            let to = modules.get(target.as_str()).copied().or_else(|| exported.get(&target).map(String::as_str));
-            if let Some(to) = to.filter(|to| *to != parts[0]) {
-                let place = format!("{folder}{path}:{line} imports {to}");
-                found.push(Import { from: parts[0].to_owned(), to: to.to_owned(), location: place });
+        if is_root(path) {
+            continue;
+        }
+        if !modules.contains(parts[0]) {
+            layers.unclear.push(format!("{folder}{path} is in no module that {root_path} declares"));
+        }
+        for paths::RootPath { line, segments } in paths::root_paths(&paths::tokens(path, text), parts.len()) {
+            let location = format!("{folder}{path}:{line}");
+            let target = segments.first().map_or("", String::as_str);
+            let to = modules.get(target).or_else(|| exported.get(target));
+            match to {
+                Some(to) if to == parts[0] => {}
+                Some(to) => {
+                    let location = format!("{location} imports {to}");
+                    layers.imports.push(Import { from: parts[0].to_owned(), to: to.clone(), location });
+                }
+                None => layers.unclear.push(format!(
+                    "{location} imports `crate{}{target}`, which is no module and no item that {root_path} re-exports by name",
+                    if target.is_empty() { "" } else { "::" }
+                )),
             }
         }
     }
-    found
+    layers
+}
+
+/// All complaints about a crate.
+fn complaints(folder: &str, files: &[SourceFile]) -> Vec<String> {
+    let Layers { imports, mut unclear } = read_layers(folder, files);
+    unclear.extend(import_cycles(&imports));
+    unclear
 }
 
 /// The groups of modules that reach each other, each with all imports inside it.
@@ -85,17 +131,20 @@ fn source_folders() -> Vec<String> {
 fn the_top_level_modules_of_no_crate_import_each_other_in_a_circle() {
     let (files, folders) = (rust_files(), source_folders());
     assert!(folders.iter().any(|folder| folder == "crates/core/src/"), "{folders:?}");
-    let core = imports("crates/core/src/", &files);
-    assert!(core.iter().any(|import| import.from == "pipeline" && import.to == "engine"), "imports are not found");
-    let complaints: Vec<String> = folders.iter().flat_map(|folder| import_cycles(&imports(folder, &files))).collect();
-    assert_none(&complaints);
+    let core = read_layers("crates/core/src/", &files);
+    assert!(
+        core.imports.iter().any(|import| import.from == "pipeline" && import.to == "engine"),
+        "imports are not found"
+    );
+    let found: Vec<String> = folders.iter().flat_map(|folder| complaints(folder, &files)).collect();
+    assert_none(&found);
 }
 
 #[track_caller]
-fn check(sources: &[(&str, &str)], complaints: &[&str]) {
+fn check(sources: &[(&str, &str)], expected: &[&str]) {
     let file = |(path, text): &(&str, &str)| SourceFile { path: format!("c/src/{path}"), text: (*text).to_owned() };
     let files: Vec<SourceFile> = sources.iter().map(file).collect();
-    assert_eq!(import_cycles(&imports("c/src/", &files)), complaints);
+    assert_eq!(complaints("c/src/", &files), expected);
 }
 
 #[test]
@@ -135,4 +184,66 @@ fn a_circle_through_a_third_module_is_found() {
     let message =
         "a, b, c import each other:\n  c/src/a.rs:1 imports b\n  c/src/b.rs:1 imports c\n  c/src/c.rs:1 imports a";
     check(&sources, &[message]);
+}
+
+/// Each of these would hide that `a` and `b` import each other.
+#[test]
+fn an_import_that_hides_its_module_is_a_complaint() {
+    let roots = "mod a;\nmod b;\n";
+    let hidden = [
+        // (added to the root, imported by b, what the complaint names)
+        ("pub use a::*;", "use crate::Thing;", "`crate::Thing`"),
+        ("use a::A; pub struct Here(A);", "use crate::Here;", "`crate::Here`"),
+        ("pub mod api { pub use crate::a::A; }", "use crate::api::A;", "`crate::api`"),
+        ("use a::A as Once; pub use Once as Twice;", "use crate::Twice;", "`crate::Twice`"),
+        ("", "use crate::*;", "`crate::*`"),
+        ("", "use super::*;", "`crate::*`"),
+        ("", "use crate as c; use c::a;", "`crate`"),
+        ("", "use crate::{self as c}; use c::a;", "`crate`"),
+        ("", "use super::{self as c}; use c::a;", "`crate`"),
+        ("", "extern crate self as me; use me::a;", "`crate`"),
+        ("", "macro_rules! m { ($x:ident) => { $crate::$x::f() } }", "`crate`"),
+        ("", "fn f() { crate::exported!() }", "`crate::exported`"),
+    ];
+    for (in_root, in_b, named) in hidden {
+        let root = format!("{roots}{in_root}");
+        let message =
+            format!("c/src/b.rs:1 imports {named}, which is no module and no item that lib.rs re-exports by name");
+        check(&[("lib.rs", &root), ("a.rs", "use crate::b;"), ("b.rs", in_b)], &[&message]);
+    }
+    let a = ("a.rs", "use crate::b;");
+    check(
+        &[("lib.rs", roots), a, ("b.rs", "#[path = \"../x.rs\"]\nmod x;")],
+        &["c/src/b.rs:1 gives a module another file with #[path]"],
+    );
+    check(
+        &[("lib.rs", roots), a, ("bin/tool.rs", "mod a;")],
+        &["c/src/bin/tool.rs is in no module that lib.rs declares"],
+    );
+    check(&[("lib.rs", roots), ("main.rs", "mod b;")], &["c/src/ has 2 roots (lib.rs, main.rs) instead of one"]);
+}
+
+#[test]
+fn every_spelling_of_an_import_is_read() {
+    let spellings = [
+        "use super::{super::b};",
+        "use self::super::super::b;",
+        "use {crate::b};",
+        "use crate::r#b::B;",
+        "mod deep { use super::super::super::b; }",
+        "mod deep { mod deeper { use super::{super::{super::super::b::B}}; } }",
+        "fn f() { println!(\"{}\", crate::b::B) }",
+        "macro_rules! m { () => { $crate::b::f() } }",
+        "/* /* nested */ comment */ use crate::b;",
+        "pub(in crate::b) struct X;",
+        "type T = Vec<crate::b::B>;",
+        "type T = crate::a::Of::<crate::b::B>;",
+    ];
+    for spelling in spellings {
+        let message = "a, b import each other:\n  c/src/a/x.rs:1 imports b\n  c/src/b.rs:1 imports a";
+        check(
+            &[("lib.rs", "mod a;\nmod b;"), ("a.rs", ""), ("a/x.rs", spelling), ("b.rs", "use crate::a;")],
+            &[message],
+        );
+    }
 }

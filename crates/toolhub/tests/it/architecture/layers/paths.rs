@@ -1,157 +1,144 @@
-//! Finds paths in Rust source, well enough for sources that compile.
+//! Finds the paths of Rust source that lead to the root of its crate.
 //!
-//! In: a text. Out: the first name of every path from the root of the crate, the modules that a root declares, and its
-//! re-exports. Does not expand macros that build paths; there are none.
+//! In: the tokens of a module and its depth below the root. Out: every path from the root, `use` trees expanded, and what a
+//! root declares. Does not decide which module a path means; `layers.rs` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::lexer::follows_identifier;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// A path from the root of the crate: its segments after the root, empty for the root itself.
+pub(super) struct RootPath {
+    pub(super) line: usize,
+    pub(super) segments: Vec<String>,
+}
+
+/// The tokens of a source file that compiles.
+pub(super) fn tokens(path: &str, text: &str) -> Vec<TokenTree> {
+    let stream: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path} is not Rust: {error}"));
+    stream.into_iter().collect()
+}
 
 /// The modules that a root declares in their own files.
-pub(super) fn declared_modules(root: &str) -> BTreeSet<&str> {
-    let words = root.split("mod ").skip(1).filter_map(|rest| rest.split_once(';'));
-    words.map(|(name, _)| name.trim()).filter(|name| is_identifier(name)).collect()
+pub(super) fn declared_modules(root: &[TokenTree]) -> BTreeSet<String> {
+    let declared = root.windows(3).filter(|three| is_word(&three[0], "mod") && is_punct(&three[2], ';'));
+    declared.filter_map(|three| word(&three[1])).collect()
 }
 
-/// The re-exports of a root, and the top-level module each comes from.
-pub(super) fn re_exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
+/// The names that a root imports or re-exports one by one, and the top-level module each comes from.
+pub(super) fn re_exports(root: &[TokenTree], modules: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let uses = root.iter().enumerate().filter(|(_, token)| is_word(token, "use"));
+    let leaves = uses.flat_map(|(at, _)| parse_tree(&root[at + 1..], Vec::new()).0);
     let mut found = BTreeMap::new();
-    for rest in root.split("use ").skip(1) {
-        for path in parse_use_tree(rest.trim_start().trim_start_matches("crate::")) {
-            let name = path.alias.or_else(|| path.segments.last().cloned());
-            if let (Some(first), Some(name)) = (path.segments.first(), name)
-                && modules.contains(first.as_str())
-            {
-                found.insert(name, first.clone());
-            }
+    for Leaf { segments, alias } in leaves {
+        let segments: Vec<String> = segments.into_iter().skip_while(|name| name == "crate" || name == "self").collect();
+        if let (Some(first), Some(last)) = (segments.first(), segments.last())
+            && modules.contains(first)
+            && last != "*"
+        {
+            found.insert(alias.unwrap_or_else(|| last.clone()), first.clone());
         }
     }
     found
 }
 
-/// The first names of all paths from the root, with their lines. `depth` is how far below the root the file's module
-/// is.
-pub(super) fn paths_from_root(code: &str, depth: usize) -> Vec<(usize, String)> {
+/// All paths from the root in a module that is `depth` levels below it.
+pub(super) fn root_paths(tokens: &[TokenTree], depth: usize) -> Vec<RootPath> {
     let mut found = Vec::new();
-    let (mut line, mut inline) = (1, Vec::new());
-    let mut braces = 0_usize;
     let mut at = 0;
-    while at < code.len() {
-        let rest = &code[at..];
-        let c = rest.chars().next().unwrap_or_default();
-        let mut step = c.len_utf8();
-        match c {
-            '\n' => line += 1,
-            '{' => braces += 1,
-            '}' => {
-                braces = braces.saturating_sub(1);
-                if inline.last() == Some(&braces) {
-                    inline.pop();
-                }
-            }
-            _ if is_identifier_start(c) && !follows_identifier(code.as_bytes(), at) => {
-                let word: &str =
-                    rest.split(|c| !is_identifier_start(c) && !c.is_ascii_digit()).next().unwrap_or_default();
-                step = word.len();
-                let supers = if word == "super" { count_supers(rest) } else { 0 };
-                let after_colons = code[..at].ends_with("::");
-                if word == "mod" && is_inline_module(&rest[step..]) {
-                    inline.push(braces);
-                } else if word == "crate" && rest[step..].starts_with("::") {
-                    found.extend(first_segments(&rest[step + 2..], line));
-                } else if supers > 0 && supers == depth + inline.len() && !after_colons {
-                    step = "super::".len() * supers;
-                    found.extend(first_segments(&rest[step..], line));
-                } else if supers > 0 {
-                    step = "super::".len() * supers;
-                }
-            }
-            _ => {}
+    while let Some(token) = tokens.get(at) {
+        let follows = |offset: usize| tokens.get(at + offset);
+        let line = token.span().start().line;
+        if let TokenTree::Group(group) = token {
+            let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+            let is_module = at >= 2 && is_word(&tokens[at - 2], "mod") && group.delimiter() == Delimiter::Brace;
+            found.extend(root_paths(&inside, depth + usize::from(is_module)));
+        } else if is_word(token, "extern") && follows(2).is_some_and(|third| is_word(third, "self")) {
+            found.push(RootPath { line, segments: Vec::new() });
+        } else if starts_path(token, follows(1)) && !(at >= 1 && is_punct(&tokens[at - 1], ':')) {
+            let (leaves, length) = parse_tree(&tokens[at..], Vec::new());
+            let from_root = leaves.into_iter().filter_map(|leaf| below_root(leaf.segments, depth));
+            found.extend(from_root.map(|segments| RootPath { line, segments }));
+            at += length;
+            continue;
         }
-        at += step;
+        at += 1;
     }
     found
 }
 
-/// How many `super::` follow each other here.
-fn count_supers(rest: &str) -> usize {
-    let mut many = 0;
-    let mut rest = rest;
-    while let Some(next) = rest.strip_prefix("super::") {
-        (many, rest) = (many + 1, next);
+/// Whether a path that may lead to the root starts here. `self as` is a cast of a value, unlike the others.
+fn starts_path(token: &TokenTree, next: Option<&TokenTree>) -> bool {
+    let followed_by_path = next.is_some_and(|next| is_punct(next, ':'));
+    let renamed = next.is_some_and(|next| is_word(next, "as"));
+    let root = is_word(token, "crate") || is_word(token, "super");
+    (root && (followed_by_path || renamed)) || (is_word(token, "self") && followed_by_path)
+}
+
+/// The segments of a path after the root, if it leads there from `depth` levels below.
+fn below_root(mut segments: Vec<String>, depth: usize) -> Option<Vec<String>> {
+    if segments.len() > 1 && segments.last().is_some_and(|last| last == "self") {
+        segments.pop();
     }
-    many
+    let above: Vec<&String> = segments.iter().take_while(|name| *name == "super" || *name == "self").collect();
+    let supers = above.iter().filter(|name| **name == "super").count();
+    let skipped = match segments.first() {
+        Some(first) if first == "crate" => 1,
+        _ if supers == depth => above.len(),
+        _ => return None,
+    };
+    Some(segments.split_off(skipped))
 }
 
-/// Whether a `mod` is followed by an inline body.
-fn is_inline_module(rest: &str) -> bool {
-    let name = rest.trim_start();
-    let end = name.find(|c: char| !is_identifier_start(c) && !c.is_ascii_digit()).unwrap_or(name.len());
-    end > 0 && name[end..].trim_start().starts_with('{')
-}
-
-fn first_segments(rest: &str, line: usize) -> impl Iterator<Item = (usize, String)> {
-    parse_use_tree(rest).into_iter().filter_map(move |path| path.segments.into_iter().next().map(|name| (line, name)))
-}
-
-struct Path {
+struct Leaf {
     segments: Vec<String>,
     alias: Option<String>,
 }
 
-/// The paths of a `use` tree, or the single path here.
-fn parse_use_tree(text: &str) -> Vec<Path> {
-    parse_use_branch(text, Vec::new()).0
-}
-
-fn parse_use_branch(text: &str, before: Vec<String>) -> (Vec<Path>, &str) {
-    let (mut segments, mut rest) = (before, text.trim_start());
+/// The paths of the `use` tree or the single path at the start of the tokens, and how many tokens it takes.
+fn parse_tree(tokens: &[TokenTree], before: Vec<String>) -> (Vec<Leaf>, usize) {
+    let (mut segments, mut at) = (before, 0);
     loop {
-        if let Some(mut inside) = rest.strip_prefix('{') {
-            let mut paths = Vec::new();
-            loop {
-                inside = inside.trim_start().trim_start_matches(',').trim_start();
-                if let Some(after) = inside.strip_prefix('}') {
-                    return (paths, after);
-                }
-                let (found, after) = parse_use_branch(inside, segments.clone());
-                if after.len() == inside.len() {
-                    return (paths, after);
-                }
-                paths.extend(found);
-                inside = after;
+        match tokens.get(at) {
+            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
+                let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+                let branches = inside.split(|token| is_punct(token, ',')).filter(|branch| !branch.is_empty());
+                return (branches.flat_map(|branch| parse_tree(branch, segments.clone()).0).collect(), at + 1);
             }
+            Some(token) if is_punct(token, '*') => {
+                segments.push("*".to_owned());
+                return (vec![Leaf { segments, alias: None }], at + 1);
+            }
+            Some(token) if word(token).is_some() => {
+                segments.extend(word(token));
+                at += 1;
+            }
+            _ => return (vec![Leaf { segments, alias: None }], at),
         }
-        let end = rest.find(|c: char| !is_identifier_start(c) && !c.is_ascii_digit()).unwrap_or(rest.len());
-        if end == 0 {
-            let after = rest.strip_prefix('*').unwrap_or(rest);
-            return (vec![Path { segments, alias: None }], after);
+        let continues = tokens.get(at..at + 2).is_some_and(|two| two.iter().all(|token| is_punct(token, ':')));
+        if !continues {
+            let alias = match tokens.get(at..at + 2) {
+                Some([renamed, alias]) if is_word(renamed, "as") => word(alias),
+                _ => None,
+            };
+            let length = if alias.is_some() { at + 2 } else { at };
+            return (vec![Leaf { segments, alias }], length);
         }
-        let name = &rest[..end];
-        rest = &rest[end..];
-        if name != "self" {
-            segments.push(name.to_owned());
-        }
-        if let Some(next) = rest.strip_prefix("::") {
-            rest = next;
-            continue;
-        }
-        let alias = rest.trim_start().strip_prefix("as ").map(|alias| {
-            let alias = alias.trim_start();
-            &alias[..alias.find(|c: char| !is_identifier_start(c) && !c.is_ascii_digit()).unwrap_or(alias.len())]
-        });
-        let after = match alias {
-            Some(alias) => rest.split_once(alias).map_or(rest, |(_, after)| after),
-            None => rest,
-        };
-        return (vec![Path { segments, alias: alias.map(str::to_owned) }], after);
+        at += 2;
     }
 }
 
-fn is_identifier_start(c: char) -> bool {
-    c.is_ascii_alphabetic() || c == '_'
+fn word(token: &TokenTree) -> Option<String> {
+    match token {
+        TokenTree::Ident(name) => Some(name.to_string().trim_start_matches("r#").to_owned()),
+        _ => None,
+    }
 }
 
-fn is_identifier(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| is_identifier_start(c) || c.is_ascii_digit())
+fn is_word(token: &TokenTree, expected: &str) -> bool {
+    matches!(token, TokenTree::Ident(name) if name == expected)
+}
+
+fn is_punct(token: &TokenTree, expected: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == expected)
 }
