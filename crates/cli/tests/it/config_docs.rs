@@ -41,9 +41,14 @@ paths: { /pets: { get: { operationId: listPets } } }
 fn the_configs_of_the_guides_are_right() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut checked = 0;
-    for page in
-        ["README.md", "docs/guide/rest.md", "docs/guide/commands.md", "docs/guide/openapi.md", "docs/guide/agents.md"]
-    {
+    for page in [
+        "README.md",
+        "docs/guide/policies.md",
+        "docs/guide/rest.md",
+        "docs/guide/commands.md",
+        "docs/guide/openapi.md",
+        "docs/guide/agents.md",
+    ] {
         let text = std::fs::read_to_string(root.join(page)).expect("the page is there");
         let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
         for block in blocks.filter(|block| !block.starts_with("[dependencies]")) {
