@@ -146,9 +146,7 @@ impl WriteBehind {
     }
 
     async fn acknowledge(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
-            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
-        }
+        batch.check_duplicate_writes()?;
         if self.flusher.is_stopped() {
             return Err(StoreError::Unavailable("the write-behind flusher panicked; reopen the store".into()));
         }

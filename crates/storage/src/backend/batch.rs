@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use super::{Partition, RowVersion, Table};
+use super::{Partition, RowVersion, StoreError, Table};
 use toolhub_types::timestamp::Timestamp;
 
 /// What a write must survive before it is acknowledged. The strictest durability in a batch applies to the whole batch.
@@ -110,14 +110,27 @@ impl Batch {
         self.writes.iter().map(|write| write.durability).max().unwrap_or(Durability::KillSafe)
     }
 
-    /// The second write to the same row, if there is one. A backend refuses such a batch.
-    #[must_use]
-    pub fn find_duplicate_write(&self) -> Option<&Write> {
-        let same = |a: &Write, b: &Write| a.table == b.table && a.id == b.id;
-        self.writes
-            .iter()
-            .enumerate()
-            .find(|(at, write)| self.writes[..*at].iter().any(|b| same(write, b)))
-            .map(|(_, w)| w)
+    /// Checks that no row is written twice. Every backend refuses such a batch.
+    ///
+    /// # Errors
+    /// [`Refused`](StoreError::Refused), with the row.
+    pub fn check_duplicate_writes(&self) -> Result<(), StoreError> {
+        for (at, Write { table, id, .. }) in self.writes.iter().enumerate() {
+            if self.writes[..at].iter().any(|earlier| earlier.table == *table && earlier.id == *id) {
+                return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the fence against the highest one its partition has seen. Returns the fence to record if it is higher.
+    ///
+    /// # Errors
+    /// [`Fenced`](StoreError::Fenced) if it is lower.
+    pub fn check_fence(&self, seen: u64) -> Result<Option<u64>, StoreError> {
+        match self.fence {
+            Some(given) if given < seen => Err(StoreError::Fenced { given, seen }),
+            fence => Ok(fence.filter(|given| *given > seen)),
+        }
     }
 }

@@ -98,23 +98,19 @@ impl Memory {
     }
 
     fn commit_now(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
-            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
-        }
-        let Batch { partition, stamp, fence, writes } = batch;
-        let partition_key = PartitionKey::new(&partition);
+        batch.check_duplicate_writes()?;
+        let partition_key = PartitionKey::new(&batch.partition);
         let partition_key = partition_key.as_bytes();
         let hash = self.hash(partition_key);
         let mut shard = self.shard_of(hash);
         let mut at = shard.find(hash, partition_key);
         let seen = at.map_or(0, |at| shard.partition(at).fence());
-        if let Some(given) = fence.filter(|given| *given < seen) {
-            return Err(StoreError::Fenced { given, seen });
-        }
+        let raised_fence = batch.check_fence(seen)?;
+        let Batch { partition, stamp, writes, .. } = batch;
         for write in &writes {
             shard.check_expectation(at, write, now)?;
         }
-        if let Some(fence) = fence.filter(|fence| *fence > seen) {
+        if let Some(fence) = raised_fence {
             shard.raise_fence(&mut at, partition_key, fence);
         }
         let context = WriteContext { stamp, floor: 0, now };

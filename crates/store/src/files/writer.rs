@@ -90,9 +90,7 @@ impl Writer {
     }
 
     pub(super) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
-            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
-        }
+        batch.check_duplicate_writes()?;
         if let Some(Write { table, id, .. }) = batch.writes.iter().find(|write| table_index(write.table).is_none()) {
             return Err(StoreError::Refused(format!(
                 "it writes the {table} row `{id}`, but the file store supports only the tables state, versions and history; \

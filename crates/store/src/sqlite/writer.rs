@@ -86,9 +86,7 @@ impl Writer {
     }
 
     pub(super) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
-            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
-        }
+        batch.check_duplicate_writes()?;
         for Write { table, id, change, .. } in &batch.writes {
             let (Change::Put { value, .. } | Change::Restore { value, .. }) = change else { continue };
             if value.len() > MAX_VALUE_BYTES {

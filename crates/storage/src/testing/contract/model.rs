@@ -72,9 +72,7 @@ impl Model {
 
     fn commit(&mut self, batch: &Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         let Batch { partition, stamp, fence, writes } = batch;
-        if let Some(Write { table, id, .. }) = batch.find_duplicate_write() {
-            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
-        }
+        batch.check_duplicate_writes()?;
         let seen = self.fences.get(&partition.to_string()).copied().unwrap_or(0);
         if let Some(given) = fence.filter(|given| *given < seen) {
             return Err(StoreError::Fenced { given, seen });

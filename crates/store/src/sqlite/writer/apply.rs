@@ -122,9 +122,10 @@ fn commit(
         Some(_) => read_fence(tx.connection, &partition).map_err(|error| error::unavailable(&error))?,
         None => 0,
     };
-    if let Some(given) = batch.fence.filter(|given| *given < seen) {
-        return Ok(Err(StoreError::Fenced { given, seen }));
-    }
+    let raised_fence = match batch.check_fence(seen) {
+        Ok(raised) => raised,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     // Check all writes before the first is applied, so that a refusal leaves nothing to undo.
     let context = WriteContext { stamp: batch.stamp, floor: tx.floor, now };
     let mut found = Vec::with_capacity(batch.writes.len());
@@ -135,8 +136,8 @@ fn commit(
             Err(refusal) => return Ok(Err(refusal)),
         }
     }
-    if let Some(given) = batch.fence.filter(|given| *given > seen) {
-        raise_fence(tx.connection, &partition, given).map_err(|error| error::unavailable(&error))?;
+    if let Some(fence) = raised_fence {
+        raise_fence(tx.connection, &partition, fence).map_err(|error| error::unavailable(&error))?;
     }
     let mut output =
         TaskOutput { versions: Vec::with_capacity(found.len()), changes: Vec::new(), released_keys: Vec::new() };
