@@ -20,11 +20,11 @@ use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolhub::{
-    BoxFuture, ToolHub,
+    ToolHub,
     agent::AgentService,
     ids::{Tenant, ThreadId},
     server::ServeError,
-    tasks::supervise,
+    tasks,
 };
 
 use crate::{
@@ -135,14 +135,18 @@ pub(crate) async fn open_in_process(local: &LocalHub) -> Result<InProcessHub, Fa
 /// Binds the listener, prints the banner and serves until a signal.
 async fn run(daemon: &Arc<Daemon>, watch: bool, print_banner: impl FnOnce(&str)) -> Result<Exit, Failure> {
     let bound = daemon.clone().server().bind().await.map_err(serve_failure)?;
-    let mut first = Some(signals::reload_on_hangup(daemon.clone()).boxed());
-    let reloads = spawn_supervised("reload on SIGHUP", daemon, move |daemon| {
-        first.take().unwrap_or_else(|| signals::reload_on_hangup(daemon).boxed())
+    let (reloading, mut first) = (daemon.clone(), Some(signals::reload_on_hangup(daemon.clone()).boxed()));
+    let reloads = tasks::spawn("reload on SIGHUP", CancellationToken::new(), move |_| {
+        first.take().unwrap_or_else(|| signals::reload_on_hangup(reloading.clone()).boxed())
     });
     let (second_stop, stop) = (signals::second_stop_requested(), signals::stop_requested());
     print_banner(&daemon.url(bound.address()));
-    let watching =
-        watch.then(|| spawn_supervised("reload on change", daemon, |daemon| watch::reload_on_change(daemon).boxed()));
+    let watched = daemon.clone();
+    let watching = watch.then(|| {
+        tasks::spawn("reload on change", CancellationToken::new(), move |_| {
+            watch::reload_on_change(watched.clone()).boxed()
+        })
+    });
     let served = tokio::select! {
         // The second-signal future is polled first: otherwise it could see the second signal before it counted the first.
         biased;
@@ -152,16 +156,6 @@ async fn run(daemon: &Arc<Daemon>, watch: bool, print_banner: impl FnOnce(&str))
     reloads.abort();
     watching.iter().for_each(JoinHandle::abort);
     served.map_err(serve_failure)
-}
-
-/// Spawns a background task that is restarted when it panics. It runs until it is aborted.
-fn spawn_supervised(
-    name: &'static str,
-    daemon: &Arc<Daemon>,
-    mut make: impl FnMut(Arc<Daemon>) -> BoxFuture<'static, ()> + Send + 'static,
-) -> JoinHandle<()> {
-    let daemon = daemon.clone();
-    tokio::spawn(supervise(name, CancellationToken::new(), Box::new(move || make(daemon.clone()))))
 }
 
 fn serve_failure(error: ServeError) -> Failure {

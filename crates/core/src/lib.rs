@@ -32,6 +32,7 @@ mod sharded;
 mod state;
 mod statuses;
 mod step;
+#[doc(hidden)]
 pub mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -68,6 +69,8 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use toolhub_schema::{export, schema, suggest};
 pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};
+#[doc(hidden)]
+pub use toolhub_types::digest;
 pub use toolhub_types::{
     content::Content,
     effect::Effect,

@@ -20,8 +20,7 @@ use crate::{
     events,
     journal::keep_lease,
     statuses::{OnLoad, Statuses},
-    tasks::supervise,
-    threads,
+    tasks, threads,
 };
 use toolhub_storage::backend::{StoreError, Table, WatchEvent, Watcher, rewatch};
 
@@ -51,31 +50,31 @@ pub(super) async fn start_tasks(
     let first_scan =
         if journal.store_is_exclusive { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
     let nodes = (!journal.store_is_exclusive).then(|| services.store.watch(Table::Nodes));
-    let tasks = TaskSpawner { engine, stopped };
+    let spawner = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
     if let Some(log) = engine.event_log.clone() {
-        tasks.spawn_graceful("event log", move |stopped| Box::pin(events::run_event_log(log.clone(), stopped)));
+        spawner.spawn_graceful("event log", move |stopped| Box::pin(events::run_event_log(log.clone(), stopped)));
     }
     let (hub, mut first, statuses) = (weak(), Some(changes), Arc::downgrade(statuses));
-    tasks.spawn("status watch", move || {
+    spawner.spawn("status watch", move || {
         Box::pin(sync_statuses(take_or_watch(&hub, &mut first, Table::Statuses), statuses.clone()))
     });
     let (hub, mut first, approvals) = (weak(), Some(answers), Arc::downgrade(approvals));
-    tasks.spawn("approval watch", move || {
+    spawner.spawn("approval watch", move || {
         Box::pin(watch_approvals(take_or_watch(&hub, &mut first, Table::Approvals), approvals.clone()))
     });
     let (hub, mut first, changed) = (weak(), Some(evidence), services.availability_changed.clone());
-    tasks.spawn("evidence watch", move || {
+    spawner.spawn("evidence watch", move || {
         Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), changed.clone()))
     });
     let (hub, changed) = (weak(), services.availability_changed.clone());
-    tasks.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), changed.clone())));
+    spawner.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), changed.clone())));
     let instances = Arc::downgrade(&services.instances);
-    tasks.spawn("idle instances", move || Box::pin(threads::run_idle_sweeper(instances.clone())));
+    spawner.spawn("idle instances", move || Box::pin(threads::run_idle_sweeper(instances.clone())));
     let thread_store = Arc::downgrade(thread_store);
-    tasks.spawn("thread activity", move || Box::pin(threads::run_activity_flusher(thread_store.clone())));
+    spawner.spawn("thread activity", move || Box::pin(threads::run_activity_flusher(thread_store.clone())));
     let (hub, mut first) = (weak(), Some((recovery, first_scan, nodes)));
-    tasks.spawn("call recovery", move || {
+    spawner.spawn("call recovery", move || {
         let (recovery, first_scan, nodes) = first.take().unwrap_or_else(|| {
             let shared = hub.upgrade().filter(|engine| !engine.journal.store_is_exclusive);
             (Recovery::default(), None, shared.map(|engine| engine.services.store.watch(Table::Nodes)))
@@ -89,28 +88,28 @@ pub(super) async fn start_tasks(
         })
     });
     let hub = weak();
-    tasks.spawn("health checks", move || Box::pin(super::health_checks::run(hub.clone())));
+    spawner.spawn("health checks", move || Box::pin(super::health_checks::run(hub.clone())));
     if !journal.store_is_exclusive {
         let (journal, clock, live) = (journal.clone(), services.clock.clone(), engine.live_calls.clone());
-        tasks.spawn_graceful("node lease", move |stopped| {
+        spawner.spawn_graceful("node lease", move |stopped| {
             Box::pin(keep_lease(journal.clone(), clock.clone(), live.clone(), stopped))
         });
     }
     if let Some(records) = engine.batched_records.clone() {
-        tasks
+        spawner
             .spawn_graceful("read-only call records", move |stopped| Box::pin(write_batched(records.clone(), stopped)));
     }
     if let Some(idle) = idle_threads {
         let hub = weak();
-        tasks.spawn("idle threads", move || Box::pin(super::threads::sweep_idle_threads(hub.clone(), idle)));
+        spawner.spawn("idle threads", move || Box::pin(super::threads::sweep_idle_threads(hub.clone(), idle)));
     }
     if let Some(interval) = services.state.session_sweep_interval() {
         let hub = weak();
-        tasks.spawn("state sessions", move || Box::pin(super::sessions::run_expiry(hub.clone(), interval)));
+        spawner.spawn("state sessions", move || Box::pin(super::sessions::run_expiry(hub.clone(), interval)));
     }
     if let Some(interval) = cleanup {
         let hub = weak();
-        tasks.spawn("expired rows", move || Box::pin(sweep_expired(hub.clone(), interval)));
+        spawner.spawn("expired rows", move || Box::pin(sweep_expired(hub.clone(), interval)));
     }
     Ok(())
 }
@@ -131,11 +130,14 @@ impl TaskSpawner<'_> {
     fn spawn_graceful(
         &self,
         name: &'static str,
-        mut make: impl FnMut(CancellationToken) -> BoxFuture<'static, ()> + Send + 'static,
+        make: impl FnMut(CancellationToken) -> BoxFuture<'static, ()> + Send + 'static,
     ) {
-        let (stopped, stop) = (self.stopped.clone(), self.stopped.clone());
-        let task = supervise(name, stop, Box::new(move || make(stopped.clone())));
-        self.engine.background_tasks.spawn_on(task, &self.engine.runtime);
+        // The shutdown waits until the token is dropped: after `make`, and with it the last reference that the task has to the store.
+        let mut tracked = (make, self.engine.background_tasks.token());
+        tasks::spawn(name, self.stopped.clone(), move |stopped| {
+            let tracked = &mut tracked;
+            tracked.0(stopped)
+        });
     }
 }
 

@@ -22,7 +22,7 @@ use toolhub_core::{
     },
     clock::{Clock, SystemClock, Timestamp},
     ids::{Caller, Tenant},
-    tasks::supervise,
+    tasks,
 };
 
 use super::{KeyEntry, encoding};
@@ -82,14 +82,11 @@ impl KeyStore {
             let changes = self.store.watch(Table::Keys);
             self.reload().await?;
             let (keys, stop, mut first) = (Arc::downgrade(self), CancellationToken::new(), Some(changes));
-            let stopped = stop.clone();
-            let new_watch = move || {
+            tasks::spawn("key watch", stop.clone(), move |stop| {
                 let changes = || keys.upgrade().map(|keys| rewatch(&*keys.store, Table::Keys));
                 let changes = first.take().or_else(changes);
-                changes
-                    .map_or_else(|| async {}.boxed(), |changes| watch(keys.clone(), changes, stopped.clone()).boxed())
-            };
-            tokio::spawn(supervise("key watch", stop.clone(), Box::new(new_watch)));
+                changes.map_or_else(|| async {}.boxed(), |changes| watch(keys.clone(), changes, stop).boxed())
+            });
             Ok(stop.drop_guard())
         };
         self.watch_guard.get_or_try_init(load_and_watch).await.map(drop)
@@ -223,3 +220,6 @@ async fn watch(key_store: Weak<KeyStore>, mut changes: Watcher, stop: Cancellati
 fn partition(tenant: &Tenant) -> Partition {
     Partition { tenant: tenant.clone(), kind: PartitionKind::Keys }
 }
+
+#[cfg(test)]
+mod tests;

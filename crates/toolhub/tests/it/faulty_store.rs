@@ -1,14 +1,16 @@
 //! Faulty stores: one that yields before every answer, one that hangs, one that commits although its caller was
-//! dropped, one whose answers are lost.
+//! dropped, one whose answers are lost,
+//! one whose watch panics.
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use futures_util::StreamExt;
 use toolhub::{
     BoxFuture,
     backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
@@ -27,6 +29,8 @@ pub(crate) struct FaultyStore {
     pub(crate) unavailable: AtomicBool,
     /// It commits, but returns an error.
     pub(crate) loses_acks: AtomicBool,
+    /// The next change of this table panics in the watch.
+    pub(crate) panics_in_watch: Arc<Mutex<Option<Table>>>,
 }
 
 impl FaultyStore {
@@ -91,6 +95,10 @@ impl Backend for FaultyStore {
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        self.memory.watch(table)
+        let panics = self.panics_in_watch.clone();
+        Box::pin(self.memory.watch(table).inspect(move |_| {
+            let planted = panics.lock().unwrap().take_if(|planted| *planted == table);
+            assert_eq!(planted, None, "planted panic");
+        }))
     }
 }

@@ -837,3 +837,26 @@ async fn a_timeout_while_connecting_is_everybodys_at_once() {
         assert_eq!(current_status(&hub).await, expected, "connecting: {connecting}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_panic_the_status_watch_notices_what_changed_meanwhile() {
+    let store = Arc::new(FaultyStore::default());
+    let (hub, _) = hub_on(store.clone(), TestClock::new(), Vec::new()).await;
+    let (other_node, _) = hub_on(store.memory.clone(), TestClock::new(), Vec::new()).await;
+    // Shorter than the delay of a restart.
+    let settle = || tokio::time::sleep(Duration::from_millis(100));
+    *store.panics_in_watch.lock().unwrap() = Some(Table::Statuses);
+    other_node.disable_tool("flaky", None).await.unwrap();
+    settle().await;
+    assert_eq!(*store.panics_in_watch.lock().unwrap(), None, "the watch has panicked");
+    other_node.enable_tool("flaky").await.unwrap();
+    other_node.disable_tool("flaky", Some("meanwhile".into())).await.unwrap();
+    settle().await;
+    call(&hub, "t").await.assert_success();
+
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    call(&hub, "t").await.assert_error(ErrorKind::ToolUnavailable);
+    other_node.enable_tool("flaky").await.unwrap();
+    settle().await;
+    call(&hub, "t").await.assert_success();
+}
