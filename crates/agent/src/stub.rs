@@ -58,6 +58,7 @@ impl Stub {
         let routes = routes::routes(script, logger);
         // TCP_NODELAY: the small chunks of a stream must not be delayed.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+        // Not supervised: axum serves each connection on a task of its own, so a panic of a handler does not end this loop.
         Ok(Self { address, task: tokio::spawn(async move { axum::serve(listener, routes).await }) })
     }
 

@@ -10,7 +10,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -169,15 +169,32 @@ impl Lease {
         }
         idle.conns.push(IdleConn { sender, watch, since: Instant::now() });
         if !std::mem::replace(&mut idle.has_reaper, true) {
-            let pool = Arc::downgrade(&pool);
-            tokio::spawn(async move {
-                let mut wait = idle_timeout;
-                loop {
-                    tokio::time::sleep(wait).await;
-                    let Some(next) = pool.upgrade().and_then(|pool| pool.reap(idle_timeout)) else { return };
-                    wait = next;
-                }
-            });
+            tokio::spawn(Reaper(Arc::downgrade(&pool)).run(idle_timeout));
+        }
+    }
+}
+
+/// The task that closes expired idle connections of a pool; ends when none is left.
+struct Reaper(Weak<Pool>);
+
+impl Reaper {
+    async fn run(mut self, idle_timeout: Duration) {
+        let mut wait = idle_timeout;
+        loop {
+            tokio::time::sleep(wait).await;
+            let Some(next) = self.0.upgrade().and_then(|pool| pool.reap(idle_timeout)) else { break };
+            wait = next;
+        }
+        // `reap` has already reset `has_reaper`, and another task may be running by now.
+        self.0 = Weak::new();
+    }
+}
+
+impl Drop for Reaper {
+    /// The task panicked, or its runtime shut down: the next released connection starts another.
+    fn drop(&mut self) {
+        if let Some(pool) = self.0.upgrade() {
+            pool.idle().has_reaper = false;
         }
     }
 }

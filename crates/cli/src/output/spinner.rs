@@ -29,6 +29,7 @@ impl Spinner {
         }
         let (label, frames) =
             (strip_control_chars(label), if printer.ascii { &ASCII_FRAMES[..] } else { &UNICODE_FRAMES[..] });
+        // Not supervised: it lives as long as one command and only draws.
         Self(Some(tokio::spawn(async move {
             tokio::time::sleep(START_DELAY).await;
             let started = tokio::time::Instant::now();

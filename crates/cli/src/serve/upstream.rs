@@ -60,6 +60,7 @@ impl Upstream {
             .route("/health", get(health))
             .route("/fault", post(set_fault))
             .with_state(SharedFault::default());
+        // Not supervised: axum serves each connection on a task of its own, so a panic of a handler does not end this loop.
         let task = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
         });

@@ -44,6 +44,7 @@ struct Capture {
 impl Stderr {
     pub(super) fn spawn(pipe: ChildStderr, source: LogSource) -> Self {
         let (captured, source) = (Arc::<Mutex<Capture>>::default(), Arc::new(source));
+        // Not supervised: it ends with its process, and what a panic has read cannot be read again.
         let reader = tokio::spawn(read_loop(pipe, captured.clone(), source.clone()));
         Self { captured, source, reader }
     }
