@@ -69,3 +69,28 @@ async fn only_public_addresses_are_connected_to_unless_the_host_is_named() {
     assert_eq!(dial(&["service.example"]).await, Ok(200));
     assert_eq!(server.connections(), 1);
 }
+
+#[test]
+fn idle_connections_are_closed_although_the_task_that_closed_them_was_aborted() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server_runtime = runtime();
+    let server = server_runtime.block_on(Server::start(|_, _| Some(ok_response("some body"))));
+    let options = PoolOptions { idle_timeout: Some(Duration::from_millis(20)), ..PoolOptions::default() };
+    let pool = Pools::with_resolver(FixedResolver(vec![LOCALHOST])).pool(&origin(server.address.port()), &options);
+    let send = async || {
+        let mut response = pool.lease().await.unwrap().send(request(), Duration::MAX).await.unwrap();
+        while response.chunk().await.unwrap().is_some() {}
+    };
+    // The end of a runtime aborts its tasks.
+    runtime().block_on(send());
+    runtime().block_on(async {
+        send().await;
+        let all_closed = async {
+            while server.closed_connections() < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), all_closed).await.expect("the idle connection is closed");
+    });
+    assert_eq!(server.connections(), 2);
+}

@@ -19,6 +19,7 @@ type Responder = dyn Fn(usize, &str) -> Option<String> + Send + Sync;
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    closed: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -28,12 +29,14 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<String>>>::default());
+        let closed = Arc::<AtomicUsize>::default();
+        let closed_count = closed.clone();
         let (count, recorded, respond) =
             (connections.clone(), requests.clone(), Arc::<Responder>::from(Box::new(respond) as Box<Responder>));
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                let (recorded, respond) = (recorded.clone(), respond.clone());
+                let (recorded, respond, closed) = (recorded.clone(), respond.clone(), closed_count.clone());
                 tokio::spawn(async move {
                     let mut bytes = Vec::new();
                     while let Ok(1..) = stream.read_buf(&mut bytes).await {
@@ -43,14 +46,20 @@ impl Server {
                         let Some(response) = respond(number, &head) else { return };
                         stream.write_all(response.as_bytes()).await.unwrap();
                     }
+                    closed.fetch_add(1, Ordering::Relaxed);
                 });
             }
         });
-        Self { address, connections, requests }
+        Self { address, connections, closed, requests }
     }
 
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many connections the client has closed.
+    pub(super) fn closed_connections(&self) -> usize {
+        self.closed.load(Ordering::Relaxed)
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
