@@ -88,6 +88,12 @@ pub trait Backend: Send + Sync + 'static {
         "other"
     }
 
+    /// Whether the store can write. `false` if an internal failure, such as a panic of its writer thread, makes it refuse all
+    /// commits, at least for now. Must be cheap; makes no request, so an unreachable store may still return `true`.
+    fn is_writable(&self) -> bool {
+        true
+    }
+
     /// Whether commits are acknowledged before they are durable and flushed later (write-behind).
     fn is_write_behind(&self) -> bool {
         false

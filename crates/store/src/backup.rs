@@ -74,6 +74,9 @@ pub enum BackupError {
     /// SQLite could not copy the store; the disk may be full.
     #[error("SQLite cannot copy the store: {0}")]
     Sqlite(String),
+    /// The backup thread panicked; it was restarted.
+    #[error("the backup thread panicked; the log has the cause")]
+    Panicked,
     /// The store was closed before the backup was made.
     #[error("the store was closed before the backup was made")]
     Closed,

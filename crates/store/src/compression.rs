@@ -107,6 +107,10 @@ impl<B: Backend> Backend for Compressed<B> {
         self.0.is_exclusive()
     }
 
+    fn is_writable(&self) -> bool {
+        self.0.is_writable()
+    }
+
     fn is_write_behind(&self) -> bool {
         self.0.is_write_behind()
     }

@@ -131,6 +131,11 @@ impl Backend for Files {
         self.change_feed.watch(table)
     }
 
+    /// Not after a panic of the writer thread: the index in memory may not match the files.
+    fn is_writable(&self) -> bool {
+        !self.writer.is_poisoned()
+    }
+
     fn name(&self) -> &'static str {
         "files"
     }

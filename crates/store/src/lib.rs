@@ -15,6 +15,7 @@ mod lock;
 mod queue;
 pub mod sqlite;
 mod store_factory;
+mod worker_thread;
 pub mod write_behind;
 
 pub use backup::RestoreError;

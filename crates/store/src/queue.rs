@@ -9,11 +9,12 @@ use std::{
         Arc,
         mpsc::{self, Receiver, Sender},
     },
-    thread::JoinHandle,
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use toolhub_storage::backend::{Batch, Change, StoreError};
+
+use crate::worker_thread::{Work, WorkerThread};
 
 /// Capacity in permits: a job takes one, plus more for large records.
 const CAPACITY: u32 = 1024;
@@ -33,17 +34,17 @@ pub(crate) struct Job<T> {
 /// Handle of the writer thread. Dropping it waits until all submitted jobs are done.
 pub(crate) struct Queue<T> {
     // The channel is unbounded, but every job holds semaphore permits, which bounds the queue.
-    jobs: Option<Sender<Job<T>>>,
+    jobs: Sender<Job<T>>,
     permits: Arc<Semaphore>,
-    thread: Option<JoinHandle<()>>,
+    _thread: WorkerThread,
 }
 
 impl<T: Send + 'static> Queue<T> {
-    /// Starts the thread, which runs until the queue is dropped.
-    pub(crate) fn spawn(name: &str, work: impl FnOnce(Receiver<Job<T>>) + Send + 'static) -> io::Result<Self> {
+    /// Starts the thread, which takes jobs from the receiver until the queue is dropped.
+    pub(crate) fn spawn<W: Work>(name: &'static str, work: impl FnOnce(Receiver<Job<T>>) -> W) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(receiver))?;
-        Ok(Self { jobs: Some(jobs), permits: Arc::new(Semaphore::new(CAPACITY as usize)), thread: Some(thread) })
+        let thread = WorkerThread::spawn(name, work(receiver))?;
+        Ok(Self { jobs, permits: Arc::new(Semaphore::new(CAPACITY as usize)), _thread: thread })
     }
 
     /// Submits a task when there is capacity, and waits for its result. A submitted task is executed even if the caller is dropped.
@@ -51,7 +52,7 @@ impl<T: Send + 'static> Queue<T> {
         let closed = || StoreError::Unavailable("the store is closed".into());
         let permit = self.permits.clone().acquire_many_owned(weight.clamp(1, CAPACITY)).await.map_err(|_| closed())?;
         let (reply, result) = oneshot::channel();
-        self.send(Job { task, reply, _permit: Some(permit) }).map_err(|_| closed())?;
+        self.jobs.send(Job { task, reply, _permit: Some(permit) }).map_err(|_| closed())?;
         // The reply channel closes without a reply if the thread panicked while it executed the job.
         result.await.unwrap_or_else(|_| Err(StoreError::Unknown("the store writer panicked".into())))
     }
@@ -59,27 +60,13 @@ impl<T: Send + 'static> Queue<T> {
     /// Submits a task without waiting for its result; drops the task if the queue is full.
     pub(crate) fn try_submit_detached(&self, task: T) {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            let _ = self.send(Job { task, reply: oneshot::channel().0, _permit: Some(permit) });
+            let _ = self.jobs.send(Job { task, reply: oneshot::channel().0, _permit: Some(permit) });
         }
     }
 
     /// Submits a task regardless of the capacity; for a caller with at most one such task, which learns of its completion otherwise.
     pub(crate) fn submit_detached(&self, task: T) {
-        let _ = self.send(Job { task, reply: oneshot::channel().0, _permit: None });
-    }
-
-    fn send(&self, job: Job<T>) -> Result<(), ()> {
-        self.jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(())
-    }
-}
-
-impl<T> Drop for Queue<T> {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // The next opening must find everything written and the lock free. A panic has been logged already.
-            let _ = thread.join();
-        }
+        let _ = self.jobs.send(Job { task, reply: oneshot::channel().0, _permit: None });
     }
 }
 

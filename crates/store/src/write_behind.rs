@@ -12,7 +12,10 @@ mod flusher;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -80,6 +83,8 @@ struct Shared {
     /// Callers hold it for reading while they compute the effect of a batch from the inner store; the flusher holds it for
     /// writing while it writes a batch through, whose effect cannot be computed in advance.
     write_through_lock: RwLock<()>,
+    /// Set by a panic of the flusher, until it has flushed everything: nothing is acknowledged that may never be written.
+    flush_panicked: AtomicBool,
     max_pending_bytes: usize,
 }
 
@@ -102,6 +107,7 @@ impl WriteBehind {
             buffer,
             change_feed: ChangeFeed::new(),
             write_through_lock: RwLock::new(()),
+            flush_panicked: AtomicBool::new(false),
             max_pending_bytes: options.max_pending_bytes.max(2),
         };
         let shared = Arc::new(shared);
@@ -147,8 +153,10 @@ impl WriteBehind {
 
     async fn acknowledge(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         batch.check_duplicate_writes()?;
-        if self.flusher.is_stopped() {
-            return Err(StoreError::Unavailable("the write-behind flusher panicked; reopen the store".into()));
+        if self.shared.flush_panicked.load(Ordering::Acquire) {
+            return Err(StoreError::Unavailable(
+                "the write-behind flusher panicked; commits are refused until a flush succeeds".into(),
+            ));
         }
         self.apply_backpressure().await?;
         let is_large = batch_bytes(&batch) >= self.shared.max_pending_bytes / 2;
@@ -236,6 +244,10 @@ impl Backend for WriteBehind {
 
     fn watch(&self, table: Table) -> Watcher {
         self.shared.change_feed.watch(table)
+    }
+
+    fn is_writable(&self) -> bool {
+        !self.shared.flush_panicked.load(Ordering::Acquire) && self.shared.inner.is_writable()
     }
 
     fn is_write_behind(&self) -> bool {

@@ -53,6 +53,15 @@ impl ToolHub {
         self.engine.services.store_meters.stats()
     }
 
+    /// Whether all stores can write, as far as they know without a request:
+    /// [`Backend::is_writable`](crate::backend::Backend::is_writable).
+    #[must_use]
+    pub fn has_writable_stores(&self) -> bool {
+        let services = &self.engine.services;
+        let state_stores = services.state.store_router().non_hub_stores();
+        services.store.is_writable() && state_stores.iter().all(|store| store.is_writable())
+    }
+
     /// Number of events dropped because a subscriber or the store was too slow.
     #[must_use]
     pub fn dropped_events(&self) -> u64 {

@@ -84,6 +84,9 @@ async fn readyz(
 }
 
 async fn is_store_ready(app: &App) -> bool {
+    if !app.store().is_writable() || !app.hub().has_writable_stores() {
+        return false;
+    }
     let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes };
     let keys = [RowKey { partition, table: Table::Nodes, id: "ready".into() }];
     let load = app.store().load(&keys, app.now());

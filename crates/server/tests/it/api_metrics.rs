@@ -161,6 +161,7 @@ async fn what_was_built_is_told_as_the_program_says_it() {
 struct StallingStore {
     memory: Memory,
     stalled: AtomicBool,
+    unwritable: AtomicBool,
 }
 
 impl StallingStore {
@@ -199,6 +200,21 @@ impl Backend for StallingStore {
 
     fn watch(&self, table: Table) -> Watcher {
         self.memory.watch(table)
+    }
+
+    fn is_writable(&self) -> bool {
+        !self.unwritable.load(SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_store_cannot_write_is_not_ready() {
+    let store = Arc::new(StallingStore::default());
+    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let router = Server::new(hub, Arc::new(Memory::new()), settings()).router();
+    for unwritable in [false, true, false] {
+        store.unwritable.store(unwritable, SeqCst);
+        assert_eq!(send(&router, "GET", "/readyz", None, &[]).await.status, if unwritable { 503 } else { 200 });
     }
 }
 

@@ -40,6 +40,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).is_exclusive()
     }
 
+    fn is_writable(&self) -> bool {
+        (**self).is_writable()
+    }
+
     fn is_write_behind(&self) -> bool {
         (**self).is_write_behind()
     }

@@ -83,6 +83,10 @@ impl Backend for TimeoutBackend {
         self.store.is_exclusive()
     }
 
+    fn is_writable(&self) -> bool {
+        self.store.is_writable()
+    }
+
     fn is_write_behind(&self) -> bool {
         self.store.is_write_behind()
     }

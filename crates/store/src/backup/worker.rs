@@ -10,12 +10,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
 use tokio::sync::oneshot;
 use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
+
+use crate::worker_thread::{Work, WorkerThread};
 
 use super::{Backup, BackupError, BackupOptions, BackupSource, remove_if_exists, with_suffix};
 
@@ -26,11 +27,11 @@ const POLL_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Handle of the backup thread. Dropping it cancels a running backup and joins the thread.
 pub(crate) struct BackupWorker {
-    requests: Option<Sender<Request>>,
+    requests: Sender<Request>,
     stop: Arc<AtomicBool>,
     last_error: Arc<Mutex<Option<String>>>,
     folder: Option<PathBuf>,
-    thread: Option<JoinHandle<()>>,
+    _thread: WorkerThread,
 }
 
 struct Request {
@@ -44,17 +45,24 @@ impl BackupWorker {
         let (requests, receiver) = mpsc::channel();
         let (stop, last_error) = (Arc::<AtomicBool>::default(), Arc::<Mutex<_>>::default());
         let folder = settings.as_ref().map(|settings| settings.folder.clone());
-        let worker =
-            Worker { source, requests: receiver, settings, stop: stop.clone(), last_error: last_error.clone() };
-        let thread = std::thread::Builder::new().name("toolhub-backup".into()).spawn(move || worker.run())?;
-        Ok(Self { requests: Some(requests), stop, last_error, folder, thread: Some(thread) })
+        let worker = Worker {
+            source,
+            requests: receiver,
+            settings,
+            next_check_delay: Duration::ZERO,
+            stop: stop.clone(),
+            last_error: last_error.clone(),
+        };
+        let thread = WorkerThread::spawn("toolhub-backup", worker)?;
+        Ok(Self { requests, stop, last_error, folder, _thread: thread })
     }
 
     pub(crate) async fn create_backup(&self, destination: &Path) -> Result<Backup, BackupError> {
         let (reply, result) = oneshot::channel();
         let request = Request { destination: destination.to_owned(), reply };
-        self.requests.as_ref().and_then(|requests| requests.send(request).ok()).ok_or(BackupError::Closed)?;
-        result.await.unwrap_or(Err(BackupError::Closed))
+        self.requests.send(request).map_err(|_| BackupError::Closed)?;
+        // The reply channel closes without a reply if the thread panicked while it made the backup.
+        result.await.unwrap_or(Err(BackupError::Panicked))
     }
 
     /// The backups in the configured folder, latest first.
@@ -71,10 +79,6 @@ impl BackupWorker {
 impl Drop for BackupWorker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        drop(self.requests.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -82,26 +86,39 @@ struct Worker<M> {
     source: M,
     requests: Receiver<Request>,
     settings: Option<BackupOptions>,
+    next_check_delay: Duration,
     stop: Arc<AtomicBool>,
     last_error: Arc<Mutex<Option<String>>>,
 }
 
-impl<M: BackupSource> Worker<M> {
-    fn run(self) {
-        let mut wait = Duration::ZERO;
+impl<M: BackupSource> Work for Worker<M> {
+    fn run(&mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             let request = match &self.settings {
                 None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(_) => self.requests.recv_timeout(wait.min(POLL_INTERVAL)),
+                Some(_) => self.requests.recv_timeout(self.next_check_delay.min(POLL_INTERVAL)),
             };
             match (request, &self.settings) {
                 (Ok(Request { destination, reply }), _) => {
                     let _ = reply.send(self.source.create_backup(&destination, &self.stop));
                 }
-                (Err(RecvTimeoutError::Timeout), Some(settings)) => wait = self.run_if_due(settings),
+                (Err(RecvTimeoutError::Timeout), Some(settings)) => self.next_check_delay = self.run_if_due(settings),
                 _ => return,
             }
         }
+    }
+
+    fn recover(&mut self) {
+        if let Some(settings) = &self.settings {
+            self.next_check_delay = retry_interval(settings);
+            self.set_last_error(Some(&BackupError::Panicked));
+        }
+    }
+}
+
+impl<M: BackupSource> Worker<M> {
+    fn set_last_error(&self, error: Option<&BackupError>) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
     }
 
     /// Creates a backup if one is due, and removes old ones. Returns the time until the next check.
@@ -120,11 +137,11 @@ impl<M: BackupSource> Worker<M> {
             self.remove_old(settings, SystemClock.now()).map_err(BackupError::io(&settings.folder))
         });
         let error = result.err().filter(|error| !matches!(error, BackupError::Closed));
-        let next = if error.is_some() { settings.interval.min(RETRY_INTERVAL) } else { settings.interval };
+        let next = if error.is_some() { retry_interval(settings) } else { settings.interval };
         if let Some(error) = &error {
             tracing::warn!(store = %self.source.store_path().display(), %error, "scheduled backup failed; will retry");
         }
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.map(|error| error.to_string());
+        self.set_last_error(error.as_ref());
         next
     }
 
@@ -193,8 +210,73 @@ impl<M: BackupSource> Worker<M> {
     }
 }
 
+fn retry_interval(settings: &BackupOptions) -> Duration {
+    settings.interval.min(RETRY_INTERVAL)
+}
+
 /// Whether the file `backup_name` + `suffix` is a leftover of a crashed backup: a temporary file, or a manifest without backup.
 fn is_leftover(folder: &Path, backup_name: &str, suffix: &str) -> bool {
     let is_partial = ["", "-wal", "-shm", "-journal"].iter().any(|end| suffix.strip_prefix(".half") == Some(end));
     is_partial || suffix == ".json.half" || (suffix == ".json" && !folder.join(backup_name).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use toolhub_testkit::TempFolder;
+
+    use super::*;
+
+    /// A source whose first backups panic.
+    struct PanickingSource {
+        panics_left: AtomicUsize,
+    }
+
+    fn damaged() -> BackupError {
+        BackupError::Damaged("no backup in this test".into())
+    }
+
+    impl BackupSource for PanickingSource {
+        const SUFFIX: &'static str = "";
+
+        fn store_path(&self) -> &Path {
+            Path::new("store")
+        }
+
+        fn create_backup(&self, _: &Path, _: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+            let left = self.panics_left.load(Ordering::SeqCst);
+            self.panics_left.store(left.saturating_sub(1), Ordering::SeqCst);
+            assert!(left == 0, "simulated panic");
+            Err(damaged())
+        }
+
+        fn is_intact(&self, _: &Backup) -> bool {
+            false
+        }
+    }
+
+    #[tokio::test]
+    async fn a_backup_that_panics_is_reported_and_later_ones_are_made() {
+        let worker = BackupWorker::spawn(PanickingSource { panics_left: 1.into() }, None).unwrap();
+        assert!(matches!(worker.create_backup(Path::new("a")).await, Err(BackupError::Panicked)));
+        assert!(matches!(worker.create_backup(Path::new("a")).await, Err(BackupError::Damaged(_))));
+    }
+
+    #[tokio::test]
+    async fn a_scheduled_backup_that_panics_is_repeated() {
+        let folder = TempFolder::in_memory();
+        let settings = |interval| Some(BackupOptions { interval, ..BackupOptions::new(folder.path()) });
+        let wait_for_error = async |worker: &BackupWorker, error: BackupError| {
+            while worker.last_error() != Some(error.to_string()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let hour = settings(Duration::from_secs(3600));
+        let worker = BackupWorker::spawn(PanickingSource { panics_left: 1.into() }, hour).unwrap();
+        wait_for_error(&worker, BackupError::Panicked).await;
+        let soon = settings(Duration::from_millis(1));
+        let worker = BackupWorker::spawn(PanickingSource { panics_left: 2.into() }, soon).unwrap();
+        wait_for_error(&worker, damaged()).await;
+    }
 }

@@ -11,11 +11,10 @@ mod stage;
 use std::{
     collections::VecDeque,
     io,
-    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::AtomicBool,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, SyncSender},
     },
 };
@@ -38,13 +37,17 @@ use crate::{
     backup::BackupError,
     change_feed::ChangeFeed,
     queue::{self, Queue, Reply},
+    worker_thread::Work,
 };
 
 /// Maximum number of jobs taken at a time.
 const MAX_GROUP_SIZE: usize = 256;
 
 /// Handle of the writer thread. Dropping it waits until all submitted jobs are done.
-pub(super) struct Writer(Queue<Task>);
+pub(super) struct Writer {
+    queue: Queue<Task>,
+    is_poisoned: Arc<AtomicBool>,
+}
 
 /// Parameters of the writer thread.
 pub(super) struct Setup {
@@ -74,19 +77,18 @@ impl Writer {
         Setup { documents, compressed, last_write_seq, floor, change_feed }: Setup,
     ) -> io::Result<Self> {
         let file_writer = FileWriter::new(documents.clone(), compressed, last_write_seq);
-        let work = move |jobs| {
-            WriterThread {
-                jobs,
-                documents,
-                file_writer,
-                floor,
-                change_feed,
-                deferred: VecDeque::new(),
-                is_poisoned: false,
-            }
-            .run();
+        let is_poisoned = Arc::<AtomicBool>::default();
+        let poisoned = is_poisoned.clone();
+        let work = |jobs| {
+            let deferred = VecDeque::new();
+            WriterThread { jobs, documents, file_writer, floor, change_feed, deferred, is_poisoned }
         };
-        Queue::spawn("toolhub-files", work).map(Self)
+        Ok(Self { queue: Queue::spawn("toolhub-files", work)?, is_poisoned: poisoned })
+    }
+
+    /// Whether the thread panicked: all writes fail until the store is reopened.
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.is_poisoned.load(Ordering::Relaxed)
     }
 
     pub(super) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
@@ -105,17 +107,17 @@ impl Writer {
             )));
         };
         let weight = queue::weight(&batch);
-        self.0.submit(Task::Commit(batch, partition_key, now), weight).await
+        self.queue.submit(Task::Commit(batch, partition_key, now), weight).await
     }
 
     pub(super) async fn sweep(&self, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
-        self.0.submit(Task::Sweep(limit, now), 1).await.map(|reply| queue::swept_count(&reply))
+        self.queue.submit(Task::Sweep(limit, now), 1).await.map(|reply| queue::swept_count(&reply))
     }
 
     /// Hard-links all files into a folder, between two writes; returns the time of the snapshot. Blocks until it is done.
     pub(super) fn link_snapshot(&self, folder: &Path, stop: &Arc<AtomicBool>) -> Result<Timestamp, BackupError> {
         let (reply, result) = mpsc::sync_channel(1);
-        self.0.submit_detached(Task::LinkSnapshot(folder.to_owned(), stop.clone(), reply));
+        self.queue.submit_detached(Task::LinkSnapshot(folder.to_owned(), stop.clone(), reply));
         result.recv().unwrap_or(Err(BackupError::Closed))
     }
 }
@@ -129,7 +131,7 @@ struct WriterThread {
     /// Jobs other than commits that arrived during a sweep.
     deferred: VecDeque<WriteJob>,
     /// It panicked once, so the index in memory may not match the files.
-    is_poisoned: bool,
+    is_poisoned: Arc<AtomicBool>,
 }
 
 /// Batches on one partition, in order of arrival.
@@ -138,28 +140,33 @@ struct PartitionBatches {
     batches: Vec<(Batch, Timestamp, Reply)>,
 }
 
-impl WriterThread {
-    fn run(mut self) {
+impl Work for WriterThread {
+    fn run(&mut self) {
         while let Some(first) = self.deferred.pop_front().or_else(|| self.jobs.recv().ok()) {
             let mut group = vec![first];
             group.extend(self.jobs.try_iter().take(MAX_GROUP_SIZE - 1));
-            let result = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
-            if result.is_err() {
-                let folder = self.documents.contexts.display();
-                tracing::error!(
-                    %folder,
-                    "store writer panicked; all writes fail until the store is reopened; restart the process"
-                );
-                self.is_poisoned = true;
-            }
+            self.run_group(group);
         }
     }
 
+    /// The restarted thread refuses all writes.
+    fn recover(&mut self) {
+        self.is_poisoned.store(true, Ordering::Relaxed);
+        let folder = self.documents.contexts.display();
+        tracing::error!(
+            %folder,
+            "store writer panicked; all writes fail until the store is reopened; restart the process"
+        );
+    }
+}
+
+impl WriterThread {
     fn run_group(&mut self, group: Vec<WriteJob>) {
+        let is_poisoned = self.is_poisoned.load(Ordering::Relaxed);
         let mut units: Vec<PartitionBatches> = Vec::new();
         for WriteJob { task, reply, .. } in group {
             match task {
-                _ if self.is_poisoned => {
+                _ if is_poisoned => {
                     let _ = reply
                         .send(Err(StoreError::Unavailable("the store writer panicked; restart the process".into())));
                 }

@@ -10,7 +10,6 @@ mod write_connection;
 
 use std::{
     io,
-    panic::{self, AssertUnwindSafe},
     path::PathBuf,
     sync::{Arc, atomic::AtomicU32, mpsc::Receiver},
 };
@@ -30,6 +29,7 @@ use crate::{
     change_feed::ChangeFeed,
     failpoint,
     queue::{self, Queue},
+    worker_thread::Work,
 };
 use row_head_cache::RowHeadCache;
 use write_connection::WriteConnection;
@@ -70,17 +70,9 @@ impl Writer {
     pub(super) fn spawn(setup: Setup, connection: Connection) -> io::Result<Self> {
         let Setup { path, max_bytes, wal_pages, change_feed, quarantine, floor } = setup;
         let connection = WriteConnection::new(&path, max_bytes, connection, wal_pages);
-        let work = move |jobs| {
-            WriterThread {
-                jobs,
-                connection,
-                row_heads: RowHeadCache::new(),
-                change_feed,
-                quarantine,
-                floor,
-                last_group_size: 1,
-            }
-            .run();
+        let work = |jobs| {
+            let row_heads = RowHeadCache::new();
+            WriterThread { jobs, connection, row_heads, change_feed, quarantine, floor, last_group_size: 1 }
         };
         Queue::spawn("toolhub-sqlite", work).map(Self)
     }
@@ -128,21 +120,24 @@ struct WriterThread {
     last_group_size: usize,
 }
 
-impl WriterThread {
-    fn run(mut self) {
+impl Work for WriterThread {
+    fn run(&mut self) {
         while let Ok(first) = self.jobs.recv() {
             let group = self.collect_group(first);
             self.last_group_size = group.len();
-            let result = panic::catch_unwind(AssertUnwindSafe(|| self.run_group(group)));
-            if result.is_err() {
-                tracing::error!(store = %self.connection.path().display(), "store writer panicked; restarting");
-                self.connection.discard_connection();
-                self.row_heads.clear();
-            }
+            self.run_group(group);
             self.connection.checkpoint_if_needed();
         }
     }
 
+    /// The next write reopens the file.
+    fn recover(&mut self) {
+        self.connection.discard_connection();
+        self.row_heads.clear();
+    }
+}
+
+impl WriterThread {
     /// Takes all queued jobs. Before a sync, the callers of the last group get a short time to submit again: otherwise they
     /// would form a second group, and every other sync would serve only a few jobs.
     fn collect_group(&self, first: WriteJob) -> Vec<WriteJob> {

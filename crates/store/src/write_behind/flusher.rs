@@ -6,16 +6,20 @@
 use std::{
     collections::HashSet,
     io,
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::{
+    FutureExt,
+    stream::{self, StreamExt},
+};
 use tokio::{
+    runtime::{self, Runtime},
     sync::{
         mpsc::{self, UnboundedReceiver, UnboundedSender},
         oneshot,
@@ -28,7 +32,10 @@ use toolhub_storage::{
 };
 
 use super::{Shared, buffer::PendingBatch, clean_shutdown};
-use crate::{epoch, failpoint};
+use crate::{
+    epoch, failpoint,
+    worker_thread::{Work, WorkerThread},
+};
 
 /// How many partitions are flushed concurrently, so that the inner store can group their commits.
 const FLUSH_CONCURRENCY: usize = 64;
@@ -54,15 +61,15 @@ pub(super) enum FlusherTask {
 /// Handle of the flusher thread. Dropping it waits until everything is written or has failed.
 pub(super) struct Flusher {
     // Unbounded, but each task has a waiting caller, except for at most one `FlushSoon`.
-    tasks: Option<UnboundedSender<FlusherTask>>,
+    tasks: UnboundedSender<FlusherTask>,
     /// Whether a `FlushSoon` is queued.
     flush_requested: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: WorkerThread,
 }
 
 impl Flusher {
     pub(super) fn spawn(shared: Arc<Shared>, flush_interval: Duration, epoch: u64) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let (tasks, receiver) = mpsc::unbounded_channel();
         let flush_requested = Arc::<AtomicBool>::default();
         let flush_interval = flush_interval.clamp(Duration::from_millis(1), MAX_FLUSH_INTERVAL);
@@ -71,48 +78,28 @@ impl Flusher {
             tasks: receiver,
             flush_requested: flush_requested.clone(),
             flush_interval,
+            next_flush_delay: flush_interval,
             epoch,
             unconfirmed: Mutex::default(),
+            is_closing: false,
         };
-        let work = move || runtime.block_on(worker.run());
-        let thread = std::thread::Builder::new().name("toolhub-flusher".into()).spawn(work)?;
-        Ok(Self { tasks: Some(tasks), flush_requested, thread: Some(thread) })
+        let thread = WorkerThread::spawn("toolhub-flusher", (runtime, worker))?;
+        Ok(Self { tasks, flush_requested, _thread: thread })
     }
 
     /// Submits a task and waits for its result. The task is executed even if the caller is dropped.
     pub(super) async fn request<T>(&self, task: impl FnOnce(Reply<T>) -> FlusherTask) -> Result<T, StoreError> {
         let closed = || StoreError::Unavailable("the store is closed".into());
         let (reply, result) = oneshot::channel();
-        let tasks = self.tasks.as_ref().ok_or_else(closed)?;
-        tasks.send(task(reply)).map_err(|_| closed())?;
-        if let Ok(result) = result.await {
-            return result;
-        }
-        // The thread panicked. Wait until its channel is closed, so that `is_stopped` is already true for the caller.
-        tasks.closed().await;
-        Err(StoreError::Unknown("the write-behind flusher panicked".into()))
-    }
-
-    /// Whether the thread has stopped (panicked): pending batches will never be written.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.tasks.as_ref().is_none_or(UnboundedSender::is_closed)
+        self.tasks.send(task(reply)).map_err(|_| closed())?;
+        // The reply channel closes without a reply if the thread panicked while it executed the task.
+        result.await.unwrap_or_else(|_| Err(StoreError::Unknown("the write-behind flusher panicked".into())))
     }
 
     /// Requests a flush without waiting for it.
     pub(super) fn request_flush(&self) {
-        if !self.flush_requested.swap(true, Ordering::Relaxed)
-            && let Some(tasks) = &self.tasks
-        {
-            let _ = tasks.send(FlusherTask::FlushSoon);
-        }
-    }
-}
-
-impl Drop for Flusher {
-    fn drop(&mut self) {
-        drop(self.tasks.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if !self.flush_requested.swap(true, Ordering::Relaxed) {
+            let _ = self.tasks.send(FlusherTask::FlushSoon);
         }
     }
 }
@@ -122,15 +109,37 @@ struct Worker {
     tasks: UnboundedReceiver<FlusherTask>,
     flush_requested: Arc<AtomicBool>,
     flush_interval: Duration,
+    /// The time from the start or restart of the thread until the first flush.
+    next_flush_delay: Duration,
     epoch: u64,
-    /// Batches with an unknown outcome: they may be written already.
+    /// Batches that were started and have no known outcome: they may be written already.
     unconfirmed: Mutex<HashSet<u64>>,
+    /// Whether the final flush has begun. It is not repeated after a panic, because the owner waits for the end of the thread.
+    is_closing: bool,
+}
+
+impl Work for (Runtime, Worker) {
+    fn run(&mut self) {
+        let (runtime, worker) = self;
+        runtime.block_on(worker.run());
+    }
+
+    /// The buffer still holds all unwritten batches.
+    fn recover(&mut self) {
+        let (_, worker) = self;
+        worker.shared.flush_panicked.store(true, Ordering::Release);
+        worker.next_flush_delay = worker.flush_interval.min(RETRY_INTERVAL);
+        if worker.is_closing {
+            let bytes = worker.shared.lock_buffer().bytes();
+            tracing::error!(bytes, "write-behind flush panicked on close; acknowledged writes may be lost");
+        }
+    }
 }
 
 impl Worker {
-    async fn run(mut self) {
-        let mut next = Instant::now() + self.flush_interval;
-        loop {
+    async fn run(&mut self) {
+        let mut next = Instant::now() + self.next_flush_delay;
+        while !self.is_closing {
             if Instant::now() >= next {
                 next = Instant::now() + self.flush_on_schedule().await;
             }
@@ -144,13 +153,16 @@ impl Worker {
                     drop(reply.send(self.write_through(batch, now).await));
                 }
                 Ok(Some(FlusherTask::Sweep(limit, now, reply))) => drop(reply.send(self.sweep(limit, now).await)),
-                Ok(Some(FlusherTask::Close(reply))) => return drop(reply.send(self.close().await)),
+                Ok(Some(FlusherTask::Close(reply))) => {
+                    self.is_closing = true;
+                    drop(reply.send(self.close().await));
+                }
                 Ok(None) => {
+                    self.is_closing = true;
                     if let Err(error) = self.close().await {
                         let bytes = self.shared.lock_buffer().bytes();
                         tracing::error!(%error, bytes, "write-behind flush failed on close; acknowledged writes are lost");
                     }
-                    return;
                 }
                 Err(_) => {}
             }
@@ -194,18 +206,30 @@ impl Worker {
 
     /// Writes the pending batches. Batches that fail stay in the buffer.
     async fn flush(&self, only: Option<Partition>) -> Result<(), StoreError> {
+        let is_complete = only.is_none();
         let partitions = only.map_or_else(|| self.shared.lock_buffer().partitions(), |only| vec![only]);
-        // After a failure no further partition is started; those in progress run to completion.
+        // After a failure or panic no further partition is started; those in progress run to completion, because the inner store
+        // may execute a commit whose future was dropped, and a second one would get another version.
         let failed = &Mutex::new(None);
         let flush = async |partition: Partition| {
-            if lock(failed).is_none()
-                && let Err(error) = self.flush_partition(&partition).await
-            {
-                *lock(failed) = Some(error);
+            if lock(failed).is_none() {
+                let flushed = AssertUnwindSafe(self.flush_partition(&partition)).catch_unwind().await;
+                if !matches!(flushed, Ok(Ok(()))) {
+                    *lock(failed) = Some(flushed);
+                }
             }
         };
         stream::iter(partitions).map(flush).buffer_unordered(FLUSH_CONCURRENCY).collect::<()>().await;
-        lock(failed).take().map_or(Ok(()), Err)
+        let failed = lock(failed).take();
+        let result = failed.unwrap_or(Ok(Ok(()))).unwrap_or_else(|panic| {
+            // Before the caller gets its reply.
+            self.shared.flush_panicked.store(true, Ordering::Release);
+            resume_unwind(panic)
+        });
+        if is_complete && result.is_ok() {
+            self.shared.flush_panicked.store(false, Ordering::Release);
+        }
+        result
     }
 
     /// Writes the batches of one partition in order. The last one is committed with the strictest durability, which covers those
@@ -223,14 +247,19 @@ impl Worker {
     }
 
     async fn write_batch(&self, pending: &PendingBatch, durability: Durability) -> Result<(), StoreError> {
-        let is_unconfirmed = lock(&self.unconfirmed).contains(&pending.number);
-        if is_unconfirmed {
-            let is_written = self.is_written(pending).await?;
+        let is_unconfirmed = !lock(&self.unconfirmed).insert(pending.number);
+        let written = if is_unconfirmed && self.is_written(pending).await? {
+            Ok(())
+        } else {
+            self.commit_batch(pending, durability).await
+        };
+        if !matches!(written, Err(StoreError::Unknown(_))) {
             lock(&self.unconfirmed).remove(&pending.number);
-            if is_written {
-                return Ok(());
-            }
         }
+        written
+    }
+
+    async fn commit_batch(&self, pending: &PendingBatch, durability: Durability) -> Result<(), StoreError> {
         let mut batch = pending.batch.clone();
         batch.writes.iter_mut().for_each(|write| write.durability = durability);
         while !batch.writes.is_empty() {
@@ -243,11 +272,7 @@ impl Worker {
                 {
                     batch.writes.retain(|write| write.table != table || write.id != id);
                 }
-                Err(error @ StoreError::Unknown(_)) => {
-                    lock(&self.unconfirmed).insert(pending.number);
-                    return Err(error);
-                }
-                Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                Err(error @ (StoreError::Unknown(_) | StoreError::Unavailable(_))) => return Err(error),
                 Err(error) => {
                     tracing::error!(%error, "inner store refused an acknowledged write; the write is lost");
                     break;

@@ -358,3 +358,24 @@ async fn whoever_writes_does_not_wait_for_a_whole_sweep() {
     assert!(!is_swept);
     assert_eq!(sweep.await.unwrap(), Ok(10));
 }
+
+#[tokio::test]
+async fn after_a_panic_of_the_writer_no_write_is_accepted_and_reads_go_on() {
+    let (folder, disk) = (TempFolder::in_memory(), SimulatedDisk::default());
+    let path = folder.join("state");
+    let open = || Files::open_on(&path, UNCOMPRESSED, Arc::new(disk.clone())).unwrap();
+    let store = open();
+    commit(&store, "t", vec![put("a/x", b"1")]).await.unwrap();
+    assert!(store.is_writable());
+    disk.panic_at_next_write();
+    let unknown = commit(&store, "t", vec![put("a/x", b"2")]).await;
+    assert!(matches!(unknown, Err(StoreError::Unknown(_))), "{unknown:?}");
+    let refused = commit(&store, "t", vec![put("b/x", b"2")]).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert!(!store.is_writable());
+    assert_eq!(&*get(&store, "t", "a/x").await.unwrap().unwrap().value, b"1");
+    drop(store);
+    let store = open();
+    assert!(store.is_writable());
+    assert_eq!(commit(&store, "t", vec![put("a/x", b"2")]).await, Ok(vec![2]));
+}

@@ -34,6 +34,8 @@ struct Inner {
     full: bool,
     /// This many syncs succeed, then this many fail.
     failing_syncs: (usize, usize),
+    /// The next write panics.
+    panics: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +95,11 @@ impl SimulatedDisk {
     /// After `after` syncs, the next `count` syncs fail.
     pub(crate) fn fail_syncs(&self, after: usize, count: usize) {
         self.lock().failing_syncs = (after, count);
+    }
+
+    /// The next write panics.
+    pub(crate) fn panic_at_next_write(&self) {
+        self.lock().panics = true;
     }
 
     /// Number of syncs since the last call.
@@ -195,6 +202,9 @@ impl Disk for SimulatedDisk {
     }
 
     fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
+        // Not under the lock, which would be poisoned.
+        let panics = std::mem::take(&mut self.lock().panics);
+        assert!(!panics, "simulated panic");
         let mut inner = self.lock();
         let completion = inner.step()?;
         let full = inner.full;

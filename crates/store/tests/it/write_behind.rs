@@ -69,6 +69,10 @@ const UNAVAILABLE: u8 = 1;
 const LOSE_REPLY: u8 = 2;
 /// Only the state table is accepted.
 const ONLY_STATE: u8 = 3;
+/// Commits panic and write nothing.
+const PANIC: u8 = 4;
+/// Commits are written and panic afterwards.
+const PANIC_AFTERWARDS: u8 = 5;
 
 impl Backend for FaultyBackend {
     fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
@@ -85,6 +89,11 @@ impl Backend for FaultyBackend {
                 }
                 ONLY_STATE if batch.writes.iter().any(|write| write.table == Table::Calls) => {
                     Err(StoreError::Refused("only state is supported".into()))
+                }
+                PANIC => panic!("simulated panic"),
+                PANIC_AFTERWARDS => {
+                    self.inner.commit(batch, now).await?;
+                    panic!("simulated panic")
                 }
                 _ => self.inner.commit(batch, now).await,
             }
@@ -165,6 +174,51 @@ async fn a_store_that_is_away_is_waited_for_within_bounds_and_reads_go_on() {
     assert_eq!(row(&*inner, "a").await, Some((b"1".to_vec(), last + 1)));
     let all = inner.scan(Scan::new(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
     assert_eq!(all.rows.len() as u64, last - 1, "no acknowledged row is missing");
+}
+
+#[tokio::test]
+async fn after_a_panic_nothing_is_acknowledged_until_everything_is_written_once() {
+    let inner = Arc::new(FaultyBackend::default());
+    let store = open_write_behind(inner.clone()).await;
+    let mut acknowledged = commit(&store, "t", vec![put("a", b"0")]).await.unwrap()[0];
+    for fault in [PANIC, PANIC_AFTERWARDS] {
+        acknowledged = commit(&store, "t", vec![put("a", b"1")]).await.unwrap()[0];
+        commit(&store, "other", vec![put("b", b"1")]).await.unwrap();
+        inner.fault.store(fault, Ordering::SeqCst);
+        for _ in 0..2 {
+            assert!(matches!(store.flush().await, Err(StoreError::Unknown(_))));
+            assert!(!store.is_writable());
+        }
+        let refused = commit(&store, "t", vec![put("a", b"2")]).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        assert_eq!(row(&store, "a").await, Some((b"1".to_vec(), acknowledged)), "reads continue");
+        inner.fault.store(NO_FAULT, Ordering::SeqCst);
+        store.flush().await.unwrap();
+        assert!(store.is_writable());
+        assert_eq!(row(&*inner, "a").await, Some((b"1".to_vec(), acknowledged)), "it is written once");
+    }
+    assert_eq!(commit(&store, "t", vec![put("a", b"2")]).await, Ok(vec![acknowledged + 1]));
+    store.close().await.unwrap();
+    assert_eq!(row(&*inner, "a").await, Some((b"2".to_vec(), acknowledged + 1)));
+}
+
+#[tokio::test]
+async fn the_flusher_restarts_by_itself_after_a_panic() {
+    let inner = Arc::new(FaultyBackend::default());
+    let options = Options { flush_interval: Duration::from_millis(1), ..Options::default() };
+    let store = WriteBehind::open(inner.clone(), options).await.unwrap();
+    commit(&store, "t", vec![put("a", b"0")]).await.unwrap();
+    inner.fault.store(PANIC, Ordering::SeqCst);
+    commit(&store, "t", vec![put("a", b"1")]).await.unwrap();
+    let wait_until_writable = async |writable: bool| {
+        while store.is_writable() != writable {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    wait_until_writable(false).await;
+    inner.fault.store(NO_FAULT, Ordering::SeqCst);
+    wait_until_writable(true).await;
+    assert_eq!(row(&*inner, "a").await, Some((b"1".to_vec(), 2)));
 }
 
 #[tokio::test]

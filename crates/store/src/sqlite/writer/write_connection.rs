@@ -52,11 +52,6 @@ impl WriteConnection {
         }
     }
 
-    /// The file of the store.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Runs `work` in one transaction with this durability.
     pub(super) fn transact<T>(
         &mut self,
