@@ -154,14 +154,14 @@ impl BatchedRecords {
         }
         let now = self.clock.now();
         let mut writes = FuturesUnordered::new();
-        // A panic of the store must not leave the capacity in use: the buffer would stay full for ever.
-        let _release = CapacityRelease { records: self, weight: ended.iter().map(|call| call.weight).sum() };
+        let weight = ended.iter().map(|call| call.weight).sum();
+        let mut flushed = FlushedRecords { records: self, weight, uncounted: ended.len() };
         let mut ended = ended.into_iter();
         while ended.len() > 0 {
             let calls: Vec<EndedCall> = ended.by_ref().take(BATCH_SIZE).collect();
             for (partition, records) in by_partition(calls) {
                 if writes.len() >= WRITE_CONCURRENCY {
-                    self.count_written(writes.next().await);
+                    flushed.count(writes.next().await);
                 }
                 writes.push(self.write(partition, records, now));
             }
@@ -169,7 +169,7 @@ impl BatchedRecords {
             tokio::task::yield_now().await;
         }
         while let Some(written) = writes.next().await {
-            self.count_written(Some(written));
+            flushed.count(Some(written));
         }
     }
 
@@ -201,16 +201,6 @@ impl BatchedRecords {
         (count, self.store.commit(batch, now).await.map(|_| ()))
     }
 
-    fn count_written(&self, written: Option<(usize, Result<(), StoreError>)>) {
-        match written {
-            None => {}
-            Some((count, Ok(()))) => {
-                self.written.fetch_add(count as u64, Ordering::Relaxed);
-            }
-            Some((count, Err(error))) => self.count_dropped(count as u64, &error.to_string()),
-        }
-    }
-
     fn count_dropped(&self, count: u64, reason: &str) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
         if !self.warned.swap(true, Ordering::Relaxed) {
@@ -219,14 +209,33 @@ impl BatchedRecords {
     }
 }
 
-/// Returns the capacity of records that left the buffer, also when writing them panicked.
-struct CapacityRelease<'a> {
+/// Records that left the buffer. On drop, also when the store panicked, it returns their capacity, because the buffer would
+/// otherwise stay full for ever, and counts those without a result as dropped.
+struct FlushedRecords<'a> {
     records: &'a BatchedRecords,
     weight: usize,
+    /// Number of records without a result.
+    uncounted: usize,
 }
 
-impl Drop for CapacityRelease<'_> {
+impl FlushedRecords<'_> {
+    fn count(&mut self, written: Option<(usize, Result<(), StoreError>)>) {
+        let Some((count, result)) = written else { return };
+        self.uncounted -= count;
+        match result {
+            Ok(()) => {
+                self.records.written.fetch_add(count as u64, Ordering::Relaxed);
+            }
+            Err(error) => self.records.count_dropped(count as u64, &error.to_string()),
+        }
+    }
+}
+
+impl Drop for FlushedRecords<'_> {
     fn drop(&mut self) {
+        if self.uncounted > 0 {
+            self.records.count_dropped(self.uncounted as u64, "the writer panicked");
+        }
         let used = self.records.used_capacity.fetch_sub(self.weight, Ordering::Relaxed);
         if used > self.weight {
             // Calls added during the write found the buffer not empty and did not notify.

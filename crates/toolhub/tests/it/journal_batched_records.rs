@@ -121,6 +121,7 @@ async fn after_a_panic_of_the_store_later_records_are_written() {
     hub.call("read", json!({"n": 2})).thread("t").await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(count_call_rows(&*store).await, 1, "the restarted writer writes");
+    assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (1, 1), "lost records are counted");
 }
 
 #[tokio::test(start_paused = true)]
