@@ -179,14 +179,14 @@ struct Opened {
     slot: CallSlot,
     rate_permit: admission::RefundOnDrop,
     probe_guard: Option<Box<ProbeGuard>>,
-    record: Option<Box<OpenCall>>,
+    record: Option<Arc<OpenCall>>,
 }
 /// The tool has returned, failed or was stopped.
 struct Done {
     /// Owns the envelope: a tool may keep a clone of its context, so the call lives there from here on.
     context: CallContext,
     probe_guard: Option<Box<ProbeGuard>>,
-    record: Option<Box<OpenCall>>,
+    record: Option<Arc<OpenCall>>,
     result: Result<Reply, ToolError>,
     effect: Effect,
     /// Why an after-hook withholds the result.

@@ -42,7 +42,7 @@ pub(crate) struct Extras {
     /// The key under which the result is cached.
     pub(crate) cache_key: Option<Fingerprint>,
     /// The opening record, if it was written before the call was queued or by a process that died.
-    pub(crate) open_record: Option<Box<OpenCall>>,
+    pub(crate) open_record: Option<Arc<OpenCall>>,
 }
 
 impl CallEnvelope {

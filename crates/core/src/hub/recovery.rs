@@ -165,7 +165,7 @@ impl Recovery {
                 match find_rerun_tool(engine, &open) {
                     _ if !is_dead => result = ScanResult::RescanSoon,
                     Some(tool) => {
-                        pipeline::spawn_rerun(engine, tenant, open, tool, self.rerun_permits.clone());
+                        pipeline::spawn_rerun(engine, tenant, Arc::new(open), tool, self.rerun_permits.clone());
                         result = ScanResult::RescanSoon;
                     }
                     // During shutdown, waiting calls are left to the next start.

@@ -153,10 +153,9 @@ impl<'hub> CallRequest<'hub> {
         let cancel = self.submission.call.cancel.get_or_insert_default().clone();
         let (sink, progress) = ProgressSink::new();
         self.submission.call.progress = Some(sink);
-        let (id, tool) = (self.submission.call.id, self.submission.call.tool.clone());
         let disarmed = self.submission.call.outlives_caller();
         let pending = pipeline::start(self.engine, self.submission);
-        CallHandle { id, tool, cancel, progress, pending, disarmed }
+        CallHandle { cancel, progress, pending, disarmed }
     }
 
     /// Makes the call and waits until it has ended or waits for approval. In the second case it continues without its caller,
@@ -193,8 +192,6 @@ impl<'hub> IntoFuture for CallRequest<'hub> {
 /// or has an idempotency key.
 #[must_use = "dropping a running call cancels it"]
 pub struct CallHandle {
-    id: CallId,
-    tool: SmolStr,
     cancel: CancellationToken,
     progress: broadcast::Receiver<Progress>,
     pending: pipeline::PendingOutcome,
@@ -206,13 +203,13 @@ impl CallHandle {
     /// The call's id.
     #[must_use]
     pub fn id(&self) -> CallId {
-        self.id
+        self.pending.head.id
     }
 
     /// The tool's name as the caller wrote it.
     #[must_use]
     pub fn tool(&self) -> &str {
-        &self.tool
+        &self.pending.head.tool
     }
 
     /// Cancels the call. It still has an outcome: `cancelled`, or its result if that was complete first.

@@ -29,7 +29,7 @@ struct TrackerState {
     /// Set when the call waits or runs externally; `null` before, because nothing reads it then.
     arguments: Value,
     /// Its open record, if the journal got it before the tool started.
-    preopened: Option<Box<OpenCall>>,
+    preopened: Option<Arc<OpenCall>>,
     /// Whether the call is in the journal.
     journaled: bool,
     /// Whether the call stays open in the journal, for recovery at the next start.
@@ -93,9 +93,9 @@ impl CallTracker {
     }
 
     /// Records that the journal has the call before its tool starts.
-    pub(crate) fn set_journaled(&self, open: &OpenCall) {
+    pub(crate) fn set_journaled(&self, open: Arc<OpenCall>) {
         let mut state = self.lock();
-        (state.preopened, state.journaled) = (Some(Box::new(open.clone())), true);
+        (state.preopened, state.journaled) = (Some(open), true);
         drop(state);
         self.changed.notify_waiters();
     }
@@ -175,7 +175,7 @@ impl CallTracker {
     }
 
     /// Takes the open record, which the caller of this method must close if the call is refused.
-    pub(crate) fn take_preopened(&self) -> Option<Box<OpenCall>> {
+    pub(crate) fn take_preopened(&self) -> Option<Arc<OpenCall>> {
         self.lock().preopened.take()
     }
 

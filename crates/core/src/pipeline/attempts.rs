@@ -8,6 +8,7 @@ use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
@@ -33,14 +34,14 @@ pub(super) struct Executing {
     context: CallContext,
     slot: CallSlot,
     probe_guard: Option<Box<ProbeGuard>>,
-    record: Option<Box<OpenCall>>,
+    record: Option<Arc<OpenCall>>,
 }
 
 /// A call whose tool must run again, because the states it changed were written concurrently.
 pub(super) struct Rerun {
     pub(super) context: CallContext,
     pub(super) slot: CallSlot,
-    pub(super) record: Option<Box<OpenCall>>,
+    pub(super) record: Option<Arc<OpenCall>>,
 }
 
 /// Starts the call's deadline.

@@ -5,7 +5,10 @@
 
 mod commit_plan;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use futures_core::future::BoxFuture;
 
@@ -99,7 +102,7 @@ fn count_end(engine: &Engine, envelope: &CallEnvelope, outcome: &Outcome) {
 async fn commit_end(
     engine: &Engine,
     context: CallContext,
-    record: Option<Box<OpenCall>>,
+    record: Option<Arc<OpenCall>>,
     (mut outcome, mut drafts): (Outcome, Drafts),
     ticket: &Ticket<'_>,
 ) -> Box<CloseResult> {

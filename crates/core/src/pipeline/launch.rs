@@ -10,9 +10,9 @@ use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Found, Submission, attempts, interruption, replay, report, resolve, route, ticket::Ticket};
+use super::{Found, Submission, attempts, interruption, replay, report, resolve, route, ticket, ticket::Ticket};
 use crate::{
-    call::CallReceipt,
+    call::{CallHead, CallReceipt},
     engine::Engine,
     journal::{CallTracker, OpenCall},
     reentrancy,
@@ -85,8 +85,9 @@ pub(crate) fn start(engine: &Arc<Engine>, call: Submission) -> PendingOutcome {
     match resolve_call(engine, call) {
         Ok(found) => spawn_call(engine, found).0,
         Err(refused) => {
-            let outcome = refused_outcome(engine, refused);
-            PendingOutcome { receiver: oneshot::channel().1, fallback: Some(Box::new(outcome)), tracker: None }
+            let head = refused.call.head.clone();
+            let refused = Some(Box::new(refused_outcome(engine, refused)));
+            PendingOutcome { head, receiver: oneshot::channel().1, refused, tracker: None }
         }
     }
 }
@@ -101,10 +102,10 @@ fn refused_outcome(engine: &Engine, refused: resolve::RefusedCall) -> Outcome {
 
 /// The outcome of a call that runs on a task of its own.
 pub(crate) struct PendingOutcome {
+    pub(crate) head: Arc<CallHead>,
     receiver: oneshot::Receiver<Outcome>,
-    /// The outcome if the channel closes without one: the call was refused at stage 1, or its task was dropped with the
-    /// runtime.
-    fallback: Option<Box<Outcome>>,
+    /// The outcome of a call that was refused at stage 1.
+    refused: Option<Box<Outcome>>,
     /// The call's tracker; none if the call was refused at stage 1.
     tracker: Option<Arc<CallTracker>>,
 }
@@ -112,9 +113,10 @@ pub(crate) struct PendingOutcome {
 impl PendingOutcome {
     /// Resolves to the outcome. Must not be polled after it resolved.
     pub(crate) async fn outcome(&mut self) -> Outcome {
-        let received = (&mut self.receiver).await.ok();
-        let outcome = received.or_else(|| self.fallback.take().map(|outcome| *outcome));
-        outcome.expect("the outcome of a pending call is taken once")
+        match (&mut self.receiver).await {
+            Ok(outcome) => outcome,
+            Err(_) => self.refused.take().map_or_else(|| ticket::lost_outcome(&self.head), |outcome| *outcome),
+        }
     }
 
     /// Waits for the end, or until the journal has the call and it waits or runs.
@@ -137,12 +139,11 @@ impl PendingOutcome {
 /// Starts a call on a task of its own; also returns the token that cancels it.
 fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, CancellationToken) {
     let (sender, receiver) = oneshot::channel();
-    let fallback = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost_outcome()));
     let call = &mut found.0.call;
-    let (id, cancel) = (call.id, call.cancel.get_or_insert_default().clone());
+    let (head, cancel) = (call.head.clone(), call.cancel.get_or_insert_default().clone());
     let tracker = CallTracker::new(call, cancel.clone());
     found.0.tracker = Some(tracker.clone());
-    let running = engine.live_calls.register(&tracker);
+    let (id, running) = (head.id, engine.live_calls.register(&tracker));
     let progress = found.0.call.progress.clone();
     let (tasks, runtime) = (engine.call_tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
@@ -164,7 +165,7 @@ fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, Cancel
         None => tasks.spawn_on(task, &runtime),
         Some(held_locks) => tasks.spawn_on(held_locks.scope(task), &runtime),
     };
-    (PendingOutcome { receiver, fallback, tracker: Some(tracker) }, cancel)
+    (PendingOutcome { head, receiver, refused: None, tracker: Some(tracker) }, cancel)
 }
 
 /// Runs a call through all stages and reports its end, even if a stage panics.
@@ -216,7 +217,7 @@ pub(super) enum PreopenedRecord {
     /// The record stays open; the next start resumes the call.
     Retained,
     /// The record is closed with the refusal.
-    MustClose(Box<OpenCall>),
+    MustClose(Arc<OpenCall>),
 }
 
 pub(super) fn preopened_record(tracker: Option<&CallTracker>, refusal: &CallError) -> PreopenedRecord {

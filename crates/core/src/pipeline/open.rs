@@ -6,6 +6,8 @@
 //! first call that opens with it has it. A call whose process died is not opened a second time but taken over, by
 //! exactly one node.
 
+use std::sync::Arc;
+
 use futures_core::future::BoxFuture;
 
 use super::{Allowed, Opened, Placed, interruption, policy, replay, ticket::Ticket, time_limit};
@@ -69,7 +71,7 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
             event,
         );
     }
-    Opened { envelope, slot, rate_permit, probe_guard, record: record.map(Box::new) }
+    Opened { envelope, slot, rate_permit, probe_guard, record: record.map(Arc::new) }
 }
 
 /// Opens a call that waits for a person: when the answer comes, the caller may be gone and another process may have to
@@ -97,18 +99,18 @@ pub(super) async fn preopen_for_queue(engine: &Engine, allowed: Allowed) -> Resu
 }
 
 async fn preopen(engine: &Engine, mut envelope: CallEnvelope, stage: OpenStage) -> Result<CallEnvelope, CallError> {
-    let open = match envelope.open_record() {
+    let open = Arc::new(match envelope.open_record() {
         None => write_opening(engine, &envelope, stage).await?,
         Some(open) => {
             let mut call = open.clone();
             (call.record.status, call.record.approval) = (stage.status, stage.approval);
             rewrite(engine, &envelope, call).await?
         }
-    };
+    });
     if let Some(tracker) = &envelope.tracker {
-        tracker.set_journaled(&open);
+        tracker.set_journaled(open.clone());
     }
-    envelope.extras_mut().open_record = Some(Box::new(open));
+    envelope.extras_mut().open_record = Some(open);
     Ok(envelope)
 }
 

@@ -32,7 +32,7 @@ use toolhub_types::{
 pub(crate) fn spawn_rerun(
     engine: &Arc<Engine>,
     tenant: Tenant,
-    open: OpenCall,
+    open: Arc<OpenCall>,
     tool: (Arc<Tool>, EvidenceDemand),
     permits: Arc<Semaphore>,
 ) {
@@ -62,7 +62,7 @@ pub(crate) fn spawn_rerun(
 
 /// Runs the remaining stages of the call. If it cannot be started, it is closed as interrupted; if another node has
 /// taken it over, nothing happens.
-async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenCall, tracker: &CallTracker) {
+async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: Arc<OpenCall>, tracker: &CallTracker) {
     let mut ticket = Ticket::new(&engine.services, &envelope.call);
     match take_over(engine, &envelope, &open).await {
         Ok(Some(taken)) => open = taken,
@@ -77,10 +77,10 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenC
         }
     }
     if open.is_waiting() {
-        tracker.set_journaled(&open);
+        tracker.set_journaled(open.clone());
     }
     ticket.mark_resumed(&envelope.tool, &engine.registry);
-    envelope.extras_mut().open_record = Some(Box::new(open.clone()));
+    envelope.extras_mut().open_record = Some(open.clone());
     let routed = {
         let routing = pin!(route(engine, Found(envelope), &mut ticket));
         attempts::catch_panic(routing).await
@@ -100,7 +100,7 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenC
         PreopenedRecord::Retained => return ticket.complete(),
         PreopenedRecord::MustClose(preopened) => {
             ticket.count_end(refusal.kind);
-            (*preopened, ticket.refused_outcome(refusal))
+            (preopened, ticket.refused_outcome(refusal))
         }
         PreopenedRecord::Absent => {
             ticket.count_end(ErrorKind::Interrupted);
@@ -114,12 +114,16 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenC
 }
 
 /// The record to continue with; `None` if another call holds the idempotency key.
-async fn take_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -> Result<Option<OpenCall>, CallError> {
+async fn take_over(
+    engine: &Engine,
+    envelope: &CallEnvelope,
+    open: &Arc<OpenCall>,
+) -> Result<Option<Arc<OpenCall>>, CallError> {
     Ok(match open::holds_idempotency_key(engine, envelope, open).await? {
         false => None,
         // A waiting call is adopted now, so that it waits on this node only. A started one is taken over in the open
         // stage.
-        true if open.is_waiting() => Some(open::adopt(engine, envelope, open).await?),
+        true if open.is_waiting() => Some(Arc::new(open::adopt(engine, envelope, open).await?)),
         true => Some(open.clone()),
     })
 }

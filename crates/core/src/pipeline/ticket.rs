@@ -4,7 +4,7 @@
 //! because the caller dropped a plain call or the runtime stopped, it emits an outcome that says so; otherwise
 //! subscribers would wait forever.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -159,25 +159,14 @@ impl<'a> Ticket<'a> {
             Some(_) => Status::Error,
         };
         Outcome {
-            id: self.head.id,
-            tool: self.head.tool.clone(),
-            thread: self.head.thread.clone(),
-            model_call: self.head.model_call.clone(),
-            status,
-            effect,
             output,
             content,
-            error,
             attempts: self.attempts,
-            replayed: false,
-            cached: false,
-            durability: WriteDurability::Durable,
             approval: self.approval,
-            trace_id: self.head.trace_id(),
             queued: started.saturating_duration_since(self.head.arrived_instant),
             duration,
-            started_at: self.head.arrived_at,
             ended_at: self.head.arrived_at + now.saturating_duration_since(self.head.arrived_instant),
+            ..unstarted_outcome(&self.head, status, effect, error)
         }
     }
 
@@ -194,12 +183,6 @@ impl<'a> Ticket<'a> {
         let harmless = self.started.is_none() || self.read_only;
         let effect = if harmless { Effect::None } else { Effect::Unknown };
         self.outcome(effect, Value::Null, Vec::new(), Some(error))
-    }
-
-    /// The outcome for a caller whose call's task was dropped with the runtime. Recovery closes the record.
-    pub(super) fn lost_outcome(mut self) -> Outcome {
-        self.is_unreported = false;
-        self.outcome(Effect::Unknown, Value::Null, Vec::new(), Some(runtime_stopped_error()))
     }
 
     /// The outcome was reported, or another node reports it; the drop emits nothing.
@@ -224,6 +207,36 @@ impl Drop for Ticket<'_> {
         if let (Some(_), Some(thread)) = (self.registry, &self.head.thread) {
             self.services.thread_activity.end_call(&self.head.tenant, thread);
         }
+    }
+}
+
+/// The outcome for a caller whose call's task was dropped with the runtime. Recovery closes the record.
+pub(super) fn lost_outcome(head: &CallHead) -> Outcome {
+    unstarted_outcome(head, Status::Error, Effect::Unknown, Some(runtime_stopped_error()))
+}
+
+/// The outcome of a call that ended on arrival.
+fn unstarted_outcome(head: &CallHead, status: Status, effect: Effect, error: Option<CallError>) -> Outcome {
+    Outcome {
+        id: head.id,
+        tool: head.tool.clone(),
+        thread: head.thread.clone(),
+        model_call: head.model_call.clone(),
+        status,
+        effect,
+        output: Value::Null,
+        content: Vec::new(),
+        error,
+        attempts: 0,
+        replayed: false,
+        cached: false,
+        durability: WriteDurability::Durable,
+        approval: None,
+        trace_id: head.trace_id(),
+        queued: Duration::ZERO,
+        duration: Duration::ZERO,
+        started_at: head.arrived_at,
+        ended_at: head.arrived_at,
     }
 }
 
