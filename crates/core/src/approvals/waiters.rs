@@ -67,6 +67,11 @@ impl Approvals {
         Some(WaiterGuard { approvals: self, id, notify })
     }
 
+    /// Whether a call of this node waits for an approval.
+    pub(crate) fn has_waiter(&self, id: ApprovalId) -> bool {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+    }
+
     /// The number of approvals that calls of this node wait for.
     pub(crate) fn waiter_count(&self) -> usize {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).len()

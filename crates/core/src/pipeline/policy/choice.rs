@@ -1,11 +1,16 @@
-//! Decides which earlier approval request a call uses, is denied by or joins, or whether it needs a new one.
+//! Decides which earlier approval request a call uses, is denied by or joins, or whether it may make a new one.
 //!
-//! In: a summary of each earlier request with the same binding, newest first. Out: a choice. Pure: the policy stage
-//! loads the requests and acts on the choice.
+//! In: a summary of each earlier request with the same binding, newest first, and what the call can do. Out: a choice. Pure: the
+//! policy stage loads the requests and acts on the choice.
+
+/// How many identical calls may await approval: a bound against a model that repeats the same call in a loop.
+const MAX_IDENTICAL_PENDING: usize = 32;
 
 /// Summary of an earlier approval request for the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct EarlierApproval {
+pub(super) struct EarlierApproval<T> {
+    /// The request.
+    pub(super) request: T,
     pub(super) state: EarlierState,
     /// It was requested for this very call: the same id, or the same idempotency key.
     pub(super) is_same_call: bool,
@@ -13,6 +18,8 @@ pub(super) struct EarlierApproval {
     pub(super) same_key: bool,
     /// The call that requested it is live on this node, so the answer belongs to that call.
     pub(super) is_claimed: bool,
+    /// A call on this node waits for its answer.
+    pub(super) has_waiter: bool,
     /// This call resumes after a restart, and had requested another approval than this one.
     pub(super) is_foreign: bool,
 }
@@ -30,99 +37,171 @@ pub(super) enum EarlierState {
     Closed,
 }
 
-/// How a call joins a pending request.
+/// What is known about the call that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Join {
-    /// It is the call's own request.
-    Same(usize),
-    /// The call takes the request over, provided no call on this node waits for it.
-    Adopt(usize),
+pub(super) struct AskingCall {
+    /// It can wait for a person.
+    pub(super) waits: bool,
+    /// It resumes after a restart; it was admitted before.
+    pub(super) resumes: bool,
+    /// The maximum number of calls that wait for approval is reached.
+    pub(super) waiters_full: bool,
 }
 
-/// What a call does; numbers are indices into the list of earlier requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Choice {
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice<T> {
     /// It uses this approval.
-    Use(usize),
+    Use(T),
     /// It is refused by this denial.
-    Deny(usize),
-    /// It joins the first of these requests that it can, or makes a new one.
-    JoinOrAsk(Vec<Join>),
+    Deny(T),
+    /// It joins this request, which is its own.
+    Join(T),
+    /// It takes this request over, because no call on this node waits for it.
+    Adopt(T),
+    /// It makes a new request.
+    Ask,
+    /// It is refused, because a new request would exceed this bound.
+    Refuse(Bound),
 }
 
-/// Chooses for one call. `waits`: whether it can wait for a person.
-pub(super) fn choose(earlier: &[EarlierApproval], waits: bool) -> Choice {
-    let mut joins = Vec::new();
-    for (index, request) in earlier.iter().enumerate().filter(|(_, request)| !request.is_foreign) {
+/// A bound on new requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// Too many identical calls await approval.
+    IdenticalCalls,
+    /// Too many calls wait for approval.
+    Waiters,
+}
+
+/// Chooses for one call.
+pub(super) fn choose<T: Copy>(earlier: &[EarlierApproval<T>], call: AskingCall) -> Choice<T> {
+    let mut joined = None;
+    for earlier in earlier.iter().filter(|earlier| !earlier.is_foreign) {
         // An answer belongs to the call that requested it, as long as that call waits on this node.
-        let taken = request.is_claimed && !request.is_same_call;
-        match request.state {
-            EarlierState::Usable if !taken => return Choice::Use(index),
-            EarlierState::Denied if !taken => return Choice::Deny(index),
+        let taken = earlier.is_claimed && !earlier.is_same_call;
+        match earlier.state {
+            EarlierState::Usable if !taken => return Choice::Use(earlier.request),
+            EarlierState::Denied if !taken => return Choice::Deny(earlier.request),
             // A caller that repeats a call means the request that is still pending, not a new one. Without a key this
-            // holds only if no call waits for the answer: its call could not wait, or its process is gone.
-            EarlierState::Pending if !waits || request.is_same_call => joins.push(Join::Same(index)),
-            EarlierState::Pending if !taken && request.same_key => joins.push(Join::Adopt(index)),
+            // holds only if no call waits for the answer: its call could not wait, or its process is gone. The oldest
+            // request counts: it has been on the approvers' list the longest.
+            EarlierState::Pending if !call.waits || earlier.is_same_call => {
+                joined = Some(Choice::Join(earlier.request));
+            }
+            EarlierState::Pending if !taken && earlier.same_key && !earlier.has_waiter => {
+                joined = Some(Choice::Adopt(earlier.request));
+            }
             EarlierState::Usable | EarlierState::Denied | EarlierState::Pending | EarlierState::Closed => {}
         }
     }
-    // Oldest first: it has been on the approvers' list the longest.
-    joins.reverse();
-    Choice::JoinOrAsk(joins)
+    let new = if earlier.len() >= MAX_IDENTICAL_PENDING {
+        Choice::Refuse(Bound::IdenticalCalls)
+    } else if call.waits && !call.resumes && call.waiters_full {
+        Choice::Refuse(Bound::Waiters)
+    } else {
+        Choice::Ask
+    };
+    joined.unwrap_or(new)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{EarlierState::*, *};
 
-    fn earlier(state: EarlierState) -> EarlierApproval {
-        EarlierApproval { state, is_same_call: false, same_key: true, is_claimed: false, is_foreign: false }
+    /// Requests without a payload; `check` numbers them.
+    fn earlier(state: EarlierState) -> EarlierApproval<()> {
+        EarlierApproval {
+            request: (),
+            state,
+            is_same_call: false,
+            same_key: true,
+            is_claimed: false,
+            has_waiter: false,
+            is_foreign: false,
+        }
     }
+
+    fn same(state: EarlierState) -> EarlierApproval<()> {
+        EarlierApproval { is_same_call: true, ..earlier(state) }
+    }
+
+    const WAITS: AskingCall = AskingCall { waits: true, resumes: false, waiters_full: false };
+    const NO_WAIT: AskingCall = AskingCall { waits: false, ..WAITS };
 
     #[track_caller]
-    fn check(earlier: &[EarlierApproval], waits: bool, expected: &Choice) {
-        assert_eq!(choose(earlier, waits), *expected);
-    }
-
-    fn ask() -> Choice {
-        Choice::JoinOrAsk(Vec::new())
+    fn check(requests: &[EarlierApproval<()>], call: AskingCall, expected: Choice<usize>) {
+        let number = |(request, earlier): (usize, &EarlierApproval<()>)| {
+            let EarlierApproval { request: (), state, is_same_call, same_key, is_claimed, has_waiter, is_foreign } =
+                *earlier;
+            EarlierApproval { request, state, is_same_call, same_key, is_claimed, has_waiter, is_foreign }
+        };
+        let numbered: Vec<_> = requests.iter().enumerate().map(number).collect();
+        assert_eq!(choose(&numbered, call), expected);
     }
 
     #[test]
-    fn the_newest_answer_counts_and_questions_that_are_over_do_not() {
-        check(&[], true, &ask());
-        check(&[earlier(Closed)], true, &ask());
-        check(&[earlier(Closed), earlier(Usable), earlier(Denied)], true, &Choice::Use(1));
-        check(&[earlier(Denied), earlier(Usable)], false, &Choice::Deny(0));
-        check(&[earlier(Pending), earlier(Usable)], true, &Choice::Use(1));
+    fn the_newest_answer_counts_and_closed_requests_do_not() {
+        check(&[], WAITS, Choice::Ask);
+        check(&[earlier(Closed)], WAITS, Choice::Ask);
+        check(&[earlier(Closed), earlier(Usable), earlier(Denied)], WAITS, Choice::Use(1));
+        check(&[earlier(Denied), earlier(Usable)], NO_WAIT, Choice::Deny(0));
+        check(&[earlier(Pending), earlier(Usable)], WAITS, Choice::Use(1));
     }
 
     #[test]
     fn an_answer_whose_call_waits_here_belongs_to_that_call() {
         let taken = |state| EarlierApproval { is_claimed: true, ..earlier(state) };
-        check(&[taken(Usable), taken(Denied), taken(Pending)], true, &ask());
-        check(&[EarlierApproval { is_same_call: true, ..taken(Usable) }], true, &Choice::Use(0));
-        check(&[EarlierApproval { is_same_call: true, ..taken(Denied) }], true, &Choice::Deny(0));
+        check(&[taken(Usable), taken(Denied), taken(Pending)], WAITS, Choice::Ask);
+        check(&[EarlierApproval { is_claimed: true, ..same(Usable) }], WAITS, Choice::Use(0));
+        check(&[EarlierApproval { is_claimed: true, ..same(Denied) }], WAITS, Choice::Deny(0));
     }
 
     #[test]
-    fn an_open_question_is_joined_by_a_repetition_and_adopted_where_nobody_waits() {
-        let joined = |joins: &[Join]| Choice::JoinOrAsk(joins.to_vec());
-        check(&[earlier(Pending)], true, &joined(&[Join::Adopt(0)]));
-        check(&[earlier(Pending)], false, &joined(&[Join::Same(0)]));
-        check(&[EarlierApproval { is_same_call: true, ..earlier(Pending) }], true, &joined(&[Join::Same(0)]));
-        check(&[EarlierApproval { same_key: false, ..earlier(Pending) }], true, &ask());
-        check(&[EarlierApproval { same_key: false, ..earlier(Pending) }], false, &joined(&[Join::Same(0)]));
-        check(&[EarlierApproval { is_claimed: true, ..earlier(Pending) }], true, &ask());
-        check(&[EarlierApproval { is_claimed: true, ..earlier(Pending) }], false, &joined(&[Join::Same(0)]));
-        let two = [earlier(Pending), EarlierApproval { is_same_call: true, ..earlier(Pending) }];
-        check(&two, true, &joined(&[Join::Same(1), Join::Adopt(0)]));
+    fn a_pending_request_is_joined_by_a_repetition_and_adopted_if_no_call_waits_for_it() {
+        let other_key = EarlierApproval { same_key: false, ..earlier(Pending) };
+        let claimed = EarlierApproval { is_claimed: true, ..earlier(Pending) };
+        let waited = EarlierApproval { has_waiter: true, ..earlier(Pending) };
+        for (requests, waits, no_wait) in [
+            (&[earlier(Pending)][..], Choice::Adopt(0), Choice::Join(0)),
+            (&[same(Pending)], Choice::Join(0), Choice::Join(0)),
+            (&[other_key], Choice::Ask, Choice::Join(0)),
+            (&[claimed], Choice::Ask, Choice::Join(0)),
+            (&[waited], Choice::Ask, Choice::Join(0)),
+            (&[EarlierApproval { has_waiter: true, ..same(Pending) }], Choice::Join(0), Choice::Join(0)),
+            // The oldest counts, which is the last.
+            (&[earlier(Pending), earlier(Pending)], Choice::Adopt(1), Choice::Join(1)),
+            (&[earlier(Pending), same(Pending)], Choice::Join(1), Choice::Join(1)),
+            (&[same(Pending), earlier(Pending)], Choice::Adopt(1), Choice::Join(1)),
+            (&[earlier(Pending), waited], Choice::Adopt(0), Choice::Join(1)),
+        ] {
+            check(requests, WAITS, waits);
+            check(requests, NO_WAIT, no_wait);
+        }
     }
 
     #[test]
-    fn a_call_that_goes_on_means_its_own_question_and_no_other() {
+    fn a_resumed_call_uses_its_own_request_and_no_other() {
         let foreign = |state| EarlierApproval { is_foreign: true, ..earlier(state) };
-        check(&[foreign(Usable), foreign(Denied), foreign(Pending)], true, &ask());
-        check(&[foreign(Usable), earlier(Pending)], true, &Choice::JoinOrAsk(vec![Join::Adopt(1)]));
+        let resumed = AskingCall { resumes: true, ..WAITS };
+        check(&[foreign(Usable), foreign(Denied), foreign(Pending)], resumed, Choice::Ask);
+        check(&[foreign(Usable), earlier(Pending)], resumed, Choice::Adopt(1));
+    }
+
+    #[test]
+    fn new_requests_are_bounded_and_joined_ones_are_not() {
+        let waited = EarlierApproval { has_waiter: true, ..earlier(Pending) };
+        let resumed = AskingCall { resumes: true, ..WAITS };
+        let full = |call| AskingCall { waiters_full: true, ..call };
+        let identical = Choice::Refuse(Bound::IdenticalCalls);
+        for call in [WAITS, resumed, full(WAITS)] {
+            check(&[waited; MAX_IDENTICAL_PENDING], call, identical);
+        }
+        check(&[waited; MAX_IDENTICAL_PENDING - 1], WAITS, Choice::Ask);
+        check(&[earlier(Pending); MAX_IDENTICAL_PENDING], full(WAITS), Choice::Adopt(MAX_IDENTICAL_PENDING - 1));
+        check(&[waited], full(WAITS), Choice::Refuse(Bound::Waiters));
+        // A resumed call was admitted before, and one that does not wait takes no place.
+        check(&[waited], full(resumed), Choice::Ask);
+        check(&[], full(NO_WAIT), Choice::Ask);
     }
 }
