@@ -23,8 +23,8 @@ mod policy;
 mod prepare;
 mod replay;
 mod report;
-mod rerun;
 mod resolve;
+mod resume;
 mod state_locks;
 mod status;
 mod ticket;
@@ -46,7 +46,7 @@ pub(crate) use interruption::{close_open_call, emit_interrupted, interrupted_out
 use launch::resolve_call;
 pub(crate) use launch::{PendingOutcome, run, run_until_approval, start};
 pub(crate) use prepare::prepare;
-pub(crate) use rerun::spawn_rerun;
+pub(crate) use resume::spawn_resumed;
 use ticket::Ticket;
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
@@ -61,8 +61,8 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
 
     //  1. resolve: which tool? `Call → Found`. `run` and `start` do this, because the tool decides where its call runs.
 
-    // A call that is rerun because its process died has passed stages 2 to 8 before; those that must not act twice
-    // check `is_rerun`. There is no branch for that here, because it would enlarge the future of every call.
+    // A call that is resumed because its process died has passed stages 2 to 8 before; those that must not act twice
+    // check `is_resumed`. There is no branch for that here, because it would enlarge the future of every call.
 
     //  2. replay: does the idempotency key or the caller's call id name an earlier call?
     let found = match replay::lookup(journal, services, found).await? {

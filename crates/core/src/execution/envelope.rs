@@ -89,8 +89,8 @@ impl CallEnvelope {
         self.extras.as_ref()?.open_record.as_deref()
     }
 
-    /// Whether it passed the stages up to 8 before: its process died, and it is rerun or resumed.
-    pub(crate) fn is_rerun(&self) -> bool {
+    /// Whether it passed the stages up to 8 before: its process died.
+    pub(crate) fn is_resumed(&self) -> bool {
         self.open_record().is_some()
     }
 

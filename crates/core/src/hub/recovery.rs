@@ -1,4 +1,4 @@
-//! Call recovery: closes or reruns calls that a dead process left open.
+//! Call recovery: closes or resumes calls that a dead process left open.
 //!
 //! In: the open calls in the store. Out: each of them closed as `interrupted`, exactly once however many hubs scan; or rerun, if
 //! the tool allows that. `journal/nodes.rs` decides by leases which nodes are dead; a hub with exclusive access to its store need
@@ -38,8 +38,8 @@ use toolhub_types::{
 const MAX_STARTS: u32 = 3;
 /// Number of open calls read and closed in one batch.
 const BATCH_SIZE: usize = 100;
-/// Number of calls rerun concurrently.
-const RERUN_CONCURRENCY: usize = 16;
+/// Number of calls resumed concurrently.
+const RESUME_CONCURRENCY: usize = 16;
 /// Number of unreadable records that are logged.
 const MAX_UNREADABLE_WARNINGS: usize = 1_000;
 /// Time between scans while no open call needs attention and no other node renews its lease.
@@ -50,7 +50,7 @@ pub(super) struct Recovery {
     liveness: LeaseMonitor,
     /// Unreadable records that were logged, so that each is logged once.
     unreadable: HashSet<SmolStr>,
-    rerun_permits: Arc<Semaphore>,
+    resume_permits: Arc<Semaphore>,
 }
 
 impl Default for Recovery {
@@ -58,7 +58,7 @@ impl Default for Recovery {
         Self {
             liveness: LeaseMonitor::default(),
             unreadable: HashSet::new(),
-            rerun_permits: Arc::new(Semaphore::new(RERUN_CONCURRENCY)),
+            resume_permits: Arc::new(Semaphore::new(RESUME_CONCURRENCY)),
         }
     }
 }
@@ -111,7 +111,7 @@ async fn wait_for_other_node(nodes: &mut Option<Watcher>, own: &SmolStr) {
 }
 
 impl Recovery {
-    /// Scans the open calls and closes or reruns those of dead nodes; stops after about `max_closed` of them.
+    /// Scans the open calls and closes or resumes those of dead nodes; stops after about `max_closed` of them.
     pub(super) async fn scan(&mut self, engine: &Arc<Engine>, max_closed: usize) -> ScanResult {
         let mut unwritten = engine.journal.take_unwritten();
         let result = self.try_scan(engine, max_closed, &mut unwritten).await;
@@ -162,10 +162,10 @@ impl Recovery {
                     || journal.store_is_exclusive
                     || self.liveness.is_dead(&key.id, &open, &leases, scanned_at);
                 let tenant = key.partition.tenant.clone();
-                match find_rerun_tool(engine, &open) {
+                match find_resuming_tool(engine, &open) {
                     _ if !is_dead => result = ScanResult::RescanSoon,
                     Some(tool) => {
-                        pipeline::spawn_rerun(engine, tenant, Arc::new(open), tool, self.rerun_permits.clone());
+                        pipeline::spawn_resumed(engine, tenant, Arc::new(open), tool, self.resume_permits.clone());
                         result = ScanResult::RescanSoon;
                     }
                     // During shutdown, waiting calls are left to the next start.
@@ -215,7 +215,7 @@ impl Recovery {
 }
 
 /// The tool, if it may run the call again.
-fn find_rerun_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, EvidenceDemand)> {
+fn find_resuming_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, EvidenceDemand)> {
     let is_foreign = open.node() != engine.journal.node;
     let found = engine.registry.find(&open.record.tool)?;
     if open.is_waiting() {

@@ -61,7 +61,7 @@ async fn search(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Resul
     // The result of external work belongs to this call alone.
     let external = envelope.call.external.is_some();
     let bypass =
-        envelope.call.idempotency_key.is_some() || envelope.approval().is_some() || envelope.is_rerun() || external;
+        envelope.call.idempotency_key.is_some() || envelope.approval().is_some() || envelope.is_resumed() || external;
     if bypass || (envelope.evidence_demand != EvidenceDemand::None && envelope.call.thread.is_some()) {
         return Ok(CacheLookup::Miss(Allowed(envelope)));
     }

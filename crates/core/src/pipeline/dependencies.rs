@@ -20,7 +20,7 @@ use toolhub_types::{
 };
 
 pub(super) async fn check(journal: &Journal, services: &Services, found: &Found) -> Result<(), CallError> {
-    if found.0.tool.definition.depends_on.is_empty() || found.0.is_rerun() {
+    if found.0.tool.definition.depends_on.is_empty() || found.0.is_resumed() {
         return Ok(());
     }
     Box::pin(check_evidence(journal, services, &found.0)).await

@@ -23,7 +23,7 @@ const HOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the before-hooks, which may block the call or rewrite its arguments. Validation comes afterwards.
 pub(super) async fn before(found: Found) -> Result<Found, CallError> {
-    if found.0.tool.hooks.is_empty() || found.0.is_rerun() { Ok(found) } else { Box::pin(run_before(found)).await }
+    if found.0.tool.hooks.is_empty() || found.0.is_resumed() { Ok(found) } else { Box::pin(run_before(found)).await }
 }
 
 async fn run_before(found: Found) -> Result<Found, CallError> {

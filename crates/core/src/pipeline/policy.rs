@@ -22,7 +22,7 @@ pub(super) use refusal::{approval_consumed, approval_expired};
 
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(envelope) = valid;
-    if let Some(run) = envelope.call.run.filter(|_| !envelope.is_rerun()) {
+    if let Some(run) = envelope.call.run.filter(|_| !envelope.is_resumed()) {
         let arguments = digest::canonical_json(&envelope.call.arguments);
         let now = engine.services.clock.instant();
         let (guard, name) = (&engine.scheduler.runaway_guard, &envelope.tool.definition.name);

@@ -21,7 +21,7 @@ pub(super) enum ReplayLookup {
 
 pub(super) async fn lookup(journal: &Journal, services: &Services, found: Found) -> Result<ReplayLookup, CallError> {
     let call = &found.0.call;
-    if (call.idempotency_key.is_none() && !call.caller_minted_id) || found.0.is_rerun() {
+    if (call.idempotency_key.is_none() && !call.caller_minted_id) || found.0.is_resumed() {
         return Ok(ReplayLookup::Miss(found));
     }
     // Boxed, like every branch that plain calls do not take: otherwise their future would have its size.

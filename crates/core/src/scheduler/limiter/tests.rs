@@ -28,7 +28,7 @@ fn count_passed(limiter: &Limiter, limits: &[RateLimit], subject: Subject<'_>, n
 }
 
 #[test]
-fn a_burst_passes_at_once_and_then_calls_come_evenly() {
+fn a_burst_passes_at_once_and_then_calls_pass_at_the_rate() {
     let cases = [
         (RateLimit::per_second(10), 10, ms(100)),
         (RateLimit::per_second(10).burst(3), 3, ms(100)),
@@ -48,7 +48,7 @@ fn a_burst_passes_at_once_and_then_calls_come_evenly() {
 }
 
 #[test]
-fn a_refusal_says_to_the_nanosecond_when_to_come_again() {
+fn a_refusal_gives_the_retry_time_to_the_nanosecond() {
     let waiting = RateLimit::per_second(7).burst(2).wait(ms(200));
     for limits in [
         vec![RateLimit::per_second(7)],
@@ -82,7 +82,7 @@ fn a_refusal_by_one_limit_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn each_scope_has_its_own_parties() {
+fn each_scope_limits_its_own_subjects() {
     let now = Instant::now();
     let other = Subject { tenant: &Tenant::new("other").unwrap(), ..subject("a", "k") };
     // The subjects in order, and which of them pass if each key has one call.
@@ -100,7 +100,7 @@ fn each_scope_has_its_own_parties() {
 }
 
 #[test]
-fn those_who_wait_line_up_one_after_another_and_only_so_many() {
+fn reservations_are_spaced_and_bounded() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(2).wait(ms(300))];
     let waits: Vec<_> = std::iter::from_fn(|| limiter.reserve(&limits, any_subject(), now).ok())
@@ -112,7 +112,7 @@ fn those_who_wait_line_up_one_after_another_and_only_so_many() {
 }
 
 #[test]
-fn a_turn_given_back_can_be_taken_again() {
+fn a_returned_permit_can_be_taken_again() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_hour(2), RateLimit::per_hour(2).burst(1).each_thread()];
     for _ in 0..10 {
@@ -133,7 +133,7 @@ fn a_turn_given_back_can_be_taken_again() {
 }
 
 #[test]
-fn turns_that_are_all_given_back_come_back_in_whatever_order() {
+fn permits_can_be_returned_in_any_order() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_minute(10), RateLimit::per_minute(20), RateLimit::per_minute(10)];
     let remaining =
@@ -156,7 +156,7 @@ fn turns_that_are_all_given_back_come_back_in_whatever_order() {
 }
 
 #[test]
-fn a_turn_that_others_came_after_is_not_sold_twice() {
+fn a_returned_permit_with_later_reservations_is_not_issued_twice() {
     let (limiter, start) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(2)];
     let reservation = limiter.reserve(&limits, any_subject(), start).unwrap();
@@ -168,7 +168,7 @@ fn a_turn_that_others_came_after_is_not_sold_twice() {
 }
 
 #[test]
-fn what_was_used_is_remembered_when_the_limits_change() {
+fn usage_is_kept_when_the_limits_change() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     assert_eq!(count_passed(&limiter, &[RateLimit::per_minute(10)], any_subject(), now), 10);
     // More requests in the same period: the additional quota is available, the used one stays used.
@@ -184,7 +184,7 @@ fn what_was_used_is_remembered_when_the_limits_change() {
 }
 
 #[test]
-fn what_is_left_is_told() {
+fn the_remaining_quota_is_reported() {
     let (limiter, now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(3)];
     assert_eq!(
@@ -206,7 +206,7 @@ fn what_is_left_is_told() {
 }
 
 #[test]
-fn threads_that_owe_nothing_are_forgotten() {
+fn idle_subjects_are_removed() {
     let (limiter, mut now) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(1).each_thread(), RateLimit::per_second(1).each_caller()];
     let tracked =
@@ -225,7 +225,7 @@ fn threads_that_owe_nothing_are_forgotten() {
 }
 
 #[test]
-fn absurd_settings_neither_panic_nor_lock_anybody_out_for_ever() {
+fn extreme_settings_neither_panic_nor_block_forever() {
     let now = Instant::now();
     for limit in [
         RateLimit::new(0, Duration::ZERO).burst(0),
@@ -257,7 +257,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn exactly_as_many_pass_as_a_list_of_all_past_calls_would_let(
+    fn exactly_as_many_pass_as_a_list_of_all_past_calls_allows(
         requests in 1..20u32,
         burst in proptest::option::of(1..6u32),
         at_most in prop_oneof![Just(0u64), 1..500u64],

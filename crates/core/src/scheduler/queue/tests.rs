@@ -65,7 +65,7 @@ fn order(queue: &Queue, limit: Option<usize>, calls: &[(&ToolQueue, &str)]) -> V
 }
 
 #[test]
-fn parties_take_turns_and_each_keeps_its_own_order() {
+fn fairness_keys_take_turns_and_each_keeps_its_own_order() {
     let queue = Queue::new(None, LARGE_LIMITS);
     let tool_queue = queue.tool_queue();
     let calls: Vec<_> = ["a", "a", "a", "b", "c", "b"].map(|name| (&tool_queue, name)).into();
@@ -82,7 +82,7 @@ fn parties_take_turns_and_each_keeps_its_own_order() {
 }
 
 #[test]
-fn calls_without_a_thread_are_one_party_of_their_tenant() {
+fn calls_without_a_thread_share_one_fairness_key_per_tenant() {
     let queue = Queue::new(None, LARGE_LIMITS);
     let tool_queue = queue.tool_queue();
     let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("x")));
@@ -100,7 +100,7 @@ fn calls_without_a_thread_are_one_party_of_their_tenant() {
 }
 
 #[test]
-fn one_call_is_not_kept_waiting_by_ten_thousand_of_another_party() {
+fn one_call_does_not_wait_for_ten_thousand_of_another_fairness_key() {
     let queue = Queue::new(Some(1), LARGE_LIMITS);
     let tool_queue = queue.tool_queue();
     let held = expect_slot(tool_queue.acquire(Some(1), &fairness_key("x")));
@@ -115,7 +115,7 @@ fn one_call_is_not_kept_waiting_by_ten_thousand_of_another_party() {
 }
 
 #[test]
-fn lanes_take_turns_for_a_shared_slot() {
+fn tool_queues_take_turns_for_a_shared_slot() {
     let queue = Queue::new(Some(1), LARGE_LIMITS);
     let (busy, quiet) = (queue.tool_queue(), queue.tool_queue());
     let calls = [(&busy, "a"), (&busy, "b"), (&busy, "c"), (&quiet, "z")];
@@ -124,7 +124,7 @@ fn lanes_take_turns_for_a_shared_slot() {
 }
 
 #[test]
-fn a_lane_at_its_own_limit_keeps_no_other_lane_waiting_and_holds_no_shared_slot() {
+fn a_tool_queue_at_its_own_limit_blocks_no_other_and_holds_no_shared_slot() {
     let queue = Queue::new(Some(2), LARGE_LIMITS);
     let (busy, quiet) = (queue.tool_queue(), queue.tool_queue());
     let held = expect_slot(busy.acquire(Some(1), &fairness_key("a")));
@@ -272,7 +272,7 @@ fn zero_slots_are_read_as_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn equal_parties_get_equal_shares() {
+async fn fairness_keys_get_equal_shares() {
     let queue = Queue::new(Some(2), LARGE_LIMITS);
     let tool_queue = queue.tool_queue();
     let stop = Arc::new(AtomicBool::new(false));

@@ -29,7 +29,7 @@ use toolhub_types::{
 };
 
 /// Starts the call on a task of its own, as soon as a permit is free. A call that only waits needs no permit.
-pub(crate) fn spawn_rerun(
+pub(crate) fn spawn_resumed(
     engine: &Arc<Engine>,
     tenant: Tenant,
     open: Arc<OpenCall>,
