@@ -6,6 +6,8 @@
 
 mod error;
 mod grant;
+mod grant_store;
+mod lookup;
 mod metrics;
 mod record;
 mod waiters;
@@ -16,6 +18,7 @@ use smol_str::SmolStr;
 
 pub use error::ApprovalError;
 pub use grant::{Grant, GrantScope};
+use grant_store::grant_write;
 use metrics::PendingApprovals;
 pub use record::{Answer, Approval};
 pub(crate) use record::{ToolVersion, binding, current_binding, partition};
@@ -25,22 +28,20 @@ use waiters::ApprovalWaiters;
 use crate::{events::Events, redact::Redactor};
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, Scan, Scope,
-        StoreError, Table, Write, decode, encode, read_all,
+        Backend, Batch, Change, Durability, Expect, Partition, RowKey, RowVersion, StoreError, Table, Write, decode,
+        encode,
     },
     clock::Clock,
 };
 use toolhub_types::{
     event_kind::EventKind,
-    ids::{ApprovalId, CallId, Tenant, ThreadId},
+    ids::{ApprovalId, CallId, Tenant},
 };
 
 /// The layout version of these records.
 const LAYOUT: u32 = 1;
 /// The prefix of approval ids. The rows that list the approvals of one binding have another prefix.
 const APPROVAL_ID_PREFIX: &str = "apr_";
-/// Maximum number of rows read per scan of a filtered list.
-const MAX_SCAN_BATCH: usize = 500;
 
 pub(crate) struct Approvals {
     store: Arc<dyn Backend>,
@@ -79,92 +80,6 @@ impl Approvals {
             waiters: ApprovalWaiters::default(),
             pending: PendingApprovals::default(),
         }
-    }
-
-    /// The relevant approvals with this binding, newest first.
-    pub(crate) async fn find_by_binding(
-        &self,
-        partition: &Partition,
-        binding: &str,
-    ) -> Result<Vec<StoredApproval>, StoreError> {
-        Ok(self.load_by_binding(partition, binding).await?.0)
-    }
-
-    /// The same, and the row version of their list.
-    async fn load_by_binding(
-        &self,
-        partition: &Partition,
-        binding: &str,
-    ) -> Result<(Vec<StoredApproval>, Option<RowVersion>), StoreError> {
-        let now = self.clock.now();
-        let list = [RowKey { partition: partition.clone(), table: Table::Approvals, id: list_row_id(binding) }];
-        let Some(row) = self.store.load(&list, now).await?.pop().flatten() else { return Ok((Vec::new(), None)) };
-        // An unreadable list approves nothing: the call asks again and rewrites the list.
-        let ids: Vec<ApprovalId> =
-            ok_or_log(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|(ids, _)| ids).unwrap_or_default();
-        let key = |id: &ApprovalId| RowKey { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
-        let keys: Vec<RowKey> = ids.iter().rev().map(key).collect();
-        let rows = self.store.load(&keys, now).await?;
-        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| ok_or_log(decode_approval(key, &row?)));
-        let is_relevant =
-            |stored: &StoredApproval| stored.approval.binding == binding && stored.approval.is_relevant(now);
-        Ok((found.filter(is_relevant).collect(), Some(row.version)))
-    }
-
-    /// Every approval of a tenant, oldest first.
-    pub(crate) async fn of_tenant(&self, tenant: &Tenant) -> Result<Vec<StoredApproval>, StoreError> {
-        let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
-        let rows = read_all(&*self.store, scan, self.clock.now()).await?;
-        // An unreadable row must not hide the others.
-        let mut found: Vec<StoredApproval> =
-            rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row))).collect();
-        found.sort_by_key(|stored| stored.approval.id);
-        Ok(found)
-    }
-
-    /// The newest approvals of a tenant that match, at most `limit`, older than `before`. Scans until the limit is
-    /// reached, so a filter that matches few reads all.
-    pub(crate) async fn newest(
-        &self,
-        tenant: &Tenant,
-        before: Option<ApprovalId>,
-        limit: usize,
-        matches: impl Fn(&Approval) -> bool,
-    ) -> Result<Vec<StoredApproval>, StoreError> {
-        // Ids increase with time and are unique, so the order does not depend on the partition and any partition will
-        // do.
-        let row_key = |id: ApprovalId| {
-            let partition = Partition { tenant: tenant.clone(), kind: PartitionKind::Grants };
-            RowKey { partition, table: Table::Approvals, id: id.into() }
-        };
-        let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(APPROVAL_ID_PREFIX);
-        let mut scan = Scan {
-            descending: true,
-            after: before.map(row_key).map(Cursor),
-            ..scan.limit(limit.clamp(1, MAX_SCAN_BATCH))
-        };
-        let mut found = Vec::new();
-        loop {
-            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
-            let approvals = page.rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row)));
-            let is_older = |stored: &StoredApproval| before.is_none_or(|before| stored.approval.id < before);
-            found.extend(approvals.filter(|stored| is_older(stored) && matches(&stored.approval)));
-            match page.next.filter(|_| found.len() < limit) {
-                // Double the batch while few rows match.
-                Some(next) => (scan.after, scan.limit) = (Some(next), (2 * scan.limit).min(MAX_SCAN_BATCH)),
-                None => break,
-            }
-        }
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    /// One approval of a tenant.
-    pub(crate) async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<StoredApproval>, StoreError> {
-        // Users know only the id, not the partition, so scan the tenant by id prefix.
-        let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(id.to_string()).limit(1);
-        let page = self.store.scan(scan, self.clock.now()).await?;
-        page.rows.into_iter().next().map(|(key, row)| decode_approval(key, &row)).transpose()
     }
 
     /// Stores an approval request and emits its event.
@@ -284,47 +199,6 @@ impl Approvals {
         self.store.commit(batch, self.clock.now()).await.map(|_| ())
     }
 
-    /// Whether a grant approves this tool for this rule.
-    pub(crate) async fn is_granted(
-        &self,
-        tool: ToolVersion<'_>,
-        tenant: &Tenant,
-        thread: Option<&ThreadId>,
-        rule: &str,
-    ) -> Result<bool, StoreError> {
-        let keys: Vec<RowKey> =
-            GrantScope::candidates(tool.definition, thread).map(|scope| scope.key(tenant, rule)).collect();
-        let rows = self.store.load(&keys, self.clock.now()).await?;
-        let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
-            let grant: Grant = ok_or_log(decode(Table::Grants, &key.id, LAYOUT, &row?))?.0;
-            Some(grant)
-        });
-        Ok(grants.into_iter().any(|grant| grant.holds_for(tool)))
-    }
-
-    /// The grants of a tenant.
-    pub(crate) async fn grants(&self, tenant: &Tenant) -> Result<Vec<(RowKey, Grant)>, StoreError> {
-        let scan = Scan::new(Table::Grants, Scope::Tenant(tenant.clone()));
-        let rows = read_all(&*self.store, scan, self.clock.now()).await?;
-        let grants = rows.into_iter().filter_map(|(key, row)| {
-            let grant: Grant = ok_or_log(decode(Table::Grants, &key.id, LAYOUT, &row))?.0;
-            Some((key, grant))
-        });
-        Ok(grants.collect())
-    }
-
-    /// Revokes a grant.
-    pub(crate) async fn revoke(&self, key: RowKey) -> Result<(), StoreError> {
-        let write = Write {
-            table: key.table,
-            id: key.id,
-            expect: Expect::Any,
-            change: Change::Remove,
-            durability: Durability::PowerSafe,
-        };
-        self.store.commit(Batch::new(key.partition).with(write), self.clock.now()).await.map(|_| ())
-    }
-
     /// An approval as it is stored: the secrets in its arguments are redacted, because the call has them and they are
     /// never shown. Arguments that an approver edited are kept until a call uses the answer.
     fn redacted_for_storage(&self, approval: &Approval) -> Approval {
@@ -379,16 +253,6 @@ fn list_row_id(binding: &str) -> SmolStr {
 /// Logs an unreadable record and skips it: it approves nothing, and its call asks again.
 fn ok_or_log<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(StoreError::log_skipped).ok()
-}
-
-fn grant_write(key: &RowKey, grant: &Grant) -> Result<Write, StoreError> {
-    Ok(Write {
-        table: Table::Grants,
-        id: key.id.clone(),
-        expect: Expect::Any,
-        change: Change::Put { value: encode(Table::Grants, &key.id, grant)?, schema: LAYOUT, expires: None },
-        durability: Durability::PowerSafe,
-    })
 }
 
 fn row_key(stored: &StoredApproval) -> RowKey {

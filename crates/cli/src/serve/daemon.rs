@@ -1,6 +1,9 @@
 //! The hub of a config with its store, and the operations that the server delegates to the program around it ([`HostControl`]).
 //!
-//! In: a valid config. Out: a running hub; later the changes of a reloaded config, applied completely or not at all.
+//! In: a valid config. Out: a running hub and its server. `reload` applies a changed config, `created_tools` the tools of the API.
+
+mod created_tools;
+mod reload;
 
 use std::{
     net::SocketAddr,
@@ -10,15 +13,14 @@ use std::{
 
 use axum::Router;
 use serde_json::Value;
-use tokio::runtime::Handle;
 use toolhub::{
-    BoxFuture, HubChange, ToolBuilder, ToolHub,
+    BoxFuture, ToolHub,
     agent::AgentService,
     backend::Backend,
     clock::{Clock, SystemClock},
     server::{
-        Auth, Backup, ConfigProblem, HostControl, HostControlError, KeyError, KeyRing, KeySetting, Limits,
-        NamedToolset, ReloadReport, Server, Settings, ToolChangeError,
+        Auth, Backup, HostControl, HostControlError, KeyRing, KeySetting, Limits, NamedToolset, ReloadReport, Server,
+        Settings, ToolChangeError,
     },
     sqlite::OpenError,
     status::Language,
@@ -26,7 +28,7 @@ use toolhub::{
 
 use super::{agents, api_tools};
 use crate::{
-    config::{self, AuthMode, Config, LoadOptions, LoadedConfig, OpenStoreError, Problems, StoreHandle},
+    config::{self, AuthMode, Config, LoadOptions, LoadedConfig, OpenStoreError, StoreHandle},
     failure::Failure,
     local_hub::LocalHub,
 };
@@ -144,130 +146,6 @@ impl Daemon {
         backend(&self.store)
     }
 
-    /// Registers or replaces a tool and stores it. The hub is changed first and the store last, so that a crash in between leaves
-    /// the stored tools unchanged. If storing fails, the change of the hub is undone.
-    async fn put_tool(&self, name: &str, request: &Value, exists: bool) -> Result<(), ToolChangeError> {
-        let _guard = self.reload_lock.lock().await;
-        if self.loaded().config.tools.contains_key(name) {
-            return Err(ToolChangeError::Configured);
-        }
-        if self.hub.get(name).is_some() != exists {
-            return Err(ToolChangeError::NameTaken);
-        }
-        let tool = self.tool_builder(name, request)?;
-        let before = self.stored_tool(name).await?;
-        self.apply_change(HubChange::tools_only().put(tool)).await?;
-        self.persist_tool(name, Some(request), before).await
-    }
-
-    /// Builds a tool requested over the API, under the current config.
-    fn tool_builder(&self, name: &str, request: &Value) -> Result<ToolBuilder, ToolChangeError> {
-        let hosts = &self.loaded().config.server.tool_hosts;
-        api_tools::build(name, request, hosts, |base| self.hub.get(base).is_some())
-    }
-
-    /// The stored definition of a tool.
-    async fn stored_tool(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
-        api_tools::load_one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
-    }
-
-    async fn apply_change(&self, change: HubChange) -> Result<(), ToolChangeError> {
-        let changed = self.hub.apply(change).await;
-        changed.map(drop).map_err(|error| ToolChangeError::Refused(error.to_string()))
-    }
-
-    /// Stores what the hub has already applied. If the store fails, the hub's change is undone.
-    async fn persist_tool(
-        &self,
-        name: &str,
-        request: Option<&Value>,
-        before: Option<Value>,
-    ) -> Result<(), ToolChangeError> {
-        let Err(error) = api_tools::save(&self.backend(), name, request).await else { return Ok(()) };
-        let previous = before.map(|before| self.tool_builder(name, &before)).transpose();
-        let undone = match previous {
-            Ok(Some(tool)) => self.apply_change(HubChange::tools_only().put(tool)).await,
-            Ok(None) => self.apply_change(HubChange::tools_only().remove(name)).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = undone {
-            tracing::error!(tool = name, %error, "cannot undo the change of a tool; it differs from its stored definition until the next restart");
-        }
-        Err(ToolChangeError::Store(error.to_string()))
-    }
-
-    async fn delete_tool(&self, name: &str) -> Result<(), ToolChangeError> {
-        let _guard = self.reload_lock.lock().await;
-        if self.loaded().config.tools.contains_key(name) {
-            return Err(ToolChangeError::Configured);
-        }
-        let before = self.stored_tool(name).await?;
-        self.apply_change(HubChange::tools_only().remove(name)).await?;
-        self.persist_tool(name, None, before).await
-    }
-
-    /// Reloads the config and applies the changes.
-    pub(crate) async fn reload_config(&self) -> Result<ReloadReport, HostControlError> {
-        let _guard = self.reload_lock.lock().await;
-        let next = self.load_next().await?;
-        let mut plan = next.config.change_from(&self.loaded().config);
-        plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
-        let plans = agents::build_plans(&next.config.agents).map_err(|error| HostControlError::Failed(error.into()))?;
-        let update = next.config.hub_update(&plan);
-        let change = HubChange::replacing_policies().default_policy(update.defaults).status(update.status);
-        let change = update.put.into_iter().fold(change, HubChange::put);
-        // A stored tool that a configured one of the same name had replaced is registered again, as after a restart.
-        let stored =
-            api_tools::load_all(&self.backend()).await.map_err(|error| HostControlError::Failed(error.into()))?;
-        let hosts = &next.config.server.tool_hosts;
-        let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
-        let rebuild = |name: &String| api_tools::build(name, stored.get(name)?, hosts, others).ok();
-        let mut change = update.remove.iter().fold(change, |change, name| match rebuild(name) {
-            Some(tool) => change.put(tool),
-            None => change.remove(name),
-        });
-        // Existing tools are rebuilt if the allowed hosts changed.
-        if *hosts != self.loaded().config.server.tool_hosts {
-            let unaffected =
-                stored.keys().filter(|name| !next.config.tools.contains_key(*name) && !update.remove.contains(name));
-            change = unaffected.filter_map(rebuild).fold(change, HubChange::put);
-        }
-        let change = update.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
-        let change = update.rules.into_iter().fold(change, HubChange::rule);
-        let changed = self.hub.apply(change).await.map_err(|error| HostControlError::Failed(error.into()))?;
-        if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
-            let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
-            let messages =
-                |errors: Vec<KeyError>| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            ring.replace(&keys).map_err(|errors| HostControlError::Failed(messages(errors).into()))?;
-        }
-        if plan.agents {
-            agents::define(&self.agents, plans);
-        }
-        self.hub.emit_config_reloaded(&changed, plan.needs_restart.clone());
-        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        Ok(ReloadReport {
-            added: plan.added,
-            replaced: plan.replaced,
-            removed: plan.removed,
-            needs_restart: plan.needs_restart,
-        })
-    }
-
-    /// Loads and validates the current files on a blocking thread, because imported documents can be large.
-    async fn load_next(&self) -> Result<LoadedConfig, HostControlError> {
-        let (options, old, runtime) = (self.load_options.clone(), self.loaded(), Handle::current());
-        let load = move || {
-            let next = config::load(&options).map_err(|problems| config_error(&problems))?;
-            check_files_present(&old, &next)?;
-            runtime.block_on(config::dry_run(&next)).map_err(|problems| config_error(&problems))?;
-            Ok(next)
-        };
-        #[expect(clippy::disallowed_methods, reason = "at most one at a time: the reload lock is held")]
-        let read = tokio::task::spawn_blocking(load).await;
-        read.unwrap_or_else(|error| Err(HostControlError::Failed(error.into())))
-    }
-
     async fn make_backup(&self) -> Result<Backup, HostControlError> {
         let StoreHandle::Sqlite(sqlite) = &self.store else {
             return Err(HostControlError::Unsupported(
@@ -327,32 +205,6 @@ fn backend(store: &StoreHandle) -> Arc<dyn Backend> {
         StoreHandle::Memory(memory) => memory.clone(),
         StoreHandle::Sqlite(sqlite) => sqlite.clone(),
     }
-}
-
-/// Refuses a config if one of its files has disappeared or become empty: it is being written, or was lost. A server without tools and
-/// keys must be configured explicitly, or started that way.
-fn check_files_present(old: &LoadedConfig, new: &LoadedConfig) -> Result<(), HostControlError> {
-    let missing = old.files.iter().filter(|file| !new.files.contains(file)).map(|file| (file, "is missing"));
-    let emptied = new.blank_files.iter().filter(|file| !old.blank_files.contains(file)).map(|file| (file, "is empty"));
-    let problems = missing.chain(emptied).map(|(file, state)| ConfigProblem {
-        location: file.display().to_string(),
-        key: String::new(),
-        detail: format!("the file {state}"),
-        hint: Some("restore it and reload again; or restart the server to run without it".into()),
-    });
-    let problems: Vec<_> = problems.collect();
-    if problems.is_empty() { Ok(()) } else { Err(HostControlError::Config(problems)) }
-}
-
-/// All problems of a config, for the API.
-fn config_error(problems: &Problems) -> HostControlError {
-    let converted = problems.iter().map(|problem| ConfigProblem {
-        location: problem.location(),
-        key: problem.key.clone(),
-        detail: problem.message.clone(),
-        hint: problem.help.clone(),
-    });
-    HostControlError::Config(converted.collect())
 }
 
 /// The server settings of a config.

@@ -1,40 +1,28 @@
-//! `HubBuilder`: collects settings and assembles a hub.
+//! `HubBuilder`: collects the settings of a hub.
 //!
-//! In: tools, executors, a store, policies, limits. Out: a running `ToolHub`, or a `BuildError`. `validation.rs` checks all settings
-//! before anything is opened or started.
+//! In: tools, executors, a store, policies, limits. Out: the settings, for `assembly.rs`, which builds the hub.
 
+mod assembly;
 mod validation;
 
 use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-
-use super::{ToolHub, background};
 use crate::{
-    approvals::Approvals,
-    batched_records::BatchedRecords,
-    blocking::BlockingPool,
-    engine::Engine,
-    events::{EventLog, Events, Subscription},
+    events::{Events, Subscription},
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
-    journal::Journal,
-    registry::{Registry, RegistryError, ToolBuilder},
+    registry::{RegistryError, ToolBuilder},
     runaway::RunLimits,
-    scheduler::{QueueLimits, Scheduler},
-    services::Services,
-    state::{OpenStore, StateManager, StoreRouter},
-    statuses::Statuses,
-    threads::{InstanceLimits, InstancePool, ThreadActivity, ThreadStore},
+    scheduler::QueueLimits,
+    state::OpenStore,
+    threads::InstanceLimits,
 };
 use toolhub_storage::{
-    backend::{Backend, Memory, StoreError, StoreMeters, TimeoutBackend},
+    backend::{Backend, StoreError},
     clock::{Clock, SystemClock},
 };
 use toolhub_types::{
-    event_kind::EventKind,
     policy::{Policy, PolicyError, Rule},
     state_config::{BusinessStateConfig, StateManagerConfig},
     status::StatusSettings,
@@ -42,8 +30,6 @@ use toolhub_types::{
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Longest delay with which a thread's last activity is written to the store while the thread is active.
-const MAX_ACTIVITY_LAG: Duration = Duration::from_secs(60);
 
 /// Builds a hub.
 #[must_use = "a hub exists only after `build`"]
@@ -314,108 +300,5 @@ impl HubBuilder {
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.events.subscribe()
-    }
-
-    /// Builds the hub and starts its background tasks.
-    ///
-    /// # Errors
-    /// When a setting is invalid, a tool cannot be registered, or the store does not answer.
-    pub async fn build(mut self) -> Result<ToolHub, BuildError> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let (policies, hooks, redactor) = self.validate()?;
-        let has_store = self.store.is_some();
-        let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
-        let meters = Arc::new(StoreMeters::default());
-        let store: Arc<dyn Backend> = Arc::new(TimeoutBackend::new(store, &meters));
-        let is_exclusive = !self.store_is_shared && store.is_exclusive();
-        let journal = Journal::new(store.clone(), self.call_retention, is_exclusive);
-        let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
-        let batched_records = has_store.then(batched);
-        let event_log = has_store.then(|| {
-            Arc::new(EventLog::new(store.clone(), self.clock.clone(), journal.node.clone(), self.event_retention))
-        });
-        if let Some(log) = &event_log {
-            self.events.attach_log(log, log.last_id().await?);
-        }
-        let availability_changed = Arc::new(Notify::new());
-        let stopped = CancellationToken::new();
-        let statuses = Arc::new(Statuses::new(
-            self.status,
-            store.clone(),
-            self.clock.clone(),
-            self.events.clone(),
-            availability_changed.clone(),
-            runtime.clone(),
-        ));
-        let approvals = Arc::new(Approvals::new(
-            store.clone(),
-            self.clock.clone(),
-            self.events.clone(),
-            self.call_retention,
-            redactor.clone(),
-        ));
-        let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
-        let (business, manager) = (self.business_state, self.state_manager);
-        let router = StoreRouter::new(
-            (store.clone(), has_store),
-            meters.clone(),
-            self.state_store_factory,
-            manager.clone(),
-            business.clone(),
-        );
-        let router = router.map_err(BuildError::StateStore)?;
-        let state = StateManager::new(router, self.clock.clone(), business, manager);
-        let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
-        let thread_activity = Arc::new(ThreadActivity::new(lag));
-        let thread_store = Arc::new(ThreadStore::new(thread_activity.clone(), store.clone(), self.clock.clone()));
-        let instances = Arc::new(InstancePool::new(
-            self.instance_limits,
-            self.instance_idle_timeout,
-            self.events.clone(),
-            self.clock.clone(),
-            runtime.clone(),
-        ));
-        let services = Arc::new(Services {
-            state,
-            write_locks: Arc::default(),
-            clock: self.clock,
-            events: self.events,
-            store: store.clone(),
-            store_meters: meters,
-            instances,
-            thread_activity,
-            blocking: BlockingPool::new(self.max_blocking_threads.min(tokio::sync::Semaphore::MAX_PERMITS)),
-            resources: self.resources,
-            redactor,
-            availability_changed,
-        });
-        let hub = ToolHub {
-            engine: Arc::new(Engine {
-                batched_records,
-                registry: Registry::with_policies(policies),
-                journal,
-                event_log,
-                approvals,
-                scheduler: Scheduler::new(self.max_concurrency, self.queue_limits, self.run_limits),
-                statuses,
-                thread_store,
-                services,
-                executors: self.executors,
-                hooks,
-                live_calls: crate::journal::LiveCalls::default(),
-                offers: crate::offers::Offers::default(),
-                extensions: Extensions::default(),
-                shutdown: crate::engine::Shutdown::default(),
-                background_tasks: tokio_util::task::TaskTracker::new(),
-                stopped: stopped.clone(),
-                _stop_guard: stopped.clone().drop_guard(),
-                call_tasks: tokio_util::task::TaskTracker::new(),
-                runtime: runtime.clone(),
-            }),
-        };
-        hub.register_all(self.tools)?;
-        background::start_tasks(&hub.engine, &stopped, self.idle_thread_retention, cleanup).await?;
-        hub.emit(EventKind::HubInitialized { tools: hub.tools().len() });
-        Ok(hub)
     }
 }

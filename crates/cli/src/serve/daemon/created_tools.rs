@@ -1,0 +1,74 @@
+//! Tools created, replaced and removed over the API: changed in the hub and stored, or neither.
+//!
+//! In: a name and a definition. Out: the changed hub and store, or why not. `api_tools` reads, builds and stores the definitions.
+
+use serde_json::Value;
+use toolhub::{HubChange, ToolBuilder, server::ToolChangeError};
+
+use super::Daemon;
+use crate::serve::api_tools;
+
+impl Daemon {
+    /// Registers or replaces a tool and stores it. The hub is changed first and the store last, so that a crash in between leaves
+    /// the stored tools unchanged. If storing fails, the change of the hub is undone.
+    pub(super) async fn put_tool(&self, name: &str, request: &Value, exists: bool) -> Result<(), ToolChangeError> {
+        let _guard = self.reload_lock.lock().await;
+        if self.loaded().config.tools.contains_key(name) {
+            return Err(ToolChangeError::Configured);
+        }
+        if self.hub.get(name).is_some() != exists {
+            return Err(ToolChangeError::NameTaken);
+        }
+        let tool = self.tool_builder(name, request)?;
+        let before = self.stored_tool(name).await?;
+        self.apply_change(HubChange::tools_only().put(tool)).await?;
+        self.persist_tool(name, Some(request), before).await
+    }
+
+    /// Builds a tool requested over the API, under the current config.
+    fn tool_builder(&self, name: &str, request: &Value) -> Result<ToolBuilder, ToolChangeError> {
+        let hosts = &self.loaded().config.server.tool_hosts;
+        api_tools::build(name, request, hosts, |base| self.hub.get(base).is_some())
+    }
+
+    /// The stored definition of a tool.
+    async fn stored_tool(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
+        api_tools::load_one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
+    }
+
+    async fn apply_change(&self, change: HubChange) -> Result<(), ToolChangeError> {
+        let changed = self.hub.apply(change).await;
+        changed.map(drop).map_err(|error| ToolChangeError::Refused(error.to_string()))
+    }
+
+    /// Stores what the hub has already applied. If the store fails, the hub's change is undone.
+    async fn persist_tool(
+        &self,
+        name: &str,
+        request: Option<&Value>,
+        before: Option<Value>,
+    ) -> Result<(), ToolChangeError> {
+        let Err(error) = api_tools::save(&self.backend(), name, request).await else { return Ok(()) };
+        let previous = before.map(|before| self.tool_builder(name, &before)).transpose();
+        let undone = match previous {
+            Ok(Some(tool)) => self.apply_change(HubChange::tools_only().put(tool)).await,
+            Ok(None) => self.apply_change(HubChange::tools_only().remove(name)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = undone {
+            tracing::error!(tool = name, %error, "cannot undo the change of a tool; it differs from its stored definition until the next restart");
+        }
+        Err(ToolChangeError::Store(error.to_string()))
+    }
+
+    /// Removes a tool from the hub and from the store.
+    pub(super) async fn delete_tool(&self, name: &str) -> Result<(), ToolChangeError> {
+        let _guard = self.reload_lock.lock().await;
+        if self.loaded().config.tools.contains_key(name) {
+            return Err(ToolChangeError::Configured);
+        }
+        let before = self.stored_tool(name).await?;
+        self.apply_change(HubChange::tools_only().remove(name)).await?;
+        self.persist_tool(name, None, before).await
+    }
+}

@@ -1,0 +1,107 @@
+//! Reload of the config: loads the files again and applies what changed, completely or not at all.
+//!
+//! In: the files of the config. Out: what changed, or the problems of the new config; the hub then keeps the old one.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::runtime::Handle;
+use toolhub::{
+    HubChange,
+    server::{ConfigProblem, HostControlError, KeyError, KeySetting, ReloadReport},
+};
+
+use super::{Daemon, key_setting};
+use crate::{
+    config::{self, LoadedConfig, Problems},
+    serve::{agents, api_tools},
+};
+
+impl Daemon {
+    /// Reloads the config and applies the changes.
+    pub(crate) async fn reload_config(&self) -> Result<ReloadReport, HostControlError> {
+        let _guard = self.reload_lock.lock().await;
+        let next = self.load_next().await?;
+        let mut plan = next.config.change_from(&self.loaded().config);
+        plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
+        let plans = agents::build_plans(&next.config.agents).map_err(|error| HostControlError::Failed(error.into()))?;
+        let update = next.config.hub_update(&plan);
+        let change = HubChange::replacing_policies().default_policy(update.defaults).status(update.status);
+        let change = update.put.into_iter().fold(change, HubChange::put);
+        // A stored tool that a configured one of the same name had replaced is registered again, as after a restart.
+        let stored =
+            api_tools::load_all(&self.backend()).await.map_err(|error| HostControlError::Failed(error.into()))?;
+        let hosts = &next.config.server.tool_hosts;
+        let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
+        let rebuild = |name: &String| api_tools::build(name, stored.get(name)?, hosts, others).ok();
+        let mut change = update.remove.iter().fold(change, |change, name| match rebuild(name) {
+            Some(tool) => change.put(tool),
+            None => change.remove(name),
+        });
+        // Existing tools are rebuilt if the allowed hosts changed.
+        if *hosts != self.loaded().config.server.tool_hosts {
+            let unaffected =
+                stored.keys().filter(|name| !next.config.tools.contains_key(*name) && !update.remove.contains(name));
+            change = unaffected.filter_map(rebuild).fold(change, HubChange::put);
+        }
+        let change = update.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
+        let change = update.rules.into_iter().fold(change, HubChange::rule);
+        let changed = self.hub.apply(change).await.map_err(|error| HostControlError::Failed(error.into()))?;
+        if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
+            let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
+            let messages =
+                |errors: Vec<KeyError>| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            ring.replace(&keys).map_err(|errors| HostControlError::Failed(messages(errors).into()))?;
+        }
+        if plan.agents {
+            agents::define(&self.agents, plans);
+        }
+        self.hub.emit_config_reloaded(&changed, plan.needs_restart.clone());
+        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        Ok(ReloadReport {
+            added: plan.added,
+            replaced: plan.replaced,
+            removed: plan.removed,
+            needs_restart: plan.needs_restart,
+        })
+    }
+
+    /// Loads and validates the current files on a blocking thread, because imported documents can be large.
+    async fn load_next(&self) -> Result<LoadedConfig, HostControlError> {
+        let (options, old, runtime) = (self.load_options.clone(), self.loaded(), Handle::current());
+        let load = move || {
+            let next = config::load(&options).map_err(|problems| config_error(&problems))?;
+            check_files_present(&old, &next)?;
+            runtime.block_on(config::dry_run(&next)).map_err(|problems| config_error(&problems))?;
+            Ok(next)
+        };
+        #[expect(clippy::disallowed_methods, reason = "at most one at a time: the reload lock is held")]
+        let read = tokio::task::spawn_blocking(load).await;
+        read.unwrap_or_else(|error| Err(HostControlError::Failed(error.into())))
+    }
+}
+
+/// Refuses a config if one of its files has disappeared or become empty: it is being written, or was lost. A server without tools and
+/// keys must be configured explicitly, or started that way.
+fn check_files_present(old: &LoadedConfig, new: &LoadedConfig) -> Result<(), HostControlError> {
+    let missing = old.files.iter().filter(|file| !new.files.contains(file)).map(|file| (file, "is missing"));
+    let emptied = new.blank_files.iter().filter(|file| !old.blank_files.contains(file)).map(|file| (file, "is empty"));
+    let problems = missing.chain(emptied).map(|(file, state)| ConfigProblem {
+        location: file.display().to_string(),
+        key: String::new(),
+        detail: format!("the file {state}"),
+        hint: Some("restore it and reload again; or restart the server to run without it".into()),
+    });
+    let problems: Vec<_> = problems.collect();
+    if problems.is_empty() { Ok(()) } else { Err(HostControlError::Config(problems)) }
+}
+
+/// All problems of a config, for the API.
+fn config_error(problems: &Problems) -> HostControlError {
+    let converted = problems.iter().map(|problem| ConfigProblem {
+        location: problem.location(),
+        key: problem.key.clone(),
+        detail: problem.message.clone(),
+        hint: problem.help.clone(),
+    });
+    HostControlError::Config(converted.collect())
+}
