@@ -2,10 +2,9 @@
 //!
 //! In: documents. Out: the cached ones. Bounded by memory; evicts the least recently used document first.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{hash::RandomState, sync::Arc};
+
+use hashlink::LruCache;
 
 use super::{context::Context, doc::Doc};
 
@@ -13,48 +12,35 @@ use super::{context::Context, doc::Doc};
 const CAPACITY_BYTES: usize = 64 * 1024 * 1024;
 
 pub(super) struct Cache {
-    docs: HashMap<Context, (Arc<Doc>, u64)>,
-    /// Contexts by last use.
-    by_last_use: BTreeMap<u64, Context>,
+    /// Bounded by `capacity`, not by the number of documents.
+    docs: LruCache<Context, Arc<Doc>, RandomState>,
     bytes: usize,
     capacity: usize,
-    use_counter: u64,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { docs: HashMap::new(), by_last_use: BTreeMap::new(), bytes: 0, capacity: CAPACITY_BYTES, use_counter: 0 }
+        Self { docs: LruCache::with_hasher(usize::MAX, RandomState::new()), bytes: 0, capacity: CAPACITY_BYTES }
     }
 }
 
 impl Cache {
     pub(super) fn get(&mut self, context: &Context) -> Option<Arc<Doc>> {
-        let (doc, used) = self.docs.get_mut(context)?;
-        self.use_counter += 1;
-        if let Some(context) = self.by_last_use.remove(used) {
-            self.by_last_use.insert(self.use_counter, context);
-        }
-        *used = self.use_counter;
-        Some(doc.clone())
+        self.docs.get(context).cloned()
     }
 
     pub(super) fn put(&mut self, doc: Arc<Doc>) {
         self.remove(&doc.context);
         self.bytes += doc.bytes();
-        self.use_counter += 1;
-        self.by_last_use.insert(self.use_counter, doc.context.clone());
-        self.docs.insert(doc.context.clone(), (doc, self.use_counter));
+        self.docs.insert(doc.context.clone(), doc);
         while self.bytes > self.capacity {
-            let Some((_, oldest)) = self.by_last_use.pop_first() else { break };
-            if let Some((doc, _)) = self.docs.remove(&oldest) {
-                self.bytes -= doc.bytes();
-            }
+            let Some((_, evicted)) = self.docs.remove_lru() else { break };
+            self.bytes -= evicted.bytes();
         }
     }
 
     pub(super) fn remove(&mut self, context: &Context) {
-        if let Some((doc, used)) = self.docs.remove(context) {
-            self.by_last_use.remove(&used);
+        if let Some(doc) = self.docs.remove(context) {
             self.bytes -= doc.bytes();
         }
     }
@@ -103,7 +89,7 @@ mod tests {
         for name in ["a", "c", "d", "e", "x"] {
             cache.remove(&doc(name, 0).context);
         }
-        assert_eq!((cache.bytes, cache.by_last_use.len(), cache.docs.len()), (0, 0, 0));
+        assert_eq!((cache.bytes, cache.docs.len()), (0, 0));
         cache.put(doc("huge", 2 * SMALL));
         assert!(!has(&cache, "huge"), "a document larger than the cache is not cached");
         assert_eq!(cache.bytes, 0);
