@@ -58,6 +58,7 @@ mod state_concurrency;
 mod state_conditions;
 mod state_config;
 mod state_count;
+mod state_equivalence;
 mod state_failures;
 mod state_handle;
 mod state_json;

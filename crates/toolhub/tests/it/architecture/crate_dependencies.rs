@@ -38,7 +38,7 @@ fn forbidden_dependencies(metadata: &Value) -> Vec<String> {
         let from = as_text(&package["name"]);
         for dependency in as_array(&package["dependencies"]) {
             let to = as_text(&dependency["name"]);
-            if ours.contains(&to) && !is_allowed(from, to) && !is_testing_only(dependency) {
+            if ours.contains(&to) && !is_allowed(from, to) && !is_testing_only(from, dependency) {
                 complaints.push(format!("{from} may not depend on {to} ({})", dependency_kind(dependency)));
             }
         }
@@ -50,14 +50,18 @@ fn is_allowed(from: &str, to: &str) -> bool {
     ALLOWED_DEPENDENCIES.iter().any(|(name, sees)| *name == from && sees.contains(&to))
 }
 
-/// The controlled clock and the scripted tools of the core, and the testkit, may be used by all tests.
-fn is_testing_only(dependency: &Value) -> bool {
-    if dependency["name"] == "toolhub-testkit" {
-        return dependency_kind(dependency) == "dev";
-    }
+/// The testkit may be used by all tests, and the controlled clock and the scripted tools of the core by the tests of the crates
+/// that see the core anyway, directly or through another crate.
+fn is_testing_only(from: &str, dependency: &Value) -> bool {
+    let to = as_text(&dependency["name"]);
     let testing = as_array(&dependency["features"]).iter().any(|feature| feature == "testing");
-    let lent = ["toolhub-core", "toolhub-storage"].iter().any(|name| dependency["name"] == **name);
-    lent && dependency_kind(dependency) == "dev" && testing
+    let lends = to == "toolhub-testkit" || (to == "toolhub-core" && testing && sees(from, to));
+    lends && dependency_kind(dependency) == "dev"
+}
+
+/// Whether a crate depends on another, directly or not.
+fn sees(from: &str, to: &str) -> bool {
+    is_allowed(from, to) || ALLOWED_DEPENDENCIES.iter().any(|(next, _)| is_allowed(from, next) && sees(next, to))
 }
 
 /// Cargo prints no kind for a normal dependency.
@@ -125,4 +129,6 @@ fn tests_may_use_what_the_core_offers_for_testing_and_no_more() {
     check("toolhub-cli", "toolhub-core", Some("dev"), &[], Some(complaint));
     let complaint = "toolhub-cli may not depend on toolhub-core (normal)";
     check("toolhub-cli", "toolhub-core", None, &["testing"], Some(complaint));
+    let complaint = "toolhub-store may not depend on toolhub-core (dev)";
+    check("toolhub-store", "toolhub-core", Some("dev"), &["testing"], Some(complaint));
 }
