@@ -18,6 +18,7 @@ use toolhub::{
     prelude::*,
     sqlite::Options,
 };
+use toolhub_testkit::TempFolder;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -51,11 +52,9 @@ fn main() {
     runtime.block_on(async {
         let stub = Stub::serve(Script::parse(SCRIPT).unwrap(), 0).await.unwrap();
         let model: Arc<dyn Model> = Arc::new(OpenAi::new("demo").base_url(stub.base_url()));
-        let folder = std::env::temp_dir().join(format!("toolhub-bench-agent-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = TempFolder::new();
         measure_steps(&model, &folder, rounds, runs).await;
         measure_concurrent_threads(&model, &folder, messages, threads).await;
-        std::fs::remove_dir_all(&folder).unwrap();
     });
 }
 

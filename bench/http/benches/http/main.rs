@@ -15,6 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use std::time::Duration;
 
 use load::{Measurement, Target};
+use toolhub_testkit::TempFolder;
 
 const CLIENTS: usize = 64;
 const ROUNDS: usize = 7;
@@ -28,8 +29,7 @@ fn main() {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let folder = std::env::temp_dir().join(format!("toolhub-bench-http-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = TempFolder::new();
         let targets = [
             baseline::start().await,
             hub_server::start("toolhub, in memory", hub_server::Store::Memory, false).await,
@@ -47,7 +47,6 @@ fn main() {
             }
         }
         report(&targets, &measured);
-        let _ = std::fs::remove_dir_all(&folder);
     });
 }
 

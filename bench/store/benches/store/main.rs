@@ -13,28 +13,7 @@ mod rates;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-use std::path::PathBuf;
-
-/// A temporary folder, removed on drop.
-pub(crate) struct TempFolder(PathBuf);
-
-impl TempFolder {
-    pub(crate) fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-bench-store-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use toolhub_testkit::TempFolder;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();

@@ -1,6 +1,7 @@
 //! A million contexts of 1 KiB: time to open the store, and load latency while expired rows are swept.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +16,6 @@ use toolhub::{
 };
 
 use crate::{
-    TempFolder,
     rates::{NOW, key, partition, put_batch},
     verdict,
 };
@@ -24,8 +24,8 @@ const CONTEXTS: usize = 1_000_000;
 /// One in this many contexts has expired.
 const EXPIRED_ONE_IN: usize = 5;
 
-pub(crate) async fn measure_all(folder: &TempFolder) {
-    let path = folder.path("many.db");
+pub(crate) async fn measure_all(folder: &Path) {
+    let path = folder.join("many.db");
     let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
     let value = vec![b'x'; 1024];
     let start = Instant::now();

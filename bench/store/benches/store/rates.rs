@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::Write as _,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use toolhub::{
     sqlite::Options,
 };
 
-use crate::{TempFolder, baseline::BaselineStore, verdict};
+use crate::{baseline::BaselineStore, verdict};
 
 const TASKS: usize = 64;
 const ROUNDS: usize = 7;
@@ -80,8 +81,8 @@ fn median(mut rates: Vec<f64>) -> f64 {
 }
 
 /// How many page writes with fsync the disk completes per second.
-fn syncs_per_second(folder: &TempFolder) -> f64 {
-    let mut file = File::create(folder.path("sync")).unwrap();
+fn syncs_per_second(folder: &Path) -> f64 {
+    let mut file = File::create(folder.join("sync")).unwrap();
     let start = Instant::now();
     let mut syncs = 0;
     while start.elapsed() < ROUND {
@@ -92,17 +93,17 @@ fn syncs_per_second(folder: &TempFolder) -> f64 {
     f64::from(syncs) / start.elapsed().as_secs_f64()
 }
 
-pub(crate) async fn measure_all(folder: &TempFolder, peer_file: Option<&str>) {
+pub(crate) async fn measure_all(folder: &Path, peer_file: Option<&str>) {
     let value = vec![b'x'; 1024];
     let threads: Vec<String> = (0..TASKS).map(|n| format!("thread-{n:04}")).collect();
     // Keys are prepared in advance for both: strings for bare SQLite, partitions for the store, as in a hub.
     let partitions: Vec<Partition> = threads.iter().map(|thread| partition(thread)).collect();
-    let store = Arc::new(Sqlite::open(folder.path("ours.db"), Options::default()).unwrap());
+    let store = Arc::new(Sqlite::open(folder.join("ours.db"), Options::default()).unwrap());
     for partition in &partitions {
         let first = put_batch(partition.clone(), value.as_slice().into(), Expect::Any, Durability::KillSafe);
         store.commit(first, NOW).await.unwrap();
     }
-    let bare = |name: &str, full| Arc::new(BaselineStore::open(&folder.path(name), &threads, &value, full));
+    let bare = |name: &str, full| Arc::new(BaselineStore::open(&folder.join(name), &threads, &value, full));
     let (normal, full) = (bare("normal.db", false), bare("full.db", true));
     let (mut rates, mut disk) = (vec![(Vec::new(), Vec::new()); 3], Vec::new());
     // The first round is a warm-up.
