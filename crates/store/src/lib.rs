@@ -2,7 +2,8 @@
 //!
 //! Internal crate of `toolhub`; depend on that one. Each store is a module of its own and implements
 //! `toolhub_storage::backend::Backend` without interpreting the rows. Shared parts: the exclusive lock (`lock`), the change
-//! feed for watchers (`watch`), and scheduled backups with retention (`backup`).
+//! feed for watchers (`change_feed`), threads that restart after a panic (`worker_thread`), the queue of a writer thread (`queue`),
+//! and scheduled backups with retention (`backup`).
 #![forbid(unsafe_code)]
 
 mod backup;
