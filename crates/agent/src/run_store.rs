@@ -9,7 +9,6 @@ mod queries;
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
     TraceContext,
@@ -17,6 +16,7 @@ use toolhub_core::{
         Backend, Batch, Change, Durability, Expect, Row, RowKey, RowVersion, StoreError, Table, Write, decode, encode,
     },
     clock::Timestamp,
+    digest,
     ids::{Caller, IdempotencyKey, RunId, ThreadId, ThreadKey},
 };
 
@@ -319,12 +319,8 @@ fn match_claim(key: &RowKey, row: &Row, message: &UserMessage) -> Result<ClaimMa
 
 /// Digest of what identifies a message: its content, and its agent if it names one.
 fn message_digest(message: &UserMessage) -> String {
-    let mut hash = Sha256::new();
-    if let Some(agent) = &message.agent {
-        hash.update(format!("to {agent}\0"));
-    }
-    hash.update(message.content.as_bytes());
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    let agent = message.agent.as_ref().map_or(String::new(), |agent| format!("to {agent}\0"));
+    digest::concat_sha256_hex([agent.as_bytes(), message.content.as_bytes()])
 }
 
 impl From<&StoredMessage> for SizedMessage {

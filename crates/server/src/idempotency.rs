@@ -15,13 +15,13 @@ use axum::{
 };
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 use toolhub_core::{
     CallError, ErrorKind,
     backend::{
         self, Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, StoreError, Table, Write,
     },
+    digest,
 };
 
 use crate::{
@@ -237,13 +237,8 @@ fn internal_error() -> Problem {
 
 /// Digest of what a repetition must have in common: caller, target, conditions and body.
 fn request_digest(parts: &Parts, principal: &Principal, body: &Bytes) -> String {
-    let mut digest = Sha256::new();
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let conditions = CONDITION_HEADERS.map(|name| parts.headers.get(name).map_or(&[][..], HeaderValue::as_bytes));
     let caller = principal.caller.as_str().as_bytes();
-    for piece in [caller, target.as_bytes()].into_iter().chain(conditions).chain([&body[..]]) {
-        digest.update((piece.len() as u64).to_le_bytes());
-        digest.update(piece);
-    }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    digest::sha256_hex([caller, target.as_bytes()].into_iter().chain(conditions).chain([&body[..]]))
 }

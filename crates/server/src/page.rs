@@ -13,7 +13,7 @@
 //! Ok(uri.list_response("threads", items, next))
 //! ```
 
-use std::{fmt, fmt::Write as _, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use axum::{
     http::{HeaderValue, Uri, header, request::Parts},
@@ -21,7 +21,7 @@ use axum::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
-use sha2::{Digest, Sha256};
+use toolhub_core::digest;
 
 use crate::{
     app::App,
@@ -215,10 +215,7 @@ impl<T: Serialize> IntoResponse for ListResponse<T> {
 
 /// Encodes a position as a cursor: its checksum and its bytes, in hexadecimal digits.
 fn encode_cursor(list: &str, position: &str) -> String {
-    position.bytes().fold(checksum(list, position), |mut cursor, byte| {
-        let _ = write!(cursor, "{byte:02x}");
-        cursor
-    })
+    checksum(list, position) + &digest::hex(position.as_bytes())
 }
 
 /// Decodes the position in a cursor; `None` unless [`encode_cursor`] made it for this list.
@@ -234,11 +231,9 @@ fn parse_cursor(list: &str, cursor: &str) -> Option<String> {
 }
 
 fn checksum(list: &str, position: &str) -> String {
-    let digest = Sha256::new().chain_update(list).chain_update([0]).chain_update(position).finalize();
-    digest.iter().take(CHECKSUM_LEN / 2).fold(String::new(), |mut sum, byte| {
-        let _ = write!(sum, "{byte:02x}");
-        sum
-    })
+    let mut sum = digest::concat_sha256_hex([list.as_bytes(), &[0], position.as_bytes()]);
+    sum.truncate(CHECKSUM_LEN);
+    sum
 }
 
 #[cfg(test)]

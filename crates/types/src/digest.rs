@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 /// SHA-256 of the parts in hex. Each part is prefixed with its length, so that different lists of parts never hash the same bytes.
 pub fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    sha256(parts).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&sha256(parts))
 }
 
 /// Like [`sha256_hex`], as raw bytes.
@@ -18,6 +18,20 @@ pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
         hash.update(part);
     }
     hash.finalize().into()
+}
+
+/// SHA-256 of the concatenated parts, in hex. Parts of variable length need a separator between them.
+pub fn concat_sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let hash = parts.into_iter().fold(Sha256::new(), Sha256::chain_update);
+    hex(&hash.finalize())
+}
+
+/// The bytes as two lower-case hexadecimal digits each.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)]));
+    bytes.iter().flat_map(digits).collect()
 }
 
 /// The hex digest of a JSON value; member order does not matter.
@@ -66,6 +80,14 @@ fn write_canonical(value: &Value, out: &mut String) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn digests_are_those_of_other_programs() {
+        assert_eq!(hex(&[0, 1, 0x7f, 0x80, 0xff]), "00017f80ff");
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(concat_sha256_hex([&b"a"[..], b"", b"bc"]), abc);
+        assert_ne!(sha256_hex([&b"a"[..], b"", b"bc"]), sha256_hex([&b"abc"[..]]));
+    }
 
     #[test]
     fn the_order_of_members_does_not_matter_and_everything_else_does() {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
+use toolhub_types::digest;
 
 /// The path with a suffix appended to its name.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -48,8 +49,7 @@ pub(crate) fn copy_hashed(mut from: impl Read, mut to: impl Write) -> io::Result
             read => read?,
         };
         if read == 0 {
-            let hex = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            return Ok((hex, bytes));
+            return Ok((digest::hex(&hash.finalize()), bytes));
         }
         hash.update(&buffer[..read]);
         to.write_all(&buffer[..read])?;

@@ -3,12 +3,11 @@
 //! In: partitions and row ids, which may contain any character. Out: contexts, and file names of lower-case letters, digits
 //! and a hash only, so that no name escapes its folder and no two names differ by case alone.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 use toolhub_storage::backend::{Partition, PartitionKind};
-use toolhub_types::ids::Tenant;
+use toolhub_types::{digest, ids::Tenant};
 
 /// Suffix of an uncompressed file.
 pub(super) const JSON_SUFFIX: &str = ".json";
@@ -65,24 +64,12 @@ impl Context {
 
     /// The folder and name of its file, without suffix.
     pub(super) fn stem(&self) -> String {
-        let mut hash = Sha256::new();
-        hash.update(self.partition_key.as_bytes());
-        let state = match &self.part {
-            ContextPart::Fence => {
-                hash.update([0, 1]);
-                "fence"
-            }
-            ContextPart::Rows(prefix) => {
-                hash.update([0, 2]);
-                hash.update(prefix.as_bytes());
-                prefix.trim_end_matches('/')
-            }
+        let (kind, prefix, state) = match &self.part {
+            ContextPart::Fence => (1, "", "fence"),
+            ContextPart::Rows(prefix) => (2, prefix.as_str(), prefix.trim_end_matches('/')),
         };
-        let hash = hash.finalize();
-        let mut hex = String::with_capacity(32);
-        for byte in &hash[..16] {
-            let _ = write!(hex, "{byte:02x}");
-        }
+        let mut hex = digest::concat_sha256_hex([self.partition_key.as_bytes(), &[0, kind], prefix.as_bytes()]);
+        hex.truncate(32);
         let name = self.partition_key.splitn(3, '/').nth(2).unwrap_or_default();
         format!("{}/{}-{}-{hex}", &hex[..2], sanitize(name), sanitize(state))
     }

@@ -7,8 +7,9 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
-use toolhub_core::{CallError, ContextId, StateEntry, StateError, StateKind, WriteDurability, clock::Timestamp};
+use toolhub_core::{
+    CallError, ContextId, StateEntry, StateError, StateKind, WriteDurability, clock::Timestamp, digest,
+};
 
 use crate::{
     json::Json,
@@ -70,12 +71,9 @@ impl Entry {
             return ETag(format!("\"{}\"", self.version));
         }
         // A cache has no versions, so its tag is a digest of its content: weak, because it must not be used for writes.
-        let mut digest = Sha256::new();
-        digest.update(self.data.to_string());
-        digest.update(self.expires_at.map_or(0, Timestamp::millis).to_le_bytes());
-        let digest = digest.finalize();
-        let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        ETag(format!("W/\"{digits}\""))
+        let expires_at = self.expires_at.map_or(0, Timestamp::millis).to_le_bytes();
+        let digest = digest::concat_sha256_hex([self.data.to_string().as_bytes(), &expires_at]);
+        ETag(format!("W/\"{}\"", &digest[..16]))
     }
 }
 
