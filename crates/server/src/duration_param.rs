@@ -14,9 +14,8 @@ pub(crate) struct DurationParam(pub(crate) Duration);
 
 impl DurationParam {
     fn parse(text: &str) -> Option<Self> {
-        let mut amounts = units::parse_amounts(text, &DURATION_UNITS)?.into_iter();
-        let millis = amounts.try_fold(0_u64, |sum, (number, scale)| sum.checked_add(number.checked_mul(scale)?))?;
-        (millis > 0).then(|| Self(Duration::from_millis(millis)))
+        let millis = units::parse_with(text, &DURATION_UNITS, usize::MAX).filter(|millis| *millis > 0);
+        millis.map(Duration::from_millis).map(Self)
     }
 }
 

@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
+use toolhub_core::suggest;
 
 use crate::{
     app::App,
@@ -19,9 +20,6 @@ use crate::{
     problem::{Code, FieldError, Problem},
     scope::Principal,
 };
-
-/// The Jaro-Winkler similarity, from 0 to 1, above which an unknown member's closest name is suggested.
-const SIMILARITY_THRESHOLD: f64 = 0.8;
 
 pub(crate) use headers::{AcceptLanguage, IdempotencyHeader, LastEventId, Prefer, Trace};
 
@@ -230,10 +228,7 @@ fn unknown_member(bytes: &[u8], schema_fn: SchemaFn) -> Option<FieldError> {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     let known = schema.get("properties").and_then(Value::as_object).filter(|_| closed)?;
     let unknown = body.keys().find(|name| !known.contains_key(*name))?;
-    let closest =
-        known.keys().max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
-    let suggestion = closest.filter(|name| strsim::jaro_winkler(unknown, name) > SIMILARITY_THRESHOLD);
-    let detail = match suggestion {
+    let detail = match suggest::closest(unknown, known.keys().map(String::as_str), 1).first() {
         Some(name) => format!("unknown member; did you mean `{name}`?"),
         None => format!("unknown member; known are `{}`", join_names(known.keys())),
     };

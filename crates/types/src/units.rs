@@ -134,10 +134,7 @@ pub fn parse_positive_duration(text: &str) -> Result<Duration, UnitError> {
 /// # Errors
 /// When the text is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    let amounts = parse_strict_amounts(text, TIME_UNITS).filter(|amounts| !amounts.is_empty());
-    let millis = amounts.map(|amounts| {
-        amounts.into_iter().fold(0_u64, |sum, (number, scale)| sum.saturating_add(number.saturating_mul(scale)))
-    });
+    let millis = parse_strictly(text, TIME_UNITS, usize::MAX);
     millis.map(Duration::from_millis).ok_or_else(|| {
         let with_unit = text.parse::<u32>().ok().map(|number| Unit::Time.suggest_with_unit(number.into()));
         let suggestion = with_unit.or_else(|| suggest_correction(text, &duration_unit_aliases(), format_duration));
@@ -163,10 +160,7 @@ pub fn parse_cli_duration(text: &str) -> Option<Duration> {
 /// # Errors
 /// When the text is not a size, or is zero.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
-    let bytes = parse_strict_amounts(text, &SIZE_UNITS).and_then(|amounts| match amounts[..] {
-        [(number, scale)] => number.checked_mul(scale).filter(|bytes| *bytes > 0),
-        _ => None,
-    });
+    let bytes = parse_strictly(text, &SIZE_UNITS, 1).filter(|bytes| *bytes > 0);
     bytes.ok_or_else(|| {
         let suggestion = suggest_correction(text, &size_unit_aliases(), format_size);
         let help = suggestion
@@ -175,23 +169,22 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     })
 }
 
-/// Parses amounts with units, such as `1h30m`, into pairs of a number and the scale of its unit in `units`. `None` if the text has
-/// another form. The caller sums them up within its own bounds.
+/// Parses up to `max_amounts` amounts with units, such as `1h30m`, and sums them up in the smallest unit: milliseconds for
+/// [`DURATION_UNITS`]. `None` if the text has another form, or the sum overflows.
 #[must_use]
-pub fn parse_amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
-    apply_scales(&split_amounts(text)?, units)
+pub fn parse_with(text: &str, units: &[(&str, u64)], max_amounts: usize) -> Option<u64> {
+    let amounts = split_amounts(text).filter(|amounts| (1..=max_amounts).contains(&amounts.len()))?;
+    amounts.into_iter().try_fold(0_u64, |sum, (number, unit)| {
+        let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+        sum.checked_add(number.parse::<u64>().ok()?.checked_mul(*scale)?)
+    })
 }
 
-/// Like [`parse_amounts`], but refuses leading zeros and more than [`MAX_DIGITS`] digits.
-fn parse_strict_amounts(text: &str, units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
-    let parts = split_amounts(text)?;
+/// Like [`parse_with`], but refuses leading zeros and more than [`MAX_DIGITS`] digits.
+fn parse_strictly(text: &str, units: &[(&str, u64)], max_amounts: usize) -> Option<u64> {
     let is_strict = |number: &str| number.len() <= MAX_DIGITS && (number.len() == 1 || !number.starts_with('0'));
-    if parts.iter().all(|(number, _)| is_strict(number)) { apply_scales(&parts, units) } else { None }
-}
-
-fn apply_scales(parts: &[(&str, &str)], units: &[(&str, u64)]) -> Option<Vec<(u64, u64)>> {
-    let scale = |unit: &str| units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
-    parts.iter().map(|(number, unit)| Some((number.parse().ok()?, scale(unit)?))).collect()
+    let all_strict = split_amounts(text)?.iter().all(|(number, _)| is_strict(number));
+    if all_strict { parse_with(text, units, max_amounts) } else { None }
 }
 
 /// Splits the text into pairs of digits and letters; `None` if it has another form.

@@ -1,16 +1,16 @@
 //! Parses a script.
 //!
-//! In: TOML. Out: the script, or all of its problems. `tables` reads TOML values, this file knows the keys.
+//! In: TOML. Out: the script, or all of its problems. `toml_reader` reads TOML values; this file knows the keys.
 
 use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
+use toolhub_core::suggest::closest;
 
 use super::{
     Argument, Fault, Script, ScriptError, ScriptedCall, Turn, TurnConditions,
-    problem::closest,
     template::{RESERVED_NAMES, Template, Variable},
     toml_reader::{Node, Problems},
 };
@@ -252,7 +252,7 @@ impl ScriptParser<'_, '_> {
             if groups.contains(&name.as_str()) {
                 continue;
             }
-            let help = match closest(&name, groups.iter().copied().chain(RESERVED_NAMES)) {
+            let help = match closest(&name, groups.iter().copied().chain(RESERVED_NAMES), 1).first() {
                 Some(close) => format!("did you mean `${close}`?"),
                 None => "name it in a pattern: user = '(?<name>…)'; write `$$` for a dollar sign".into(),
             };

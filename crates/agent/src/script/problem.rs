@@ -37,10 +37,3 @@ impl fmt::Display for ScriptError {
 }
 
 impl std::error::Error for ScriptError {}
-
-/// The most similar known name, for "did you mean".
-pub(super) fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name: String = name.chars().take(64).collect();
-    let rated = known.into_iter().map(|known| (strsim::normalized_damerau_levenshtein(&name, known), known));
-    rated.filter(|(similarity, _)| *similarity >= 0.6).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
-}

@@ -8,9 +8,12 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
-use toolhub_core::units::{self, DURATION_UNITS};
+use toolhub_core::{
+    suggest::closest,
+    units::{self, DURATION_UNITS},
+};
 
-use super::problem::{ScriptProblem, closest};
+use super::problem::ScriptProblem;
 
 /// A value and its span.
 pub(super) type Node<'a> = Spanned<DeValue<'a>>;
@@ -46,7 +49,7 @@ impl Problems<'_> {
                 members.insert(name.to_owned(), value);
                 continue;
             }
-            let help = match closest(name, known.iter().copied()) {
+            let help = match closest(name, known.iter().copied(), 1).first() {
                 Some(close) => format!("did you mean `{close}`?"),
                 None => format!("{owner} has {}", quoted_list(known)),
             };
@@ -120,20 +123,14 @@ impl Problems<'_> {
 
     pub(super) fn duration(&mut self, key: &str, value: &Node<'_>) -> Option<Duration> {
         let time = match value.get_ref() {
-            DeValue::String(text) => parse_duration(text),
+            DeValue::String(text) => units::parse_with(text, &DURATION_UNITS[..3], 1),
             _ => None,
         };
         if time.is_none() {
             self.add_type_error(key, value, "a quoted duration, such as \"250ms\", \"2s\" or \"1m\"");
         }
-        time
+        time.map(Duration::from_millis)
     }
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    let [(number, scale)] = units::parse_amounts(text, &DURATION_UNITS[..3])?[..] else { return None };
-    let number = u32::try_from(number).ok()?;
-    Some(Duration::from_millis(u64::from(number) * scale))
 }
 
 fn quoted_list(names: &[&str]) -> String {

@@ -228,8 +228,8 @@ impl KeyView {
 
 /// `90s`, `5m`, `12h`, `30d`, `2w`: from a second to a century.
 fn parse_lifetime(text: &str) -> Option<Duration> {
-    const CENTURY: u64 = 100 * 365 * 86_400;
+    const CENTURY: u64 = 100 * 365 * 86_400_000;
     // Milliseconds are too short a unit for the lifetime of a key.
-    let [(number, scale)] = units::parse_amounts(text, &DURATION_UNITS[1..])?[..] else { return None };
-    number.checked_mul(scale / 1_000).filter(|seconds| (1..=CENTURY).contains(seconds)).map(Duration::from_secs)
+    let millis = units::parse_with(text, &DURATION_UNITS[1..], 1).filter(|millis| (1..=CENTURY).contains(millis));
+    millis.map(Duration::from_millis)
 }
