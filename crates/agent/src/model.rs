@@ -10,6 +10,7 @@ mod factory;
 mod model_list;
 mod openai;
 mod provider_client;
+mod provider_json;
 mod retry;
 mod sanitize;
 mod settings;

@@ -4,8 +4,9 @@ use serde_json::Value;
 use toolhub_net::Secret;
 
 use super::super::{
-    ModelFault, Reply, StopReason, Usage,
+    Reply, StopReason, Usage,
     attempt_error::{self, AttemptError},
+    provider_json::{malformed_response, text},
     tool_calls::{self, RawArguments, RawToolCall},
 };
 
@@ -80,12 +81,4 @@ impl TokenCounts {
         let input = self.input.saturating_add(self.cache_creation).saturating_add(self.cache_read);
         Usage { input_tokens: input, output_tokens: self.output }
     }
-}
-
-pub(super) fn text(value: Option<&Value>) -> &str {
-    value.and_then(Value::as_str).unwrap_or_default()
-}
-
-pub(super) fn malformed_response(reason: &str) -> AttemptError {
-    AttemptError::transient(ModelFault::Broken, format!("cannot parse the model's response: {reason}"))
 }

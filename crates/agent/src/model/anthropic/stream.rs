@@ -10,6 +10,7 @@ use super::{
         Reply,
         attempt_error::{self, AttemptError},
         exchange::StreamDecoder,
+        provider_json,
         tool_calls::{self, MAX_CALLS, RawArguments, RawToolCall},
     },
     response::{self, TokenCounts},
@@ -42,9 +43,9 @@ impl StreamDecoder for MessageDecoder {
         on_text: &mut (dyn FnMut(&str) + Send),
     ) -> Result<bool, AttemptError> {
         let data: Value =
-            serde_json::from_str(&event.data).map_err(|_| response::malformed_response("an event is not JSON"))?;
+            serde_json::from_str(&event.data).map_err(|_| provider_json::malformed_response("an event is not JSON"))?;
         // The `type` field is authoritative; the event name only repeats it.
-        match response::text(data.get("type")) {
+        match provider_json::text(data.get("type")) {
             "message_start" => self.token_counts.update(data.pointer("/message/usage")),
             "content_block_start" => self.start_block(&data, on_text)?,
             "content_block_delta" => self.apply_delta(&data, on_text),
@@ -64,7 +65,7 @@ impl StreamDecoder for MessageDecoder {
 
     fn finish(self) -> Result<Reply, AttemptError> {
         if !self.done {
-            return Err(response::malformed_response("the stream ended early"));
+            return Err(provider_json::malformed_response("the stream ended early"));
         }
         let raw_calls = self.calls.into_values().map(|tool_use| RawToolCall {
             id: tool_use.id,
@@ -83,15 +84,15 @@ impl StreamDecoder for MessageDecoder {
 impl MessageDecoder {
     fn start_block(&mut self, data: &Value, on_text: &mut (dyn FnMut(&str) + Send)) -> Result<(), AttemptError> {
         let Some(block) = data.get("content_block") else { return Ok(()) };
-        match response::text(block.get("type")) {
-            "text" => self.push_text(response::text(block.get("text")), on_text),
+        match provider_json::text(block.get("type")) {
+            "text" => self.push_text(provider_json::text(block.get("text")), on_text),
             "tool_use" => {
                 if self.calls.len() == MAX_CALLS {
                     return Err(tool_calls::too_many_calls());
                 }
                 let tool_use = PartialToolUse {
-                    id: response::text(block.get("id")).to_owned(),
-                    tool: response::text(block.get("name")).to_owned(),
+                    id: provider_json::text(block.get("id")).to_owned(),
+                    tool: provider_json::text(block.get("name")).to_owned(),
                     initial_input: block.get("input").cloned().unwrap_or_default(),
                     input_json: String::new(),
                 };
@@ -104,11 +105,11 @@ impl MessageDecoder {
 
     fn apply_delta(&mut self, data: &Value, on_text: &mut (dyn FnMut(&str) + Send)) {
         let Some(delta) = data.get("delta") else { return };
-        match response::text(delta.get("type")) {
-            "text_delta" => self.push_text(response::text(delta.get("text")), on_text),
+        match provider_json::text(delta.get("type")) {
+            "text_delta" => self.push_text(provider_json::text(delta.get("text")), on_text),
             "input_json_delta" => {
                 if let Some(tool_use) = self.calls.get_mut(&block_index(data)) {
-                    tool_use.input_json.push_str(response::text(delta.get("partial_json")));
+                    tool_use.input_json.push_str(provider_json::text(delta.get("partial_json")));
                 }
             }
             // Thinking and signature deltas.

@@ -6,6 +6,7 @@ use toolhub_net::Secret;
 use super::super::{
     ModelFault, Reply, StopReason, Usage,
     attempt_error::{self, AttemptError},
+    provider_json::{malformed_response, text},
     tool_calls::{self, RawArguments, RawToolCall},
 };
 
@@ -98,12 +99,4 @@ pub(super) fn content_text(content: Option<&Value>) -> String {
         Some(Value::Array(parts)) => parts.iter().map(|part| text(part.get("text"))).collect(),
         _ => String::new(),
     }
-}
-
-pub(super) fn text(value: Option<&Value>) -> &str {
-    value.and_then(Value::as_str).unwrap_or_default()
-}
-
-pub(super) fn malformed_response(reason: &str) -> AttemptError {
-    AttemptError::transient(ModelFault::Broken, format!("cannot parse the model's response: {reason}"))
 }

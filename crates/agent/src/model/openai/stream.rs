@@ -11,6 +11,7 @@ use super::{
         Reply, Usage,
         attempt_error::{self, AttemptError},
         exchange::StreamDecoder,
+        provider_json,
         tool_calls::{self, MAX_CALLS, RawArguments, RawToolCall},
     },
     response,
@@ -52,7 +53,7 @@ impl StreamDecoder for ChunkDecoder {
             return Ok(true);
         }
         let chunk: Value =
-            serde_json::from_str(data).map_err(|_| response::malformed_response("a chunk is not JSON"))?;
+            serde_json::from_str(data).map_err(|_| provider_json::malformed_response("a chunk is not JSON"))?;
         let has_error = chunk.get("error").is_some_and(|error| !error.is_null());
         if has_error || event.name == "error" || chunk.get("object").is_some_and(|object| object == "error") {
             return Err(attempt_error::from_error_event(&chunk, key));
@@ -73,7 +74,7 @@ impl StreamDecoder for ChunkDecoder {
 
     fn finish(mut self) -> Result<Reply, AttemptError> {
         if !self.done && self.reason.is_none() {
-            return Err(response::malformed_response("the stream ended early"));
+            return Err(provider_json::malformed_response("the stream ended early"));
         }
         if self.calls.iter().all(|partial| partial.index.is_some()) {
             self.calls.sort_by_key(|partial| partial.index);
@@ -88,16 +89,16 @@ impl StreamDecoder for ChunkDecoder {
 
 impl ChunkDecoder {
     fn apply_delta(&mut self, delta: &Value, on_text: &mut (dyn FnMut(&str) + Send)) -> Result<(), AttemptError> {
-        let refusal = response::text(delta.get("refusal"));
+        let refusal = provider_json::text(delta.get("refusal"));
         self.refused |= !refusal.is_empty();
-        self.reasoning.push_str(response::text(delta.get("reasoning_content")));
+        self.reasoning.push_str(provider_json::text(delta.get("reasoning_content")));
         for text in [response::content_text(delta.get("content")).as_str(), refusal] {
             self.text.push_str(text);
             on_text(text);
         }
         for chunk in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            let id = response::text(chunk.get("id"));
-            let name = response::text(chunk.pointer("/function/name"));
+            let id = provider_json::text(chunk.get("id"));
+            let name = provider_json::text(chunk.pointer("/function/name"));
             let index = chunk.get("index").and_then(Value::as_u64);
             let arguments = chunk.pointer("/function/arguments").filter(|json| !json.is_null() && *json != "");
             let may_start = !name.is_empty() && (!id.is_empty() || arguments.is_some());
@@ -110,7 +111,7 @@ impl ChunkDecoder {
         }
         if let Some(chunk) = delta.get("function_call").filter(|chunk| chunk.is_object()) {
             let arguments = chunk.get("arguments").filter(|json| !json.is_null());
-            append_chunk(self.legacy_call.get_or_insert_default(), response::text(chunk.get("name")), arguments);
+            append_chunk(self.legacy_call.get_or_insert_default(), provider_json::text(chunk.get("name")), arguments);
         }
         Ok(())
     }
