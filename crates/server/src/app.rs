@@ -11,7 +11,8 @@ use toolhub_core::{
 };
 
 use crate::{
-    audit::Audit, host_control::HostControl, keys::Keys, metrics::Meters, origin_check::OriginCheck, settings::Settings,
+    audit::Audit, host_control::HostControl, keys::Keys, metrics::Metrics, origin_check::OriginCheck,
+    settings::Settings,
 };
 
 /// Cheap to clone; all clones share one server.
@@ -28,7 +29,7 @@ struct Inner {
     origin_check: OriginCheck,
     keys: Arc<Keys>,
     audit: Audit,
-    meters: Meters,
+    meters: Metrics,
     started: Instant,
     stopping: CancellationToken,
 }
@@ -42,7 +43,7 @@ impl App {
     ) -> Self {
         let (origin_check, keys) = (OriginCheck::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
         let audit = Audit::new(store.clone(), settings.audit_retention);
-        let (meters, started, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
+        let (meters, started, stopping) = (Metrics::default(), Instant::now(), CancellationToken::new());
         let agents = OnceLock::new();
         Self(Arc::new(Inner {
             hub,
@@ -105,7 +106,7 @@ impl App {
     }
 
     /// The server's own metrics.
-    pub(crate) fn meters(&self) -> &Meters {
+    pub(crate) fn meters(&self) -> &Metrics {
         &self.0.meters
     }
 

@@ -20,7 +20,7 @@ pub(crate) use page::{Sources, render};
 
 /// All counters of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Meters {
+pub(crate) struct Metrics {
     routes: Mutex<BTreeMap<(&'static str, String), Arc<RouteMeter>>>,
     pub(crate) listener: ListenerMeter,
     state_counter: state_counter::StateCounter,
@@ -48,7 +48,7 @@ pub(crate) struct ListenerMeter {
     pub(crate) timed_out: AtomicU64,
 }
 
-impl Meters {
+impl Metrics {
     /// The counters of a route.
     pub(crate) fn route(&self, path: &'static str, method: &str) -> Arc<RouteMeter> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use super::{
     document::{Document, is_true, member_text},
     naming::ArgumentNames,
     parameter::{self, ParsedParameter},
-    schema::{Converter, DETAIL_LEVELS, Detail, Patterns},
+    schema::{Converter, DETAIL_LEVELS, Patterns, SchemaDetail},
 };
 use crate::rest::{FormField, Parameter, ParameterLocation};
 
@@ -186,7 +186,7 @@ fn build_schema<'d>(
     document: Document<'d>,
     patterns: &Patterns,
     drafts: &[ArgumentDraft<'d>],
-    detail: Detail,
+    detail: SchemaDetail,
 ) -> Result<(Value, Vec<String>), String> {
     let mut converter = Converter::new(document, patterns, detail);
     let mut properties = Map::new();

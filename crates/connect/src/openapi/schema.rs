@@ -28,9 +28,9 @@ const MAX_REFERENCES: usize = 256;
 /// Maximum number of schemas searched for `readOnly`.
 const MAX_LOOKUPS: usize = 20;
 
-/// The level of detail of a conversion.
+/// How much of a schema a conversion keeps.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Detail {
+pub(super) struct SchemaDetail {
     /// Maximum length of a description, in characters.
     pub(super) description: usize,
     pub(super) examples: bool,
@@ -43,16 +43,16 @@ pub(super) struct Detail {
 
 /// From full detail to almost none.
 #[rustfmt::skip]
-pub(super) const DETAIL_LEVELS: [Detail; 9] = [
-    Detail { description: 4_000, examples: true, references: 64, depth: MAX_DEPTH, patterns: true },
-    Detail { description: 200, examples: false, references: 64, depth: MAX_DEPTH, patterns: true },
-    Detail { description: 100, examples: false, references: 6, depth: MAX_DEPTH, patterns: true },
-    Detail { description: 100, examples: false, references: 4, depth: MAX_DEPTH, patterns: true },
-    Detail { description: 60, examples: false, references: 3, depth: 8, patterns: true },
-    Detail { description: 60, examples: false, references: 2, depth: 8, patterns: false },
-    Detail { description: 60, examples: false, references: 1, depth: 6, patterns: false },
-    Detail { description: 60, examples: false, references: 0, depth: 4, patterns: false },
-    Detail { description: 0, examples: false, references: 0, depth: 2, patterns: false },
+pub(super) const DETAIL_LEVELS: [SchemaDetail; 9] = [
+    SchemaDetail { description: 4_000, examples: true, references: 64, depth: MAX_DEPTH, patterns: true },
+    SchemaDetail { description: 200, examples: false, references: 64, depth: MAX_DEPTH, patterns: true },
+    SchemaDetail { description: 100, examples: false, references: 6, depth: MAX_DEPTH, patterns: true },
+    SchemaDetail { description: 100, examples: false, references: 4, depth: MAX_DEPTH, patterns: true },
+    SchemaDetail { description: 60, examples: false, references: 3, depth: 8, patterns: true },
+    SchemaDetail { description: 60, examples: false, references: 2, depth: 8, patterns: false },
+    SchemaDetail { description: 60, examples: false, references: 1, depth: 6, patterns: false },
+    SchemaDetail { description: 60, examples: false, references: 0, depth: 4, patterns: false },
+    SchemaDetail { description: 0, examples: false, references: 0, depth: 2, patterns: false },
 ];
 
 /// Cache of which patterns are supported, shared by all operations of a document.
@@ -80,7 +80,7 @@ impl Patterns {
 pub(super) struct Converter<'d, 'p> {
     document: Document<'d>,
     patterns: &'p Patterns,
-    detail: Detail,
+    detail: SchemaDetail,
     /// The definition name of each reference, and the references whose targets are not converted yet.
     names: BTreeMap<&'d str, String>,
     pending: VecDeque<(&'d str, usize)>,
@@ -99,7 +99,7 @@ struct Nesting {
 }
 
 impl<'d, 'p> Converter<'d, 'p> {
-    pub(super) fn new(document: Document<'d>, patterns: &'p Patterns, detail: Detail) -> Self {
+    pub(super) fn new(document: Document<'d>, patterns: &'p Patterns, detail: SchemaDetail) -> Self {
         let (names, pending, omissions) = Default::default();
         Self { document, patterns, detail, names, pending, bytes: 0, omissions }
     }

@@ -33,10 +33,10 @@ impl ToolHub {
     /// ```
     /// # use toolhub_core::{NoArguments, ToolError, ToolHub, tool};
     /// # use serde_json::json;
-    /// # async fn look(_: NoArguments) -> Result<u32, ToolError> { Ok(1) }
+    /// # async fn stock_level(_: NoArguments) -> Result<u32, ToolError> { Ok(1) }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let hub = ToolHub::builder().tool(tool("look", look).read_only()).build().await?;
-    /// let outcomes = hub.batch([hub.call("look", json!({})), hub.call("look", json!({}))]).await;
+    /// let hub = ToolHub::builder().tool(tool("stock_level", stock_level).read_only()).build().await?;
+    /// let outcomes = hub.batch([hub.call("stock_level", json!({})), hub.call("stock_level", json!({}))]).await;
     /// assert!(outcomes.iter().all(|outcome| outcome.is_success()));
     /// # Ok(()) }
     /// ```

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use toolhub_agent::AgentService;
 use toolhub_core::{CancellationToken, StatusScope, ToolHub, ToolStats, status::ToolStatus};
 
-use super::Meters;
+use super::Metrics;
 use super::prometheus_text::{MetricType, PrometheusText};
 use crate::settings::BuildInfo;
 
@@ -39,7 +39,7 @@ pub(crate) struct Sources<'a> {
     /// The agents, with their own counters.
     pub(crate) agents: &'a AgentService,
     /// The server's counters.
-    pub(crate) meters: &'a Meters,
+    pub(crate) meters: &'a Metrics,
     /// Version information.
     pub(crate) build: &'a BuildInfo,
     /// When the server started.
