@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use toolhub_connect::rest::{Auth, Rest, Secret, Upstreams};
 use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, ToolHub, testing::AssertOutcome};
+use toolhub_testkit::TempFolder;
 
 use super::support::{
     RecordedRequest, Server, allow_local, any_object_schema, call, http_response, hub, json_ok, wait_until,
@@ -42,8 +43,7 @@ async fn each_sort_of_credentials_goes_to_its_place() {
 
 #[tokio::test]
 async fn a_secret_in_a_file_is_read_again_when_it_has_changed() {
-    let folder = std::env::temp_dir().join(format!("toolhub-rest-secret-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = TempFolder::new();
     let path = folder.join("token");
     std::fs::write(&path, "first\n").unwrap();
     let server = Server::echo().await;
@@ -53,7 +53,7 @@ async fn a_secret_in_a_file_is_read_again_when_it_has_changed() {
     std::fs::write(folder.join("new"), "the second one\n").unwrap();
     std::fs::rename(folder.join("new"), &path).unwrap();
     call(&hub, json!({})).await.assert_success();
-    std::fs::remove_dir_all(&folder).unwrap();
+    drop(folder);
     let outcome = call(&hub, json!({})).await;
     outcome.assert_error(ErrorKind::UpstreamError);
     assert!(outcome.error.unwrap().operator.contains("cannot be read"));

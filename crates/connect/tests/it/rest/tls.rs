@@ -18,19 +18,20 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use toolhub_connect::rest::Rest;
 use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, testing::AssertOutcome};
+use toolhub_testkit::TempFolder;
 
 use super::support::{allow_local, call, hub};
 
-/// The certificate authority of the test servers, and its PEM file.
-pub(crate) fn test_ca() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBuf) {
-    static AUTHORITY: OnceLock<(CertifiedIssuer<'static, KeyPair>, PathBuf)> = OnceLock::new();
+/// The certificate authority of the test servers, its PEM file and the folder of that.
+pub(crate) fn test_ca() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBuf, TempFolder) {
+    static AUTHORITY: OnceLock<(CertifiedIssuer<'static, KeyPair>, PathBuf, TempFolder)> = OnceLock::new();
     AUTHORITY.get_or_init(|| {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let path = std::env::temp_dir().join(format!("toolhub-rest-ca-{}.pem", std::process::id()));
-        std::fs::write(&path, authority.pem()).unwrap();
-        (authority, path)
+        let folder = TempFolder::new();
+        let path = folder.write("ca.pem", &authority.pem()).join("ca.pem");
+        (authority, path, folder)
     })
 }
 
