@@ -81,28 +81,28 @@ async fn the_third_identical_mistake_says_to_stop_and_different_ones_do_not() {
     let stranger = Tenant::new("stranger").unwrap();
     // Each is counted separately: a run, another run in the same thread, a thread, the same thread of another tenant.
     let (one, two) = (run(1), run(2));
-    let call = |party: usize, arguments: Value| {
+    let call = |caller: usize, arguments: Value| {
         let request = hub.call("it", arguments).thread("t1");
-        match party {
+        match caller {
             0 => request.run(one),
             1 => request.run(two),
             2 => request,
             _ => request.tenant(stranger.clone()),
         }
     };
-    for party in 0..4 {
+    for caller in 0..4 {
         for n in 0..10 {
             let text =
-                call(party, json!({"qty": format!("{n} or so")})).await.assert_error(ErrorKind::ArgumentsInvalid);
+                call(caller, json!({"qty": format!("{n} or so")})).await.assert_error(ErrorKind::ArgumentsInvalid);
             assert!(!text.contains("Stop"), "{text}");
         }
         for time in 1..=4 {
-            let text = call(party, json!({"qty": "many"})).await.assert_error(ErrorKind::ArgumentsInvalid);
+            let text = call(caller, json!({"qty": "many"})).await.assert_error(ErrorKind::ArgumentsInvalid);
             assert!(text.contains("qty"), "it still names the problem: {text}");
             assert_eq!(text.contains(STOP), time == 3, "time {time}: {text}");
             assert_eq!(text.contains("Stop"), time >= 3, "time {time}: {text}");
         }
-        call(party, json!({"qty": 1})).await.assert_success();
+        call(caller, json!({"qty": 1})).await.assert_success();
     }
     for _ in 0..5 {
         let text = hub.call("it", json!({"qty": "many"})).await.assert_error(ErrorKind::ArgumentsInvalid);
