@@ -213,6 +213,10 @@ impl Checker<'_> {
             let problem = Problem::at(&node.key_origin, &key_path, format!("`{key_path}` was renamed to `{new}`"));
             return self.problems.push(problem.help(format!("write `{}` instead of `{name}`", new.last_key())));
         }
+        if let Some(reason) = renamed_keys::removal_reason(&key_path) {
+            let problem = Problem::at(&node.key_origin, &key_path, format!("`{key_path}` has no effect: {reason}"));
+            return self.problems.push(problem.help("delete it"));
+        }
         if let Some(help) = planned_keys::key_help(&key_path) {
             let problem = Problem::at(&node.key_origin, &key_path, format!("`{key_path}` is not supported yet"));
             return self.problems.push(problem.help(help));

@@ -240,6 +240,10 @@ impl<'a> KeyResolver<'_, 'a> {
                         Origin::File { .. } | Origin::Flag(_) => format!("write --set {new}=… instead"),
                     }));
                 }
+                if let Some(reason) = renamed_keys::removal_reason(&next) {
+                    let problem = Problem::at(self.origin, &next, format!("`{next}` has no effect: {reason}"));
+                    return Err(problem.help("delete it"));
+                }
                 let problem = Problem::at(self.origin, &next, format!("there is no key `{next}`"));
                 let known = || format!("known: {}", table.keys.keys().cloned().collect::<Vec<_>>().join(", "));
                 let close = closest(key, table.keys.keys().map(String::as_str));

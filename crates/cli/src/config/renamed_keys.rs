@@ -1,6 +1,6 @@
-//! Keys that were renamed, so that the error for an old key names the new one.
+//! Keys that were renamed or removed, so that the error for an old key says what to do.
 //!
-//! In: the path of an unknown key. Out: the path of its successor, if it has one.
+//! In: the path of an unknown key. Out: the path of its successor, or why it has none.
 
 use super::tree::Path;
 
@@ -14,6 +14,15 @@ const RENAMED: &[(&str, &str)] = &[
     ("status.longest", "max_failure_duration"),
     ("threads.instances_in_all", "max_instances"),
 ];
+
+/// The path of a key that has no effect, and why.
+const REMOVED: &[(&str, &str)] = &[("server.decompressed_limit", "the server refuses compressed request bodies")];
+
+/// Why this key was removed.
+pub(crate) fn removal_reason(path: &Path) -> Option<&'static str> {
+    let old = path.to_string();
+    REMOVED.iter().find(|(name, _)| *name == old).map(|(_, reason)| *reason)
+}
 
 /// The key that replaces this one.
 pub(crate) fn successor(path: &Path) -> Option<Path> {
@@ -30,6 +39,11 @@ mod tests {
     #[test]
     fn every_successor_is_a_key_and_no_old_name_is() {
         let config = Shape::of_config();
+        let removed = REMOVED.iter().filter_map(|(old, _)| old.split_once('.'));
+        for (section, old) in removed {
+            let keys = &config.table().unwrap().keys[section].shape.table().unwrap().keys;
+            assert!(!keys.contains_key(old), "{section}.{old}");
+        }
         for (old, new) in RENAMED {
             let (section, old) = old.split_once('.').unwrap();
             let keys = &config.table().unwrap().keys[section].shape.table().unwrap().keys;

@@ -27,8 +27,6 @@ pub(crate) struct Server {
     pub(crate) header_limit: Size,
     /// Maximum size of the body of a request.
     pub(crate) body_limit: Size,
-    /// Maximum size of a compressed body after decompression.
-    pub(crate) decompressed_limit: Size,
     /// Maximum nesting depth of JSON.
     #[schemars(range(min = 1, max = 512))]
     pub(crate) json_depth: u16,
@@ -54,7 +52,6 @@ impl Default for Server {
             tool_hosts: Vec::new(),
             header_limit: Size(16 << 10),
             body_limit: Size(2 << 20),
-            decompressed_limit: Size(8 << 20),
             json_depth: 64,
             header_timeout: seconds(10),
             body_timeout: seconds(30),
