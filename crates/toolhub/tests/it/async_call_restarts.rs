@@ -1,25 +1,27 @@
 //! Accepted calls outlive their process, and a hub that shuts down loses none of them.
 
-use std::{future::Future, path::PathBuf, time::Duration};
+use std::{future::Future, time::Duration};
 
 use toolhub::{
-    Answer, ApprovalOutcome, ApprovalState, CallReceipt, CallRecord, Cancellation, Rule, Sqlite, Status,
-    ids::{ApprovalId, CallId, Caller, Tenant},
+    ApprovalOutcome, ApprovalState, CallReceipt, Cancellation, Rule, Sqlite, Status,
+    ids::Tenant,
     prelude::*,
     sqlite::Options,
     testing::{AssertOutcome, ScriptStep, ScriptedTool, scripted},
 };
+use toolhub_testkit::TempFolder;
 
-use crate::gated_tool::{GatedTool, wait_until};
+use crate::{
+    accepted_calls::{expect_waiting, record, resolve, wait_for_end},
+    gated_tool::{GatedTool, wait_until},
+};
 
 /// A store on disk, deleted with the test.
-struct TempStore(PathBuf);
+struct TempStore(TempFolder);
 
 impl TempStore {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-async-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(TempFolder::new())
     }
 
     fn open(&self) -> Sqlite {
@@ -28,12 +30,6 @@ impl TempStore {
 
     async fn hub(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
         ToolHub::builder().store(self.open()).tools(tools).build().await.unwrap()
-    }
-}
-
-impl Drop for TempStore {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -50,34 +46,6 @@ fn pay() -> (ToolBuilder, ScriptedTool) {
     (tool.confirm(), script)
 }
 
-#[track_caller]
-fn expect_waiting(receipt: CallReceipt) -> (CallId, ApprovalId) {
-    let CallReceipt::AwaitingApproval { call, approval, .. } = receipt else {
-        panic!("no approval pending: {receipt:?}")
-    };
-    (call, approval)
-}
-
-async fn resolve(hub: &ToolHub, approval: ApprovalId, outcome: ApprovalOutcome) {
-    let answer = Answer::new(outcome, Caller::new("boss").unwrap());
-    hub.resolve_approval(&Tenant::default(), approval, answer).await.unwrap();
-}
-
-async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
-    hub.call_record(&Tenant::default(), call).await.unwrap().expect("the call has a record")
-}
-
-async fn wait_for_end(hub: &ToolHub, call: CallId) -> CallRecord {
-    for _ in 0..10_000 {
-        let record = record(hub, call).await;
-        if record.outcome.is_some() {
-            return record;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    panic!("{call} has not ended");
-}
-
 #[test]
 fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_yes() {
     type RequestModifier = fn(toolhub::CallRequest<'_>) -> toolhub::CallRequest<'_>;
@@ -88,7 +56,7 @@ fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_ye
     ];
     for (name, prepare) in ways {
         for detached in [false, true] {
-            let disk = TempStore::new(&format!("yes-{name}-{detached}"));
+            let disk = TempStore::new();
             let (call, approval) = simulate_process(async {
                 let hub = disk.hub([pay().0]).await;
                 let request = prepare(hub.call("pay", json!({"sum": 5})));
@@ -123,7 +91,7 @@ fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_ye
 
 #[test]
 fn a_thread_counts_a_call_once_however_many_processes_it_waits_in() {
-    let disk = TempStore::new("counted");
+    let disk = TempStore::new();
     let (thread, tenant) = (ThreadId::new("t1").unwrap(), Tenant::default());
     let (call, approval) = simulate_process(async {
         let hub = disk.hub([pay().0]).await;
@@ -152,7 +120,7 @@ fn a_thread_counts_a_call_once_however_many_processes_it_waits_in() {
 fn an_answer_from_before_the_restart_counts() {
     let outcomes = [(ApprovalOutcome::ProceedOnce, Status::Success), (ApprovalOutcome::Cancel, Status::Error)];
     for (outcome, status) in outcomes {
-        let disk = TempStore::new(&format!("before-{status:?}"));
+        let disk = TempStore::new();
         // Two identical calls: each has its own decision.
         let (calls, approvals): (Vec<_>, Vec<_>) = simulate_process(async {
             let hub = disk.hub([pay().0]).await;
@@ -184,7 +152,7 @@ fn an_answer_from_before_the_restart_counts() {
 
 #[test]
 fn a_question_that_ran_out_while_nobody_was_there_ends_its_call() {
-    let disk = TempStore::new("late");
+    let disk = TempStore::new();
     let (call, approval) = simulate_process(async {
         let hub = disk.hub([pay().0.approval_timeout(Duration::from_millis(300))]).await;
         expect_waiting(hub.call("pay", json!({})).until_approval().await)
@@ -201,7 +169,7 @@ fn a_question_that_ran_out_while_nobody_was_there_ends_its_call() {
 
 #[test]
 fn a_call_whose_tool_or_rules_changed_goes_by_what_holds_now() {
-    let disk = TempStore::new("changed");
+    let disk = TempStore::new();
     let ask = || {
         simulate_process(async {
             let hub = disk.hub([pay().0]).await;
@@ -244,7 +212,7 @@ fn a_call_whose_tool_or_rules_changed_goes_by_what_holds_now() {
 
 #[test]
 fn a_call_that_waited_for_its_turn_runs_after_a_restart_and_one_that_ran_does_not() {
-    let disk = TempStore::new("queued");
+    let disk = TempStore::new();
     let calls = simulate_process(async {
         let busy = GatedTool::new();
         let hub = disk.hub([busy.tool("slow").max_concurrency(1)]).await;
@@ -276,7 +244,7 @@ fn a_call_that_waited_for_its_turn_runs_after_a_restart_and_one_that_ran_does_no
 
 #[test]
 fn a_call_that_went_on_can_be_cancelled() {
-    let disk = TempStore::new("cancel");
+    let disk = TempStore::new();
     let (call, _) = simulate_process(async {
         let hub = disk.hub([pay().0]).await;
         expect_waiting(hub.call("pay", json!({})).until_approval().await)
@@ -296,7 +264,7 @@ fn a_call_that_went_on_can_be_cancelled() {
 
 #[test]
 fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_others_end() {
-    let disk = TempStore::new("down");
+    let disk = TempStore::new();
     let (call, waiting, usable) = simulate_process(async {
         let busy = GatedTool::new();
         let hub = disk.hub([pay().0, busy.tool("slow"), scripted("look", []).0.read_only()]).await;

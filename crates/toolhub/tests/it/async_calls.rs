@@ -7,14 +7,15 @@ use std::{
 };
 
 use toolhub::{
-    Answer, ApprovalOutcome, ApprovalState, CallQuery, CallReceipt, CallRecord, Cancellation, Status,
+    ApprovalOutcome, ApprovalState, CallQuery, CallReceipt, Cancellation, Status,
     backend::Memory,
-    ids::{ApprovalId, CallId, Caller, Tenant},
+    ids::Tenant,
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
 };
 
 use crate::{
+    accepted_calls::{expect_waiting, record, resolve, wait_for_end},
     faulty_store::FaultyStore,
     gated_tool::{GatedTool, wait_until},
 };
@@ -23,36 +24,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
     ToolHub::builder().shared_store(Arc::new(Memory::new())).clock(TestClock::new()).tools(tools).build().await.unwrap()
-}
-
-/// The call and its pending approval.
-#[track_caller]
-fn expect_waiting(receipt: CallReceipt) -> (CallId, ApprovalId) {
-    let CallReceipt::AwaitingApproval { call, approval, .. } = receipt else {
-        panic!("no approval pending: {receipt:?}")
-    };
-    (call, approval)
-}
-
-async fn resolve(hub: &ToolHub, approval: ApprovalId, outcome: ApprovalOutcome) {
-    let answer = Answer::new(outcome, Caller::new("boss").unwrap());
-    hub.resolve_approval(&Tenant::default(), approval, answer).await.unwrap();
-}
-
-async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
-    hub.call_record(&Tenant::default(), call).await.unwrap().expect("the call has a record")
-}
-
-/// Waits until a call has ended; returns its record.
-async fn wait_for_end(hub: &ToolHub, call: CallId) -> CallRecord {
-    for _ in 0..1_000_000 {
-        let record = record(hub, call).await;
-        if record.outcome.is_some() {
-            return record;
-        }
-        tokio::task::yield_now().await;
-    }
-    panic!("{call} has not ended");
 }
 
 #[tokio::test(start_paused = true)]

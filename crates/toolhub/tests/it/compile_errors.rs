@@ -1,47 +1,70 @@
 //! Compile errors of invalid tools are understandable.
 //!
-//! Each case is compiled against the library this test was built with, so that nothing is built twice. Only our own
+//! Each case is compiled against a library that was built with this test, so that nothing is built twice. Only our own
 //! messages are checked: the compiler's rendering may change from version to version.
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
     time::SystemTime,
 };
 
+/// The derives name the re-exports of `toolhub`, so that a case needs no other library.
 const PRELUDE: &str = "
     use toolhub::prelude::*;
-    #[derive(Deserialize, JsonSchema)] pub struct Add { pub a: i64, pub b: i64 }
-    #[derive(Default, Serialize, Deserialize)] pub struct Plain { n: u8 }
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(crate = \"toolhub::prelude::serde\")] #[schemars(crate = \"toolhub::prelude::schemars\")]
+    pub struct Add { pub a: i64, pub b: i64 }
+    #[derive(Default, Serialize, Deserialize)] #[serde(crate = \"toolhub::prelude::serde\")] pub struct Plain { n: u8 }
     pub struct Alien;
+";
+const VALID_TOOL: &str = "
+    async fn add(numbers: Add, cx: CallContext) -> Result<i64, ToolError> { let _ = cx; Ok(numbers.a) } tool(\"add\", add)
 ";
 
 /// Compiles a piece of code; returns the compiler's output, or `None` on success.
 fn compile(name: &str, body: &str) -> Option<String> {
-    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    compile_with(usable_library(), name, body)
+}
+
+fn compile_with(library: &Path, name: &str, body: &str) -> Option<String> {
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let source = out.join(format!("{name}.rs"));
     fs::write(&source, format!("{PRELUDE}\npub fn case() -> ToolBuilder {{ {body} }}")).unwrap();
     let mut rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()));
-    rustc.args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--crate-name=case", "--out-dir"]).arg(&out);
-    rustc.arg("-L").arg(format!("dependency={}", deps.display())).arg(&source);
-    for library in ["toolhub", "serde", "schemars", "tokio"] {
-        rustc.arg("--extern").arg(format!("{library}={}", latest_rlib(&deps, library).display()));
-    }
+    rustc.args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--crate-name", name, "--out-dir"]).arg(&out);
+    rustc.arg("-L").arg(format!("dependency={}", library.parent().unwrap().display())).arg(&source);
+    rustc.arg("--extern").arg(format!("toolhub={}", library.display()));
     let result = rustc.output().expect("rustc built this test, so it is available");
     (!result.status.success()).then(|| String::from_utf8_lossy(&result.stderr).into_owned())
 }
 
-/// The most recently built library.
-fn latest_rlib(deps: &Path, library: &str) -> PathBuf {
-    let start = format!("lib{library}-");
-    let built = fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with(&start) && name.ends_with(".rlib")
-    });
-    let age = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    built.max_by_key(age).unwrap_or_else(|| panic!("no {library} library in {}", deps.display()))
+/// The newest library that a valid tool compiles with. A used target folder holds several, built with other features or by
+/// another compiler; those whose dependencies were built again since are unusable.
+fn usable_library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let is_library = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with("libtoolhub-") && name.ends_with(".rlib")
+        };
+        let mut libraries: Vec<PathBuf> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(is_library).collect();
+        let built_at =
+            |path: &PathBuf| fs::metadata(path).and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        libraries.sort_by_key(|path| std::cmp::Reverse(built_at(path)));
+        let mut errors = String::new();
+        for library in libraries {
+            match compile_with(&library, "valid", VALID_TOOL) {
+                None => return library,
+                Some(error) => errors = format!("{errors}{}:\n{error}\n", library.display()),
+            }
+        }
+        panic!("a valid tool compiles with no library:\n{errors}")
+    })
 }
 
 #[track_caller]
@@ -54,9 +77,7 @@ fn check(name: &str, body: &str, expected: &[&str]) {
 
 #[test]
 fn a_good_tool_compiles_so_that_the_others_fail_for_their_own_reason() {
-    let body = "async fn add(numbers: Add, cx: CallContext) -> Result<i64, ToolError> { let _ = cx; Ok(numbers.a) }
-                tool(\"add\", add)";
-    assert_eq!(compile("good", body), None);
+    assert_eq!(compile("good", VALID_TOOL), None);
 }
 
 #[test]

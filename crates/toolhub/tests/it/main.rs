@@ -7,6 +7,7 @@ mod alloc;
 mod approval_pages;
 mod approvals;
 mod architecture;
+mod accepted_calls;
 mod async_call_keys;
 mod async_call_restarts;
 mod async_calls;
