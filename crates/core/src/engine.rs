@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -28,7 +28,7 @@ use crate::{
     statuses::Statuses,
     threads::ThreadStore,
 };
-use toolhub_types::{policy::Glob, tool::Kind};
+use toolhub_types::{policy::Glob, timestamp::Timestamp, tool::Kind};
 
 pub(crate) struct Engine {
     pub(crate) registry: Registry,
@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,
     pub(crate) live_calls: LiveCalls,
     pub(crate) offers: Offers,
+    /// When the hub was built; unset while it registers its first tools.
+    pub(crate) started_at: OnceLock<Timestamp>,
     /// Per-hub singletons of other crates.
     pub(crate) extensions: Extensions,
     pub(crate) call_tasks: TaskTracker,

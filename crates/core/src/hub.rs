@@ -294,7 +294,8 @@ impl ToolHub {
     fn build_tools(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
         let Engine { executors, hooks, scheduler, services, .. } = &*self.engine;
         let context = BuildContext { executors, hooks, scheduler, services };
-        tools.into_iter().map(|tool| tool.build(&context)).collect()
+        let registered_at = self.engine.started_at.get().map(|_| self.now());
+        tools.into_iter().map(|tool| Ok(Tool { registered_at, ..tool.build(&context)? })).collect()
     }
 
     async fn finish_removal(&self, tool: &Arc<Tool>) {

@@ -11,6 +11,7 @@ mod call;
 mod debug;
 mod engine;
 pub mod events;
+mod evidence;
 mod execution;
 mod extensions;
 mod handler;

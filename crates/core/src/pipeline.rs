@@ -72,7 +72,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     //  3. status pre-check: is the tool withheld?
     status::pre_check(statuses, &found)?;
     //  4. dependencies: have the tools it depends on succeeded in this thread?
-    dependencies::check(journal, services, &found).await?;
+    dependencies::check(engine, &found).await?;
     //  5. before-hooks: may block the call or rewrite its arguments
     let found = hooks::before(found).await?;
     //  6. validate: do the arguments match the schema? `Found → Valid`

@@ -4,6 +4,7 @@
 //! crate decides what an event does to a record; this module stores it with a compare-and-set, so that of concurrent
 //! nodes and callers exactly one succeeds. A tool that never failed has no record, and looking it up is cheap.
 
+mod expiries;
 mod probe_guard;
 mod status_cache;
 mod status_events;
@@ -19,6 +20,7 @@ use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(crate) use expiries::Expiries;
 pub(crate) use probe_guard::{HealthVerdict, ProbeGuard};
 pub(crate) use status_cache::{StatusCache, StatusKey};
 use status_events::ChangeCounts;
@@ -54,6 +56,8 @@ pub(crate) struct Statuses {
     cache: StatusCache,
     /// When tools last succeeded, including tools without a record.
     pub(crate) successes: Successes,
+    /// When dependencies of tools in threads expire.
+    pub(crate) expiries: Expiries,
     /// Held while events about a record are emitted, so that subscribers receive them in order.
     emit_lock: Mutex<()>,
     change_counts: ChangeCounts,
@@ -84,6 +88,7 @@ impl Statuses {
             events,
             cache: StatusCache::default(),
             successes: Successes::default(),
+            expiries: Expiries::default(),
             emit_lock: Mutex::default(),
             change_counts: ChangeCounts::default(),
             changed: Notify::new(),
@@ -225,10 +230,11 @@ impl Statuses {
         Ok(())
     }
 
-    /// Drops the cached record and success of a tool in a deleted thread.
+    /// Drops everything cached about a tool in a deleted thread.
     pub(crate) fn forget(&self, key: &StatusKey) {
         self.cache.forget(key);
         self.successes.forget(key);
+        self.expiries.forget(key);
     }
 
     async fn load(

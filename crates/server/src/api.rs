@@ -17,6 +17,7 @@ mod health;
 mod keys;
 mod messages;
 mod problems;
+mod reported_error;
 mod reports;
 mod results;
 mod runs;

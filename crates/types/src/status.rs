@@ -24,8 +24,8 @@ mod settings;
 
 pub use crate::language::Language;
 pub use dependency_hint::{dependency_readiness, next_step, tools_to_call};
-pub use evaluation::{EffectiveStatus, Readiness, ToolStatus, evaluate, worst};
-pub use evidence::{Evidence, MissingDependency, Success, missing_dependencies, next_expiry};
+pub use evaluation::{EffectiveStatus, Readiness, ToolStatus, evaluate, evaluate_in_thread, worst};
+pub use evidence::{Evidence, MissingDependency, Success, dependencies_changed, missing_dependencies, next_expiry};
 pub use gate::{Admission, admit};
 pub use machine::{HealthSignal, StatusEvent, apply};
 pub use reason::Reason;

@@ -26,7 +26,7 @@ pub(crate) enum ToolsCommand {
     Export(Export),
     /// Clear failures and maintenance of a tool; with --thread, in the thread
     Reset(status::Reset),
-    /// Put a tool under maintenance, or end it with --off
+    /// Put a tool in maintenance, or end it with --off
     Maintenance(status::Maintenance),
     /// Call a tool, same as `toolhub call`
     Call(call::Call),

@@ -19,6 +19,7 @@ use toolhub_types::{
     language::Language,
     policy::{Gate, Limits, Policy, PolicySet, Rule},
     status::Readiness,
+    timestamp::Timestamp,
     tool::Definition,
 };
 
@@ -30,6 +31,8 @@ pub struct Tool {
     /// Its own policy, as set by its author.
     pub policy: Policy,
     pub(crate) registration: Registration,
+    /// When it was registered or replaced while the hub was running.
+    pub(crate) registered_at: Option<Timestamp>,
     pub(crate) limits: Limits,
     /// The rules that deny, ask about or allow its calls.
     pub(crate) gate: Gate,

@@ -17,7 +17,7 @@ use crate::{
     approvals::Approvals,
     batched_records::write_batched,
     engine::Engine,
-    events,
+    events, evidence,
     journal::keep_lease,
     statuses::{OnLoad, Statuses},
     tasks, threads,
@@ -43,7 +43,7 @@ pub(super) async fn start_tasks(
     // Watch before reading, so that no change is lost in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
-    let evidence = services.store.watch(Table::Evidence);
+    let evidence_changes = services.store.watch(Table::Evidence);
     statuses.load_all(OnLoad::Silent).await?;
     // With exclusive access to the store, every call left open by another process is known to be dead.
     let mut recovery = Recovery::default();
@@ -63,12 +63,14 @@ pub(super) async fn start_tasks(
     spawner.spawn("approval watch", move || {
         Box::pin(watch_approvals(take_or_watch(&hub, &mut first, Table::Approvals), approvals.clone()))
     });
-    let (hub, mut first, changed) = (weak(), Some(evidence), services.availability_changed.clone());
+    let (hub, mut first, changed) = (weak(), Some(evidence_changes), services.availability_changed.clone());
     spawner.spawn("evidence watch", move || {
         Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), changed.clone()))
     });
     let (hub, changed) = (weak(), services.availability_changed.clone());
     spawner.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), changed.clone())));
+    let hub = weak();
+    spawner.spawn("evidence expiry", move || Box::pin(evidence::watch_expiries(hub.clone())));
     let instances = Arc::downgrade(&services.instances);
     spawner.spawn("idle instances", move || Box::pin(threads::run_idle_sweeper(instances.clone())));
     let thread_store = Arc::downgrade(thread_store);

@@ -15,6 +15,7 @@ use crate::{
 };
 use toolhub_types::{
     event_kind::EventKind,
+    language::Language,
     policy::{Policy, PolicySet, Rule},
     status::{Evidence, StatusSettings, ToolStatus},
     tool::ToolName,
@@ -183,12 +184,12 @@ impl ToolHub {
             return;
         }
         let read = |tool: &Arc<Tool>| {
-            self.snapshot_tools_with(vec![tool.clone()], StatusScope::Shared, &Evidence::default(), self.now()).pop()
+            self.snapshot_tools_with(vec![tool.clone()], StatusScope::Shared, &Evidence::default()).pop()
         };
         let (Some(before), Some(after)) = (read(old), read(new)) else { return };
-        let (before, after) = (before.info(), after.info());
+        let (before, after) = (before.reading, after.reading);
         if before.status != after.status {
-            let (tool_name, reason) = (after.tool_name, after.reason);
+            let (tool_name, reason) = (new.definition.name.clone(), after.reason.text(Language::English));
             let (old_status, new_status) = (Some(before.status), after.status);
             self.emit(EventKind::StatusChanged {
                 tool_name: tool_name.clone(),

@@ -47,7 +47,7 @@ pub struct Explanation {
     /// Consecutive failures at which it is withheld.
     pub failure_threshold: u32,
     /// When it last succeeded: in this thread, or in any thread where a success ended a shared failure.
-    /// After a restart, the most recent successes are looked up in the journal.
+    /// After a restart, the most recent successes are read from the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_success_time: Option<Timestamp>,
     /// The last counted failure, with its operator text.
@@ -152,9 +152,9 @@ impl ToolHub {
     /// When the tool is not registered, or the store does not answer.
     pub async fn explain(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<Explanation, CallError> {
         let (tool, scope) = (self.require_tool(tool)?, StatusScope::Thread(tenant, thread));
-        self.load_past_successes(scope).await;
-        let snapshot = self.snapshot_tool(tool, scope).await?;
-        let info = snapshot.info();
+        let not_found = || self.tool_not_found(&tool.definition.name);
+        let snapshot = self.snapshot_tools(vec![tool.clone()], scope).await?.pop().ok_or_else(not_found)?;
+        let info = snapshot.info(self.now(), Language::English);
         let missing = tools_to_call(&snapshot.unmet_dependencies);
         let gate = &snapshot.tool.gate;
         Ok(Explanation {
@@ -237,7 +237,7 @@ pub(super) fn summary_line(snapshots: &[ToolSnapshot], language: Language) -> St
     let failed = names(&|snapshot| snapshot.reading.status == ToolStatus::Failed);
     let roots = snapshots.iter().filter(|snapshot| snapshot.tool.definition.depends_on.is_empty()).count();
     let unmet = snapshots.iter().filter(|snapshot| !snapshot.unmet_dependencies.is_empty());
-    let waiting: Vec<String> = unmet.map(|snapshot| waiting_text(snapshot, language)).collect();
+    let waiting: Vec<String> = unmet.map(waiting_text).collect();
     let (total, usable, failures, list) = (snapshots.len(), available.len(), failed.len(), available.join(", "));
     let (mut line, failed_label, waiting_label) = match language {
         Language::English => {
@@ -270,13 +270,8 @@ fn rate_name(tool: &ToolName, limits: &[RateLimit], index: usize) -> String {
     }
 }
 
-fn waiting_text(snapshot: &ToolSnapshot, language: Language) -> String {
+fn waiting_text(snapshot: &ToolSnapshot) -> String {
     let name = &snapshot.tool.definition.name;
     let bases: Vec<String> = tools_to_call(&snapshot.unmet_dependencies).iter().map(ToString::to_string).collect();
-    match (bases.is_empty(), language) {
-        (false, _) => format!("{name} ← {}", bases.join(" + ")),
-        // The dependencies succeeded in the wrong order, and no single call mends that.
-        (true, Language::English) => format!("{name} (wrong order)"),
-        (true, Language::Chinese) => format!("{name} (顺序有误)"),
-    }
+    format!("{name} ← {}", bases.join(" + "))
 }

@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{StatusScope, ToolHub, availability::ToolSnapshot};
-use crate::{artifact, registry::ToolFilter, statuses::StatusKey};
-use toolhub_storage::backend::{Batch, Partition, StoreError};
+use crate::{artifact, evidence, registry::ToolFilter, statuses::StatusKey};
 use toolhub_types::{
     content::Content,
-    error::CallError,
+    error::{CallError, ErrorKind},
     ids::{ArtifactId, Tenant, ThreadId},
-    status::{Evidence, StatusEvent, StatusRecord, StatusSettings, ToolStatus, apply},
+    language::Language,
+    status::{Evidence, Failure, StatusEvent, StatusRecord, StatusSettings, ToolStatus, apply},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -82,19 +82,15 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn serialize_tool_states(&self, tenant: &Tenant, thread: &ThreadId) -> Result<String, CallError> {
-        let now = self.now();
-        let (evidence, _) = self.engine.journal.evidence(tenant, thread, now).await?;
-        let snapshots = self.snapshot_tools_with(
-            self.list(&ToolFilter::default()),
-            StatusScope::Thread(tenant, thread),
-            &evidence,
-            now,
-        );
-        let states = snapshots.iter().map(SavedToolState::from_snapshot);
+        let scope = StatusScope::Thread(tenant, thread);
+        let evidence = self.load_evidence(scope, true).await?;
+        let snapshots = self.snapshot_tools_with(self.list(&ToolFilter::default()), scope, &evidence);
+        let since = self.scope_start(scope).await?;
+        let states = snapshots.iter().map(|snapshot| SavedToolState::from_snapshot(snapshot, since)).collect();
         let config = &*self.engine.statuses.settings();
-        let serialized = SerializedSnapshot { states: states.collect(), config, timestamp: now, evidence };
+        let serialized = SerializedSnapshot { states, config, timestamp: self.now(), evidence };
         serde_json::to_string(&serialized)
-            .map_err(|error| CallError::new(toolhub_types::error::ErrorKind::Internal).operator(error.to_string()))
+            .map_err(|error| CallError::new(ErrorKind::Internal).operator(error.to_string()))
     }
 
     /// Restores a thread's own records and evidence from a snapshot. Evidence is merged, never removed; the running config and
@@ -112,6 +108,8 @@ impl ToolHub {
             Ok(parsed) => parsed,
             Err(error) => return Ok(self.quarantine(tenant, text, &error).await),
         };
+        self.ensure_thread(StatusScope::Thread(tenant, thread)).await?;
+        let evidence = parsed.all_evidence();
         let mut restored = SnapshotRestore::default();
         for state in parsed.states {
             let Some(tool) = self.get(&state.tool_name) else {
@@ -120,16 +118,13 @@ impl ToolHub {
             };
             let name = state.tool_name.clone();
             let key = StatusKey::thread(&name, tenant, thread);
-            if let Some(at) = state.last_success() {
-                self.engine.statuses.successes.note(key.clone(), at);
-            }
             let has_dependencies = !tool.definition.depends_on.is_empty();
             if let Some(facts) = state.into_facts(has_dependencies, &self.engine.statuses.settings(), self.now()) {
                 self.engine.statuses.apply(&key, &StatusEvent::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
             }
         }
-        self.restore_evidence(tenant, thread, &parsed.evidence).await?;
+        evidence::update(&self.engine, tenant, thread, |stored, _| stored.merge(&evidence)).await?;
         Ok(restored)
     }
 
@@ -141,38 +136,33 @@ impl ToolHub {
         let warning = Some(format!("the snapshot cannot be parsed, nothing was restored: {error}"));
         SnapshotRestore { warning, kept, ..SnapshotRestore::default() }
     }
+}
 
-    async fn restore_evidence(&self, tenant: &Tenant, thread: &ThreadId, saved: &Evidence) -> Result<(), StoreError> {
-        let journal = &self.engine.journal;
-        loop {
-            let now = self.now();
-            let (mut evidence, version) = journal.evidence(tenant, thread, now).await?;
-            let before = evidence.clone();
-            evidence.merge(saved);
-            if evidence == before {
-                return Ok(());
-            }
-            let batch = Batch::new(Partition::for_thread(tenant.clone(), thread.clone()));
-            match journal.store.commit(batch.with(journal.put_evidence(&evidence, version)?), now).await {
-                // A call stored evidence concurrently: merge again, so that both count.
-                Err(StoreError::Conflict { .. }) => {}
-                result => {
-                    self.engine.services.availability_changed.notify_one();
-                    return result.map(|_| ());
-                }
-            }
+impl ParsedSnapshot {
+    /// The evidence of the text. Texts of older systems have none; there a tool that has succeeded is evidence.
+    fn all_evidence(&self) -> Evidence {
+        let older = self.states.iter().filter(|state| state.facts.is_none());
+        let mut successes: Vec<_> =
+            older.filter_map(|state| Some((state.last_success_time?, &state.tool_name))).collect();
+        successes.sort();
+        let mut found = Evidence::default();
+        for (at, tool) in successes {
+            found.add(tool, at, []);
         }
+        let mut evidence = self.evidence.clone();
+        evidence.merge(&found);
+        evidence
     }
 }
 
 impl SavedToolState {
-    fn from_snapshot(snapshot: &ToolSnapshot) -> Self {
-        let info = snapshot.info();
+    fn from_snapshot(snapshot: &ToolSnapshot, since: Timestamp) -> Self {
+        let info = snapshot.info(since, Language::English);
         Self {
             tool_name: info.tool_name,
             status: info.status,
             reason: Some(info.reason),
-            last_updated: info.last_updated,
+            last_updated: Some(info.last_updated),
             consecutive_failures: info.consecutive_failures,
             last_success_time: info.last_success_time,
             last_failure_time: info.last_failure_time,
@@ -181,29 +171,24 @@ impl SavedToolState {
         }
     }
 
-    /// When the tool last succeeded in the thread.
-    fn last_success(&self) -> Option<Timestamp> {
-        self.facts.as_ref().map_or(self.last_success_time, |facts| facts.last_success)
-    }
-
     /// The record to restore. A text of an older system has only the status word, which is applied as an operator override. For
     /// a tool with dependencies `unavailable` meant that these were not met: that follows from the evidence and needs no record.
     fn into_facts(self, has_dependencies: bool, settings: &StatusSettings, now: Timestamp) -> Option<StatusRecord> {
+        // A tool that never ran has no record, and restoring must not create one.
+        let unless_empty = |facts: StatusRecord| (facts != StatusRecord::default()).then_some(facts);
         if let Some(facts) = self.facts {
-            // A tool that never failed has no record, and saving a snapshot must not create one. Its last success is kept
-            // apart from the record.
-            let never_failed = StatusRecord { last_success: facts.last_success, ..StatusRecord::default() };
-            return (facts != never_failed).then_some(facts);
+            return unless_empty(facts);
         }
+        let text = self.reason.clone().unwrap_or_default();
         let facts = StatusRecord {
             consecutive_failures: self.consecutive_failures,
             last_success: self.last_success_time,
-            updated: self.last_updated,
+            last_failure: self.last_failure_time.map(|at| Failure { at, kind: ErrorKind::ToolError, text }),
             ..StatusRecord::default()
         };
         match self.status {
-            ToolStatus::Available => (self.consecutive_failures > 0).then_some(facts),
-            ToolStatus::Unavailable if has_dependencies => None,
+            ToolStatus::Available => unless_empty(facts),
+            ToolStatus::Unavailable if has_dependencies => unless_empty(facts),
             status => {
                 let at = self.last_updated.unwrap_or(now);
                 Some(apply(&facts, &StatusEvent::from_operator(status, self.reason, None), settings, at, 0.0))

@@ -9,15 +9,16 @@ use serde::Serialize;
 
 use super::{ToolHub, offer::OfferOptions};
 use crate::{
-    execution::Tool,
+    evidence,
+    execution::{EvidenceDemand, Tool},
     statuses::{HealthVerdict, ProbeGuard, StatusKey},
 };
-use toolhub_storage::backend::{Batch, Partition, StoreError};
+use toolhub_storage::backend::StoreError;
 use toolhub_types::{
     error::{CallError, Detail, ErrorKind, ToolError},
     event_kind::EventKind,
     ids::{Tenant, ThreadId},
-    status::{Disabled, StatusEvent, ToolStatus},
+    status::{Disabled, Evidence, StatusEvent, ToolStatus},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -42,12 +43,13 @@ pub struct ToolStatusInfo {
     pub status: ToolStatus,
     /// Why it has that status.
     pub reason: String,
-    /// When its record last changed; absent for a tool that never failed.
-    pub last_updated: Option<Timestamp>,
+    /// When the status, or what is known about it, last changed: by a result, an operator, a dependency or with time. If it never
+    /// did: when the thread was created or, in the shared scope, the hub was built.
+    pub last_updated: Timestamp,
     /// Consecutive failures that count against it.
     pub consecutive_failures: u32,
     /// When it last succeeded: in a thread's scope in that thread, or in any thread where a success ended a shared failure.
-    /// After a restart, the most recent successes are looked up in the journal.
+    /// After a restart, the most recent successes are read from the journal.
     pub last_success_time: Option<Timestamp>,
     /// When its last counted failure was.
     pub last_failure_time: Option<Timestamp>,
@@ -61,9 +63,7 @@ impl ToolHub {
     /// # Errors
     /// When the tool is not registered, or the store does not answer.
     pub async fn tool_status(&self, tool: &str, scope: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
-        let tool = self.require_tool(tool)?;
-        self.load_past_successes(scope).await;
-        Ok(self.snapshot_tool(tool, scope).await?.info())
+        self.status_info(self.require_tool(tool)?, scope).await
     }
 
     /// The statuses of all tools, sorted by name.
@@ -83,9 +83,7 @@ impl ToolHub {
         scope: StatusScope<'_>,
         OfferOptions { toolset, language }: &OfferOptions,
     ) -> Result<Vec<ToolStatusInfo>, CallError> {
-        self.load_past_successes(scope).await;
-        let snapshots = self.snapshot_tools(self.list_toolset(toolset), scope).await?;
-        Ok(snapshots.iter().map(|snapshot| snapshot.info_with_language(*language)).collect())
+        self.status_infos(self.list_toolset(toolset), scope, *language).await
     }
 
     /// Sets a tool's status as an operator. `Maintenance` and `Unavailable` are overrides that hold until they are lifted or
@@ -104,8 +102,9 @@ impl ToolHub {
     ) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
         let event = StatusEvent::from_operator(status, reason, until);
+        self.ensure_thread(scope).await?;
         self.engine.statuses.apply(&status_key(&tool, scope), &event).await?;
-        Ok(self.snapshot_tool(tool, scope).await?.info())
+        self.status_info(tool, scope).await
     }
 
     /// Disables a tool for all threads until it is [enabled](Self::enable_tool). Overrides and failures stay recorded. Survives
@@ -135,17 +134,16 @@ impl ToolHub {
         let tool = self.require_tool(tool)?;
         let statuses = &self.engine.statuses;
         let key = status_key(&tool, scope);
-        // Loaded before the reset, so that a later request does not load the cleared success again.
-        self.load_past_successes(scope).await;
+        self.ensure_thread(scope).await?;
         statuses.apply(&key, &StatusEvent::Reset).await?;
         match scope {
             StatusScope::Shared => tool.runtime.last_success.forget(),
-            StatusScope::Thread(..) => statuses.successes.forget(&key),
+            StatusScope::Thread(..) => {
+                statuses.successes.mark_reset(&key);
+                statuses.apply(&StatusKey::shared(&tool.definition.name), &StatusEvent::CoolDownEnded).await?;
+            }
         }
-        if matches!(scope, StatusScope::Thread(..)) {
-            statuses.apply(&StatusKey::shared(&tool.definition.name), &StatusEvent::CoolDownEnded).await?;
-        }
-        Ok(self.snapshot_tool(tool, scope).await?.info())
+        self.status_info(tool, scope).await
     }
 
     /// Removes the evidence that a tool has succeeded in a thread, so that its dependents wait for it again; returns whether
@@ -155,26 +153,23 @@ impl ToolHub {
     /// When the tool is not registered, or the store does not answer.
     pub async fn reset_tool_evidence(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<bool, CallError> {
         let tool = self.require_tool(tool)?;
-        let journal = &self.engine.journal;
-        loop {
-            let now = self.now();
-            let (mut evidence, version) = journal.evidence(tenant, thread, now).await?;
-            if !evidence.forget(&tool.definition.name) {
-                return Ok(false);
+        let name = &tool.definition.name;
+        evidence::recall_thread(&self.engine, tenant, thread).await;
+        let has_succeeded = self.engine.statuses.successes.get(&StatusKey::thread(name, tenant, thread)).is_some();
+        let mut found = false;
+        let reset = |evidence: &mut Evidence, now| {
+            found = evidence.get(name).is_some();
+            // Also a success that no tool depends on yet must not count later.
+            if found || has_succeeded {
+                evidence.reset(name, now);
             }
-            let batch = Batch::new(Partition::for_thread(tenant.clone(), thread.clone()));
-            match journal.store.commit(batch.with(journal.put_evidence(&evidence, version)?), now).await {
-                // A call stored evidence concurrently: try again.
-                Err(StoreError::Conflict { .. }) => {}
-                result => {
-                    self.engine.services.availability_changed.notify_one();
-                    return Ok(result.map(|_| true)?);
-                }
-            }
-        }
+        };
+        evidence::update(&self.engine, tenant, thread, reset).await?;
+        Ok(found)
     }
 
-    /// Reports the result of an execution outside the hub. It counts like one made here.
+    /// Reports the result of an execution outside the hub. It counts like one made here: for the status and, in a thread, as
+    /// evidence for the tools that depend on it.
     ///
     /// # Errors
     /// When the tool is not registered, or the store does not answer.
@@ -190,12 +185,14 @@ impl ToolHub {
             StatusScope::Shared => None,
             StatusScope::Thread(tenant, thread) => Some((tenant, thread)),
         };
+        self.ensure_thread(scope).await?;
         let verdict = HealthVerdict::from_result(&result, statuses);
         ProbeGuard::for_external_result(statuses, &tool.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
             tool.runtime.last_success.note(self.now());
-            if thread.is_some() {
+            if let Some((tenant, thread)) = thread {
                 statuses.successes.note(status_key(&tool, scope), self.now());
+                self.add_evidence(&tool, tenant, thread).await?;
             }
         }
         let tool_name = tool.definition.name.clone();
@@ -212,13 +209,29 @@ impl ToolHub {
                 self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), event);
             }
         }
-        Ok(self.snapshot_tool(tool, scope).await?.info())
+        self.status_info(tool, scope).await
+    }
+
+    /// Records a success that the journal does not know, for the tools that depend on it now or later.
+    async fn add_evidence(&self, tool: &Tool, tenant: &Tenant, thread: &ThreadId) -> Result<(), StoreError> {
+        let (tools, name) = (self.tools(), &tool.definition.name);
+        let demand = tools.evidence_demand(name).max(EvidenceDemand::Once);
+        let add = |evidence: &mut Evidence, now| evidence::add_success(evidence, &tools, (name, demand), now);
+        evidence::update(&self.engine, tenant, thread, add).await
+    }
+
+    /// Creates the thread of a scope if it does not exist: its records must not be stored without it.
+    pub(super) async fn ensure_thread(&self, scope: StatusScope<'_>) -> Result<(), StoreError> {
+        match scope {
+            StatusScope::Shared => Ok(()),
+            StatusScope::Thread(tenant, thread) => self.touch_thread(tenant, thread).await,
+        }
     }
 
     async fn apply_shared_event(&self, tool: &str, event: &StatusEvent) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
         self.engine.statuses.apply(&status_key(&tool, StatusScope::Shared), event).await?;
-        Ok(self.snapshot_tool(tool, StatusScope::Shared).await?.info())
+        self.status_info(tool, StatusScope::Shared).await
     }
 
     pub(super) fn require_tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {

@@ -136,7 +136,13 @@ fn withheld_error(
     retry_after: Option<Duration>,
 ) -> CallError {
     let (name, reason) = (&envelope.tool.definition.name, reason.text(Language::English));
-    let mut error = CallError::new(kind).operator(format!("`{name}` is withheld: {reason}"));
+    let text = match kind {
+        // The reason begins with the word.
+        ErrorKind::ToolMaintenance => format!("`{name}` is {reason}"),
+        ErrorKind::ToolUnavailable => format!("`{name}` is unavailable: {reason}"),
+        _ => format!("`{name}` is withheld: {reason}"),
+    };
+    let mut error = CallError::new(kind).operator(text);
     error.retry_after = retry_after;
     error
 }

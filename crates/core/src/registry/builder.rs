@@ -331,6 +331,7 @@ impl ToolBuilder {
             policy: self.policy,
             rerun_interrupted: self.rerun_interrupted,
             disabled: self.disabled,
+            registered_at: None,
             definition,
             schema,
             executor,

@@ -7,7 +7,7 @@ use std::{
 
 use super::{RegistryError, Tools};
 use crate::execution::{EvidenceDemand, Tool};
-use toolhub_types::tool::ToolName;
+use toolhub_types::tool::{DependencyGroup, ToolName};
 
 /// Checks the dependencies of the `new` tools. Those of the others were checked when they were added.
 pub(super) fn check(tools: &Tools, new: &[ToolName]) -> Result<(), RegistryError> {
@@ -38,6 +38,22 @@ pub(super) fn evidence_demands(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<
         }
     }
     bases
+}
+
+/// For every tool, the sequences that contain it and that others depend on.
+pub(super) fn sequences(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<ToolName, Vec<Arc<[ToolName]>>> {
+    let mut by_tool: HashMap<ToolName, Vec<Arc<[ToolName]>>> = HashMap::new();
+    for group in tools.values().flat_map(|tool| &tool.definition.depends_on.0) {
+        let DependencyGroup::Sequence { tools, .. } = group else { continue };
+        let sequence: Arc<[ToolName]> = tools.as_slice().into();
+        for tool in tools {
+            let known = by_tool.entry(tool.clone()).or_default();
+            if !known.contains(&sequence) {
+                known.push(sequence.clone());
+            }
+        }
+    }
+    by_tool
 }
 
 /// Depth-first search for a cycle, without recursion: a long chain must not overflow the stack. `acyclic` holds the tools that

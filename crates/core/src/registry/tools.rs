@@ -18,6 +18,8 @@ pub struct Tools {
     by_name: HashMap<ToolName, Arc<Tool>>,
     /// The tools that others depend on.
     evidence_demands: HashMap<ToolName, EvidenceDemand>,
+    /// The sequences that others depend on, by the tools in them.
+    sequences: HashMap<ToolName, Vec<Arc<[ToolName]>>>,
     revision: u64,
 }
 
@@ -47,6 +49,16 @@ impl Tools {
         }
     }
 
+    /// The tools that others depend on, and what these need to know of their successes.
+    pub(crate) fn evidence_demands(&self) -> impl Iterator<Item = (&ToolName, EvidenceDemand)> {
+        self.evidence_demands.iter().map(|(tool, demand)| (tool, *demand))
+    }
+
+    /// The sequences that contain a tool and that others depend on.
+    pub(crate) fn sequences_of(&self, tool: &ToolName) -> impl Iterator<Item = &[ToolName]> {
+        self.sequences.get(tool).into_iter().flatten().map(AsRef::as_ref)
+    }
+
     /// The tools that pass the filter, sorted by name.
     #[must_use]
     pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
@@ -62,9 +74,12 @@ impl Tools {
         suggest::closest(name, self.by_name.keys().map(ToolName::as_str), 3).into_iter().map(String::from).collect()
     }
 
-    /// The tools of this list that depend on this one, sorted by name.
-    pub(crate) fn dependents_of(&self, base: &ToolName) -> Vec<Arc<Tool>> {
-        let is_dependent = |tool: &&Arc<Tool>| tool.definition.depends_on.names().any(|name| name == base);
+    /// The tools of this list that depend on another: on this one, if it is given. Sorted by name.
+    pub(crate) fn dependents(&self, base: Option<&ToolName>) -> Vec<Arc<Tool>> {
+        let is_dependent = |tool: &&Arc<Tool>| match base {
+            Some(base) => tool.definition.depends_on.names().any(|name| name == base),
+            None => !tool.definition.depends_on.is_empty(),
+        };
         let mut tools: Vec<_> = self.by_name.values().filter(is_dependent).cloned().collect();
         tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
         tools
@@ -81,7 +96,8 @@ impl Tools {
     pub(crate) fn subset(&self, names: &[ToolName]) -> Self {
         let selected = names.iter().filter_map(|name| self.by_name.get_key_value(name));
         let by_name = selected.map(|(name, tool)| (name.clone(), tool.clone())).collect();
-        Self { by_name, evidence_demands: self.evidence_demands.clone(), revision: self.revision }
+        let (evidence_demands, sequences) = (self.evidence_demands.clone(), self.sequences.clone());
+        Self { by_name, evidence_demands, sequences, revision: self.revision }
     }
 
     /// Whether both lists hold the same tools, with the same limits and evidence demands, so that calls behave alike.
@@ -129,8 +145,7 @@ impl Tools {
             }
             names.push(name);
         }
-        let next =
-            Self { evidence_demands: dependencies::evidence_demands(&by_name), by_name, revision: self.revision + 1 };
+        let next = Self::with_demands(by_name, self.revision + 1);
         dependencies::check(&next, &names)?;
         next.manager_types()?;
         Ok(next)
@@ -156,7 +171,7 @@ impl Tools {
         let mut by_name = self.by_name.clone();
         let removed = by_name.remove(name);
         let revision = self.revision + u64::from(removed.is_some());
-        (Self { evidence_demands: dependencies::evidence_demands(&by_name), by_name, revision }, removed)
+        (Self::with_demands(by_name, revision), removed)
     }
 
     /// This list without the named tools, with the policies applied to the rest. A tool for which nothing changes keeps its
@@ -172,7 +187,13 @@ impl Tools {
                 *tool = Arc::new(updated);
             }
         }
-        Self { by_name, evidence_demands: HashMap::new(), revision: self.revision }
+        Self { by_name, revision: self.revision, ..Self::default() }
+    }
+
+    fn with_demands(by_name: HashMap<ToolName, Arc<Tool>>, revision: u64) -> Self {
+        let (evidence_demands, sequences) =
+            (dependencies::evidence_demands(&by_name), dependencies::sequences(&by_name));
+        Self { by_name, evidence_demands, sequences, revision }
     }
 }
 

@@ -177,8 +177,10 @@ impl ProbeGuard {
         let records = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
         for (record, signal) in records {
             let Some(record) = record else { continue };
-            // A success creates no record, unless successes count for the failure rate.
+            // A success creates no record, unless successes count for the failure rate, or it was reported from outside: that
+            // one is not in the journal.
             if signal != HealthSignal::Success
+                || self.call.is_none()
                 || statuses.tracks_failure_rate()
                 || statuses.facts(&record.key).is_some()
             {

@@ -29,7 +29,7 @@ impl Statuses {
         status::evaluate(facts, &Readiness::Ready, &self.settings(), self.clock.now())
     }
 
-    /// Caches a record key status an earlier process has emitted.
+    /// Caches a record whose status an earlier process has emitted.
     pub(super) fn insert_silently(self: &Arc<Self>, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
         self.cache.put(key.clone(), facts, row_version);
         if let Some(facts) = self.facts(&key) {
@@ -127,9 +127,13 @@ impl Statuses {
         // A thread sees the worse of its own and the shared status, so a change that the shared one masks is not
         // emitted.
         let shared = key.owner().and_then(|_| self.facts(&StatusKey::shared(key.tool())));
-        let (before, reading) = match shared.map(|shared| self.reading(&shared)) {
-            Some(shared) => (before.max(shared.status), status::worst(reading, shared)),
-            None => (before, reading),
+        let (before, reading) = match (self.facts(key), shared) {
+            (Some(own), Some(shared)) => {
+                let (settings, now) = (self.settings(), self.clock.now());
+                let combined = status::evaluate_in_thread(&own, &shared, &Readiness::Ready, &settings, now);
+                (before.max(self.reading(&shared).status), combined)
+            }
+            _ => (before, reading),
         };
         if before == reading.status {
             return;

@@ -1,16 +1,15 @@
 //! Times of the last success of each tool: over all threads, and per thread.
 //!
-//! In: a success from every successful call, so recording must be cheap. Out: its time. In memory only, because a store
-//! write per success would cost more than most calls. Times before this process come from the journal: the first query
-//! about a thread, or about all threads, backfills them. Decisions depend on other data: recovery is in the status
-//! record, and requirements between tools use the thread's evidence.
+//! In: a success from every successful call, so recording must be cheap; successes before this process, from the journal.
+//! Out: the time of the last one. In memory only, because a store write per success would cost more than most calls.
+//! `evidence/recall.rs` reads the journal.
 
-use std::{
-    hash::{Hash, RandomState},
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
-};
+use std::hash::{Hash, RandomState};
+
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use hashlink::LruCache;
+use tokio::sync::OnceCell;
 
 use super::StatusKey;
 use crate::sharded::{SHARDS, Sharded};
@@ -21,17 +20,25 @@ const MAX_PER_SHARD: usize = 100_000 / SHARDS;
 
 /// Times of the last success of tools in threads.
 pub(crate) struct Successes {
-    times: Sharded<LruCache<StatusKey, Timestamp, RandomState>>,
-    /// The threads that were backfilled from the journal.
-    backfilled_threads: Sharded<LruCache<ThreadKey, (), RandomState>>,
-    /// Whether the times over all threads were backfilled.
-    shared_backfilled: AtomicBool,
+    times: Sharded<LruCache<StatusKey, LatestSuccess, RandomState>>,
+    /// The threads whose successes were recalled from the journal, and the revision of the registry at that time.
+    recalled_threads: Sharded<LruCache<ThreadKey, u64, RandomState>>,
+    /// Set when the times over all threads were recalled.
+    pub(crate) shared_recall: OnceCell<()>,
+}
+
+/// The last success of a tool in a thread.
+#[derive(Debug, Clone, Copy)]
+struct LatestSuccess {
+    at: Timestamp,
+    /// Whether the tool's status was reset since. As evidence it counts nevertheless.
+    before_reset: bool,
 }
 
 impl Default for Successes {
     fn default() -> Self {
-        let (times, backfilled_threads) = (Sharded::new(lru), Sharded::new(lru));
-        Self { times, backfilled_threads, shared_backfilled: AtomicBool::default() }
+        let (times, recalled_threads) = (Sharded::new(lru), Sharded::new(lru));
+        Self { times, recalled_threads, shared_recall: OnceCell::new() }
     }
 }
 
@@ -42,36 +49,52 @@ fn lru<K: Eq + Hash, V>() -> LruCache<K, V, RandomState> {
 impl Successes {
     /// Records a success. A full shard evicts its oldest entry.
     pub(crate) fn note(&self, key: StatusKey, at: Timestamp) {
-        self.times.shard(&key).insert(key, at);
+        self.times.shard(&key).insert(key, LatestSuccess { at, before_reset: false });
     }
 
+    /// The last success.
     pub(crate) fn get(&self, key: &StatusKey) -> Option<Timestamp> {
-        self.times.shard(key).peek(key).copied()
+        self.times.shard(key).peek(key).map(|latest| latest.at)
+    }
+
+    /// The last success, unless the tool's status was reset since.
+    pub(crate) fn get_since_reset(&self, key: &StatusKey) -> Option<Timestamp> {
+        self.times.shard(key).peek(key).filter(|latest| !latest.before_reset).map(|latest| latest.at)
+    }
+
+    /// Marks the success as older than a reset of the tool's status.
+    pub(crate) fn mark_reset(&self, key: &StatusKey) {
+        if let Some(latest) = self.times.shard(key).peek_mut(key) {
+            latest.before_reset = true;
+        }
     }
 
     pub(crate) fn forget(&self, key: &StatusKey) {
         self.times.shard(key).remove(key);
     }
 
-    /// Whether the times over all threads must be backfilled. Returns `true` once.
-    pub(crate) fn claim_shared_backfill(&self) -> bool {
-        !self.shared_backfilled.swap(true, Ordering::Relaxed)
+    /// Makes the next query about a thread read the journal again.
+    pub(crate) fn forget_recall(&self, thread: &ThreadKey) {
+        self.recalled_threads.shard(thread).remove(thread);
     }
 
-    /// Whether a thread was backfilled.
-    pub(crate) fn is_backfilled(&self, thread: &ThreadKey) -> bool {
-        self.backfilled_threads.shard(thread).contains_key(thread)
+    /// The revision of the registry for which a thread's successes were recalled.
+    pub(crate) fn recalled_revision(&self, thread: &ThreadKey) -> Option<u64> {
+        self.recalled_threads.shard(thread).peek(thread).copied()
     }
 
-    /// Adds the times before this process of a thread. Newer recorded times stay.
-    pub(crate) fn backfill(&self, thread: ThreadKey, found: impl IntoIterator<Item = (StatusKey, Timestamp)>) {
-        for (key, at) in found {
-            if self.get(&key).is_none_or(|recorded| recorded < at) {
-                self.note(key, at);
-            }
+    /// Adds a success before this process. A newer recorded one stays. `reset` is the time of the last reset of the tool's
+    /// status.
+    pub(crate) fn recall(&self, key: StatusKey, at: Timestamp, reset: Option<Timestamp>) {
+        let mut times = self.times.shard(&key);
+        if times.peek(&key).is_none_or(|recorded| recorded.at < at) {
+            times.insert(key, LatestSuccess { at, before_reset: Some(at) <= reset });
         }
-        // An evicted thread is backfilled again on the next query.
-        self.backfilled_threads.shard(&thread).insert(thread, ());
+    }
+
+    /// Records that a thread's successes were recalled. An evicted thread is recalled again on the next query.
+    pub(crate) fn mark_recalled(&self, thread: ThreadKey, revision: u64) {
+        self.recalled_threads.shard(&thread).insert(thread, revision);
     }
 }
 

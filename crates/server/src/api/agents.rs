@@ -118,7 +118,7 @@ struct ToolState {
     status: ToolStatus,
     /// The reason for the status.
     reason: String,
-    /// When it last changed; when the thread was created, for a tool that was never called in it.
+    /// When it last changed: by a result, an operator, a dependency or with time. When the thread was created, if it never did.
     last_updated: Timestamp,
     #[serde(flatten)]
     full: Option<ToolStateDetails>,
@@ -201,7 +201,7 @@ async fn load_states(
     let statuses = app.hub().tool_statuses_with(StatusScope::Thread(tenant, &thread.id), &options).await?;
     let tool_states = statuses.into_iter().map(|info| {
         let name = info.tool_name.to_string();
-        (name, ToolState::of(info, thread.created, full))
+        (name, ToolState::of(info, full))
     });
     let (agent_id, timestamp) = (thread.id.to_string(), app.now());
     Ok(ToolStates { agent_id, reset: None, tool_states: tool_states.collect(), timestamp })
@@ -212,11 +212,11 @@ fn respond(data: ToolStates) -> Json<ToolStatesResponse> {
 }
 
 impl ToolState {
-    fn of(info: ToolStatusInfo, created: Timestamp, full: bool) -> Self {
+    fn of(info: ToolStatusInfo, full: bool) -> Self {
         Self {
             status: info.status,
             reason: info.reason,
-            last_updated: info.last_updated.max(info.last_success_time).unwrap_or(created),
+            last_updated: info.last_updated,
             full: full.then_some(ToolStateDetails {
                 consecutive_failures: info.consecutive_failures,
                 last_success_time: info.last_success_time,

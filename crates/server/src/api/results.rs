@@ -7,9 +7,12 @@ use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use toolhub_core::{ErrorKind, ReportError, ToolError};
+use toolhub_core::{ErrorKind, ReportError};
 
-use super::calls::{self, CallPath, CallView};
+use super::{
+    calls::{self, CallPath, CallView},
+    reported_error::{self, ReportedError},
+};
 use crate::{
     app::App,
     extract::{Body, Params},
@@ -26,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::POST, "/api/v1/calls/{id}/result", call, "calls", report)
             .summary("Report the result of an external call")
             .json_response::<CallView>(200, "The result was accepted; the call has ended with it")
-            .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED, Code::CONFLICT])
+            .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED, Code::CONFLICT, Code::FORBIDDEN])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
@@ -40,9 +43,8 @@ struct ResultBody {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     output: Option<Value>,
-    /// Why it failed.
-    #[schemars(length(min = 1))]
-    error: Option<String>,
+    /// Why it failed: a text, or an object with a `message` and more.
+    error: Option<ReportedError>,
 }
 
 /// A member that is present, even if it is null: null is a result too.
@@ -60,9 +62,13 @@ async fn report(
     let id = path.parse_id()?;
     let result = match body {
         ResultBody { output: Some(output), error: None } => Ok(output),
-        ResultBody { output: None, error: Some(error) } if !error.trim().is_empty() => Err(ToolError::new(error)),
+        ResultBody { output: None, error: Some(error) } => {
+            let error = error.into_error()?;
+            reported_error::authorize(&principal, &error)?;
+            Err(error)
+        }
         _ => {
-            let detail = "a result is either `output` or a non-empty `error`";
+            let detail = "a result is either `output` or `error`";
             return Err(Problem::new(Code::INVALID_REQUEST, detail));
         }
     };

@@ -67,7 +67,13 @@ async fn the_work_of_a_call_is_done_outside_and_its_result_brought_back_once() {
     let call = &answer["calls"][0];
     assert_eq!((&call["tool"], &call["arguments"]), (&json!("slow"), &json!({"x": 1})));
     let result = format!("/api/v1/calls/{}/result", as_text(&call["id"]));
-    for wrong in [json!({}), json!({"output": 1, "error": "x"}), json!({"error": " "}), json!({"output": 1, "x": 1})] {
+    for wrong in [
+        json!({}),
+        json!({"output": 1, "error": "x"}),
+        json!({"error": " "}),
+        json!({"error": {"kind": "crashed"}}),
+        json!({"output": 1, "x": 1}),
+    ] {
         fixture.api.post(&result, wrong).await.expect_problem(422, "invalid_request");
     }
     let ended = fixture.api.post(&result, json!({"output": {"n": 7}})).await.expect_status(200);
@@ -123,6 +129,11 @@ async fn an_error_from_outside_counts_and_is_told_and_null_is_a_result() {
     assert!(as_text(&run["content"]).contains("the wire is cut"), "{run}");
     let states = fixture.api.get("/agents/t1/tool-states?detail=full").await.expect_status(200);
     assert_eq!(states["data"]["toolStates"]["slow"]["consecutiveFailures"], 1);
+    let answer = send_external(&fixture, "call slow").await;
+    let crashed = json!({"error": {"kind": "crashed", "message": "exit code 139"}});
+    let ended = fixture.api.post(&result(&answer["calls"][0]), crashed).await.expect_status(200);
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("error"), &json!("crashed")));
+    fixture.run_until(as_text(&answer["runId"]), |run| run["status"] == "completed").await;
     let answer = send_external(&fixture, "call slow").await;
     let ended = fixture.api.post(&result(&answer["calls"][0]), json!({"output": null})).await.expect_status(200);
     assert_eq!(ended["status"], "success");

@@ -64,7 +64,7 @@ async fn a_status_set_by_hand_holds_for_everybody_until_it_is_reset() {
     let api = api_fixture().await;
     let body = json!({"status": "maintenance", "reason": "new disk", "until": "2999-01-01T00:00:00.000Z"});
     let set = api.request("PUT", "/api/v1/tools/add/status", Some(body), &[]).await.expect_status(200);
-    assert_eq!((&set["status"], &set["reason"]), (&json!("maintenance"), &json!("under maintenance: new disk")));
+    assert_eq!((&set["status"], &set["reason"]), (&json!("maintenance"), &json!("in maintenance: new disk")));
     let call = api.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1, "b": 2}})).await;
     call.expect_problem(503, "tool_maintenance");
     assert_eq!(names(&api.get("/api/v1/tools?status=maintenance").await.expect_status(200)), ["add"]);

@@ -23,7 +23,7 @@ async fn a_body_is_one_json_object_and_nothing_more() {
         ("/api/v1/tools/rare/calls", "null", 422, "invalid_request"),
         ("/api/v1/tools/rare/calls", "[", 400, "invalid_json"),
         ("/api/v1/threads", "[\"t7\"]", 422, "invalid_request"),
-        ("/api/v1/tools/rare/reports", "{\"error\": \"no\"}", 422, "invalid_request"),
+        ("/api/v1/tools/rare/reports", "{\"error\": 7}", 422, "invalid_request"),
         ("/api/v1/tools/rare/reports", "{\"error\": [\"tool_error\", \"no\", null, null]}", 422, "invalid_request"),
         ("/api/v1/threads/t1/batches", "{\"calls\": [{\"tool\": \"rare\"}]} ]", 400, "invalid_json"),
     ] {

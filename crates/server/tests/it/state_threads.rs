@@ -142,7 +142,7 @@ async fn a_snapshot_taken_in_one_thread_is_restored_in_another() {
         async |text: &str| server.send("ann", "PUT /api/v1/threads/t2/snapshot", Some(text.into()), &[]).await;
     restore(saved.text()).await.expect_problem(404, "thread_not_found");
     server.send_json("POST /api/v1/threads", json!({"id": "t2"})).await.expect_status(201);
-    assert_eq!(restore(saved.text()).await.expect_status(200)["tools"], json!(["cart"]));
+    assert_eq!(restore(saved.text()).await.expect_status(200)["tools"], json!(["cart", "look"]));
     let explained = server.get("/api/v1/tools/cart/explain?threadId=t2").await.expect_status(200);
     assert_eq!(explained["consecutiveFailures"], 1);
     let report = server.get("/api/v1/tools/report/explain?threadId=t2").await.expect_status(200);

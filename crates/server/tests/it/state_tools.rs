@@ -22,6 +22,23 @@ async fn failures_elsewhere_count_like_those_made_here() {
 }
 
 #[tokio::test]
+async fn a_reported_success_is_evidence_and_an_error_may_be_a_text() {
+    let server = state_fixture().await;
+    server.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);
+    let report = async |body: Value| server.send_json("POST /api/v1/tools/look/reports", body).await;
+    let offered =
+        async || server.get("/api/v1/tools/report/explain?threadId=t1").await.expect_status(200)["offered"].clone();
+    let failed = report(json!({"threadId": "t1", "error": "it broke"})).await.expect_status(200);
+    assert_eq!((&failed["consecutiveFailures"], &failed["reason"]), (&json!(1), &json!("the last call failed")));
+    assert_eq!(offered().await, false);
+    report(json!({"threadId": "t1", "success": true})).await.expect_status(200);
+    assert_eq!(offered().await, true);
+    for wrong in [json!(" "), json!(["tool_error", "x"]), json!(7)] {
+        report(json!({"threadId": "t1", "error": wrong})).await.expect_problem(422, "invalid_request");
+    }
+}
+
+#[tokio::test]
 async fn an_error_that_does_not_count_changes_nothing() {
     let server = state_fixture().await;
     server.send_json("POST /api/v1/threads", json!({"id": "t1"})).await.expect_status(201);

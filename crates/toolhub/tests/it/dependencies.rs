@@ -77,8 +77,14 @@ async fn any_of_several_is_enough_and_a_sequence_must_come_in_order() {
     call(&hub, "b", "t1").await.assert_success();
     call(&hub, "any", "t1").await.assert_success();
     call(&hub, "a", "t1").await.assert_success();
-    let text = call(&hub, "both", "t1").await.assert_error(ErrorKind::DependencyNotMet);
-    assert!(text.contains("a had to succeed before b"), "{text}");
+    let early = call(&hub, "both", "t1").await;
+    let text = early.assert_error(ErrorKind::DependencyNotMet);
+    assert_eq!(text, "`both` cannot be used yet. Call b again: it must succeed after a.");
+    assert_eq!(early.error.unwrap().missing_dependencies(), ["b"]);
+    // Calling again in the right order mends a wrong first order, for good.
+    for tool in ["b", "both", "a", "both"] {
+        call(&hub, tool, "t1").await.assert_success();
+    }
     for tool in ["a", "b", "both"] {
         call(&hub, tool, "t2").await.assert_success();
     }
@@ -182,21 +188,69 @@ async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_
     for _ in 0..2 {
         hub.call("base", json!({})).thread("t1").await.assert_success();
     }
-    let changes: Vec<_> = events
-        .events()
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::AvailabilityChanged { tool_name, available, reason } => {
-                Some((event.thread.clone(), tool_name.to_string(), *available, reason.clone()))
-            }
-            _ => None,
-        })
-        .collect();
-    assert_eq!(changes, [(Some(thread.clone()), "next".into(), true, "dependencies met".into())]);
+    assert_eq!(
+        availability_changes(&mut events),
+        [("12:00:00".into(), "next".into(), true, "dependencies met".into())]
+    );
 
     hub.reset_tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
     hub.call("next", json!({})).thread("t1").await.assert_success();
     assert!(hub.reset_tool_evidence("base", &tenant, &thread).await.unwrap());
     assert!(!hub.reset_tool_evidence("base", &tenant, &thread).await.unwrap());
     hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
+    let changes = availability_changes(&mut events);
+    assert_eq!(changes[1..], [("12:00:00".into(), "next".into(), false, "waiting for base".into())]);
+}
+
+/// The `tool.availability.changed` events so far, all of the thread `t1`: time, tool, available, reason.
+fn availability_changes(recorder: &mut EventRecorder) -> Vec<(String, String, bool, String)> {
+    let changes = recorder.events().iter().filter_map(|event| match &event.kind {
+        EventKind::AvailabilityChanged { tool_name, available, reason } => {
+            assert_eq!(event.thread.as_ref().map(ThreadId::as_str), Some("t1"));
+            Some((event.timestamp.to_string()[11..19].to_owned(), tool_name.to_string(), *available, reason.clone()))
+        }
+        _ => None,
+    });
+    changes.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_evidence_grows_old_is_told_to_its_thread_on_time() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let clock = TestClock::new();
+    let minute = Duration::from_secs(60);
+    let tools = || [scripted_tool("price"), scripted_tool("buy").after("price").within(minute)];
+    let hub = async || {
+        ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tools(tools()).build().await.unwrap()
+    };
+    let first = hub().await;
+    let mut events = EventRecorder::new(&first);
+    call(&first, "price", "t1").await.assert_success();
+    tokio::time::sleep(minute / 2).await;
+    call(&first, "price", "t1").await.assert_success();
+    tokio::time::sleep(2 * minute).await;
+    let expected = [
+        ("12:00:00".to_owned(), "buy".to_owned(), true, "dependencies met".to_owned()),
+        ("12:01:30".to_owned(), "buy".to_owned(), false, "waiting for price".to_owned()),
+    ];
+    assert_eq!(availability_changes(&mut events), expected);
+    // A withheld tool does not become unavailable a second time.
+    call(&first, "price", "t1").await.assert_success();
+    first.disable_tool("buy", None).await.unwrap();
+    let mut events = EventRecorder::new(&first);
+    tokio::time::sleep(2 * minute).await;
+    assert_eq!(availability_changes(&mut events), []);
+    first.enable_tool("buy").await.unwrap();
+    call(&first, "price", "t1").await.assert_success();
+    first.shutdown(minute).await;
+
+    // After a restart the first question about the thread is enough.
+    let second = hub().await;
+    let mut events = EventRecorder::new(&second);
+    call(&second, "buy", "t1").await.assert_success();
+    tokio::time::sleep(2 * minute).await;
+    assert_eq!(
+        availability_changes(&mut events),
+        [("12:05:30".into(), "buy".into(), false, "waiting for price".into())]
+    );
 }

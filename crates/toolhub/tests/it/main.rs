@@ -70,6 +70,7 @@ mod state_store_routing;
 mod state_typed;
 mod state_value_types;
 mod status;
+mod status_after_restart;
 mod status_events;
 mod status_health_checks;
 mod status_views;

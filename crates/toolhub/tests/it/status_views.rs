@@ -73,7 +73,7 @@ async fn a_tool_that_waits_and_is_broken_or_held_shows_the_worse_status() {
     hub.set_tool_status("next", ToolStatus::Failed, None, None, view).await.unwrap();
     check(status_in_all_views(&hub, "next").await, ToolStatus::Failed, "set to failed by an operator");
     hub.set_tool_status("next", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
-    check(status_in_all_views(&hub, "next").await, ToolStatus::Maintenance, "under maintenance");
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Maintenance, "in maintenance");
     hub.set_tool_status("next", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
     tokio::time::sleep(5 * MINUTE).await;
     check(status_in_all_views(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
@@ -82,29 +82,21 @@ async fn a_tool_that_waits_and_is_broken_or_held_shows_the_worse_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that_would_not_help() {
+async fn a_tool_whose_bases_came_in_the_wrong_order_asks_for_the_calls_that_mend_it() {
     let tools = ["a", "b"].map(|name| scripted(name, []).0);
     let hub = hub(tools.into_iter().chain([scripted("last", []).0.after_sequence(["a", "b"])])).await;
     for base in ["b", "a"] {
         hub.call(base, json!({})).thread("t1").await.assert_success();
     }
-    check(
-        status_in_all_views(&hub, "last").await,
-        ToolStatus::Unavailable,
-        "dependencies succeeded in the wrong order",
-    );
+    check(status_in_all_views(&hub, "last").await, ToolStatus::Unavailable, "waiting for b");
     let (tenant, thread) = tenant_and_thread();
     let line = async |language: Language| hub.status_summary(&tenant, &thread, &language.into()).await.unwrap();
-    assert!(
-        line(Language::English).await.ends_with(" [waiting: last (wrong order)]"),
-        "{}",
-        line(Language::English).await
-    );
-    assert!(
-        line(Language::Chinese).await.ends_with(" [等待依赖: last (顺序有误)]"),
-        "{}",
-        line(Language::Chinese).await
-    );
+    assert!(line(Language::English).await.ends_with(" [waiting: last ← b]"), "{}", line(Language::English).await);
+    assert!(line(Language::Chinese).await.ends_with(" [等待依赖: last ← b]"), "{}", line(Language::Chinese).await);
+    let why = hub.explain("last", &tenant, &thread).await.unwrap().text(Language::English);
+    assert!(why.contains("\nCall b again: it must succeed after a.\n"), "{why}");
+    hub.call("b", json!({})).thread("t1").await.assert_success();
+    check(status_in_all_views(&hub, "last").await, ToolStatus::Available, "dependencies met");
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,9 +181,9 @@ async fn what_succeeded_before_a_restart_is_known_after_it() {
     assert_eq!(why.last_success_time.map(|at| at.to_string()), noon);
     // A reset is not undone by another read.
     next.reset_tool_status("pay", StatusScope::Thread(&tenant, &thread)).await.unwrap();
-    assert_eq!(view_of("pay", &thread).await, ("never run".into(), None));
+    assert_eq!(view_of("pay", &thread).await, ("reset, not run since".into(), None));
     let reset = next.reset_tool_status("pay", StatusScope::Shared).await.unwrap();
-    assert_eq!((reset.reason.as_str(), reset.last_success_time), ("never run", None));
+    assert_eq!((reset.reason.as_str(), reset.last_success_time), ("reset, not run since", None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +209,7 @@ async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
     hub.apply(HubChange::tools_only().put(scripted("base", []).0)).await.unwrap();
     assert!(at(StatusScope::Shared).await.is_some(), "a reload keeps the statuses");
     hub.reset_tool_status("base", StatusScope::Thread(&tenant, &thread)).await.unwrap();
-    check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "never run");
+    check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "reset, not run since");
     hub.reset_tool_status("base", StatusScope::Shared).await.unwrap();
     assert_eq!(at(StatusScope::Shared).await, None);
     hub.report_result("base", StatusScope::Thread(&tenant, &thread), Ok(())).await.unwrap();
@@ -241,7 +233,7 @@ async fn a_failure_is_no_success_and_a_later_success_replaces_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_saved_success_is_restored_and_makes_no_record() {
+async fn a_saved_success_is_restored_in_its_thread_alone() {
     let (tenant, thread) = tenant_and_thread();
     let first = hub([scripted("base", []).0]).await;
     first.call("base", json!({})).thread("t1").await.assert_success();
@@ -249,7 +241,7 @@ async fn a_saved_success_is_restored_and_makes_no_record() {
     tokio::time::sleep(MINUTE).await;
     let second = hub([scripted("base", []).0]).await;
     let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
-    assert_eq!(restored.tools, [], "a plain success has no record");
+    assert_eq!(restored.tools.len(), 1);
     check(status_in_all_views(&second, "base").await, ToolStatus::Available, "executed successfully");
     assert_eq!(second.tool_status("base", StatusScope::Shared).await.unwrap().last_success_time, None);
 
@@ -273,4 +265,102 @@ async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
     check(status_in_all_views(&hub, "sick").await, ToolStatus::Failed, "failed 3 times in a row");
     hub.apply(HubChange::tools_only().put(scripted("sick", []).0)).await.unwrap();
     hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reason_agrees_with_the_counters_and_the_time_moves_with_the_word() {
+    let down = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500"));
+    let tools = [
+        scripted("sick", [down(), down(), down()]).0.no_retry(),
+        scripted("base", []).0,
+        scripted("next", []).0.after("base").within(10 * MINUTE),
+    ];
+    let (tenant, thread) = tenant_and_thread();
+    let hub = hub(tools).await;
+    let seen = async |tool: &str| {
+        let info = hub.tool_status(tool, StatusScope::Thread(&tenant, &thread)).await.unwrap();
+        let time = info.last_updated.to_string()[11..19].to_owned();
+        format!("{} {time} {} {}", json!(info.status).as_str().unwrap(), info.consecutive_failures, info.reason)
+    };
+    hub.create_thread(&tenant, Some(thread.clone())).await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    // The failures of another thread count for all.
+    for _ in 0..2 {
+        hub.call("sick", json!({})).thread("t2").await.assert_error(ErrorKind::UpstreamError);
+    }
+    assert_eq!(seen("sick").await, "available 12:01:00 2 the last 2 calls failed");
+    assert_eq!(seen("next").await, "unavailable 12:00:00 0 waiting for base");
+    tokio::time::sleep(MINUTE).await;
+    hub.call("sick", json!({})).thread("t2").await.assert_error(ErrorKind::UpstreamError);
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    assert_eq!(seen("sick").await, "failed 12:02:00 3 failed 3 times in a row");
+    assert_eq!(seen("next").await, "available 12:02:00 0 dependencies met");
+    tokio::time::sleep(6 * MINUTE).await;
+    assert_eq!(seen("sick").await, "available 12:07:00 3 on probation");
+    hub.set_tool_status(
+        "next",
+        ToolStatus::Maintenance,
+        None,
+        Some("2024-01-01T12:09:00Z".parse().unwrap()),
+        StatusScope::Shared,
+    )
+    .await
+    .unwrap();
+    assert_eq!(seen("next").await, "maintenance 12:08:00 0 in maintenance");
+    tokio::time::sleep(2 * MINUTE).await;
+    assert_eq!(seen("next").await, "available 12:09:00 0 dependencies met");
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(seen("next").await, "unavailable 12:12:00 0 waiting for base");
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    assert_eq!(seen("next").await, "available 12:15:00 0 dependencies met");
+    tokio::time::sleep(MINUTE).await;
+    hub.reset_tool_evidence("base", &tenant, &thread).await.unwrap();
+    assert_eq!(seen("next").await, "unavailable 12:16:00 0 waiting for base");
+    hub.reset_tool_status("sick", StatusScope::Shared).await.unwrap();
+    assert_eq!(seen("sick").await, "available 12:16:00 0 reset, not run since");
+    tokio::time::sleep(MINUTE).await;
+    hub.apply(HubChange::tools_only().put(scripted("sick", []).0.after("base"))).await.unwrap();
+    assert_eq!(seen("sick").await, "unavailable 12:17:00 0 waiting for base");
+    let shared = hub.tool_status("base", StatusScope::Shared).await.unwrap();
+    assert_eq!(shared.last_updated.to_string(), "2024-01-01T12:15:00.000Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_of_the_older_system_brings_its_successes_and_failures_along() {
+    let (tenant, thread) = tenant_and_thread();
+    let tools = ["base_tool", "other"].map(|name| scripted(name, []).0);
+    let dependents = [
+        scripted("dependent_tool", []).0.after("base_tool"),
+        scripted("waiting_tool", []).0.after("other"),
+        scripted("ordered_tool", []).0.after_sequence(["failing_tool", "base_tool"]),
+    ];
+    let hub = hub(tools.into_iter().chain([scripted("failing_tool", []).0]).chain(dependents)).await;
+    let older = json!({
+        "states": [
+            {"toolName": "base_tool", "status": "available", "reason": "执行成功",
+             "lastUpdated": "2024-01-01T11:50:00.000Z", "consecutiveFailures": 0,
+             "lastSuccessTime": "2024-01-01T11:50:00.000Z", "shouldRebind": false},
+            {"toolName": "dependent_tool", "status": "unavailable", "reason": "依赖未满足",
+             "lastUpdated": "2024-01-01T11:51:00.000Z", "consecutiveFailures": 1,
+             "lastFailureTime": "2024-01-01T11:40:00.000Z", "shouldRebind": false},
+            {"toolName": "failing_tool", "status": "failed", "reason": "连续失败超过阈值",
+             "lastUpdated": "2024-01-01T11:58:00.000Z", "consecutiveFailures": 3,
+             "lastSuccessTime": "2024-01-01T11:30:00.000Z", "lastFailureTime": "2024-01-01T11:58:00.000Z",
+             "shouldRebind": true},
+        ],
+        "config": {"enabled": true, "failureThreshold": 3, "failureDuration": 300_000, "autoRebind": true, "rebindDelay": 10_000},
+        "timestamp": "2024-01-01T11:59:00.000Z",
+    });
+    let restored = hub.deserialize_tool_states(&tenant, &thread, &older.to_string()).await.unwrap();
+    assert_eq!((restored.tools.len(), restored.warning), (3, None));
+    let failing = hub.tool_status("failing_tool", StatusScope::Thread(&tenant, &thread)).await.unwrap();
+    assert_eq!((failing.status, failing.consecutive_failures), (ToolStatus::Failed, 3));
+    let times = [failing.last_success_time, failing.last_failure_time].map(|at| at.unwrap().to_string());
+    assert_eq!(times, ["2024-01-01T11:30:00.000Z", "2024-01-01T11:58:00.000Z"]);
+    let dependent = hub.tool_status("dependent_tool", StatusScope::Thread(&tenant, &thread)).await.unwrap();
+    assert_eq!((dependent.status, dependent.reason.as_str()), (ToolStatus::Available, "the last call failed"));
+    for tool in ["dependent_tool", "ordered_tool"] {
+        hub.call(tool, json!({})).thread("t1").await.assert_success();
+    }
+    hub.call("waiting_tool", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
 }

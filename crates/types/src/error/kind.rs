@@ -107,10 +107,10 @@ table! {
         "The same call is still running. Wait for its result.";
     ToolFailedStatus "tool_failed_status" No None final 503
         "the tool failed too often and its circuit breaker is open"
-        "This tool failed repeatedly and is switched off for now. Go on without it.";
+        "This tool failed repeatedly and is withheld for now. Go on without it.";
     ToolMaintenance "tool_maintenance" No None final 503
-        "the tool is under maintenance"
-        "This tool is under maintenance. Go on without it.";
+        "the tool is in maintenance"
+        "This tool is in maintenance. Go on without it.";
     ToolUnavailable "tool_unavailable" No None final 503
         "the tool is disabled, disconnected or has no implementation"
         "This tool is not available at the moment. Go on without it.";

@@ -50,9 +50,10 @@ impl MissingDependency {
     #[must_use]
     pub fn tools(&self) -> &[ToolName] {
         match self {
-            Self::NeverSucceeded { tool } | Self::Stale { tool, .. } => std::slice::from_ref(tool),
+            Self::NeverSucceeded { tool } | Self::Stale { tool, .. } | Self::OutOfOrder { tool, .. } => {
+                std::slice::from_ref(tool)
+            }
             Self::NoneOf { tools } => tools,
-            Self::OutOfOrder { .. } => &[],
         }
     }
 }
@@ -75,11 +76,11 @@ fn describe(missing: &MissingDependency, language: Language) -> String {
             [only] => format!("请先成功调用 {only}。"),
             tools => format!("请先成功调用 {} 中的任意一个。", join_names(tools, "、")),
         },
-        (MissingDependency::OutOfOrder { earlier, later }, Language::English) => {
-            format!("{earlier} had to succeed before {later}; in this conversation that can no longer be met.")
+        (MissingDependency::OutOfOrder { tool, after }, Language::English) => {
+            format!("Call {tool} again: it must succeed after {after}.")
         }
-        (MissingDependency::OutOfOrder { earlier, later }, Language::Chinese) => {
-            format!("{earlier} 必须先于 {later} 成功执行；在当前会话中已无法满足这一顺序。")
+        (MissingDependency::OutOfOrder { tool, after }, Language::Chinese) => {
+            format!("请重新调用 {tool}：它必须在 {after} 之后成功。")
         }
     }
 }
@@ -118,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_cannot_be_made_up_for_is_said_plainly() {
+    fn a_wrong_order_is_mended_by_calling_again() {
         check(
-            &[MissingDependency::OutOfOrder { earlier: name("a"), later: name("b") }],
-            "a had to succeed before b; in this conversation that can no longer be met.",
-            "a 必须先于 b 成功执行；在当前会话中已无法满足这一顺序。",
+            &[MissingDependency::OutOfOrder { tool: name("b"), after: name("a") }],
+            "Call b again: it must succeed after a.",
+            "请重新调用 b：它必须在 a 之后成功。",
         );
     }
 }

@@ -19,7 +19,7 @@ pub enum ToolStatus {
     Unavailable,
     /// The tool failed too often; its circuit breaker is open.
     Failed,
-    /// An operator has put the tool under maintenance.
+    /// An operator has put the tool in maintenance.
     Maintenance,
 }
 
@@ -78,12 +78,12 @@ pub fn evaluate(
         return effective(ToolStatus::Failed, failed_reason(record, cause), Some(*until));
     }
     let not_ready = not_ready_reason(readiness);
-    if let Some(switched_off) = active {
-        let reason = Reason::SwitchedOff { message: switched_off.reason.clone() };
+    if let Some(unavailable) = active {
+        let reason = Reason::SetUnavailable { message: unavailable.reason.clone() };
         return effective(
             ToolStatus::Unavailable,
             reason,
-            switched_off.until.filter(|_| not_ready.is_none() && record.disabled.is_none()),
+            unavailable.until.filter(|_| not_ready.is_none() && record.disabled.is_none()),
         );
     }
     if let Some(disabled) = &record.disabled {
@@ -93,11 +93,37 @@ pub fn evaluate(
         return effective(ToolStatus::Unavailable, reason, None);
     }
     let probation = settings.enabled && record.breaker.is_on_probation(now);
-    let reason = if probation { Reason::OnProbation } else { available_reason(record, readiness) };
+    let results = (record.consecutive_failures, record.last_success, record.last_failure_time());
+    let reason = if probation { Reason::OnProbation } else { available_reason(results, record.reset, readiness) };
     EffectiveStatus { probation, ..effective(ToolStatus::Available, reason, None) }
 }
 
-/// The status that a thread sees: the worse of its own and the shared one.
+/// Derives the status that a thread sees: the worse of its own record and the shared one. The reason takes both records into
+/// account, so that it agrees with their counters.
+#[must_use]
+pub fn evaluate_in_thread(
+    own: &StatusRecord,
+    shared: &StatusRecord,
+    readiness: &Readiness,
+    settings: &StatusSettings,
+    now: Timestamp,
+) -> EffectiveStatus {
+    let evaluate = |record| evaluate(record, readiness, settings, now);
+    let effective = worst(evaluate(own), evaluate(shared));
+    let failures = own.consecutive_failures.max(shared.consecutive_failures);
+    let reason = match effective.reason {
+        Reason::FailedInARow { .. } => Reason::FailedInARow { times: failures },
+        reason if effective.status != ToolStatus::Available || effective.probation => reason,
+        _ => {
+            let last_failure = own.last_failure_time().max(shared.last_failure_time());
+            let last_success = own.last_success.max(shared.last_success);
+            available_reason((failures, last_success, last_failure), own.reset.or(shared.reset), readiness)
+        }
+    };
+    EffectiveStatus { reason, ..effective }
+}
+
+/// The worse of the statuses of a thread's own record and the shared one.
 #[must_use]
 pub fn worst(thread: EffectiveStatus, shared: EffectiveStatus) -> EffectiveStatus {
     if thread.status != shared.status {
@@ -114,7 +140,7 @@ fn failed_reason(record: &StatusRecord, cause: &BreakerCause) -> Reason {
     match cause {
         BreakerCause::InARow => Reason::FailedInARow { times: record.consecutive_failures },
         BreakerCause::TooOften { failed, total } => Reason::FailedTooOften { failed: *failed, total: *total },
-        BreakerCause::ByHand { reason } => Reason::ForcedFailed { message: reason.clone() },
+        BreakerCause::ByHand { reason } => Reason::SetFailed { message: reason.clone() },
     }
 }
 
@@ -128,12 +154,17 @@ fn not_ready_reason(readiness: &Readiness) -> Option<Reason> {
     }
 }
 
-fn available_reason(record: &StatusRecord, readiness: &Readiness) -> Reason {
-    let last_failure = record.last_failure.as_ref().map(|failure| failure.at);
-    match (record.consecutive_failures, record.last_success) {
+/// Why an available tool is available: its consecutive failures, last success and last failure say what happened last.
+fn available_reason(
+    (failures, last_success, last_failure): (u32, Option<Timestamp>, Option<Timestamp>),
+    reset: Option<Timestamp>,
+    readiness: &Readiness,
+) -> Reason {
+    match (failures, last_success) {
         (times @ 1.., _) => Reason::FailedRecently { times },
         (0, last_success) if last_success < last_failure => Reason::Recovered,
         (0, Some(_)) => Reason::Succeeded,
+        (0, None) if reset.is_some() => Reason::Reset,
         (0, None) if *readiness == Readiness::DependenciesMet => Reason::DependenciesMet,
         (0, None) => Reason::NeverRun,
     }

@@ -70,7 +70,7 @@ pub enum StatusEvent {
     /// Probation begins now. The reset of a thread applies this to the shared record; it is also applied to a record whose
     /// cool-down lies in the future because the clock was set back ([`Breaker::is_in_future`]).
     CoolDownEnded,
-    /// The record is cleared.
+    /// The record is cleared; only the time of the reset stays.
     Reset,
     /// A saved record replaces this one.
     Restored(Box<StatusRecord>),
@@ -149,7 +149,7 @@ pub fn apply(
         // A disabled tool stays disabled: that is a setting, not a failure.
         StatusEvent::Reset => {
             let (epoch, disabled) = (record.epoch.wrapping_add(1), record.disabled.clone());
-            next = StatusRecord { epoch, disabled, ..StatusRecord::default() };
+            next = StatusRecord { epoch, disabled, reset: Some(now), ..StatusRecord::default() };
         }
         StatusEvent::Restored(saved) => {
             // A saved lease was not taken on this record; drop it.

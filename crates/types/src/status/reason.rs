@@ -10,6 +10,8 @@ use crate::{language::Language, tool::ToolName};
 pub enum Reason {
     /// Available: it never ran.
     NeverRun,
+    /// Available: its status was reset, and it did not run since.
+    Reset,
     /// Available: its dependencies are met.
     DependenciesMet,
     /// Available: its last call succeeded.
@@ -36,7 +38,7 @@ pub enum Reason {
         total: u64,
     },
     /// Failed: set by an operator.
-    ForcedFailed {
+    SetFailed {
         /// The operator's message.
         message: Option<String>,
     },
@@ -46,7 +48,7 @@ pub enum Reason {
         message: Option<String>,
     },
     /// Unavailable: set by an operator.
-    SwitchedOff {
+    SetUnavailable {
         /// The operator's message.
         message: Option<String>,
     },
@@ -61,7 +63,7 @@ pub enum Reason {
     NoImplementation,
     /// Unavailable in this thread: other tools must succeed first.
     WaitingFor {
-        /// The tools; empty if they succeeded in the wrong order, which cannot be corrected.
+        /// The tools.
         tools: Vec<ToolName>,
     },
 }
@@ -79,6 +81,7 @@ impl Reason {
     fn english(&self) -> String {
         match self {
             Self::NeverRun => "never run".into(),
+            Self::Reset => "reset, not run since".into(),
             Self::DependenciesMet => "dependencies met".into(),
             Self::Succeeded => "executed successfully".into(),
             Self::FailedRecently { times: 1 } => "the last call failed".into(),
@@ -88,13 +91,14 @@ impl Reason {
             Self::FailedInARow { times: 1 } => "failed once".into(),
             Self::FailedInARow { times } => format!("failed {times} times in a row"),
             Self::FailedTooOften { failed, total } => format!("{failed} of the last {total} calls failed"),
-            Self::ForcedFailed { message } => append_message("set to failed by an operator", ": ", message.as_deref()),
-            Self::Maintenance { message } => append_message("under maintenance", ": ", message.as_deref()),
-            Self::SwitchedOff { message } => append_message("switched off by an operator", ": ", message.as_deref()),
+            Self::SetFailed { message } => append_message("set to failed by an operator", ": ", message.as_deref()),
+            Self::Maintenance { message } => append_message("in maintenance", ": ", message.as_deref()),
+            Self::SetUnavailable { message } => {
+                append_message("set to unavailable by an operator", ": ", message.as_deref())
+            }
             Self::Disabled { message } => append_message("disabled", ": ", message.as_deref()),
             Self::Disconnected => "not connected".into(),
             Self::NoImplementation => "no implementation".into(),
-            Self::WaitingFor { tools } if tools.is_empty() => "dependencies succeeded in the wrong order".into(),
             Self::WaitingFor { tools } => format!("waiting for {}", join_names(tools, ", ")),
         }
     }
@@ -102,6 +106,7 @@ impl Reason {
     fn chinese(&self) -> String {
         match self {
             Self::NeverRun => "尚未执行".into(),
+            Self::Reset => "已重置，此后尚未执行".into(),
             Self::DependenciesMet => "依赖已满足".into(),
             Self::Succeeded => "执行成功".into(),
             Self::FailedRecently { times: 1 } => "最近一次调用失败".into(),
@@ -111,13 +116,12 @@ impl Reason {
             Self::FailedInARow { times: 1 } => "失败 1 次".into(),
             Self::FailedInARow { times } => format!("连续失败 {times} 次"),
             Self::FailedTooOften { failed, total } => format!("最近 {total} 次调用中有 {failed} 次失败"),
-            Self::ForcedFailed { message } => append_message("已被管理员标记为失败", "：", message.as_deref()),
+            Self::SetFailed { message } => append_message("已被管理员标记为失败", "：", message.as_deref()),
             Self::Maintenance { message } => append_message("维护中", "：", message.as_deref()),
-            Self::SwitchedOff { message } => append_message("已被管理员停用", "：", message.as_deref()),
+            Self::SetUnavailable { message } => append_message("已被管理员标记为不可用", "：", message.as_deref()),
             Self::Disabled { message } => append_message("已禁用", "：", message.as_deref()),
             Self::Disconnected => "未连接".into(),
             Self::NoImplementation => "没有可用的实现".into(),
-            Self::WaitingFor { tools } if tools.is_empty() => "依赖的执行顺序有误，已无法满足".into(),
             Self::WaitingFor { tools } => format!("等待 {} 执行成功", join_names(tools, "、")),
         }
     }
@@ -155,8 +159,7 @@ mod tests {
         check(&Reason::OnProbation, "on probation", "试用恢复中");
         let tools = ["a", "b"].map(|name| ToolName::new(name).unwrap()).to_vec();
         check(&Reason::WaitingFor { tools }, "waiting for a, b", "等待 a、b 执行成功");
-        let wrong_order = Reason::WaitingFor { tools: Vec::new() };
-        check(&wrong_order, "dependencies succeeded in the wrong order", "依赖的执行顺序有误，已无法满足");
+        check(&Reason::Reset, "reset, not run since", "已重置，此后尚未执行");
         let too_often = Reason::FailedTooOften { failed: 6, total: 10 };
         check(&too_often, "6 of the last 10 calls failed", "最近 10 次调用中有 6 次失败");
     }
@@ -164,8 +167,8 @@ mod tests {
     #[test]
     fn an_operators_words_are_added_where_there_are_any() {
         let maintenance = |message: Option<&str>| Reason::Maintenance { message: message.map(Into::into) };
-        check(&maintenance(Some("new disk")), "under maintenance: new disk", "维护中：new disk");
-        check(&maintenance(Some("  ")), "under maintenance", "维护中");
-        check(&maintenance(None), "under maintenance", "维护中");
+        check(&maintenance(Some("new disk")), "in maintenance: new disk", "维护中：new disk");
+        check(&maintenance(Some("  ")), "in maintenance", "维护中");
+        check(&maintenance(None), "in maintenance", "维护中");
     }
 }

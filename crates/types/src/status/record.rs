@@ -39,6 +39,9 @@ pub struct StatusRecord {
     /// The last counted failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Failure>,
+    /// The time of the last reset. Earlier successes in the journal do not count for the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<Timestamp>,
     /// The time of the last change of this record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated: Option<Timestamp>,
@@ -84,9 +87,9 @@ pub struct Disabled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverrideStatus {
-    /// The tool is under maintenance.
+    /// The tool is in maintenance.
     Maintenance,
-    /// The tool is switched off.
+    /// The tool is unavailable.
     Unavailable,
 }
 
@@ -152,10 +155,28 @@ impl StatusRecord {
         self.operator_override.as_ref().filter(|active| active.until.is_none_or(|until| now < until))
     }
 
+    /// When the status last changed by a change of the record or with time.
+    #[must_use]
+    pub fn last_changed(&self, now: Timestamp) -> Option<Timestamp> {
+        let probation = match &self.breaker {
+            Breaker::Open { until, .. } if self.breaker.is_on_probation(now) => Some(*until),
+            Breaker::Open { .. } | Breaker::Closed => None,
+        };
+        let expired = self.operator_override.as_ref().and_then(|active| active.until);
+        let with_time = [probation, expired].into_iter().flatten().filter(|at| *at <= now).max();
+        self.updated.max(with_time)
+    }
+
     /// Whether this call holds the probe lease. After a compare-and-set it tells a call whether it won the lease.
     #[must_use]
     pub fn is_probe_held_by(&self, call: CallId) -> bool {
         matches!(&self.breaker, Breaker::Open { probe: Some(lease), .. } if lease.id == call)
+    }
+
+    /// The time of the last counted failure.
+    #[must_use]
+    pub fn last_failure_time(&self) -> Option<Timestamp> {
+        self.last_failure.as_ref().map(|failure| failure.at)
     }
 
     /// Whether a success would change only `last_success`, so that writing it can be deferred.
@@ -232,6 +253,7 @@ mod tests {
             consecutive_failures: 3,
             last_success: Some(at),
             last_failure: Some(Failure { at, kind: ErrorKind::Timeout, text: "slow".into() }),
+            reset: Some(at),
             updated: Some(at),
             ..StatusRecord::default()
         };

@@ -36,7 +36,7 @@ pub enum DependencyGroup {
         #[schemars(with = "Option<u64>")]
         within: Option<Duration>,
     },
-    /// All of them; their first successes must be in this order.
+    /// All of them, one after the other: successes in this order must exist.
     Sequence {
         /// The tools.
         tools: Vec<ToolName>,

@@ -21,7 +21,7 @@ pub(crate) struct Reset {
     tool: String,
 }
 
-/// Put a tool under maintenance, or end it.
+/// Put a tool in maintenance, or end it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Maintenance {
     /// Name of the tool

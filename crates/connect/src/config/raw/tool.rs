@@ -120,7 +120,7 @@ pub struct DependencyGroups {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub any: Option<Vec<String>>,
-    /// All of these tools, with their first successes in this order.
+    /// All of these tools, one after the other: successes in this order must exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub sequence: Option<Vec<String>>,

@@ -2,7 +2,10 @@
 //!
 //! In: a `HubBuilder`. Out: a running `ToolHub`. `validation.rs` checks all settings before anything is opened or started.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -120,6 +123,7 @@ impl HubBuilder {
                 hooks,
                 live_calls: LiveCalls::default(),
                 offers: Offers::default(),
+                started_at: OnceLock::new(),
                 extensions: Extensions::default(),
                 shutdown: Shutdown::default(),
                 background_tasks: TaskTracker::new(),
@@ -130,6 +134,7 @@ impl HubBuilder {
             }),
         };
         hub.register_all(self.tools)?;
+        hub.engine.started_at.get_or_init(|| hub.now());
         background::start_tasks(&hub.engine, &stopped, self.idle_thread_retention, cleanup).await?;
         hub.emit(EventKind::HubInitialized { tools: hub.tools().len() });
         Ok(hub)

@@ -83,7 +83,7 @@ impl<'a> CommitPlan<'a> {
                     rebased => rebased?,
                 },
                 Ok(()) => {
-                    dependencies::emit_newly_available(self.engine, self.envelope, &evidence);
+                    dependencies::announce(self.engine, self.envelope, &evidence);
                     return Ok(true);
                 }
                 Err(error) => return Err(error.into()),

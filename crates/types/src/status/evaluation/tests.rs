@@ -40,14 +40,14 @@ use ToolStatus::{Available, Failed, Maintenance, Unavailable};
 #[test]
 fn the_worst_word_that_is_true_is_said() {
     let maintenance = with_override(open_record(), OverrideStatus::Maintenance, Some(100));
-    check(&maintenance, &Disabled { message: None }, 50, Maintenance, "under maintenance: disk", Some(100));
+    check(&maintenance, &Disabled { message: None }, 50, Maintenance, "in maintenance: disk", Some(100));
     check(&maintenance, &Disabled { message: None }, 100, Failed, "failed 3 times in a row", Some(300));
     check(&maintenance, &Disabled { message: None }, 300, Unavailable, "disabled", None);
     check(&maintenance, &Ready, 300, Available, "on probation", None);
     let off = with_override(open_record(), OverrideStatus::Unavailable, Some(400));
     check(&off, &Ready, 100, Failed, "failed 3 times in a row", Some(300));
-    check(&off, &Ready, 300, Unavailable, "switched off by an operator: disk", Some(400));
-    check(&off, &Disconnected, 300, Unavailable, "switched off by an operator: disk", None);
+    check(&off, &Ready, 300, Unavailable, "set to unavailable by an operator: disk", Some(400));
+    check(&off, &Disconnected, 300, Unavailable, "set to unavailable by an operator: disk", None);
 }
 
 #[test]
@@ -74,6 +74,31 @@ fn an_available_tool_says_what_happened_last() {
     );
     check(&failed, &Ready, 30, Available, "available again", None);
     check(&StatusRecord { last_success: Some(at(20)), ..failed }, &Ready, 30, Available, "executed successfully", None);
+}
+
+#[test]
+fn in_a_thread_the_reason_agrees_with_the_counters_of_both_records() {
+    let failure = |second| Failure { at: at(second), kind: crate::error::ErrorKind::Timeout, text: String::new() };
+    let failed = |times| StatusRecord {
+        consecutive_failures: times,
+        last_failure: Some(failure(20)),
+        ..StatusRecord::default()
+    };
+    let (fresh, success) = (StatusRecord::default(), StatusRecord { last_success: Some(at(10)), ..failed(0) });
+    let reset = StatusRecord { reset: Some(at(5)), ..StatusRecord::default() };
+    let open = |times| StatusRecord { consecutive_failures: times, ..open_record() };
+    for (own, shared, reason) in [
+        (&fresh, &fresh, "never run"),
+        (&fresh, &failed(2), "the last 2 calls failed"),
+        (&success, &failed(1), "the last call failed"),
+        (&success, &fresh, "available again"),
+        (&reset, &fresh, "reset, not run since"),
+        (&reset, &failed(2), "the last 2 calls failed"),
+        (&open(3), &open(4), "failed 4 times in a row"),
+    ] {
+        let effective = evaluate_in_thread(own, shared, &Ready, &StatusSettings::default(), at(30));
+        assert_eq!(effective.reason.text(crate::language::Language::English), reason);
+    }
 }
 
 #[test]

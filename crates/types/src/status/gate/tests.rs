@@ -51,7 +51,7 @@ fn a_failed_tool_refuses_and_says_when_to_come_back() {
 fn an_operators_word_refuses_with_its_own_kind() {
     let maintenance = refusal(ErrorKind::ToolMaintenance, Reason::Maintenance { message: None }, Some(50));
     check(None, &overridden_record(OverrideStatus::Maintenance, Some(150)), 100, &maintenance);
-    let off = refusal(ErrorKind::ToolUnavailable, Reason::SwitchedOff { message: None }, None);
+    let off = refusal(ErrorKind::ToolUnavailable, Reason::SetUnavailable { message: None }, None);
     check(Some(&overridden_record(OverrideStatus::Unavailable, None)), &StatusRecord::default(), 100, &off);
     check(None, &overridden_record(OverrideStatus::Maintenance, Some(150)), 150, &Admission::Pass);
 }

@@ -161,8 +161,8 @@ fn a_probe_that_outlived_its_lease_no_longer_decides() {
 #[test]
 fn success_lifts_no_override_and_an_override_ends_on_time() {
     let maintenance = |until| StatusEvent::from_operator(ToolStatus::Maintenance, Some("disk".into()), until);
-    check(&[(0, maintenance(None)), (1, success())], 2, "Maintenance: under maintenance: disk");
-    check(&[(0, maintenance(Some(at(10)))), (1, success())], 9, "Maintenance: under maintenance: disk");
+    check(&[(0, maintenance(None)), (1, success())], 2, "Maintenance: in maintenance: disk");
+    check(&[(0, maintenance(Some(at(10)))), (1, success())], 9, "Maintenance: in maintenance: disk");
     check(&[(0, maintenance(Some(at(10)))), (1, success())], 10, "Available: executed successfully");
     check(&[(0, maintenance(None)), (1, StatusEvent::ForcedAvailable)], 2, "Available: never run");
 }
@@ -173,15 +173,15 @@ fn a_tool_that_never_ran_can_be_set_to_every_word() {
     check(&set_to(ToolStatus::Failed), 299, "Failed: set to failed by an operator");
     check(&set_to(ToolStatus::Failed), 300, "Available: on probation");
     check(&[(0, StatusEvent::from_operator(ToolStatus::Failed, None, Some(at(9))))], 9, "Available: on probation");
-    check(&set_to(ToolStatus::Maintenance), 1, "Maintenance: under maintenance");
-    check(&set_to(ToolStatus::Unavailable), 1, "Unavailable: switched off by an operator");
+    check(&set_to(ToolStatus::Maintenance), 1, "Maintenance: in maintenance");
+    check(&set_to(ToolStatus::Unavailable), 1, "Unavailable: set to unavailable by an operator");
     check(&set_to(ToolStatus::Available), 1, "Available: never run");
 }
 
 #[test]
 fn clearing_by_hand_keeps_what_is_known_and_a_reset_forgets_it() {
     check(&append_events(three_failures_at(0), [(1, StatusEvent::ForcedAvailable)]), 2, "Available: available again");
-    check(&append_events(three_failures_at(0), [(1, StatusEvent::Reset)]), 2, "Available: never run");
+    check(&append_events(three_failures_at(0), [(1, StatusEvent::Reset)]), 2, "Available: reset, not run since");
     check(
         &append_events(three_failures_at(0), [(1, StatusEvent::ForcedAvailable), (2, failure())]),
         2,

@@ -134,7 +134,7 @@ impl Record {
         let expected =
             |status, reason: &str| ExpectedStatus { status, reason: reason.into(), probation: false, probed };
         match (self.active_override(at), cooling) {
-            (Some(true), _) => expected("maintenance", "under maintenance: message"),
+            (Some(true), _) => expected("maintenance", "in maintenance: message"),
             (_, Some(OpenBreaker { cause: OpenCause::InARow, consecutive_failures: 1, .. })) => {
                 expected("failed", "failed once")
             }
@@ -145,7 +145,7 @@ impl Record {
                 expected("failed", &format!("{failed} of the last {total} calls failed"))
             }
             (_, Some(_)) => expected("failed", "set to failed by an operator: message"),
-            (Some(false), None) => expected("unavailable", "switched off by an operator: message"),
+            (Some(false), None) => expected("unavailable", "set to unavailable by an operator: message"),
             (None, None) if !is_ready => expected("unavailable", "disabled"),
             (None, None) if probation => ExpectedStatus { probation, ..expected("available", "on probation") },
             (None, None) => expected("available", &self.available_reason(&segment)),
@@ -186,15 +186,16 @@ impl Record {
             || self.count_consecutive_failures(segment.from, self.log.len()),
             |open| open.consecutive_failures,
         );
-        let last_reset = self.log.iter().rposition(|entry| matches!(entry.event, LoggedEvent::Reset)).unwrap_or(0);
+        let last_reset = self.log.iter().rposition(|entry| matches!(entry.event, LoggedEvent::Reset));
         let last = |is_match: fn(&LoggedEvent) -> bool| {
-            self.log[last_reset..].iter().rev().find(|entry| is_match(&entry.event)).map(|entry| entry.at)
+            self.log[last_reset.unwrap_or(0)..].iter().rev().find(|entry| is_match(&entry.event)).map(|entry| entry.at)
         };
         let success = last(|event| matches!(event, LoggedEvent::Success { .. }));
         let failure = last(|event| matches!(event, LoggedEvent::Failure { .. }));
         match (failures, success, failure) {
             (1, ..) => "the last call failed".into(),
             (2.., ..) => format!("the last {failures} calls failed"),
+            (0, None, None) if last_reset.is_some() => "reset, not run since".into(),
             (0, None, None) => "never run".into(),
             (0, Some(success), Some(failure)) if success < failure => "available again".into(),
             (0, None, Some(_)) => "available again".into(),
