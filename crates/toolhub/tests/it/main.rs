@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 #![allow(clippy::needless_pass_by_value, reason = "tools take their arguments by value")]
 
+mod accepted_calls;
 mod agents;
 mod alloc;
 mod approval_pages;
 mod approvals;
 mod architecture;
-mod accepted_calls;
 mod async_call_keys;
 mod async_call_restarts;
 mod async_calls;
