@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
@@ -60,7 +61,7 @@ def main() -> int:
     program = str(pathlib.Path(sys.argv[1]).resolve())
     (first, _, banner), *steps = session()
     assert first == DEMO + "demo", first
-    for name in ("TOOLHUB_CONFIG", "TOOLHUB_TOKEN"):
+    for name in ("TOOLHUB_URL", "TOOLHUB_CONFIG", "TOOLHUB_TOKEN"):
         os.environ.pop(name, None)
     os.environ["LANG"] = "C.UTF-8"
     with tempfile.TemporaryDirectory() as folder:
@@ -68,27 +69,40 @@ def main() -> int:
         os.chdir(folder)
         log = pathlib.Path(folder, "log")
         demo = subprocess.Popen([program, "demo", "--port", "0"], stdout=subprocess.PIPE, stderr=log.open("w"), text=True)
+        code = 1
         try:
-            shown = ""
-            for line in demo.stdout:
-                shown += line
-                if address := re.search(r"(http://127\.0\.0\.1:\d+)/docs", line):
-                    os.environ["TOOLHUB_URL"] = address[1]
-                    break
-            cases = [(first, missing(banner, shown), shown)]
-            for command, comment, expected in steps:
-                _, *arguments = shlex.split(command)
-                typed = [(match[1].rsplit("  ", 1)[-1], match[2] + "\n") for line in expected if (match := PROMPT.match(line))]
-                for _ in range({"the fourth time": 4}.get(comment, 1)):
-                    shown, _ = watch(program, typed, arguments)
-                cases.append((command, missing(expected, shown), shown))
+            code = replay(program, demo, first, banner, steps)
         finally:
             demo.terminate()
             demo.wait(30)
-        os.chdir("/")
-    for command, wrong, shown in cases:
-        if wrong:
-            print(f"README, `{command}`: missing {wrong} in:\n{shown}\n{log.read_text() if log.exists() else ''}")
+            if code != 0:
+                print(f"log of the demo:\n{log.read_text()}")
+            os.chdir("/")
+    return code
+
+
+def replay(program: str, demo: subprocess.Popen, first: str, banner: list[str], steps: list) -> int:
+    """Compares the banner of the demo and the output of each command."""
+    giving_up = threading.Timer(60, demo.kill)
+    giving_up.start()
+    shown, address = "", None
+    for line in demo.stdout:
+        shown += line
+        if address := re.search(r"(http://127\.0\.0\.1:\d+)/docs", line):
+            break
+    giving_up.cancel()
+    if address is None or missing(banner, shown):
+        print(f"README, `{first}`: missing {missing(banner, shown)} in:\n{shown}")
+        return 1
+    os.environ["TOOLHUB_URL"] = address[1]
+    for command, comment, expected in steps:
+        _, *arguments = shlex.split(command)
+        typed = [(match[1].rsplit("  ", 1)[-1], match[2] + "\n") for line in expected if (match := PROMPT.match(line))]
+        for _ in range({"the fourth time": 4}.get(comment, 1)):
+            shown, code = watch(program, typed, arguments)
+        is_error = any(line.startswith("error:") for line in expected)
+        if missing(expected, shown) or (code != 0) != is_error:
+            print(f"README, `{command}`: exit code {code}, missing {missing(expected, shown)} in:\n{shown}")
             return 1
         print(f"README, {command}: ok")
     return 0

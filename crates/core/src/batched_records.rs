@@ -234,7 +234,7 @@ impl FlushedRecords<'_> {
 impl Drop for FlushedRecords<'_> {
     fn drop(&mut self) {
         if self.uncounted > 0 {
-            self.records.count_dropped(self.uncounted as u64, "the writer panicked");
+            self.records.count_dropped(self.uncounted as u64, "the write was interrupted");
         }
         let used = self.records.used_capacity.fetch_sub(self.weight, Ordering::Relaxed);
         if used > self.weight {

@@ -1,7 +1,7 @@
 //! Background tasks: started under a name, restarted with backoff after a panic.
 //!
 //! In: a name, a stop token and a task factory. Out: a handle to the supervised task, which ends when the task does, or when it would
-//! be restarted after the stop. Every long-lived loop of the workspace is started here; work for one call or request is not.
+//! be restarted after the stop. Every long-lived loop of the hub, the server and the CLI is started here; work for one call or request is not.
 
 use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
 

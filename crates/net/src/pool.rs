@@ -168,7 +168,10 @@ impl Lease {
             return;
         }
         idle.conns.push(IdleConn { sender, watch, since: Instant::now() });
-        if !std::mem::replace(&mut idle.has_reaper, true) {
+        let has_reaper = std::mem::replace(&mut idle.has_reaper, true);
+        // A runtime that shuts down drops the task at once, and the drop locks the connections.
+        drop(idle);
+        if !has_reaper {
             tokio::spawn(Reaper(Arc::downgrade(&pool)).run(idle_timeout));
         }
     }

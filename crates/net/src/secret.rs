@@ -142,11 +142,12 @@ fn read_file(path: &PathBuf, cached: &Mutex<Option<CachedFile>>) -> std::io::Res
     let file = fs::File::open(path)?;
     // Taken from the open file: it may have been replaced since the first metadata call.
     let stamp = FileStamp::of(&file.metadata()?);
-    let mut text = String::new();
-    file.take(MAX_LENGTH + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_LENGTH {
+    let mut bytes = Vec::new();
+    file.take(MAX_LENGTH + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_LENGTH {
         return Err(std::io::Error::other(format!("it is larger than {MAX_LENGTH} bytes, too large for a secret")));
     }
+    let text = str::from_utf8(&bytes).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
     let text: Arc<str> = Arc::from(text.trim());
     *cached = Some(CachedFile { stamp, text: text.clone() });
     Ok(text)

@@ -37,7 +37,15 @@ fn similarity(requested: &str, name: &str) -> f64 {
     // One name contains the other: a part was forgotten or added. The larger the common part, the closer.
     let is_contained = short.len() >= 3 && long.contains(short);
     let containment = if is_contained { 0.6 + 0.19 * short.len() as f64 / long.len() as f64 } else { 0.0 };
-    edit_similarity.max(containment).max(word_overlap(requested, name))
+    let abbreviation = if is_abbreviation(short, long) { MIN_SIMILARITY } else { 0.0 };
+    edit_similarity.max(containment).max(word_overlap(requested, name)).max(abbreviation)
+}
+
+/// Whether a name is the other with letters left out after the first three: `args` for `arguments`.
+fn is_abbreviation(short: &str, long: &str) -> bool {
+    let mut rest = long.chars();
+    let same_start = short.chars().count() > 3 && short.chars().take(3).eq(long.chars().take(3));
+    same_start && short.chars().all(|wanted| rest.any(|c| c == wanted))
 }
 
 /// The share of common words of two names: `add_cart` is close to `add_to_cart`.
@@ -72,6 +80,7 @@ mod tests {
         check("City", &["city"]);
         check("quantty", &["quantity"]);
         check("units", &["unit"]);
+        assert_eq!(closest("args", ["arguments", "threadId"], 2), ["arguments"]);
     }
 
     #[test]

@@ -74,8 +74,8 @@ pub enum BackupError {
     /// SQLite could not copy the store; the disk may be full.
     #[error("SQLite cannot copy the store: {0}")]
     Sqlite(String),
-    /// The backup thread panicked; it was restarted.
-    #[error("the backup thread panicked; the log has the cause")]
+    /// A thread of the store panicked.
+    #[error("a thread of the store panicked during the backup; the log has the cause")]
     Panicked,
     /// The store was closed before the backup was made.
     #[error("the store was closed before the backup was made")]

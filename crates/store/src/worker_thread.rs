@@ -17,7 +17,8 @@ pub(crate) trait Work: Send + 'static {
     /// Runs until the channel is closed.
     fn run(&mut self);
 
-    /// Called after `run` panicked, before it is called again: discards what the panic may have left inconsistent.
+    /// Called after `run` panicked, before it is called again: discards what the panic may have left inconsistent, and logs which store
+    /// it was and what happens next.
     fn recover(&mut self);
 }
 
@@ -28,7 +29,6 @@ impl WorkerThread {
     pub(crate) fn spawn(name: &'static str, mut work: impl Work) -> io::Result<Self> {
         let run = move || {
             while panic::catch_unwind(AssertUnwindSafe(|| work.run())).is_err() {
-                tracing::error!(thread = name, "store thread panicked; restarting");
                 work.recover();
             }
         };

@@ -1,6 +1,6 @@
 //! Call recovery: closes or resumes calls that a dead process left open.
 //!
-//! In: the open calls in the store. Out: each of them closed as `interrupted`, exactly once however many hubs scan; or rerun, if
+//! In: the open calls in the store. Out: each of them closed as `interrupted`, exactly once however many hubs scan; or resumed, if
 //! the tool allows that. `journal/nodes.rs` decides by leases which nodes are dead; a hub with exclusive access to its store need
 //! not ask. A call of this hub that is open but not running is one whose outcome could not be stored; it is stored now, if the
 //! outcome is still buffered.

@@ -104,8 +104,10 @@ async fn run_stages(engine: &Engine, mut envelope: CallEnvelope, mut open: Arc<O
         }
         PreopenedRecord::Absent => {
             ticket.count_end(ErrorKind::Interrupted);
-            let reason =
-                format!("the process that ran the call is gone, and the call could not be rerun: {}", refusal.operator);
+            let reason = format!(
+                "the process that ran the call is gone, and the call could not be resumed: {}",
+                refusal.operator
+            );
             let outcome = interruption::interrupted_outcome(&open, &reason, engine.services.clock.now());
             (open, outcome)
         }

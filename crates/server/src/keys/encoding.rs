@@ -6,6 +6,7 @@
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
+use toolhub_core::digest;
 
 /// SHA-256 of a whole key.
 pub(crate) type Digest = [u8; 32];
@@ -61,7 +62,7 @@ pub(crate) fn key_digest(key: &str) -> Digest {
 
 /// `sha256:` and the digest in hexadecimal.
 pub(crate) fn format_hash(digest: &Digest) -> String {
-    digest.iter().fold(String::from("sha256:"), |text, byte| text + &format!("{byte:02x}"))
+    format!("sha256:{}", digest::hex(digest))
 }
 
 /// Parses `sha256:` and a digest in hexadecimal.

@@ -109,6 +109,7 @@ impl<M: BackupSource> Work for Worker<M> {
     }
 
     fn recover(&mut self) {
+        tracing::error!(store = %self.source.store_path().display(), "backup thread panicked; restarting");
         if let Some(settings) = &self.settings {
             self.next_check_delay = retry_interval(settings);
             self.set_last_error(Some(&BackupError::Panicked));

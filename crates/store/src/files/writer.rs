@@ -118,7 +118,9 @@ impl Writer {
     pub(super) fn link_snapshot(&self, folder: &Path, stop: &Arc<AtomicBool>) -> Result<Timestamp, BackupError> {
         let (reply, result) = mpsc::sync_channel(1);
         self.queue.submit_detached(Task::LinkSnapshot(folder.to_owned(), stop.clone(), reply));
-        result.recv().unwrap_or(Err(BackupError::Closed))
+        // The reply is dropped when the writer panicked, or when the store is closing.
+        let no_reply = || if stop.load(Ordering::Relaxed) { BackupError::Closed } else { BackupError::Panicked };
+        result.recv().unwrap_or_else(|_| Err(no_reply()))
     }
 }
 

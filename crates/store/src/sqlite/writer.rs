@@ -132,6 +132,7 @@ impl Work for WriterThread {
 
     /// The next write reopens the file.
     fn recover(&mut self) {
+        tracing::error!(store = %self.connection.path().display(), "store writer panicked; restarting");
         self.connection.discard_connection();
         self.row_heads.clear();
     }

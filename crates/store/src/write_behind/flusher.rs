@@ -132,6 +132,10 @@ impl Work for (Runtime, Worker) {
         if worker.is_closing {
             let bytes = worker.shared.lock_buffer().bytes();
             tracing::error!(bytes, "write-behind flush panicked on close; acknowledged writes may be lost");
+        } else {
+            tracing::error!(
+                "write-behind flusher panicked; restarting; commits are refused until everything is flushed"
+            );
         }
     }
 }

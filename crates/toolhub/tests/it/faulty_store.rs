@@ -1,6 +1,5 @@
-//! Faulty stores: one that yields before every answer, one that hangs, one that commits although its caller was
-//! dropped, one whose answers are lost,
-//! one whose watch panics.
+//! Faulty stores: one that yields before every answer, one that hangs, one that commits although its caller was dropped, one whose
+//! answers are lost, one whose watch panics.
 
 use std::{
     sync::{

@@ -41,6 +41,11 @@ pub(super) struct WriteConnection {
 }
 
 impl WriteConnection {
+    /// The store's file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn new(path: &Path, max_bytes: Option<u64>, connection: Connection, wal_pages: Arc<AtomicU32>) -> Self {
         Self {
             path: path.to_owned(),

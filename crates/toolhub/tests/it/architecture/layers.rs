@@ -47,8 +47,12 @@ fn read_layers(folder: &str, files: &[SourceFile]) -> Layers {
     let root = paths::tokens(root_path, root_text);
     let modules = paths::declared_modules(&root);
     let exported = paths::re_exports(&root, &modules);
+    let hiding = paths::hiding_declarations(&root);
+    layers.unclear.extend(hiding.into_iter().map(|what| format!("{folder}{root_path} {what}")));
     for (path, text) in &in_crate {
-        let with_path = text.lines().position(|line| line.trim_start().starts_with("#[path"));
+        let gives_path =
+            |line: &str| line.starts_with("#[path") || (line.starts_with("#[cfg_attr") && line.contains(" path ="));
+        let with_path = text.lines().position(|line| gives_path(line.trim_start()));
         if let Some(line) = with_path {
             layers.unclear.push(format!("{folder}{path}:{} gives a module another file with #[path]", line + 1));
         }
@@ -62,17 +66,19 @@ fn read_layers(folder: &str, files: &[SourceFile]) -> Layers {
         for paths::RootPath { line, segments } in paths::root_paths(&paths::tokens(path, text), parts.len()) {
             let location = format!("{folder}{path}:{line}");
             let target = segments.first().map_or("", String::as_str);
-            let to = modules.get(target).or_else(|| exported.get(target));
-            match to {
-                Some(to) if to == parts[0] => {}
-                Some(to) => {
-                    let location = format!("{location} imports {to}");
-                    layers.imports.push(Import { from: parts[0].to_owned(), to: to.clone(), location });
-                }
-                None => layers.unclear.push(format!(
-                    "{location} imports `crate{}{target}`, which is no module and no item that {root_path} re-exports by name",
-                    if target.is_empty() { "" } else { "::" }
-                )),
+            let to: Vec<&String> = match modules.get(target) {
+                Some(module) => vec![module],
+                None => exported.get(target).into_iter().flatten().collect(),
+            };
+            if to.is_empty() {
+                let separator = if target.is_empty() { "" } else { "::" };
+                layers.unclear.push(format!(
+                    "{location} imports `crate{separator}{target}`, which is no module and no item that {root_path} re-exports by name"
+                ));
+            }
+            for to in to.into_iter().filter(|to| *to != parts[0]) {
+                let location = format!("{location} imports {to}");
+                layers.imports.push(Import { from: parts[0].to_owned(), to: to.clone(), location });
             }
         }
     }
@@ -220,6 +226,23 @@ fn an_import_that_hides_its_module_is_a_complaint() {
         &[("lib.rs", roots), a, ("bin/tool.rs", "mod a;")],
         &["c/src/bin/tool.rs is in no module that lib.rs declares"],
     );
+    check(
+        &[("lib.rs", roots), a, ("b.rs", "#[cfg_attr(unix, path = \"../x.rs\")]\nmod x;")],
+        &["c/src/b.rs:1 gives a module another file with #[path]"],
+    );
+    check(
+        &[("lib.rs", "extern crate self as me;\nmod a;\nmod b;"), a, ("b.rs", "use me::a;")],
+        &["c/src/lib.rs gives the crate another name with `extern crate self`"],
+    );
+    check(
+        &[("lib.rs", "#[macro_use]\nmod a;\nmod b;"), a, ("b.rs", "m!();")],
+        &["c/src/lib.rs lends macros without a path with `#[macro_use]`"],
+    );
+    let twice = "#[cfg(unix)]\npub use a::X;\n#[cfg(not(unix))]\npub use b::X;";
+    check(
+        &[("lib.rs", &format!("{roots}{twice}")), a, ("b.rs", "use crate::X;")],
+        &["a, b import each other:\n  c/src/a.rs:1 imports b\n  c/src/b.rs:1 imports a"],
+    );
     check(&[("lib.rs", roots), ("main.rs", "mod b;")], &["c/src/ has 2 roots (lib.rs, main.rs) instead of one"]);
 }
 
@@ -238,6 +261,12 @@ fn every_spelling_of_an_import_is_read() {
         "pub(in crate::b) struct X;",
         "type T = Vec<crate::b::B>;",
         "type T = crate::a::Of::<crate::b::B>;",
+        "fn f(b: crate::b::B) {}",
+        "struct S { b: crate::b::B }",
+        "struct S<T: crate::b::B>(T);",
+        "const S: S = S { b: crate::b::B };",
+        "struct S { #[serde(with = \"crate::b\")] field: u8 }",
+        "struct S { #[serde(default = \"super::super::b::default\")] field: u8 }",
     ];
     for spelling in spellings {
         let message = "a, b import each other:\n  c/src/a/x.rs:1 imports b\n  c/src/b.rs:1 imports a";

@@ -25,18 +25,18 @@ pub(super) fn declared_modules(root: &[TokenTree]) -> BTreeSet<String> {
     declared.filter_map(|three| word(&three[1])).collect()
 }
 
-/// The names that a root imports or re-exports one by one, and the top-level module each comes from.
-pub(super) fn re_exports(root: &[TokenTree], modules: &BTreeSet<String>) -> BTreeMap<String, String> {
+/// The names that a root imports or re-exports one by one, and the top-level modules each comes from.
+pub(super) fn re_exports(root: &[TokenTree], modules: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
     let uses = root.iter().enumerate().filter(|(_, token)| is_word(token, "use"));
     let leaves = uses.flat_map(|(at, _)| parse_tree(&root[at + 1..], Vec::new()).0);
-    let mut found = BTreeMap::new();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for Leaf { segments, alias } in leaves {
         let segments: Vec<String> = segments.into_iter().skip_while(|name| name == "crate" || name == "self").collect();
         if let (Some(first), Some(last)) = (segments.first(), segments.last())
             && modules.contains(first)
             && last != "*"
         {
-            found.insert(alias.unwrap_or_else(|| last.clone()), first.clone());
+            found.entry(alias.unwrap_or_else(|| last.clone())).or_default().insert(first.clone());
         }
     }
     found
@@ -51,11 +51,14 @@ pub(super) fn root_paths(tokens: &[TokenTree], depth: usize) -> Vec<RootPath> {
         let line = token.span().start().line;
         if let TokenTree::Group(group) = token {
             let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+            if at >= 1 && is_punct(&tokens[at - 1], '#') {
+                found.extend(attribute_paths(&inside, depth, line));
+            }
             let is_module = at >= 2 && is_word(&tokens[at - 2], "mod") && group.delimiter() == Delimiter::Brace;
             found.extend(root_paths(&inside, depth + usize::from(is_module)));
         } else if is_word(token, "extern") && follows(2).is_some_and(|third| is_word(third, "self")) {
             found.push(RootPath { line, segments: Vec::new() });
-        } else if starts_path(token, follows(1)) && !(at >= 1 && is_punct(&tokens[at - 1], ':')) {
+        } else if starts_path(token, follows(1)) {
             let (leaves, length) = parse_tree(&tokens[at..], Vec::new());
             let from_root = leaves.into_iter().filter_map(|leaf| below_root(leaf.segments, depth));
             found.extend(from_root.map(|segments| RootPath { line, segments }));
@@ -65,6 +68,41 @@ pub(super) fn root_paths(tokens: &[TokenTree], depth: usize) -> Vec<RootPath> {
         at += 1;
     }
     found
+}
+
+/// The paths from the root in the string literals of an attribute, such as `#[serde(with = "crate::millis")]`.
+fn attribute_paths(attribute: &[TokenTree], depth: usize, line: usize) -> Vec<RootPath> {
+    let mut found = Vec::new();
+    for token in attribute.iter().filter(|_| !attribute.first().is_some_and(|name| is_word(name, "doc"))) {
+        match token {
+            TokenTree::Group(group) => {
+                let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+                found.extend(attribute_paths(&inside, depth, line));
+            }
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                let path = text.trim_matches('"').parse::<TokenStream>();
+                let path: Vec<TokenTree> = path.into_iter().flatten().collect();
+                found.extend(root_paths(&path, depth).into_iter().map(|path| RootPath { line, ..path }));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// What a root says that would hide imports from this rule.
+pub(super) fn hiding_declarations(root: &[TokenTree]) -> Vec<&'static str> {
+    let renames = |three: &[TokenTree]| is_word(&three[0], "extern") && is_word(&three[2], "self");
+    let lends = |two: &[TokenTree]| match &two[1] {
+        TokenTree::Group(group) if is_punct(&two[0], '#') => {
+            group.stream().into_iter().next().is_some_and(|first| is_word(&first, "macro_use"))
+        }
+        _ => false,
+    };
+    let renamed = root.windows(3).any(renames).then_some("gives the crate another name with `extern crate self`");
+    let lent = root.windows(2).any(lends).then_some("lends macros without a path with `#[macro_use]`");
+    renamed.into_iter().chain(lent).collect()
 }
 
 /// Whether a path that may lead to the root starts here. `self as` is a cast of a value, unlike the others.
