@@ -8,6 +8,8 @@ mod context;
 mod instance_pool;
 mod instance_slot;
 mod pool_state;
+mod record;
+mod row_backend;
 mod store;
 
 pub(crate) use activity::ThreadActivity;
@@ -15,5 +17,7 @@ pub use context::{InstanceInfo, ThreadContext, Threads};
 pub(crate) use instance_pool::{InstanceLease, InstancePool, run_exclusive, run_idle_sweeper};
 pub(crate) use instance_slot::InstanceCell;
 pub(crate) use pool_state::InstanceLimits;
+pub(crate) use record::row_key;
+pub(crate) use row_backend::ThreadRowBackend;
 pub use store::{ThreadInfo, ThreadPage};
-pub(crate) use store::{ThreadStore, row_key, run_activity_flusher};
+pub(crate) use store::{ThreadStore, run_activity_flusher};

@@ -9,6 +9,7 @@ mod runs_killed;
 mod service;
 mod signals;
 mod stub_llm;
+mod threads_killed;
 mod tools;
 
 use std::{

@@ -118,7 +118,7 @@ pub(crate) async fn remove(
             }
         }
     }
-    let is_deleted = commit(Batch::new(partition).with(own(Change::Remove))).await?;
+    let is_deleted = !thread_store.is_tracked(owner) && commit(Batch::new(partition).with(own(Change::Remove))).await?;
     Ok(if is_deleted { RemovalResult::Rows(deleted) } else { RemovalResult::StillActive })
 }
 

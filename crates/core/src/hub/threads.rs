@@ -138,13 +138,13 @@ impl ToolHub {
             return Ok(false);
         }
         for _ in 0..MAX_DELETE_ATTEMPTS {
-            // Forget the activity first, so that the flusher does not write the thread's row again during the deletion.
-            if !engine.services.thread_activity.forget(&owner, Timestamp::from_millis(i64::MAX)) {
-                return Err(ThreadError::Busy(id.clone()));
-            }
-            if let RemovalResult::Rows(rows) = remove_thread(engine, &owner).await? {
-                finish_removal(engine, &owner, "it was deleted", rows);
-                return Ok(true);
+            match remove_thread(engine, &owner, Timestamp::from_millis(i64::MAX)).await? {
+                Some(RemovalResult::Rows(rows)) => {
+                    finish_removal(engine, &owner, "it was deleted", rows);
+                    return Ok(true);
+                }
+                Some(RemovalResult::StillActive) => {}
+                None => break,
             }
         }
         Err(ThreadError::Busy(id.clone()))
@@ -193,20 +193,25 @@ async fn sweep_if_idle(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) 
     if services.instances.is_in_use(owner) || services.thread_activity.is_running(owner) {
         return Ok(());
     }
-    if thread_removal::has_open_work(&*services.store, owner, now).await?
-        || !services.thread_activity.forget(owner, now - idle)
-    {
+    if thread_removal::has_open_work(&*services.store, owner, now).await? {
         return Ok(());
     }
-    let reason = "it was idle";
-    if let RemovalResult::Rows(rows) = remove_thread(engine, owner).await? {
-        finish_removal(engine, owner, reason, rows);
+    if let Some(RemovalResult::Rows(rows)) = remove_thread(engine, owner, now - idle).await? {
+        finish_removal(engine, owner, "it was idle", rows);
     }
     Ok(())
 }
 
-async fn remove_thread(engine: &Engine, owner: &ThreadKey) -> Result<RemovalResult, StoreError> {
+/// Removes a thread. Returns `None`, and removes nothing, if a call runs in it or it was active after `unless_after`.
+async fn remove_thread(
+    engine: &Engine,
+    owner: &ThreadKey,
+    unless_after: Timestamp,
+) -> Result<Option<RemovalResult>, StoreError> {
     let services = &engine.services;
+    if services.thread_activity.is_active(owner, unless_after) {
+        return Ok(None);
+    }
     services.instances.close_instances(owner, None, "the thread was swept").await;
     if let Some(records) = &engine.batched_records {
         // Otherwise they would be written after the thread was deleted.
@@ -216,8 +221,13 @@ async fn remove_thread(engine: &Engine, owner: &ThreadKey) -> Result<RemovalResu
     let retained = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
     let retained: Vec<StateName> = retained.flat_map(|tool| tool.state.names.clone()).collect();
     let other = services.state.store_router().non_hub_stores();
-    thread_removal::remove(&engine.thread_store, (&*services.store, &other), owner, &retained, services.clock.now())
-        .await
+    let _paused = engine.thread_store.pause_flushes().await;
+    // Forget the activity, so that every later write to the thread stores its row again, or is noticed by the removal.
+    if !services.thread_activity.forget(owner, unless_after) {
+        return Ok(None);
+    }
+    let now = services.clock.now();
+    thread_removal::remove(&engine.thread_store, (&*services.store, &other), owner, &retained, now).await.map(Some)
 }
 
 /// Drops what this node has cached about the thread, and emits `thread.swept`.

@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use smol_str::SmolStr;
 
 use super::StateSettings;
+use crate::threads::ThreadRowBackend;
 use toolhub_storage::backend::{
     Backend, Batch, Cursor, Memory, Page, Row, RowKey, Scan, StoreError, StoreMeters, Table, TimeoutBackend, read_pages,
 };
@@ -32,6 +33,8 @@ pub(crate) type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) ->
 pub(crate) struct StoreRouter {
     /// The store of call records.
     hub_store: Arc<dyn Backend>,
+    /// The same store, which holds the rows of threads.
+    thread_rows: Arc<ThreadRowBackend>,
     /// The store of every state whose tools configure no manager type.
     default_store: Arc<dyn Backend>,
     /// The stores of the other states, by state name.
@@ -46,16 +49,18 @@ pub(crate) struct StoreRouter {
 impl StoreRouter {
     /// A router over the hub's store; `is_explicit` when the application passed that store.
     pub(crate) fn new(
-        (hub_store, is_explicit): (Arc<dyn Backend>, bool),
+        (thread_rows, is_explicit): (Arc<ThreadRowBackend>, bool),
         meters: Arc<StoreMeters>,
         open_store: Option<Arc<OpenStore>>,
         manager: StateManagerConfig,
         business: BusinessStateConfig,
     ) -> Result<Self, String> {
         let manager_type = manager.manager_type;
+        let hub_store: Arc<dyn Backend> = thread_rows.clone();
         let mut router = Self {
             default_store: hub_store.clone(),
             hub_store,
+            thread_rows,
             overrides: ArcSwap::default(),
             opened: Mutex::default(),
             open_store,
@@ -165,10 +170,16 @@ impl StoreRouter {
         }
     }
 
-    /// As [`Backend::commit`]; refused when the rows are in different stores.
+    /// As [`Backend::commit`]; refused when the rows are in different stores. The thread of the rows is stored first, if they
+    /// are not in the store that holds the threads.
     pub(crate) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         match self.single_store_for(batch.writes.iter().map(|write| &write.id)) {
-            Some(store) => store.commit(batch, now).await,
+            Some(store) => {
+                if !Arc::ptr_eq(&store, &self.hub_store) {
+                    self.thread_rows.store_thread_of(&batch, now).await?;
+                }
+                store.commit(batch, now).await
+            }
             None => Err(StoreError::Refused("states of different stores cannot be committed together".into())),
         }
     }

@@ -1,7 +1,8 @@
 //! Write-behind store of threads: which exist, since when, and when they were last active.
 //!
 //! In: the activity on this node. Out: rows of the table `threads`, written in the background and at shutdown, and
-//! reads that merge both. A crash may lose a few seconds of activity, which nothing else depends on.
+//! reads that merge both. A crash may lose a few seconds of activity, which nothing else depends on. The row of a thread
+//! that has other rows is never missing: `row_backend.rs` commits it with the first of them.
 
 use std::{
     sync::{Arc, Weak},
@@ -10,19 +11,16 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
-use tokio::sync::Mutex as AsyncMutex;
+use serde::Serialize;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 
 use super::{
     ThreadActivity,
     activity::{FORGET_AFTER, FlushScope, ThreadEntry},
+    record::{Record, merge_activity, read, row_key},
 };
 use toolhub_storage::{
-    backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Partition, Row, RowKey, RowVersion, Scan, Scope,
-        StoreError, Table, Write, decode, encode,
-    },
+    backend::{Backend, Batch, Cursor, Expect, Partition, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table},
     clock::Clock,
 };
 use toolhub_types::{
@@ -30,7 +28,6 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-const LAYOUT: u32 = 1;
 /// How long activity is collected before it is flushed.
 const FLUSH_DELAY: Duration = Duration::from_secs(3);
 /// Number of rows read per request.
@@ -68,21 +65,12 @@ pub struct ThreadPage {
 /// Threads per page of a scan. Large, because a store without an index over partitions scans all rows for each page.
 const IDLE_SCAN_PAGE_SIZE: usize = 10_000;
 
-/// A stored thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Record {
-    created: Timestamp,
-    last_active: Timestamp,
-    calls: u64,
-}
-
 /// The threads in the store, merged with the activity of this node.
 pub(crate) struct ThreadStore {
     activity: Arc<ThreadActivity>,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    /// Serializes flushes: a slow flush could mistake a thread that another flush evicted for a deleted one.
+    /// Serializes flushes and deletions: a flush must not write the row of a thread that is being deleted.
     write_lock: AsyncMutex<()>,
 }
 
@@ -106,7 +94,13 @@ impl ThreadStore {
 
     /// Whether this node knows that the thread is in the store.
     pub(crate) fn is_stored(&self, owner: &ThreadKey) -> bool {
-        self.activity.get(owner).is_some_and(|thread| thread.is_stored())
+        self.activity.is_stored(owner)
+    }
+
+    /// Pauses flushes until the guard is dropped. Whoever deletes a thread holds it from forgetting the thread's activity until
+    /// the thread's row is removed.
+    pub(crate) async fn pause_flushes(&self) -> AsyncMutexGuard<'_, ()> {
+        self.write_lock.lock().await
     }
 
     /// The stored record of the thread, and its row version.
@@ -160,7 +154,7 @@ impl ThreadStore {
     /// Creates a thread, or finds the existing one.
     pub(crate) async fn create(&self, owner: ThreadKey) -> Result<ThreadInfo, StoreError> {
         let now = self.clock.now();
-        let record = Record { created: now, last_active: now, calls: 0 };
+        let record = Record::new(now);
         match self.put(&owner, record, Expect::Absent, now).await {
             Ok(()) => self.activity.insert_stored(owner.clone(), now),
             Err(StoreError::Conflict { .. }) => {}
@@ -212,9 +206,10 @@ impl ThreadStore {
         let stored = row.map(|row| read(&owner.thread.clone().into(), &row));
         let Some(record) = merge_activity(stored, Some(entry)) else { return Ok(()) };
         match self.put(owner, record, expect, now).await {
-            Ok(()) if self.activity.mark_stored(owner, entry) => Ok(()),
-            // The thread was deleted during the write.
-            Ok(()) => self.remove(owner, now).await,
+            Ok(()) => {
+                self.activity.mark_stored(owner, entry);
+                Ok(())
+            }
             // Another node wrote concurrently; the next flush retries.
             Err(StoreError::Conflict { .. }) => {
                 self.activity.flush_needed.notify_one();
@@ -225,42 +220,9 @@ impl ThreadStore {
     }
 
     async fn put(&self, owner: &ThreadKey, record: Record, expect: Expect, now: Timestamp) -> Result<(), StoreError> {
-        let RowKey { partition, table, id } = row_key(owner);
-        let value = encode(table, &id, &record)?;
-        let change = Change::Put { value, schema: LAYOUT, expires: None };
-        let write = Write { table, id, expect, change, durability: Durability::KillSafe };
-        self.store.commit(Batch::new(partition).with(write), now).await.map(|_| ())
+        let batch = Batch::new(Partition::from(owner)).with(record.write(owner, expect)?);
+        self.store.commit(batch, now).await.map(|_| ())
     }
-
-    async fn remove(&self, owner: &ThreadKey, now: Timestamp) -> Result<(), StoreError> {
-        let RowKey { partition, table, id } = row_key(owner);
-        let (expect, durability) = (Expect::Any, Durability::KillSafe);
-        let write = Write { table, id, expect, change: Change::Remove, durability };
-        self.store.commit(Batch::new(partition).with(write), now).await.map(|_| ())
-    }
-}
-
-/// The row key of a thread.
-pub(crate) fn row_key(owner: &ThreadKey) -> RowKey {
-    let partition = Partition::from(owner);
-    RowKey { partition, table: Table::Threads, id: owner.thread.clone().into() }
-}
-
-/// Decodes a record. One that cannot be read still yields the times of its row.
-fn read(id: &SmolStr, row: &Row) -> Record {
-    let record = decode(Table::Threads, id, LAYOUT, row).inspect_err(StoreError::log_skipped);
-    record.map_or(Record { created: row.created, last_active: row.updated, calls: 0 }, |(record, _)| record)
-}
-
-fn merge_activity(stored: Option<Record>, entry: Option<&ThreadEntry>) -> Option<Record> {
-    let Some(entry) = entry else { return stored };
-    let recent = Record { created: entry.first_seen, last_active: entry.last_active, calls: entry.unstored_calls };
-    let Some(stored) = stored else { return Some(recent) };
-    Some(Record {
-        created: stored.created.min(recent.created),
-        last_active: stored.last_active.max(recent.last_active),
-        calls: stored.calls + recent.calls,
-    })
 }
 
 fn thread_info(id: ThreadId, record: Record) -> ThreadInfo {

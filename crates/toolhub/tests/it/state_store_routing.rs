@@ -19,6 +19,7 @@ use toolhub::{
 };
 
 use crate::{
+    faulty_store::FaultyStore,
     intercepted_store::{CommitAction, InterceptedStore},
     journal::run_and_crash,
     shop_tools::{add_to_cart, show_cart},
@@ -52,6 +53,22 @@ fn builder<B: Backend>(disk: &Arc<B>, own: &Arc<Memory>) -> HubBuilder {
 async fn row_ids(store: &Memory, table: Table) -> Vec<String> {
     let page = store.scan(Scan::new(table, Scope::All).limit(1_000), Timestamp::from_millis(0)).await.unwrap();
     page.rows.into_iter().map(|(key, _)| key.id.into()).collect()
+}
+
+#[tokio::test]
+async fn a_thread_is_in_the_store_of_the_calls_before_its_state_is_in_another() {
+    let (disk, own): (Arc<FaultyStore>, Arc<Memory>) = (Arc::default(), Arc::default());
+    let config = StateManagerConfig { manager_type: Some(ManagerType::Persistent), ..Default::default() };
+    let hub = builder(&disk, &own).state_manager(config).build().await.unwrap();
+    let context = "t1/notes".parse().unwrap();
+    let write = async || hub.state().set_state(&default_tenant(), &context, Business, json!({"n": 1}), None).await;
+    disk.loses_acks.store(true, Ordering::Relaxed);
+    assert!(write().await.is_err());
+    assert_eq!(row_ids(&own, Table::Threads).await, ["t1"], "the state may be stored, so its thread is");
+    disk.loses_acks.store(false, Ordering::Relaxed);
+    write().await.unwrap();
+    assert!(hub.delete_thread(&default_tenant(), &ThreadId::new("t1").unwrap()).await.unwrap());
+    assert_eq!((row_ids(&own, Table::Threads).await.len(), row_ids(&disk.memory, Table::State).await.len()), (0, 0));
 }
 
 #[tokio::test]

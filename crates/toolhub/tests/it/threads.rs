@@ -111,13 +111,16 @@ async fn a_thread_knows_since_when_it_is_when_it_was_active_and_how_many_calls_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_hub_hears_of_a_thread_within_seconds_and_nobody_of_another_tenants() {
+async fn another_hub_knows_a_thread_with_its_first_record_and_nobody_of_another_tenants() {
     let store = Arc::default();
     let (first, second) = (shop_builder(&store).build().await.unwrap(), shop_builder(&store).build().await.unwrap());
     buy(&first, "t1").await;
-    assert!(!thread_exists(&second, "t1").await);
-    tokio::time::sleep(MINUTE / 6).await;
     assert!(thread_exists(&second, "t1").await);
+    // A refused call leaves no record; its thread is written in the background.
+    first.call("ad", json!({})).thread("t2").await.assert_error(ErrorKind::ToolNotFound);
+    assert!(!thread_exists(&second, "t2").await);
+    tokio::time::sleep(MINUTE / 6).await;
+    assert!(thread_exists(&second, "t2").await);
     let stranger = Tenant::new("stranger").unwrap();
     assert_eq!(first.thread(&stranger, &id("t1")).await.unwrap(), None);
     assert!(first.threads(&stranger, None).await.unwrap().threads.is_empty());

@@ -26,7 +26,7 @@ use crate::{
     services::Services,
     state::{StateManager, StoreRouter},
     statuses::Statuses,
-    threads::{InstancePool, ThreadActivity, ThreadStore},
+    threads::{InstancePool, ThreadActivity, ThreadRowBackend, ThreadStore},
 };
 use toolhub_storage::backend::{Backend, Memory, StoreMeters, TimeoutBackend};
 use toolhub_types::event_kind::EventKind;
@@ -45,7 +45,11 @@ impl HubBuilder {
         let has_store = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let meters = Arc::new(StoreMeters::default());
-        let store: Arc<dyn Backend> = Arc::new(TimeoutBackend::new(store, &meters));
+        let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
+        let thread_activity = Arc::new(ThreadActivity::new(lag));
+        let store = Arc::new(TimeoutBackend::new(store, &meters));
+        let thread_rows = Arc::new(ThreadRowBackend::new(store, thread_activity.clone()));
+        let store: Arc<dyn Backend> = thread_rows.clone();
         let is_exclusive = !self.store_is_shared && store.is_exclusive();
         let journal = Journal::new(store.clone(), self.call_retention, is_exclusive);
         let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
@@ -76,7 +80,7 @@ impl HubBuilder {
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
         let router = StoreRouter::new(
-            (store.clone(), has_store),
+            (thread_rows, has_store),
             meters.clone(),
             self.state_store_factory,
             manager.clone(),
@@ -84,8 +88,6 @@ impl HubBuilder {
         );
         let router = router.map_err(BuildError::StateStore)?;
         let state = StateManager::new(router, self.clock.clone(), business, manager);
-        let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
-        let thread_activity = Arc::new(ThreadActivity::new(lag));
         let thread_store = Arc::new(ThreadStore::new(thread_activity.clone(), store.clone(), self.clock.clone()));
         let instances = Arc::new(InstancePool::new(
             self.instance_limits,
