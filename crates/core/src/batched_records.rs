@@ -2,7 +2,8 @@
 //!
 //! In: such a call when it has ended, from the caller's own task, so recording must be cheap. Out: its record in the
 //! store within milliseconds, batched with others. A crash may lose the records of that interval, but never contradicts
-//! what a caller saw. The buffer is bounded; records beyond its capacity are counted and dropped.
+//! what a caller saw. The buffer is bounded: while it is full, calls wait a moment before they end (backpressure). Only if the
+//! store does not keep up even so are records dropped; drops are counted and logged.
 //!
 //! The record has the arguments and the outcome but not the output, which may be large and can be requested again.
 
@@ -10,7 +11,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -21,7 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::{
     runtime::Handle,
-    sync::{Mutex as AsyncMutex, Notify},
+    sync::{Mutex as AsyncMutex, Notify, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,18 +42,21 @@ use toolhub_types::{
     timestamp::Timestamp,
 };
 
-/// Capacity of the buffer, in records of normal size.
-const CAPACITY: usize = 10_000;
-/// A record with larger arguments than this counts as several.
-const WEIGHT_UNIT_BYTES: usize = 16 * 1024;
+/// Capacity of the buffer, in KiB. A record takes one, plus the size of its arguments.
+const CAPACITY_KIB: usize = 64 * 1024;
+/// How long a call waits for a full buffer before its record is dropped. Only a store that has stalled takes that long.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+/// Minimum time between two warnings about dropped records.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long records are collected, so that they are in the store within fifty milliseconds.
 const FLUSH_DELAY: Duration = Duration::from_millis(30);
 /// Number of buffer shards. Callers on different cores use different shards, to avoid contention. A power of two.
 const SHARDS: usize = 16;
 /// Number of rows per batch.
 const BATCH_SIZE: usize = 200;
-/// Number of concurrent batches, so that a store with group commit can group them.
-const WRITE_CONCURRENCY: usize = 64;
+/// Number of concurrent batches: as many as a store with group commit puts into one transaction. A call without a thread has
+/// a batch of its own, so this decides how many of them are written per second.
+const WRITE_CONCURRENCY: usize = 256;
 
 /// Counts of the records of plain read-only calls on this hub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -61,19 +65,21 @@ const WRITE_CONCURRENCY: usize = 64;
 pub struct JournalStats {
     /// Number of records written to the store.
     pub written: u64,
-    /// Number of records dropped because the buffer was full or a write failed.
+    /// Number of records dropped because a write failed, or the store was so slow that the buffer stayed full.
     pub dropped: u64,
 }
 
 /// Buffer of ended plain calls that are not in the store yet.
 pub(crate) struct BatchedRecords {
     shards: [Mutex<Vec<EndedCall>>; SHARDS],
-    /// The used part of the capacity.
-    used_capacity: AtomicUsize,
+    /// The free part of the capacity. Permits are returned when their records are written or dropped.
+    free_kib: Semaphore,
     written: AtomicU64,
     dropped: AtomicU64,
-    warned: AtomicBool,
-    /// Notified when a call is added to the empty buffer.
+    warnings: Mutex<WarningState>,
+    /// Whether a call was added since the last flush began.
+    has_unflushed: AtomicBool,
+    /// Notified when the first call is added after a flush began.
     flush_needed: Notify,
     /// Serializes writers, so that a flush also waits for a write in progress.
     write_lock: AsyncMutex<()>,
@@ -82,10 +88,18 @@ pub(crate) struct BatchedRecords {
     retention: Duration,
 }
 
+/// When dropped records were last logged.
+#[derive(Default)]
+struct WarningState {
+    last: Option<Timestamp>,
+    /// Number of records dropped since then.
+    unreported: u64,
+}
+
 /// A call that has ended. Owns the call's context: nothing is copied, and the writer task drops it.
-struct EndedCall {
+pub(crate) struct EndedCall {
     context: CallContext,
-    weight: usize,
+    weight_kib: usize,
     status: Status,
     effect: Effect,
     error: Option<Box<CallError>>,
@@ -99,10 +113,11 @@ impl BatchedRecords {
     pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
-            used_capacity: AtomicUsize::new(0),
+            free_kib: Semaphore::new(CAPACITY_KIB),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            warned: AtomicBool::new(false),
+            warnings: Mutex::default(),
+            has_unflushed: AtomicBool::new(false),
             flush_needed: Notify::new(),
             write_lock: AsyncMutex::default(),
             store,
@@ -111,36 +126,37 @@ impl BatchedRecords {
         }
     }
 
-    /// Buffers a call that has ended.
-    pub(crate) fn note(&self, context: CallContext, outcome: &Outcome) {
-        let weight = 1 + estimated_bytes(&context.envelope().call.arguments) / WEIGHT_UNIT_BYTES;
-        let used = self.used_capacity.fetch_add(weight, Ordering::Relaxed);
-        if used + weight > CAPACITY {
-            self.used_capacity.fetch_sub(weight, Ordering::Relaxed);
-            self.count_dropped(1, "the buffer of call records is full");
-            return;
+    /// Buffers a call that has ended; returns it if the buffer is full.
+    pub(crate) fn try_add(&self, ended: EndedCall) -> Result<(), Box<EndedCall>> {
+        let Ok(permits) = self.free_kib.try_acquire_many(ended.permits()) else { return Err(Box::new(ended)) };
+        permits.forget();
+        self.push(ended);
+        Ok(())
+    }
+
+    /// Buffers a call when there is room for it, or drops its record if the store does not make room in time.
+    pub(crate) async fn add(&self, ended: Box<EndedCall>) {
+        match tokio::time::timeout(MAX_WAIT, self.free_kib.acquire_many(ended.permits())).await {
+            Ok(Ok(permits)) => {
+                permits.forget();
+                self.push(*ended);
+            }
+            _ => self.count_dropped(1, "the buffer is full: the store is too slow"),
         }
-        let ended = EndedCall {
-            context,
-            weight,
-            status: outcome.status,
-            effect: outcome.effect,
-            error: outcome.error.clone().map(Box::new),
-            attempts: outcome.attempts,
-            queued: outcome.queued,
-            duration: outcome.duration,
-            ended_at: outcome.ended_at,
-        };
+    }
+
+    fn push(&self, ended: EndedCall) {
         let shard = &self.shards[toolhub_storage::latency::thread_index() % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
-        if used == 0 {
+        // The read keeps the cache line shared between cores in the common case.
+        if !self.has_unflushed.load(Ordering::Relaxed) && !self.has_unflushed.swap(true, Ordering::AcqRel) {
             self.flush_needed.notify_one();
         }
     }
 
     /// Writes all buffered records. In a separate task, so that dropping this future does not interrupt the write.
     pub(crate) async fn flush(self: &Arc<Self>, runtime: &Handle) {
-        if self.used_capacity.load(Ordering::Relaxed) > 0 {
+        if self.free_kib.available_permits() < CAPACITY_KIB {
             let records = self.clone();
             let _ = runtime.spawn(async move { records.write_all().await }).await;
         }
@@ -148,14 +164,16 @@ impl BatchedRecords {
 
     async fn write_all(&self) {
         let _guard = self.write_lock.lock().await;
+        // Cleared first: a call that is added from now on requests another flush.
+        self.has_unflushed.swap(false, Ordering::AcqRel);
         let mut ended: Vec<EndedCall> = Vec::new();
         for shard in &self.shards {
             ended.append(&mut std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
         }
         let now = self.clock.now();
         let mut writes = FuturesUnordered::new();
-        let weight = ended.iter().map(|call| call.weight).sum();
-        let mut flushed = FlushedRecords { records: self, weight, uncounted: ended.len() };
+        let weight_kib = ended.iter().map(|call| call.weight_kib).sum();
+        let mut flushed = FlushedRecords { records: self, weight_kib, uncounted: ended.len() };
         let mut ended = ended.into_iter();
         while ended.len() > 0 {
             let calls: Vec<EndedCall> = ended.by_ref().take(BATCH_SIZE).collect();
@@ -177,20 +195,20 @@ impl BatchedRecords {
         JournalStats { written: self.written.load(Ordering::Relaxed), dropped: self.dropped.load(Ordering::Relaxed) }
     }
 
-    /// Writes the records of one partition; returns their number and the result.
+    /// Writes the records of one partition.
     async fn write(
         &self,
         partition: Partition,
-        records: Vec<CallRecord>,
+        RecordBatch { records, weight_kib }: RecordBatch,
         now: Timestamp,
-    ) -> (usize, Result<(), StoreError>) {
+    ) -> WriteResult {
         let mut batch = Batch::new(partition);
         let count = records.len();
         batch.writes.reserve_exact(count);
         for record in records {
             let id = record.id.into();
             match encode(Table::Calls, &id, &record) {
-                Err(error) => return (count, Err(error)),
+                Err(error) => return WriteResult { count, weight_kib, result: Err(error) },
                 Ok(value) => {
                     let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.retention) };
                     let (expect, durability) = (Expect::Any, Durability::KillSafe);
@@ -198,30 +216,74 @@ impl BatchedRecords {
                 }
             }
         }
-        (count, self.store.commit(batch, now).await.map(|_| ()))
+        WriteResult { count, weight_kib, result: self.store.commit(batch, now).await.map(|_| ()) }
     }
 
+    /// Counts dropped records, and logs them at most once a minute.
     fn count_dropped(&self, count: u64, reason: &str) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
-        if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%reason, "dropped records of read-only calls; further drops are only counted");
+        let now = self.clock.now();
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.unreported += count;
+        if warnings.last.is_none_or(|last| now.since(last) >= WARN_INTERVAL) {
+            let dropped = std::mem::take(&mut warnings.unreported);
+            warnings.last = Some(now);
+            tracing::warn!(dropped, %reason, "journal records of read-only calls were dropped; check the store's disk");
         }
     }
 }
 
-/// Records that left the buffer. On drop, also when the store panicked, it returns their capacity, because the buffer would
-/// otherwise stay full for ever, and counts those without a result as dropped.
+impl EndedCall {
+    pub(crate) fn new(context: CallContext, outcome: &Outcome) -> Self {
+        let weight_kib = 1 + estimated_bytes(&context.envelope().call.arguments) / 1024;
+        Self {
+            context,
+            weight_kib: weight_kib.min(CAPACITY_KIB),
+            status: outcome.status,
+            effect: outcome.effect,
+            error: outcome.error.clone().map(Box::new),
+            attempts: outcome.attempts,
+            queued: outcome.queued,
+            duration: outcome.duration,
+            ended_at: outcome.ended_at,
+        }
+    }
+
+    fn permits(&self) -> u32 {
+        u32::try_from(self.weight_kib).unwrap_or(u32::MAX)
+    }
+}
+
+/// The records of one partition, and the capacity they take.
+#[derive(Default)]
+struct RecordBatch {
+    records: Vec<CallRecord>,
+    weight_kib: usize,
+}
+
+/// The result of writing a batch of records.
+struct WriteResult {
+    count: usize,
+    weight_kib: usize,
+    result: Result<(), StoreError>,
+}
+
+/// Records that left the buffer. Their capacity is returned as they are written; on drop, also when the store panicked, that of
+/// the rest, because the buffer would otherwise stay full for ever. Those without a result count as dropped.
 struct FlushedRecords<'a> {
     records: &'a BatchedRecords,
-    weight: usize,
+    /// The capacity that was not returned yet.
+    weight_kib: usize,
     /// Number of records without a result.
     uncounted: usize,
 }
 
 impl FlushedRecords<'_> {
-    fn count(&mut self, written: Option<(usize, Result<(), StoreError>)>) {
-        let Some((count, result)) = written else { return };
+    fn count(&mut self, written: Option<WriteResult>) {
+        let Some(WriteResult { count, weight_kib, result }) = written else { return };
         self.uncounted -= count;
+        self.weight_kib -= weight_kib;
+        self.records.free_kib.add_permits(weight_kib);
         match result {
             Ok(()) => {
                 self.records.written.fetch_add(count as u64, Ordering::Relaxed);
@@ -236,19 +298,15 @@ impl Drop for FlushedRecords<'_> {
         if self.uncounted > 0 {
             self.records.count_dropped(self.uncounted as u64, "the write was interrupted");
         }
-        let used = self.records.used_capacity.fetch_sub(self.weight, Ordering::Relaxed);
-        if used > self.weight {
-            // Calls added during the write found the buffer not empty and did not notify.
-            self.records.flush_needed.notify_one();
-        }
+        self.records.free_kib.add_permits(self.weight_kib);
     }
 }
 
 /// Builds the records, grouped by thread. A call without a thread has its own partition.
-fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<CallRecord>)> {
-    let (mut threads, mut without_thread) = (HashMap::<Partition, Vec<CallRecord>>::new(), Vec::new());
+fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, RecordBatch)> {
+    let (mut threads, mut without_thread) = (HashMap::<Partition, RecordBatch>::new(), Vec::new());
     for call in calls {
-        let EndedCall { context, status, effect, error, attempts, queued, duration, ended_at, .. } = call;
+        let EndedCall { context, weight_kib, status, effect, error, attempts, queued, duration, ended_at } = call;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
         let Call { head, mut arguments, .. } = context.into_call();
         redactor.redact(&mut arguments);
@@ -293,8 +351,12 @@ fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Vec<C
             opening: None,
         };
         match record.thread {
-            Some(_) => threads.entry(partition).or_default().push(record),
-            None => without_thread.push((partition, vec![record])),
+            Some(_) => {
+                let batch = threads.entry(partition).or_default();
+                batch.records.push(record);
+                batch.weight_kib += weight_kib;
+            }
+            None => without_thread.push((partition, RecordBatch { records: vec![record], weight_kib })),
         }
     }
     without_thread.into_iter().chain(threads)

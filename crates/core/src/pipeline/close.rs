@@ -19,6 +19,7 @@ use super::{
     validate,
 };
 use crate::{
+    batched_records::EndedCall,
     engine::Engine,
     execution::{CallContext, CallEnvelope, EvidenceDemand, Reply},
     journal::OpenCall,
@@ -77,8 +78,13 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
     let leaves_evidence = outcome.is_success() && envelope.evidence_demand != EvidenceDemand::None;
     if record.is_none() && drafts.list.iter().all(|draft| draft.text.is_none()) && !leaves_evidence {
         count_end(engine, envelope, &outcome);
-        if let Some(plain) = &engine.batched_records {
-            plain.note(context, &outcome);
+        if let Some(records) = &engine.batched_records
+            && let Err(ended) = records.try_add(EndedCall::new(context, &outcome))
+        {
+            return Closing::Committing(Box::pin(async move {
+                records.add(ended).await;
+                Box::new(CloseResult::Closed(outcome))
+            }));
         }
         return Closing::Closed(outcome);
     }
@@ -141,8 +147,8 @@ async fn commit_end(
         services.state.clean_up_after_call(&envelope.call.tenant, &draft.context, &envelope.tool.state).await;
     }
     count_end(engine, envelope, &outcome);
-    if let (false, Some(plain)) = (recorded, &engine.batched_records) {
-        plain.note(context, &outcome);
+    if let (false, Some(records)) = (recorded, &engine.batched_records) {
+        records.add(Box::new(EndedCall::new(context, &outcome))).await;
     }
     Box::new(CloseResult::Closed(outcome))
 }

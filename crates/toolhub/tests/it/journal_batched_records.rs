@@ -9,15 +9,13 @@ use std::{
 };
 
 use toolhub::{
-    BoxFuture, CallQuery, Status,
+    BoxFuture, CallQuery, Sqlite, Status,
     backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     prelude::*,
     testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
-
-/// How many records may be buffered.
-const QUEUE_CAPACITY: u64 = 10_000;
+use toolhub_testkit::TempFolder;
 
 /// A memory store that counts the call rows in each batch.
 #[derive(Default)]
@@ -26,6 +24,8 @@ struct BatchCountingStore {
     batches: Mutex<Vec<usize>>,
     /// The next batch with call rows panics.
     panics: AtomicBool,
+    /// Batches with call rows are never answered.
+    stalls: AtomicBool,
 }
 
 impl BatchCountingStore {
@@ -45,6 +45,9 @@ impl Backend for BatchCountingStore {
         let calls = batch.writes.iter().filter(|write| write.table == Table::Calls).count();
         if calls > 0 {
             assert!(!self.panics.swap(false, Ordering::Relaxed), "a bug in the store");
+            if self.stalls.load(Ordering::Relaxed) {
+                return Box::pin(std::future::pending());
+            }
             self.batches.lock().unwrap().push(calls);
         }
         self.memory.commit(batch, now)
@@ -138,30 +141,59 @@ async fn records_of_one_thread_are_written_together() {
     assert_eq!(store.batches(), [1, 1, 1, 3, 50, 200, 200]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn records_beyond_the_queue_capacity_are_counted_and_dropped() {
-    let (hub, store) = read_only_hub([]).await;
-    let rush = async |calls: u64| {
-        for _ in 0..calls {
-            hub.call("read", json!({})).thread("t").await.assert_success();
-        }
-    };
-    // Nothing can be written meanwhile: none of these calls waits for anything.
-    rush(QUEUE_CAPACITY + 17).await;
-    assert_eq!(hub.journal_stats().dropped, 17);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!((count_call_rows(&*store).await as u64, hub.journal_stats().written), (QUEUE_CAPACITY, QUEUE_CAPACITY));
-    // The buffer has room again.
-    rush(5).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!((count_call_rows(&*store).await as u64, hub.journal_stats().dropped), (QUEUE_CAPACITY + 5, 17));
-    // Large arguments take more of the buffer.
-    let long = "x".repeat(1_600_000);
-    for _ in 0..150 {
-        hub.call("read", json!({"text": long})).thread("t").await.assert_success();
+/// Calls with arguments of 1 MiB, of which the buffer holds 63.
+async fn call_with_large_arguments(hub: &ToolHub, calls: u64) {
+    let text = "x".repeat(1 << 20);
+    for _ in 0..calls {
+        hub.call("read", json!({"text": text})).thread("t").await.assert_success();
     }
-    let dropped = hub.journal_stats().dropped - 17;
-    assert!((45..=60).contains(&dropped), "{dropped} of 150 calls of 1.6 MB");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_while_the_buffer_is_full_and_no_record_is_dropped() {
+    let (hub, store) = read_only_hub([]).await;
+    call_with_large_arguments(&hub, 100).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let stats = hub.journal_stats();
+    assert_eq!((count_call_rows(&*store).await, stats.written, stats.dropped), (100, 100, 0));
+}
+
+/// Faster than any HTTP client: without waits in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_reads_on_sqlite_loses_no_record() {
+    let folder = TempFolder::new();
+    let store = Arc::new(Sqlite::open(folder.join("store.db"), Default::default()).unwrap());
+    let tool = scripted("read", []).0.read_only();
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(tool).build().await.unwrap();
+    let callers = (0..16).map(|_| {
+        let hub = hub.clone();
+        tokio::spawn(async move {
+            for _ in 0..1_000 {
+                hub.call("read", json!({})).await.assert_success();
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    hub.shutdown(Duration::from_secs(60)).await;
+    assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (16_000, 0));
+    assert_eq!(count_call_rows(&*store).await, 16_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_a_stalled_store_does_not_take_are_counted_and_dropped() {
+    let (hub, store) = read_only_hub([]).await;
+    store.stalls.store(true, Ordering::Relaxed);
+    call_with_large_arguments(&hub, 66).await;
+    assert_eq!(hub.journal_stats().dropped, 3, "the calls themselves succeed");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (0, 66));
+    // The buffer has room again.
+    store.stalls.store(false, Ordering::Relaxed);
+    call_with_large_arguments(&hub, 5).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!((count_call_rows(&*store).await, hub.journal_stats().dropped), (5, 66));
 }
 
 #[tokio::test(start_paused = true)]
