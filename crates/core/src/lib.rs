@@ -62,7 +62,7 @@ pub use runaway::RunLimits;
 pub use state::{
     ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState, HistoryEntry, HistoryEvent,
     KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry, StateError, StateKind,
-    StateManager, StateStats, StateVersion, ToolState,
+    StateManager, StateStats, StateTag, StateVersion, ToolState,
 };
 pub use step::WaitReason;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};

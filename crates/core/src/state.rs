@@ -20,6 +20,7 @@ mod patch;
 mod sessions;
 mod settings;
 mod store_router;
+mod tag;
 mod versions;
 mod write_locks;
 
@@ -35,6 +36,7 @@ pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, Stat
 pub use settings::StateCleanup;
 pub(crate) use settings::StateSettings;
 pub(crate) use store_router::{OpenStore, StoreRouter};
+pub use tag::StateTag;
 pub use versions::StateVersion;
 pub(crate) use write_locks::{WriteLockEntry, WriteLocks};
 

@@ -121,7 +121,10 @@ fn state_request(method: Method, state: &StateRef) -> Request {
 
 async fn set_state(session: &Session, set: &Set) -> Result<Exit, Failure> {
     let data = parse_data(&set.data)?;
-    let version = set.if_version.map(|version| format!("\"{version}\""));
+    let tag = match set.if_version {
+        Some(version) => Some(tag_of_version(session, &set.state, version).await?),
+        None => None,
+    };
     let request = if set.merge {
         state_request(Method::PATCH, &set.state).body(json!({ "data": data }))
     } else {
@@ -131,8 +134,16 @@ async fn set_state(session: &Session, set: &Set) -> Result<Exit, Failure> {
         }
         state_request(Method::PUT, &set.state).body(body)
     };
-    let response = session.send_checked(request.header("if-match", version)).await.map_err(with_not_found_help)?;
+    let response = session.send_checked(request.header("if-match", tag)).await.map_err(with_not_found_help)?;
     print_version(session, &set.state, &response)
+}
+
+/// The tag of the state if it has this version; otherwise one that matches nothing, so that the write is refused.
+async fn tag_of_version(session: &Session, state: &StateRef, version: u64) -> Result<String, Failure> {
+    let response = session.send_checked(state_request(Method::GET, state)).await.map_err(with_not_found_help)?;
+    let entry = response.json()?;
+    let tag = entry["etag"].as_str().filter(|_| entry["version"] == version);
+    Ok(tag.map_or_else(|| format!("{version}-{:016x}", 0), str::to_owned))
 }
 
 fn print_version(session: &Session, state: &StateRef, response: &ApiResponse) -> Result<Exit, Failure> {

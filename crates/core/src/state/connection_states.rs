@@ -49,7 +49,8 @@ impl ConnectionStates {
         let mut rows = self.rows();
         let before = rows.peek(&key).filter(|row| !row.is_expired(now));
         let (version, created) = before.map_or((1, now), |row| (row.version.number + 1, row.created));
-        let row = Row { version: RowVersion { number: version, stamp: 0 }, created, updated: now, ..make(before)? };
+        let version = RowVersion { number: version, stamp: fastrand::u64(..) };
+        let row = Row { version, created, updated: now, ..make(before)? };
         rows.insert(key, row.clone());
         Ok(row)
     }

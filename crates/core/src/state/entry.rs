@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::{ContextId, StateError};
+use super::{ContextId, StateError, StateTag};
 use toolhub_storage::backend::Row;
 use toolhub_types::{
     ids::{IdError, StateName, ThreadId},
@@ -87,6 +87,9 @@ pub struct StateEntry {
     pub expires: Option<Timestamp>,
     /// Number of writes since it was created; 0 for kind `cache`.
     pub version: u64,
+    /// Identifies this write, for [`StateCondition::Tag`](crate::StateCondition::Tag); `None` for kind `cache`.
+    #[serde(rename = "etag", skip_serializing_if = "Option::is_none", default)]
+    pub tag: Option<StateTag>,
 }
 
 impl StateEntry {
@@ -95,7 +98,8 @@ impl StateEntry {
         let data = read_data(context, kind, row)?;
         let version = reported_version(kind, row.version.number);
         let Row { created, updated, expires, .. } = *row;
-        Ok(Self { state_id, context_id: context.clone(), kind, data, created, updated, expires, version })
+        let tag = (kind != StateKind::Cache).then(|| row.version.into());
+        Ok(Self { state_id, context_id: context.clone(), kind, data, created, updated, expires, version, tag })
     }
 }
 

@@ -21,7 +21,7 @@ pub enum StateError {
         version: u64,
     },
     /// A concurrent write changed the state.
-    #[error("the state `{state}` has version {found}; {} was expected", expected_text(*expected))]
+    #[error("the state `{state}` {}", conflict_text(*found, *expected))]
     Conflict {
         /// The state.
         state: SmolStr,
@@ -68,11 +68,14 @@ pub enum StateError {
     Store(#[from] StoreError),
 }
 
-fn expected_text(expected: Option<u64>) -> String {
+fn conflict_text(found: u64, expected: Option<u64>) -> String {
     match expected {
-        None => "another version".into(),
-        Some(0) => "no state".into(),
-        Some(version) => format!("version {version}"),
+        None => format!("has version {found}; another version was expected"),
+        Some(0) => format!("has version {found}; no state was expected"),
+        Some(version) if version == found => {
+            format!("was deleted and created again; its version {found} is not the one that was expected")
+        }
+        Some(version) => format!("has version {found}; version {version} was expected"),
     }
 }
 

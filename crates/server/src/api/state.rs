@@ -1,7 +1,7 @@
 //! State of tools over HTTP: read, written, patched, deleted, rolled back.
 //!
-//! In: a context, one percent-encoded segment of the path, and a kind. Out: entries with their version as `ETag`. A
-//! condition on that version is checked by the write itself (compare-and-set).
+//! In: a context, one percent-encoded segment of the path, and a kind. Out: entries with their `ETag`. A condition on it is
+//! checked by the write itself (compare-and-set).
 
 mod conditions;
 mod contexts;
@@ -39,13 +39,13 @@ const COMMON_ERRORS: &[ErrorKind] =
 const WRITE_ERRORS: &[ErrorKind] = &[ErrorKind::StateConflict, ErrorKind::StateTooLarge, ErrorKind::StateLimit];
 
 /// Description of the `ETag` header of entries.
-const ETAG_DESCRIPTION: &str = "The version, for `If-Match` and `If-None-Match`.";
+const ETAG_DESCRIPTION: &str = "Identifies this write, for `If-Match` and `If-None-Match`. It never returns, also if the state is deleted and created again.";
 
 pub(super) fn routes() -> Vec<Route> {
     let own = vec![
         Route::new(Method::GET, PATH, READ_ACCESS, "state", get)
             .summary("Read a state")
-            .json_response::<Entry>(200, "The entry; its version is the `ETag`")
+            .json_response::<Entry>(200, "The entry")
             .empty_response(304, "The state still has the `ETag` of `If-None-Match`")
             .response_header(&[200, 304], "ETag", ETAG_DESCRIPTION)
             .refusals(COMMON_ERRORS),

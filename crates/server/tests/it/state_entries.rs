@@ -17,13 +17,24 @@ async fn put(server: &StateFixture, data: Value, headers: &[(&str, &str)]) -> Re
     server.request("ann", &format!("PUT {CART}"), Some(json!({"data": data})), headers).await
 }
 
+/// The tag of the cart as it is now.
+async fn current_tag(server: &StateFixture) -> String {
+    server.get(CART).await.header("etag").to_owned()
+}
+
+/// The version in a tag.
+fn tag_version(tag: &str) -> &str {
+    tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap().split_once('-').unwrap().0
+}
+
 #[tokio::test]
 async fn a_state_is_written_read_patched_and_forgotten() {
     let server = state_fixture().await;
     server.get(CART).await.expect_problem(404, "state_not_found");
     let written = put(&server, json!({"tea": 1, "cake": {"n": 2}}), &[]).await;
-    assert_eq!(written.header("etag"), "\"1\"");
+    let tag = written.header("etag").to_owned();
     let entry = written.expect_status(201);
+    assert_eq!((tag_version(&tag), &json!(tag.trim_matches('"'))), ("1", &entry["etag"]));
     assert_eq!(
         (&entry["contextId"], &entry["kind"], &entry["version"]),
         (&json!("t1/cart"), &json!("business"), &json!(1))
@@ -31,9 +42,9 @@ async fn a_state_is_written_read_patched_and_forgotten() {
     assert_eq!((&entry["expiresAt"], &entry["durability"]), (&Value::Null, &Value::Null));
     assert!(entry["createdAt"].as_str().unwrap().ends_with('Z') && entry["createdAt"] == entry["updatedAt"]);
     let read = server.get(CART).await;
-    assert_eq!((read.header("etag"), read.expect_status(200)), ("\"1\"", entry));
+    assert_eq!((read.header("etag"), read.expect_status(200)), (tag.as_str(), entry));
     let patched = server.send_json(&format!("PATCH {CART}"), json!({"data": {"tea": null, "cake": {"m": 3}}})).await;
-    assert_eq!(patched.header("etag"), "\"2\"");
+    assert_eq!(tag_version(patched.header("etag")), "2");
     assert_eq!(patched.expect_status(200)["data"], json!({"cake": {"n": 2, "m": 3}}));
     put(&server, json!({}), &[]).await.expect_status(200);
     assert_eq!(
@@ -49,34 +60,71 @@ async fn a_state_is_written_read_patched_and_forgotten() {
 #[tokio::test]
 async fn a_write_with_if_match_is_made_only_on_that_version() {
     let server = state_fixture().await;
+    let old = "\"1-00000000000000ab\"";
     put(&server, json!({"n": 1}), &[("if-match", "*")]).await.expect_problem(412, "state_conflict");
-    put(&server, json!({"n": 1}), &[("if-match", "\"1\"")]).await.expect_problem(412, "state_conflict");
+    put(&server, json!({"n": 1}), &[("if-match", old)]).await.expect_problem(412, "state_conflict");
     put(&server, json!({"n": 1}), &[("if-none-match", "*")]).await.expect_status(201);
     let conflict = put(&server, json!({"n": 2}), &[("if-none-match", "*")]).await.expect_problem(412, "state_conflict");
     assert_eq!(conflict["version"], 1);
-    put(&server, json!({"n": 2}), &[("if-match", "\"1\"")]).await.expect_status(200);
-    for stale in ["\"1\"", "1", "W/\"2\"", "\"x\"", "\"7\", \"8\""] {
+    let first = current_tag(&server).await;
+    put(&server, json!({"n": 2}), &[("if-match", &first)]).await.expect_status(200);
+    let second = current_tag(&server).await;
+    for stale in [&first, old, "\"2\"", "2", &format!("W/{second}"), "\"x\"", &format!("{first}, {old}")] {
         put(&server, json!({"n": 9}), &[("if-match", stale)]).await.expect_problem(412, "state_conflict");
     }
-    for good in ["\"2\"", "3", "\"9\", \"4\"", "*"] {
-        put(&server, json!({"n": 3}), &[("if-match", good)]).await.expect_status(200);
+    let good: [fn(String) -> String; 4] =
+        [|tag| tag, |tag| tag.trim_matches('"').into(), |tag| format!("\"9\", {tag}"), |_| "*".into()];
+    for good in good {
+        let tag = good(current_tag(&server).await);
+        put(&server, json!({"n": 3}), &[("if-match", &tag)]).await.expect_status(200);
     }
     let with = async |method: &str, body: Option<Value>, tag: &str| {
         server.request("ann", &format!("{method} {CART}"), body, &[("if-match", tag)]).await
     };
-    with("PATCH", Some(json!({"data": {"m": 1}})), "\"5\"").await.expect_problem(412, "state_conflict");
-    with("PATCH", Some(json!({"data": {"m": 1}})), "\"6\"").await.expect_status(200);
-    with("DELETE", None, "\"6\"").await.expect_problem(412, "state_conflict");
-    with("DELETE", None, "\"7\"").await.expect_status(204);
+    let sixth = current_tag(&server).await;
+    with("PATCH", Some(json!({"data": {"m": 1}})), &second).await.expect_problem(412, "state_conflict");
+    with("PATCH", Some(json!({"data": {"m": 1}})), &sixth).await.expect_status(200);
+    with("DELETE", None, &sixth).await.expect_problem(412, "state_conflict");
+    with("DELETE", None, &current_tag(&server).await).await.expect_status(204);
+}
+
+#[tokio::test]
+async fn a_tag_does_not_return_when_a_state_is_deleted_and_created_again() {
+    let server = state_fixture().await;
+    let session = "/api/v1/state/contexts/t1%2Fcart/session";
+    let connection = "/api/v1/state/contexts/t1%2Fcart/connection";
+    let send = async |what: String, tag: &str| {
+        let body = what.starts_with("PUT").then(|| json!({"data": {"active": true}}));
+        let headers = [("if-match", tag)];
+        server.request("ann", &what, body, if tag.is_empty() { &[] } else { &headers }).await
+    };
+    for path in [CART, session, connection] {
+        let old = send(format!("PUT {path}"), "").await.header("etag").to_owned();
+        send(format!("DELETE {path}"), "").await.expect_status(204);
+        let new = send(format!("PUT {path}"), "").await;
+        assert_eq!(new.expect_status(201)["version"], 1, "{path}");
+        assert_ne!(new.header("etag"), old, "{path}");
+        for tag in [old.as_str(), "\"1\""] {
+            let problem = send(format!("PUT {path}"), tag).await.expect_problem(412, "state_conflict");
+            assert!(problem.to_string().contains("again") || problem.to_string().contains("ETag"), "{problem}");
+            send(format!("DELETE {path}"), tag).await.expect_problem(412, "state_conflict");
+        }
+        assert_eq!(server.request("ann", &format!("GET {path}"), None, &[("if-none-match", &old)]).await.status, 200);
+    }
+    // The same when the whole thread was deleted.
+    let old = current_tag(&server).await;
+    server.request("ann", "DELETE /api/v1/threads/t1", None, &[]).await.expect_status(204);
+    put(&server, json!({"n": 1}), &[]).await.expect_status(201);
+    put(&server, json!({"n": 2}), &[("if-match", &old)]).await.expect_problem(412, "state_conflict");
 }
 
 #[tokio::test]
 async fn of_many_writers_with_one_tag_exactly_one_writes() {
     let server = Arc::new(state_fixture().await);
-    put(&server, json!({"n": 0}), &[]).await.expect_status(201);
+    let tag = put(&server, json!({"n": 0}), &[]).await.header("etag").to_owned();
     let writers = (0..16).map(|number| {
-        let server = server.clone();
-        tokio::spawn(async move { put(&server, json!({"n": number}), &[("if-match", "\"1\"")]).await.status })
+        let (server, tag) = (server.clone(), tag.clone());
+        tokio::spawn(async move { put(&server, json!({"n": number}), &[("if-match", &tag)]).await.status })
     });
     let mut ends = Vec::new();
     for writer in writers.collect::<Vec<_>>() {
@@ -90,11 +138,11 @@ async fn of_many_writers_with_one_tag_exactly_one_writes() {
 #[tokio::test]
 async fn what_a_reader_has_already_is_not_sent_again() {
     let server = state_fixture().await;
-    put(&server, json!({"n": 1}), &[]).await.expect_status(201);
+    let tag = put(&server, json!({"n": 1}), &[]).await.header("etag").to_owned();
     let read = async |tag: &str| server.request("ann", &format!("GET {CART}"), None, &[("if-none-match", tag)]).await;
-    for same in ["\"1\"", "W/\"1\"", "1", "*", "\"0\", \"1\""] {
+    for same in [&tag, &format!("W/{tag}"), tag.trim_matches('"'), "*", &format!("\"0\", {tag}")] {
         let response = read(same).await;
-        assert_eq!((response.status, response.header("etag"), response.bytes.len()), (304, "\"1\"", 0), "{same}");
+        assert_eq!((response.status, response.header("etag"), response.bytes.len()), (304, tag.as_str(), 0), "{same}");
     }
     assert_eq!(read("\"2\"").await.expect_status(200)["data"]["n"], 1);
 }
@@ -209,7 +257,7 @@ async fn what_a_tool_wrote_is_read_over_http_and_the_other_way_round() {
     assert_eq!(server.get(basket).await.expect_status(200)["data"], json!({"tea": 1}));
     server.send_json(&format!("PUT {basket}"), json!({"data": {"tea": 5}})).await.expect_status(200);
     server.call("cart", "t1", json!({"tea": 6})).await;
-    assert_eq!(server.get(basket).await.header("etag"), "\"3\"");
+    assert_eq!(tag_version(server.get(basket).await.header("etag")), "3");
 }
 
 #[tokio::test]
@@ -236,9 +284,9 @@ async fn the_past_is_told_the_newest_first_and_can_be_gone_back_to() {
             .request("ann", &format!("POST {CART}/rollback"), Some(json!({"version": version})), &[("if-match", tag)])
             .await
     };
-    rollback(2, "\"4\"").await.expect_problem(412, "state_conflict");
-    let entry = rollback(2, "\"5\"").await;
-    assert_eq!((entry.header("etag"), &entry.expect_status(200)["data"]["n"]), ("\"6\"", &json!(2)));
+    rollback(2, "\"4-00000000000000ab\"").await.expect_problem(412, "state_conflict");
+    let entry = rollback(2, &current_tag(&server).await).await;
+    assert_eq!((tag_version(entry.header("etag")), &entry.expect_status(200)["data"]["n"]), ("6", &json!(2)));
     server
         .send_json(&format!("POST {CART}/rollback"), json!({"version": 99}))
         .await

@@ -24,6 +24,7 @@ const TIME_PATTERNS: &[(&str, &str)] = &[
     (r"\b(29\d|300)s\b", "300s"),
     (r"\b[0-9a-f]{64}\b", "2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c"),
     (r#""(\w+Ms)": [\d.]+"#, "\"$1\": 1"),
+    (r#""etag": "(\d+)-[0-9a-f]{16}""#, "\"etag\": \"$1-9c1f5b0a2d7e4411\""),
     (r#""revision": "\w+""#, "\"revision\": \"d148d6690a1c\""),
     (r#""rustc": "[^"]+""#, "\"rustc\": \"1.95.0\""),
     (r"process \d+", "process 4711"),

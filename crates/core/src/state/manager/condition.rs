@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::StateManager;
-use crate::state::{ContextId, StateEntry, StateError, StateKind, entry::state_id};
+use crate::state::{ContextId, StateEntry, StateError, StateKind, StateTag, entry::state_id};
 use toolhub_storage::backend::Row;
 use toolhub_types::ids::Tenant;
 
@@ -22,20 +22,24 @@ pub enum StateCondition {
     Absent,
     /// The state must exist.
     Present,
-    /// The state must have this version. Refused for kind `cache`, which has no versions.
+    /// The state must have this version. Refused for kind `cache`, which has no versions. A state that is deleted and created
+    /// again counts from 1 again; use the tag where that can happen.
     Version(u64),
+    /// The state must be as this write left it. Refused for kind `cache`.
+    Tag(StateTag),
 }
 
 impl StateCondition {
     /// Checks the condition against the current row.
     pub(super) fn check(self, context: &ContextId, kind: StateKind, row: Option<&Row>) -> Result<(), StateError> {
-        if kind == StateKind::Cache && matches!(self, Self::Version(_)) {
+        if kind == StateKind::Cache && matches!(self, Self::Version(_) | Self::Tag(_)) {
             return Err(StateError::Refused("a state of kind `cache` has no versions to compare".into()));
         }
         let holds = match (self, row) {
             (Self::Any, _) | (Self::Absent, None) | (Self::Present, Some(_)) => true,
             (Self::Version(version), Some(row)) => row.version.number == version,
-            (Self::Absent, Some(_)) | (Self::Present | Self::Version(_), None) => false,
+            (Self::Tag(tag), Some(row)) => StateTag::from(row.version) == tag,
+            (Self::Absent, Some(_)) | (Self::Present | Self::Version(_) | Self::Tag(_), None) => false,
         };
         let found = row.map_or(0, |row| row.version.number);
         let expected = self.expected_version();
@@ -48,6 +52,7 @@ impl StateCondition {
             Self::Any | Self::Present => None,
             Self::Absent => Some(0),
             Self::Version(version) => Some(version),
+            Self::Tag(tag) => Some(tag.version()),
         }
     }
 }

@@ -242,12 +242,13 @@ impl StateManager {
             let mut batch =
                 self.build_batch(tenant, context, kind, row.as_ref().map(|row| row.version), next, now).await?;
             batch.writes.extend(session_writes);
+            let stamp = batch.stamp;
             match self.0.store.commit(batch, now).await {
                 Ok(row_versions) => {
                     if kind == StateKind::Business {
                         self.maybe_trim_history(tenant, context).await;
                     }
-                    let version = RowVersion { number: row_versions.first().copied().unwrap_or(0), stamp: 0 };
+                    let version = RowVersion { number: row_versions.first().copied().unwrap_or(0), stamp };
                     let (is_new, created) = row.map_or((true, now), |row| (false, row.created));
                     let row = Row { version, schema, value, expires, created, updated: now };
                     return Ok(WrittenRow { row, is_new });

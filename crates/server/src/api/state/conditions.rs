@@ -1,11 +1,11 @@
 //! Preconditions on a state: `If-Match` and `If-None-Match`.
 //!
-//! In: headers. Out: a condition that becomes part of the write. An entity tag is a version in quotes; it is accepted
-//! without quotes too. Any other tag matches nothing.
+//! In: headers. Out: a condition that becomes part of the write. An entity tag is accepted without quotes too. Any other text
+//! matches nothing, also a version number: a state that is deleted and created again has the same numbers again.
 
-use axum::http::{HeaderMap, HeaderName, header, request::Parts};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header, request::Parts};
 use serde_json::json;
-use toolhub_core::{ContextId, StateCondition, StateError, StateKind, ids::Tenant};
+use toolhub_core::{ContextId, StateCondition, StateError, StateKind, StateTag, ids::Tenant};
 
 use super::entry::{ETag, precondition_problem, state_problem};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     problem::{ApiResult, Code, Problem},
 };
 
-/// `If-Match`: write only if the state has one of these versions.
+/// `If-Match`: write only if the state has one of these tags.
 #[derive(Debug)]
 pub(super) struct IfMatch(Option<TagCondition>);
 
@@ -61,10 +61,10 @@ impl IfMatch {
                     let why = "a state of kind `cache` has no versions to compare; omit `If-Match`";
                     return Err(Problem::new(Code::INVALID_REQUEST, why));
                 }
-                match tags.iter().filter_map(|tag| parse_version(tag)).collect::<Vec<_>>()[..] {
-                    [] => StateCondition::Version(0),
-                    [version] => StateCondition::Version(version),
-                    ref several => resolve_versions(several, app, tenant, (context, kind)).await?,
+                match tags.iter().filter_map(|tag| parse_tag(tag)).collect::<Vec<_>>()[..] {
+                    [] => return Err(no_tag_problem(tags)),
+                    [tag] => StateCondition::Tag(tag),
+                    ref several => resolve_tags(several, app, tenant, (context, kind)).await?,
                 }
             }
             (None, Some(TagCondition::Any)) => StateCondition::Absent,
@@ -78,16 +78,24 @@ impl IfMatch {
     }
 }
 
-/// Of several versions, the current one; the first if none of them is current.
-async fn resolve_versions(
-    versions: &[u64],
+/// Of several tags, the current one; the first if none of them is current.
+async fn resolve_tags(
+    tags: &[StateTag],
     app: &App,
     tenant: &Tenant,
     (context, kind): (&ContextId, StateKind),
 ) -> ApiResult<StateCondition> {
     let entry = app.hub().state().get_state(tenant, context, kind).await.map_err(state_problem)?;
-    let current = entry.map(|entry| entry.version).filter(|version| versions.contains(version));
-    Ok(StateCondition::Version(current.or(versions.first().copied()).unwrap_or(0)))
+    let current = entry.and_then(|entry| entry.tag).filter(|tag| tags.contains(tag));
+    Ok(current.or(tags.first().copied()).map_or(StateCondition::Any, StateCondition::Tag))
+}
+
+/// The problem for an `If-Match` in which nothing is a tag that this server made.
+fn no_tag_problem(tags: &[String]) -> Problem {
+    let why = format!("`If-Match: {}` is not an `ETag` of a state", tags.join(", "));
+    Problem::new(Code::STATE_CONFLICT, why)
+        .status(StatusCode::PRECONDITION_FAILED.as_u16())
+        .hint("send the `ETag` header of the last response unchanged; a version number is not enough")
 }
 
 impl IfNoneMatch {
@@ -102,11 +110,9 @@ impl IfNoneMatch {
     }
 }
 
-/// The version that a tag names. A weak tag names none: it must not be used for writes.
-fn parse_version(tag: &str) -> Option<u64> {
-    let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
-    // Each version has exactly one spelling.
-    digits.parse().ok().filter(|version: &u64| version.to_string() == digits)
+/// The tag of a state. A weak tag is none: it must not be used for writes.
+fn parse_tag(tag: &str) -> Option<StateTag> {
+    tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag).parse().ok()
 }
 
 impl TagCondition {
@@ -123,8 +129,8 @@ impl TagCondition {
 
 impl FromParts for IfMatch {
     fn describe(operation: &mut Operation<'_>) {
-        let what = "Write only if the state has this version: its `ETag`. `*` for any version.";
-        operation.header("If-Match", what, &json!({"type": "string", "examples": ["\"3\""]}));
+        let what = "Write only if the state has this `ETag`. `*` for any.";
+        operation.header("If-Match", what, &json!({"type": "string", "examples": ["\"3-9c1f5b0a2d7e4411\""]}));
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
@@ -135,7 +141,11 @@ impl FromParts for IfMatch {
 impl FromParts for IfNoneMatch {
     fn describe(operation: &mut Operation<'_>) {
         let what = "Read only if the state has another `ETag`. With `*`, write only if there is no state.";
-        operation.header("If-None-Match", what, &json!({"type": "string", "examples": ["*", "\"3\""]}));
+        operation.header(
+            "If-None-Match",
+            what,
+            &json!({"type": "string", "examples": ["*", "\"3-9c1f5b0a2d7e4411\""]}),
+        );
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
@@ -148,19 +158,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_from_its_tag_and_from_nothing_else() {
-        for (tag, number) in [
-            ("\"3\"", Some(3)),
-            ("3", Some(3)),
-            ("W/\"3\"", None),
-            ("\"03\"", None),
-            ("\"+3\"", None),
-            ("\"3", None),
-            ("\"\"", None),
-            ("\"abc\"", None),
-            ("\"99999999999999999999\"", None),
+    fn a_tag_is_read_with_or_without_quotes_and_from_nothing_else() {
+        for (text, is_tag) in [
+            ("\"3-00000000000000ab\"", true),
+            ("3-00000000000000ab", true),
+            ("W/\"3-00000000000000ab\"", false),
+            ("\"3-00000000000000ab", false),
+            ("\"3\"", false),
+            ("3", false),
+            ("\"\"", false),
+            ("\"abc\"", false),
         ] {
-            assert_eq!(parse_version(tag), number, "{tag}");
+            assert_eq!(parse_tag(text).is_some(), is_tag, "{text}");
         }
     }
 }

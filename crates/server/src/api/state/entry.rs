@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use toolhub_core::{
-    CallError, ContextId, StateEntry, StateError, StateKind, WriteDurability, clock::Timestamp, digest,
+    CallError, ContextId, StateEntry, StateError, StateKind, StateTag, WriteDurability, clock::Timestamp, digest,
 };
 
 use crate::{
@@ -37,6 +37,10 @@ pub(super) struct Entry {
     updated_at: Timestamp,
     /// When it expires; null for never.
     expires_at: Option<Timestamp>,
+    /// The value for `If-Match`, as in the `ETag` header; absent for kind `cache`. It identifies this write, also if the state
+    /// is deleted and created again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<StateTag>,
     /// `behind` if a crash may lose this write: the store persists it a moment later (write-behind).
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<WriteDurability>,
@@ -44,7 +48,7 @@ pub(super) struct Entry {
 
 impl From<StateEntry> for Entry {
     fn from(entry: StateEntry) -> Self {
-        let StateEntry { state_id, context_id, kind, data, created, updated, expires, version, .. } = entry;
+        let StateEntry { state_id, context_id, kind, data, created, updated, expires, version, tag, .. } = entry;
         Self {
             state_id: state_id.into(),
             context_id,
@@ -54,6 +58,7 @@ impl From<StateEntry> for Entry {
             created_at: created,
             updated_at: updated,
             expires_at: expires,
+            etag: tag,
             durability: None,
         }
     }
@@ -67,8 +72,8 @@ impl Entry {
 
     /// The entity tag, which identifies this content of the entry.
     pub(super) fn etag(&self) -> ETag {
-        if self.kind != StateKind::Cache {
-            return ETag(format!("\"{}\"", self.version));
+        if let Some(tag) = self.etag {
+            return ETag(format!("\"{tag}\""));
         }
         // A cache has no versions, so its tag is a digest of its content: weak, because it must not be used for writes.
         let expires_at = self.expires_at.map_or(0, Timestamp::millis).to_le_bytes();
