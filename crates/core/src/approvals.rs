@@ -12,7 +12,10 @@ mod metrics;
 mod record;
 mod waiters;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use smol_str::SmolStr;
 
@@ -35,7 +38,7 @@ use toolhub_storage::{
 };
 use toolhub_types::{
     event_kind::EventKind,
-    ids::{ApprovalId, CallId, Tenant},
+    ids::{ApprovalId, CallId, Tenant, ThreadId},
 };
 
 /// The layout version of these records.
@@ -53,6 +56,8 @@ pub(crate) struct Approvals {
     /// The calls of this node that wait for an answer.
     waiters: ApprovalWaiters,
     pending: PendingApprovals,
+    /// Where people read approvals, for the log.
+    page_url: OnceLock<String>,
 }
 
 /// An approval with its row version. Approved, it permits one call, which uses it up when it starts.
@@ -79,7 +84,13 @@ impl Approvals {
             redactor,
             waiters: ApprovalWaiters::default(),
             pending: PendingApprovals::default(),
+            page_url: OnceLock::new(),
         }
+    }
+
+    /// Sets where people read approvals: `{url}/{id}`. Only the first call has an effect.
+    pub(crate) fn set_page_url(&self, url: String) {
+        let _ = self.page_url.set(url);
     }
 
     /// Stores an approval request and emits its event.
@@ -111,6 +122,7 @@ impl Approvals {
             }
         };
         self.pending.insert(&approval, row_version, now);
+        self.log_requested(&approval);
         let event = EventKind::ApprovalRequested {
             approval_id: approval.id,
             call_id: approval.call_id,
@@ -210,8 +222,19 @@ impl Approvals {
         redacted
     }
 
-    /// Removes an approval from the pending ones and emits its resolution.
+    /// Logs a request with the link to its page: the log is read by people, not by models.
+    fn log_requested(&self, approval: &Approval) {
+        let Approval { id, tool, thread, rule, expires_at, .. } = approval;
+        let page = self.page_url.get().map(|url| format!("{url}/{id}"));
+        let thread = thread.as_ref().map(ThreadId::as_str);
+        tracing::info!(approval = %id, %tool, thread, rule, %expires_at, page, "approval requested");
+    }
+
+    /// Removes an approval from the pending ones, logs and emits its resolution.
     fn emit_resolved(&self, tenant: &Tenant, approval: &Approval) {
+        let by = approval.answer.as_ref().map(|answer| answer.by.as_str());
+        let state = approval.state.display_name();
+        tracing::info!(approval = %approval.id, tool = %approval.tool, state, by, "approval resolved");
         self.pending.remove(approval.id);
         if let Some(answer) = &approval.answer {
             self.pending.wait.record(answer.at.since(approval.asked_at));

@@ -2,6 +2,7 @@
 //!
 //! Plain data. `pipeline.rs` turns a call into its outcome.
 
+mod batch_progress;
 mod head;
 mod progress;
 mod receipt;
@@ -9,6 +10,7 @@ mod report_error;
 mod request;
 mod wait;
 
+pub(crate) use batch_progress::{BatchProgress, BatchStages, outcomes, receipts};
 pub(crate) use head::CallHead;
 pub(crate) use progress::ProgressSink;
 pub use receipt::CallReceipt;

@@ -29,7 +29,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-pub use batch::BatchRequest;
+pub use batch::{BatchHandle, BatchRequest};
 pub use builder::{BuildError, HubBuilder};
 pub use change::{ChangeSummary, HubChange};
 pub use explain::{Explanation, RateQuota};

@@ -1,6 +1,7 @@
 //! The list of all routes, by subject, and the router and OpenAPI document made of it.
 
 mod agents;
+mod approval_page;
 mod approvals;
 mod artifacts;
 mod audit;
@@ -57,6 +58,7 @@ fn routes() -> Vec<Route> {
         messages::routes(),
         runs::routes(),
         approvals::routes(),
+        approval_page::routes(),
         grants::routes(),
         agents::routes(),
         events::routes(),

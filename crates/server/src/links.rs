@@ -1,11 +1,17 @@
-//! Absolute links to resources of this server, for responses that are read elsewhere: by a person, or by a model.
+//! Absolute links to pages of this server, for people: in responses, events and the log. Never in a text for a model.
 //!
-//! In: a request and the settings. Out: a URL. `origin_check` has validated the host of the request before.
+//! In: a request and the settings, or the bound address. Out: a URL. `origin_check` has validated the host of the request
+//! before.
+
+use std::net::SocketAddr;
 
 use axum::http::{HeaderValue, header, request::Parts, uri::Authority};
 use toolhub_core::ids::{ApprovalId, CallId, RunId};
 
-use crate::{app::App, extract::FromParts, problem::Problem};
+use crate::{app::App, extract::FromParts, problem::Problem, settings::Settings};
+
+/// The path of the pages of approvals.
+const APPROVAL_PAGES: &str = "/ui/approvals";
 
 /// The base URL of this server. Built only when needed: most responses contain no link.
 #[derive(Clone)]
@@ -24,19 +30,34 @@ impl FromParts for Links {
 }
 
 impl Links {
-    /// The URL of an approval.
+    /// The URL of the page of an approval. It shows the approval and answers nothing.
     pub(crate) fn approval(&self, id: ApprovalId) -> String {
-        format!("{}/api/v1/approvals/{id}", self.base_url())
+        format!("{}{APPROVAL_PAGES}/{id}", self.base_url())
     }
 
-    fn base_url(&self) -> String {
-        if let Some(url) = &self.app.settings().public_url {
-            return url.trim_end_matches('/').into();
+    /// The URL of this server, as the client reaches it; empty if the request names no host.
+    pub(crate) fn base_url(&self) -> String {
+        if let Some(url) = public_url(self.app.settings()) {
+            return url.into();
         }
         let host = self.host.as_ref().and_then(|host| host.to_str().ok());
         let host = host.or_else(|| self.authority.as_ref().map(Authority::as_str));
         host.map_or_else(String::new, |host| format!("http://{host}"))
     }
+}
+
+/// The URL of the pages of approvals, for the log; only the path if the address is not one that a client can use.
+pub(crate) fn approval_pages(settings: &Settings, address: SocketAddr) -> String {
+    let base = match public_url(settings) {
+        Some(url) => url.to_owned(),
+        None if address.ip().is_unspecified() => String::new(),
+        None => format!("http://{address}"),
+    };
+    base + APPROVAL_PAGES
+}
+
+fn public_url(settings: &Settings) -> Option<&str> {
+    settings.public_url.as_deref().map(|url| url.trim_end_matches('/'))
 }
 
 /// The path of a call on this server.

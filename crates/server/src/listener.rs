@@ -34,7 +34,7 @@ use toolhub_core::backend::StoreError;
 
 pub(crate) use conn_service::answer;
 
-use crate::{app::App, keys::KeyError, settings::Auth};
+use crate::{app::App, keys::KeyError, links, settings::Auth};
 use conn_service::ConnService;
 use conn_state::{ConnCommand, Connections};
 use exposure::{ExposureError, check_exposure};
@@ -140,7 +140,8 @@ impl BoundServer {
     /// # Errors
     /// None today; a failed accept is retried.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Self { app, router, listener, .. } = self;
+        let Self { app, router, listener, address } = self;
+        app.hub().set_approval_page_url(links::approval_pages(app.settings(), address));
         let limits = app.settings().limits;
         let acceptor = Acceptor {
             router,

@@ -209,6 +209,9 @@ pub(crate) struct ProblemBody {
     pub(crate) code: String,
     /// What is wrong with this request.
     pub(crate) detail: String,
+    /// The text that is safe to show to a model, if a call was refused. `detail` is for operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,

@@ -16,7 +16,7 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 
-use crate::{app::App, scope::Principal, settings::Auth};
+use crate::{app::App, links::Links, scope::Principal, settings::Auth};
 
 /// When a disconnected client should reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(2);
@@ -31,6 +31,18 @@ pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event
         Some(id) => event.id(id.to_string()),
         None => event,
     }
+}
+
+/// An event of the hub. The request for an approval gets the link to its page.
+pub(crate) fn hub_event(id: u64, name: &str, data: &impl Serialize, links: &Links) -> Event {
+    if name != "approval.requested" {
+        return event(Some(id), name, data);
+    }
+    let mut data = serde_json::to_value(data).unwrap_or_default();
+    if let Some(approval) = data["approvalId"].as_str().and_then(|approval| approval.parse().ok()) {
+        data["url"] = links.approval(approval).into();
+    }
+    event(Some(id), name, &data)
 }
 
 /// The response that streams these events to a client.

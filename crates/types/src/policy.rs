@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::language::Language;
 
-pub use gate::{ApprovalRequirement, Gate, PolicyDecision};
+pub use gate::{ApprovalRequirement, Denial, Gate, PolicyDecision};
 pub use glob::Glob;
 pub use policy_set::{PolicyError, PolicySet};
 pub use rate::{OnExcess, RateLimit, RateScope};

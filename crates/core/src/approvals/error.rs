@@ -31,6 +31,9 @@ pub enum ApprovalError {
     /// A rule forbids the edited arguments.
     #[error("the edited arguments are forbidden: {0}")]
     Forbidden(String),
+    /// `modify_with_editor` without arguments.
+    #[error("`modify_with_editor` needs `arguments`: the arguments to use instead, as a JSON object")]
+    ArgumentsMissing,
     /// The answer is not possible for this approval.
     #[error("{0}")]
     Answer(&'static str),

@@ -17,14 +17,26 @@ impl Approvals {
         thread: Option<&ThreadId>,
         rule: &str,
     ) -> Result<bool, StoreError> {
+        Ok(!self.grants_for(tool, tenant, thread, &[rule]).await?.is_empty())
+    }
+
+    /// The grants that approve this tool for one of these rules.
+    pub(crate) async fn grants_for(
+        &self,
+        tool: ToolVersion<'_>,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+        rules: &[&str],
+    ) -> Result<Vec<Grant>, StoreError> {
+        let scopes: Vec<GrantScope> = GrantScope::candidates(tool.definition, thread).collect();
         let keys: Vec<RowKey> =
-            GrantScope::candidates(tool.definition, thread).map(|scope| scope.key(tenant, rule)).collect();
+            rules.iter().flat_map(|rule| scopes.iter().map(|scope| scope.key(tenant, rule))).collect();
         let rows = self.store.load(&keys, self.clock.now()).await?;
         let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
             let grant: Grant = ok_or_log(decode(Table::Grants, &key.id, LAYOUT, &row?))?.0;
             Some(grant)
         });
-        Ok(grants.into_iter().any(|grant| grant.holds_for(tool)))
+        Ok(grants.filter(|grant| grant.holds_for(tool)).collect())
     }
 
     /// The grants of a tenant.

@@ -3,6 +3,7 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{CallHead, CallerWait, ProgressSink};
@@ -27,6 +28,8 @@ pub(crate) struct Call {
     pub(crate) id_error: Option<Box<IdError>>,
     /// How its caller waits for it.
     pub(crate) wait: CallerWait,
+    /// Until when its caller waits for an approval; without it, until the approval expires.
+    pub(crate) approval_until: Option<Instant>,
     /// Cancels the call.
     pub(crate) cancel: Option<CancellationToken>,
     /// The receiver of its progress.
@@ -53,6 +56,7 @@ impl Call {
             from_offer: false,
             id_error: None,
             wait: CallerWait::default(),
+            approval_until: None,
             cancel: None,
             progress: None,
         }
@@ -66,6 +70,11 @@ impl Call {
     /// Whether the call continues when its caller is gone. A caller with an idempotency key may repeat the call.
     pub(crate) fn outlives_caller(&self) -> bool {
         self.wait.is_detached() || self.idempotency_key.is_some()
+    }
+
+    /// Whether its caller waits for an approval at this time.
+    pub(crate) fn waits_for_approval(&self, now: Instant) -> bool {
+        self.wait.waits_for_approval() && self.approval_until.is_none_or(|until| now < until)
     }
 
     /// Whether the call was cancelled.

@@ -59,6 +59,16 @@ impl ToolHub {
         Ok(found.map(|permit| self.with_current_state(permit.approval)))
     }
 
+    /// Whether a call waits for this approval, and continues by itself once it is approved. Otherwise its caller could not
+    /// wait, or is gone, and an approved call runs when it is made again.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn is_awaited(&self, tenant: &Tenant, approval: &Approval) -> Result<bool, StoreError> {
+        let record = self.unredacted_record(tenant, approval.call_id).await?;
+        Ok(record.is_some_and(|record| record.outcome.is_none()))
+    }
+
     /// Answers an approval. The waiting call continues; a call that could not wait continues when it is made again.
     ///
     /// # Errors
@@ -78,11 +88,12 @@ impl ToolHub {
             state => return Err(ApprovalError::Resolved(state)),
         }
         let answer = Answer { at: now, ..answer };
-        let is_edit = answer.outcome == ApprovalOutcome::ModifyWithEditor;
-        if is_edit != answer.arguments.is_some() {
-            return Err(ApprovalError::Answer(
-                "`modify_with_editor` requires arguments; other outcomes must not have any",
-            ));
+        match (answer.outcome, &answer.arguments) {
+            (ApprovalOutcome::ModifyWithEditor, None) => return Err(ApprovalError::ArgumentsMissing),
+            (ApprovalOutcome::ModifyWithEditor, Some(_)) | (_, None) => {}
+            (_, Some(_)) => {
+                return Err(ApprovalError::Answer("`arguments` are allowed only with `modify_with_editor`"));
+            }
         }
         let mut approval = stored.approval.clone();
         let grant = if answer.outcome == ApprovalOutcome::Cancel {
@@ -107,6 +118,11 @@ impl ToolHub {
         approval.expires_at = now + approval.expires_at.since(approval.asked_at);
         approval.answer = Some(answer);
         approvals.answer(stored, approval, grant).await.map(|approval| self.with_current_state(approval))
+    }
+
+    /// Sets where people read approvals, as `{url}/{id}`, for the log. Only the first call has an effect.
+    pub fn set_approval_page_url(&self, url: impl Into<String>) {
+        self.engine.approvals.set_page_url(url.into());
     }
 
     /// A tenant's grants.
@@ -180,7 +196,7 @@ fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, original: &Va
     let mut arguments = edited.unwrap_or_else(|| original.clone());
     redactor.remove_redacted(&mut arguments);
     match tool.gate.decide(&tool.definition, &arguments, &approval.caller) {
-        PolicyDecision::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
+        PolicyDecision::Deny(denial) => Err(ApprovalError::Forbidden(denial.reason)),
         PolicyDecision::Allow | PolicyDecision::Ask(_) => Ok(()),
     }
 }

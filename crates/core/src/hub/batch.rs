@@ -8,8 +8,9 @@ use futures_core::future::BoxFuture;
 
 use super::{CallRequest, ToolHub};
 use crate::{
+    call::{self, BatchProgress, BatchStages, CallReceipt},
     engine::Engine,
-    pipeline,
+    pipeline::{self, Submission},
     step::{OnWait, WaitReason},
 };
 use toolhub_types::{
@@ -52,13 +53,22 @@ impl BatchRequest<'_> {
         self.on_wait = Some(Box::new(callback));
         self
     }
-}
 
-impl<'hub> IntoFuture for BatchRequest<'hub> {
-    type Output = Vec<Outcome>;
-    type IntoFuture = BoxFuture<'hub, Vec<Outcome>>;
+    /// Starts the batch on a task of its own. Its calls are [detached](CallRequest::detached): they outlive their caller and
+    /// a restart once they have started. A call that waits for its turn is in no journal yet; after a crash, the caller makes
+    /// the batch again, with idempotency keys.
+    pub fn start(mut self) -> BatchHandle {
+        let (engine, on_wait) = (self.engine.clone(), self.on_wait.take());
+        self.calls = self.calls.into_iter().map(CallRequest::detached).collect();
+        let calls = self.into_submissions();
+        let (progress, stages) = BatchProgress::new(calls.len());
+        let (tasks, runtime) = (engine.call_tasks.clone(), engine.runtime.clone());
+        let task = async move { drop(pipeline::run_batch(&engine, calls, on_wait, Some(&progress)).await) };
+        tasks.spawn_on(task, &runtime);
+        BatchHandle(stages)
+    }
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_submissions(self) -> Vec<Submission> {
         let mut calls: Vec<_> = self.calls.into_iter().map(CallRequest::into_submission).collect();
         for index in 1..calls.len() {
             let (earlier, call) = calls.split_at_mut(index);
@@ -69,6 +79,33 @@ impl<'hub> IntoFuture for BatchRequest<'hub> {
                     Some(Box::new(IdError::new("model call id", "it is used twice in one batch", &id)));
             }
         }
-        Box::pin(pipeline::run_batch(self.engine, calls, self.on_wait))
+        calls
+    }
+}
+
+/// Handle of a batch that runs on a task of its own. Dropping it leaves the batch running.
+#[derive(Debug)]
+pub struct BatchHandle(BatchStages);
+
+impl BatchHandle {
+    /// Waits for the outcomes, in the order of the calls. Cancel safe.
+    pub async fn outcomes(&mut self) -> Vec<Outcome> {
+        call::outcomes(&mut self.0).await
+    }
+
+    /// Waits until every call has ended, is in the journal, or waits for its turn. Returns the receipts in the order of the
+    /// calls; `None` for a call that waits for its turn.
+    pub async fn accepted(&mut self) -> Vec<Option<CallReceipt>> {
+        call::receipts(&mut self.0).await
+    }
+}
+
+impl<'hub> IntoFuture for BatchRequest<'hub> {
+    type Output = Vec<Outcome>;
+    type IntoFuture = BoxFuture<'hub, Vec<Outcome>>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        let (engine, on_wait) = (self.engine, self.on_wait.take());
+        Box::pin(pipeline::run_batch(engine, self.into_submissions(), on_wait, None))
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{StatusScope, ToolHub, availability::ToolSnapshot, offer::OfferOptions};
 use crate::{
+    approvals::{Grant, GrantScope},
     execution::Tool,
     registry::ToolFilter,
     scheduler::{Quota, Subject},
@@ -61,6 +62,9 @@ pub struct Explanation {
     pub denied_by: Option<String>,
     /// The rules that may apply to its calls, in the order of evaluation.
     pub rules: Vec<String>,
+    /// The grants that approve its calls in this thread, each for one of the rules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
     /// Effective limits of its calls: timeouts, rate limits, concurrency, retries.
     pub policy: Limits,
     /// Remaining quotas of the rate limits that all callers share, globally or in this thread.
@@ -129,6 +133,7 @@ impl Explanation {
         }
         let (rules, policy) = (self.gate.describe(language).join("; "), self.policy.describe(language));
         lines.push(if chinese { format!("规则：{rules}") } else { format!("Rules: {rules}.") });
+        lines.extend(self.grants.iter().map(|grant| grant_text(grant, language)));
         lines.push(if chinese { format!("限制：{policy}") } else { format!("Limits: {policy}.") });
         lines.join("\n")
     }
@@ -157,6 +162,10 @@ impl ToolHub {
         let info = snapshot.info(self.now(), Language::English);
         let missing = tools_to_call(&snapshot.unmet_dependencies);
         let gate = &snapshot.tool.gate;
+        let ask_labels = gate.ask_labels(&snapshot.tool.definition);
+        let ask_labels: Vec<&str> = ask_labels.iter().map(String::as_str).collect();
+        let grants =
+            self.engine.approvals.grants_for(snapshot.tool.version(), tenant, Some(thread), &ask_labels).await?;
         Ok(Explanation {
             tool_name: info.tool_name,
             offered: snapshot.is_offered(),
@@ -171,6 +180,7 @@ impl ToolHub {
             missing,
             denied_by: gate.deny_all_rule(&snapshot.tool.definition).map(Rule::label),
             rules: gate.describe(Language::English),
+            grants,
             gate: gate.clone(),
             policy: snapshot.tool.limits.clone(),
             rates: self.shared_rate_quotas(&snapshot.tool, tenant, thread),
@@ -255,6 +265,26 @@ pub(super) fn summary_line(snapshots: &[ToolSnapshot], language: Language) -> St
         }
     }
     line
+}
+
+/// What a grant changes: which calls need no approval, by whom, and how to end it.
+fn grant_text(grant: &Grant, language: Language) -> String {
+    let Grant { id, rule, granted_by, granted_at, .. } = grant;
+    match (&grant.covers, language) {
+        (GrantScope::Thread { .. }, Language::English) => format!(
+            "Granted in this thread by {granted_by} at {granted_at}, so no approval is needed for: {rule}. Grant {id}."
+        ),
+        (GrantScope::Tool { .. }, Language::English) => format!(
+            "Granted in every thread by {granted_by} at {granted_at}, so no approval is needed for: {rule}. Grant {id}."
+        ),
+        (GrantScope::Server { server }, Language::English) => format!(
+            "Granted for all tools of {server} by {granted_by} at {granted_at}, so no approval is needed for: {rule}. \
+             Grant {id}."
+        ),
+        (_, Language::Chinese) => {
+            format!("{granted_by} 已于 {granted_at} 授权（{id}），以下规则无需再确认：{rule}")
+        }
+    }
 }
 
 fn rate_name(tool: &ToolName, limits: &[RateLimit], index: usize) -> String {

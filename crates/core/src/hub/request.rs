@@ -16,6 +16,7 @@ use crate::{
     pipeline::{self, Submission},
     registry::Tools,
 };
+use toolhub_storage::clock;
 use toolhub_types::{
     ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     outcome::Outcome,
@@ -145,6 +146,12 @@ impl<'hub> CallRequest<'hub> {
     /// after the answer consumes the approval.
     pub fn no_wait(mut self) -> Self {
         self.submission.call.wait = self.submission.call.wait.no_approval();
+        self
+    }
+
+    /// Waits for approval at most this long from now; then the call ends as with [`no_wait`](Self::no_wait).
+    pub fn no_wait_after(mut self, time: Duration) -> Self {
+        self.submission.call.approval_until = Some(clock::deadline_after(self.engine.services.clock.instant(), time));
         self
     }
 

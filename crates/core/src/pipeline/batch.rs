@@ -1,26 +1,38 @@
 //! Runs the calls of one step: the tool calls of one model response.
 //!
 //! In: calls in their order. Out: their outcomes in the same order. `step.rs` decides which calls may run concurrently;
-//! this file starts them when the plan allows it.
+//! this file starts them when the plan allows it. A call whose idempotency key is held by a running call waits for that
+//! call, so that a repeated batch keeps the order of its calls.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future, stream::FuturesUnordered};
 
 use super::{Submission, launch};
 use crate::{
+    call::{BatchProgress, CallReceipt},
     engine::Engine,
     execution::Tool,
     registry::Tools,
     step::{OnWait, Plan, PlannedCall, Step, StepCall, earlier_dependencies},
 };
-use toolhub_types::{ids::ThreadId, outcome::Outcome, tool::DependsOn};
+use toolhub_types::{
+    error::{CallError, Detail, ErrorKind},
+    ids::ThreadId,
+    outcome::Outcome,
+    tool::DependsOn,
+};
 
-/// Runs the calls of one step. The outcomes are in the order of the calls.
+/// How often a call on another node that has the same idempotency key is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Runs the calls of one step. The outcomes are in the order of the calls. `progress` is updated for a caller that does
+/// not wait for them.
 pub(crate) async fn run_batch(
     engine: &Arc<Engine>,
     mut calls: Vec<Submission>,
     on_wait: Option<OnWait>,
+    progress: Option<&BatchProgress>,
 ) -> Vec<Outcome> {
     let tools: Vec<Option<Arc<Tool>>> = calls.iter().map(|call| find_tool(&engine.registry.snapshot(), call)).collect();
     assign_shared_thread(&mut calls, &tools);
@@ -34,10 +46,14 @@ pub(crate) async fn run_batch(
     loop {
         let mut changed = pin!(step.changed.notified());
         changed.as_mut().enable();
-        for index in step.begin_ready() {
+        let ready = step.begin_ready();
+        if let Some(progress) = progress {
+            progress.mark_started(&ready);
+        }
+        for index in ready {
             if let Some(mut call) = submissions[index].take() {
                 call.step_call = Some(StepCall { index, step: step.clone() });
-                running.push(async move { (index, launch::run(engine, call).await) });
+                running.push(async move { (index, run_call(engine, index, call, progress).await) });
             }
         }
         if running.is_empty() {
@@ -45,10 +61,69 @@ pub(crate) async fn run_batch(
         }
         if let future::Either::Left((Some((index, outcome)), _)) = future::select(running.next(), changed).await {
             step.with_plan(|plan| plan.mark_ended(index, outcome.is_success()));
+            if let Some(progress) = progress {
+                progress.set(index, CallReceipt::Ended(outcome.clone()));
+            }
             outcomes[index] = Some(outcome);
         }
     }
     outcomes.into_iter().flatten().collect()
+}
+
+/// Runs one call. If its idempotency key is held by a running call, waits for that call, and for its approval as long as
+/// the caller waits for approvals.
+async fn run_call(
+    engine: &Arc<Engine>,
+    index: usize,
+    submission: Submission,
+    progress: Option<&BatchProgress>,
+) -> Outcome {
+    if submission.call.idempotency_key.is_none() {
+        return run_once(engine, index, submission, progress).await;
+    }
+    let Submission { call, offer, step_call } = submission;
+    loop {
+        let (offer, step_call) = (offer.clone(), step_call.clone());
+        let outcome = run_once(engine, index, Submission { call: call.clone(), offer, step_call }, progress).await;
+        let Some(error) = outcome.error.as_ref().filter(|error| error.kind == ErrorKind::IdempotencyInProgress) else {
+            return outcome;
+        };
+        let live = error.running_call().and_then(|running| engine.live_calls.find(running));
+        let approval = live.as_ref().map_or_else(|| error.approval(), |live| live.status().1);
+        if let Some(approval) = approval.filter(|_| !call.waits_for_approval(engine.services.clock.instant())) {
+            let pending = CallError::new(ErrorKind::ApprovalRequired).operator(error.operator.clone());
+            let pending = pending.model(error.model.clone()).detail(Detail::Approval(approval));
+            return Outcome { id: error.running_call().unwrap_or(outcome.id), error: Some(pending), ..outcome };
+        }
+        if let Some(progress) = progress {
+            let (call, thread) = (error.running_call().unwrap_or(call.id), call.thread.clone());
+            progress.set(
+                index,
+                match approval {
+                    Some(approval) => CallReceipt::AwaitingApproval { call, approval, thread },
+                    None => CallReceipt::Accepted { call, thread },
+                },
+            );
+        }
+        match (live, call.approval_until.filter(|_| approval.is_some())) {
+            (None, _) => tokio::time::sleep(POLL_INTERVAL).await,
+            (Some(live), None) => live.wait_ended().await,
+            (Some(live), Some(until)) => drop(tokio::time::timeout_at(until, live.wait_ended()).await),
+        }
+    }
+}
+
+/// Makes a call once. With `progress` it runs without its caller, and is reported as soon as it is in the journal.
+async fn run_once(engine: &Arc<Engine>, index: usize, call: Submission, progress: Option<&BatchProgress>) -> Outcome {
+    let Some(progress) = progress else { return launch::run(engine, call).await };
+    let mut pending = launch::start(engine, call);
+    match pending.accepted().await {
+        CallReceipt::Ended(outcome) => outcome,
+        accepted => {
+            progress.set(index, accepted);
+            pending.outcome().await
+        }
+    }
 }
 
 /// Keeps the order of a step for as long as its caller waits.

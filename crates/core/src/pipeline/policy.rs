@@ -14,7 +14,7 @@ use crate::{engine::Engine, execution::CallEnvelope};
 use toolhub_types::{
     digest,
     error::{CallError, ErrorKind},
-    policy::PolicyDecision,
+    policy::{Denial, PolicyDecision},
 };
 
 use approval::{ask_for_approval, withdraw_approval};
@@ -36,7 +36,7 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
     }
     match verdict {
         PolicyDecision::Allow => Ok(Allowed(envelope)),
-        PolicyDecision::Deny(reason) => Err(forbidden(&envelope, &reason)),
+        PolicyDecision::Deny(denial) => Err(forbidden(&envelope, &denial)),
         // A call that was started before the crash has consumed its approval already.
         PolicyDecision::Ask(_) if envelope.open_record().is_some_and(|open| !open.is_waiting()) => {
             Ok(Allowed(envelope))
@@ -59,12 +59,20 @@ pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, C
         return Ok(placed);
     }
     match tool.gate.decide(&tool.definition, &envelope.call.arguments, &envelope.call.caller) {
-        PolicyDecision::Deny(reason) => Err(forbidden(envelope, &reason)),
+        PolicyDecision::Deny(denial) => Err(forbidden(envelope, &denial)),
         PolicyDecision::Allow | PolicyDecision::Ask(_) => Ok(placed),
     }
 }
 
-fn forbidden(envelope: &CallEnvelope, reason: &str) -> CallError {
-    let name = &envelope.tool.definition.name;
-    CallError::new(ErrorKind::Forbidden).operator(format!("a rule forbids this call of `{name}`: {reason}"))
+fn forbidden(envelope: &CallEnvelope, denial: &Denial) -> CallError {
+    let (name, reason) = (&envelope.tool.definition.name, &denial.reason);
+    let error =
+        CallError::new(ErrorKind::Forbidden).operator(format!("a rule forbids this call of `{name}`: {reason}"));
+    match &denial.model_reason {
+        None => error,
+        Some(reason) => {
+            let reason = reason.trim_end_matches('.');
+            error.model(format!("This call is not allowed: {reason}. Do not try it again."))
+        }
+    }
 }

@@ -7,9 +7,9 @@ use crate::{execution::CallEnvelope, journal::Journal, services::Services};
 use toolhub_types::{
     digest,
     effect::Effect,
-    error::{CallError, ErrorKind},
-    ids::CallId,
-    outcome::Outcome,
+    error::{CallError, Detail, ErrorKind},
+    ids::{ApprovalId, CallId},
+    outcome::{Outcome, Status},
 };
 
 /// The result of the lookup by idempotency key or call id.
@@ -51,8 +51,10 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
         return Err(CallError::new(ErrorKind::IdempotencyKeyReused));
     }
     let record = journal.find_record(&call.tenant, claim.thread.as_ref(), claim.call, now).await?;
+    let waits_for = record.as_ref().filter(|record| record.status == Status::AwaitingApproval);
+    let waits_for = waits_for.and_then(|record| record.approval);
     let outcome = match record.map(|record| record.outcome) {
-        Some(None) => return Err(CallError::new(ErrorKind::IdempotencyInProgress)),
+        Some(None) => return Err(in_progress_error(claim.call, waits_for)),
         Some(ended) => ended,
         // A call is opened before it claims its key, so a missing record has expired from the journal.
         None => None,
@@ -64,6 +66,20 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
             ReplayLookup::Miss(Found(envelope))
         }
     })
+}
+
+/// The refusal of a call whose key is held by a call that has not ended, and may wait for an approval.
+fn in_progress_error(running: CallId, waits_for: Option<ApprovalId>) -> CallError {
+    let error = CallError::new(ErrorKind::IdempotencyInProgress);
+    let error = match waits_for {
+        None => error,
+        Some(approval) => {
+            error.operator(format!("the call with this idempotency key waits for approval {approval}")).model(format!(
+                "The same call waits for the approval of a person (approval {approval}). It has not run yet."
+            ))
+        }
+    };
+    error.detail(Detail::Running { call: running, approval: waits_for })
 }
 
 /// The refusal of a call whose id was used before.

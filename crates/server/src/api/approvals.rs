@@ -16,7 +16,7 @@ use crate::{
     json::Json,
     links::Links,
     page::{self, List, RequestUri, list_query},
-    problem::{ApiResult, Code, Problem},
+    problem::{ApiResult, Code, FieldError, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -44,17 +44,17 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// An approval in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct ApprovalPath {
+pub(super) struct ApprovalPath {
     /// The approval.
     id: String,
 }
 
 impl ApprovalPath {
-    fn parse_id(&self) -> ApiResult<ApprovalId> {
+    pub(super) fn parse_id(&self) -> ApiResult<ApprovalId> {
         self.id.parse().map_err(|_| self.not_found())
     }
 
-    fn not_found(&self) -> Problem {
+    pub(super) fn not_found(&self) -> Problem {
         Problem::new(Code::APPROVAL_NOT_FOUND, format!("there is no approval `{}`", self.id))
     }
 }
@@ -89,7 +89,9 @@ async fn get(
     links: Links,
 ) -> ApiResult<Json<ApprovalView>> {
     let approval = app.hub().approval(&principal.tenant, path.parse_id()?).await?;
-    approval.map(|approval| Json(ApprovalView::of(approval, &links))).ok_or_else(|| path.not_found())
+    let approval = approval.ok_or_else(|| path.not_found())?;
+    let call_waits = app.hub().is_awaited(&principal.tenant, &approval).await?;
+    Ok(Json(ApprovalView { call_waits: Some(call_waits), ..ApprovalView::of(approval, &links) }))
 }
 
 /// A decision.
@@ -115,12 +117,17 @@ async fn answer(
     answer.arguments = body.arguments.map(Value::Object);
     answer.message = body.reason;
     let id = path.parse_id()?;
+    // Looked up before the answer: the call may end at once after it.
+    let call_waits = match app.hub().approval(&principal.tenant, id).await? {
+        Some(approval) => app.hub().is_awaited(&principal.tenant, &approval).await?,
+        None => false,
+    };
     let approval = app.hub().resolve_approval(&principal.tenant, id, answer).await.map_err(|error| match error {
         // The key is sufficient, but policy forbids the edited arguments: the problem is about this approval.
         ApprovalError::Forbidden(_) => approval_problem(error).with("approvalId", id),
         error => approval_problem(error),
     })?;
-    Ok(Json(ApprovalView::of(approval, &links)))
+    Ok(Json(ApprovalView { call_waits: Some(call_waits), ..ApprovalView::of(approval, &links) }))
 }
 
 /// The problem for a decision that was not accepted, or an unknown approval or grant.
@@ -136,6 +143,10 @@ pub(super) fn approval_problem(error: ApprovalError) -> Problem {
             error.into()
         }
         ApprovalError::Forbidden(_) => CallError::new(ErrorKind::Forbidden).operator(detail).into(),
+        ApprovalError::ArgumentsMissing => {
+            let missing = FieldError { pointer: "/arguments".into(), detail: "is required".into() };
+            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [missing])
+        }
         ApprovalError::Store(error) => error.into(),
         _ => Problem::new(Code::INVALID_REQUEST, detail),
     }
@@ -148,7 +159,7 @@ pub(super) fn approval_problem(error: ApprovalError) -> Problem {
 struct ApprovalView {
     /// The approval.
     id: ApprovalId,
-    /// Its URL, for reading and deciding it.
+    /// The URL of its page, for people.
     url: String,
     /// Its state.
     state: ApprovalState,
@@ -156,6 +167,10 @@ struct ApprovalView {
     call_id: CallId,
     /// The tool.
     tool: String,
+    /// Whether that call waits for the answer and continues by itself; false if it runs when it is made again. Not in
+    /// lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_waits: Option<bool>,
     /// The key that makes the call.
     caller: Caller,
     /// The thread.
@@ -214,6 +229,7 @@ impl ApprovalView {
             state: approval.state,
             call_id: approval.call_id,
             tool: approval.tool.to_string(),
+            call_waits: None,
             caller: approval.caller,
             thread_id: approval.thread,
             run_id: approval.run,

@@ -1,32 +1,39 @@
 //! Batches: executes the tool calls of one model message and returns the tool messages for the model.
 //!
 //! In: a model's message or its tool calls, in the provider's format. Out: messages to append to the conversation
-//! unchanged. A mistake of the model becomes a message that helps it; only a body that is no message at all is refused.
-//! `request` parses the message, `response` formats the results; neither makes a call.
+//! unchanged, and beside them where each call stands. A mistake of the model becomes a message that helps it; only a body
+//! that is no message at all is refused. `request` parses the message, `execution` makes the calls, `response` formats
+//! the results.
 
+mod execution;
 mod request;
 mod response;
 
-use axum::{extract::State, http::Method};
+use axum::{
+    extract::State,
+    http::{HeaderValue, Method, StatusCode},
+    response::{IntoResponse, Response},
+};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, de};
 use toolhub_core::{
-    ErrorKind, Outcome,
+    ErrorKind,
+    export::Format,
     ids::{IdempotencyKey, ThreadId},
 };
 
-use super::calls::CallView;
 use crate::{
     app::App,
-    extract::{Body, IdempotencyHeader, Params, Query, Trace},
+    extract::{Body, IdempotencyHeader, Params, Prefer, Query, Trace},
     json::Json,
     links::Links,
     problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
-use request::{BatchBody, RequestedCall};
+use execution::Batch;
+use request::BatchBody;
+use response::BatchResponse;
 
 /// The largest number of calls in a batch.
 const MAX_BATCH_CALLS: usize = 128;
@@ -37,6 +44,10 @@ pub(super) fn routes() -> Vec<Route> {
             .handles_idempotency()
             .summary("Execute the calls a model asked for, and get the messages to answer it with")
             .json_response::<BatchResponse>(200, "One result per call, in the order of the calls")
+            .json_response::<BatchResponse>(
+                202,
+                "The calls continue in the background; send the same batch with the same key for their results",
+            )
             .problems(&[Code::INVALID_KEY, Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -53,35 +64,13 @@ struct ThreadPath {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct BatchQuery {
-    /// The provider whose format the message has; without it, `{"calls": [{"tool", "arguments", "callId"}]}`.
-    format: Option<Provider>,
+    /// The format of the message and of the results; without it, `{"calls": [{"tool", "arguments", "callId"}]}`.
+    #[serde(default, deserialize_with = "parse_format")]
+    format: Option<Format>,
 }
 
-/// The format of a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "BatchFormat")]
-enum Provider {
-    Openai,
-    Anthropic,
-}
-
-/// The results of the calls of a batch.
-#[derive(Debug, Default, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "BatchAnswers")]
-struct BatchResponse {
-    /// With a format: messages for the model, to append to the conversation unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<Vec<Value>>,
-    /// Without a format: the calls with their outcomes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    calls: Option<Vec<CallView>>,
-}
-
-/// The idempotency key of one call. Every call of a batch has its own, so each is replayed on its own.
-fn call_key(key: &IdempotencyKey, index: usize) -> String {
-    format!("{key}/{index}")
+fn parse_format<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Format>, D::Error> {
+    String::deserialize(from)?.parse().map(Some).map_err(de::Error::custom)
 }
 
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
@@ -91,62 +80,47 @@ async fn batch(
     Params(ThreadPath { id }): Params<ThreadPath>,
     Query(query): Query<BatchQuery>,
     IdempotencyHeader(key): IdempotencyHeader,
+    prefer: Prefer,
     Trace(trace): Trace,
     links: Links,
     Body(BatchBody(message)): Body<BatchBody>,
-) -> ApiResult<Json<BatchResponse>> {
+) -> ApiResult<Response> {
     let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{id}` cannot be a thread"));
     let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
-    let requested = match query.format {
-        None => request::parse_plain(message)?,
-        Some(Provider::Openai) => request::parse_openai(message)?,
-        Some(Provider::Anthropic) => request::parse_anthropic(message)?,
-    };
+    let requested = request::parse(query.format, message)?;
     if requested.len() > MAX_BATCH_CALLS {
         return Err(Problem::new(
             Code::INVALID_REQUEST,
             format!("one step has at most {MAX_BATCH_CALLS} calls, not {}", requested.len()),
         ));
     }
-    // Refuse this to the client before any call runs: the key was not the model's choice.
-    if key.as_ref().is_some_and(|key| IdempotencyKey::new(call_key(key, MAX_BATCH_CALLS)).is_err()) {
-        let detail = "the header `Idempotency-Key` is too long: that of a batch takes 1 to 251 characters";
-        return Err(Problem::new(Code::INVALID_KEY, detail));
+    check_key(key.as_ref(), prefer)?;
+    let batch =
+        Batch { hub: app.hub(), principal: &principal, thread: &thread, key: key.as_ref(), trace: trace.as_ref() };
+    let ends = batch.execute(requested, prefer).await;
+    let accepted = prefer.respond_async && ends.iter().any(|end| end.is_open());
+    let body =
+        BatchResponse::new(query.format.filter(|_| !accepted), ends, app.hub(), &principal.tenant, &links).await?;
+    let status = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let mut response = (status, Json(body)).into_response();
+    if let Some(value) = prefer.applied_header().and_then(|value| HeaderValue::try_from(value).ok()) {
+        response.headers_mut().insert("preference-applied", value);
     }
-    let hub = app.hub();
-    let mut calls = Vec::new();
-    for (index, RequestedCall { id, call }) in requested.iter().enumerate() {
-        let Ok((tool, arguments)) = call else { continue };
-        let mut request = hub
-            .call(tool.as_str(), arguments.clone())
-            .tenant(principal.tenant.clone())
-            .caller(principal.caller.clone())
-            .thread(thread.as_str())
-            .no_wait();
-        if let Some(id) = id {
-            request = request.model_call(id.as_str());
+    Ok(response)
+}
+
+/// Refuses an invalid key to the client before any call runs: the key was not the model's choice.
+fn check_key(key: Option<&IdempotencyKey>, prefer: Prefer) -> ApiResult<()> {
+    match key {
+        Some(key) if IdempotencyKey::new(execution::call_key(key, MAX_BATCH_CALLS)).is_err() => {
+            let detail = "the header `Idempotency-Key` is too long: that of a batch takes 1 to 251 characters";
+            Err(Problem::new(Code::INVALID_KEY, detail))
         }
-        if let Some(trace) = &trace {
-            request = request.trace(trace.clone());
+        None if prefer.respond_async => {
+            let detail = "`Prefer: respond-async` needs the header `Idempotency-Key` on a batch";
+            Err(Problem::new(Code::INVALID_KEY, detail)
+                .hint("the results are fetched by sending the same batch with the same key again"))
         }
-        if let Some(key) = &key {
-            request = request.idempotency_key(call_key(key, index));
-        }
-        calls.push(request);
+        _ => Ok(()),
     }
-    let mut outcomes = hub.batch(calls).await.into_iter();
-    let results = requested.into_iter().filter_map(|RequestedCall { id, call }| match call {
-        Ok(_) => outcomes.next().map(|outcome| (id, Ok(outcome))),
-        Err(help) => Some((id, Err(help))),
-    });
-    let results: Vec<(Option<String>, Result<Outcome, String>)> = results.collect();
-    Ok(Json(match query.format {
-        None => BatchResponse { calls: Some(response::call_views(results, &links)), messages: None },
-        Some(Provider::Openai) => {
-            BatchResponse { messages: Some(response::openai_messages(&results, &links)), calls: None }
-        }
-        Some(Provider::Anthropic) => {
-            BatchResponse { messages: Some(response::anthropic_messages(&results, &links)), calls: None }
-        }
-    }))
 }

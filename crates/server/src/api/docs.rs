@@ -14,6 +14,10 @@ use crate::{route::Route, scope::Access};
 const CSP_HEADER: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// The same for a page without scripts.
+const STATIC_CSP_HEADER: &str =
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 pub(super) fn routes() -> Vec<Route> {
     let open = Access::Open;
     vec![
@@ -36,36 +40,40 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 async fn page() -> impl IntoResponse {
-    (security_headers(), Html(include_str!("docs/page.html")))
+    (security_headers(CSP_HEADER), Html(include_str!("docs/page.html")))
 }
 
 async fn script() -> impl IntoResponse {
-    (security_headers(), [(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("docs/page.js"))
+    (
+        security_headers(CSP_HEADER),
+        [(header::CONTENT_TYPE, "text/javascript; charset=utf-8")],
+        include_str!("docs/page.js"),
+    )
 }
 
 async fn style() -> impl IntoResponse {
-    (security_headers(), [(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("docs/page.css"))
+    (security_headers(CSP_HEADER), [(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("docs/page.css"))
 }
 
-/// A small page in the same style. `title` and `up`, the relative path to the root, must be trusted; `body` is HTML.
-pub(super) fn html_page(title: &str, body: &str, up: &str) -> impl IntoResponse {
+/// A small page in the same style, without scripts. `title` and `up`, the relative path to the root, must be trusted; `body` is HTML.
+pub(super) fn html_page(title: &str, body: &str, up: &str) -> impl IntoResponse + use<> {
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title} · Toolhub</title>\
          <link rel=\"stylesheet\" href=\"{up}docs/page.css\"></head>\
          <body class=\"small\"><main><h1>{title}</h1>{body}</main></body></html>\n"
     );
-    (security_headers(), Html(page))
+    (security_headers(STATIC_CSP_HEADER), Html(page))
 }
 
 /// Escapes a text for HTML.
 pub(super) fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-fn security_headers() -> [(HeaderName, &'static str); 4] {
+fn security_headers(csp: &'static str) -> [(HeaderName, &'static str); 4] {
     [
-        (header::CONTENT_SECURITY_POLICY, CSP_HEADER),
+        (header::CONTENT_SECURITY_POLICY, csp),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-cache"),

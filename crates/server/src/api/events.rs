@@ -23,6 +23,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{LastEventId, Query},
+    links::Links,
     problem::ApiResult,
     route::Route,
     scope::{Access, Principal, Scope},
@@ -53,6 +54,7 @@ async fn listen(
     principal: Principal,
     Query(query): Query<EventsQuery>,
     LastEventId(last): LastEventId,
+    links: Links,
 ) -> ApiResult<Response> {
     // Subscribe before loading the backlog, so that no event in between is missed.
     let events = app.hub().subscribe();
@@ -61,8 +63,9 @@ async fn listen(
         thread: query.thread_id,
         types: EventTypes::of(query.types.as_deref()),
     };
+    let hub = app.hub().clone();
     let mut subscriber =
-        EventSubscriber { hub: app.hub().clone(), filter, events, last_id: 0, backlog: Vec::new(), next_page: None };
+        EventSubscriber { hub, filter, links, events, last_id: 0, backlog: Vec::new(), next_page: None };
     if let Some(last) = last {
         subscriber.load_backlog(last).await?;
     }
@@ -72,6 +75,7 @@ async fn listen(
 struct EventSubscriber {
     hub: ToolHub,
     filter: EventFilter,
+    links: Links,
     events: Subscription,
     /// The last event that was sent or skipped: events of the backlog arrive again through the subscription.
     last_id: u64,
@@ -94,7 +98,7 @@ async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventS
         while let Some(event) = subscriber.backlog.pop() {
             subscriber.last_id = subscriber.last_id.max(event.id);
             if subscriber.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), &event.event) {
-                return Some((sse::event(Some(event.id), &event.event, &event), subscriber));
+                return Some((sse::hub_event(event.id, &event.event, &event, &subscriber.links), subscriber));
             }
         }
         if let Some(page) = subscriber.next_page.take() {
@@ -109,7 +113,7 @@ async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventS
         }
         subscriber.last_id = subscriber.last_id.max(event.id);
         if is_reset || subscriber.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
-            return Some((sse::event(Some(event.id), event.name(), &*event), subscriber));
+            return Some((sse::hub_event(event.id, event.name(), &*event, &subscriber.links), subscriber));
         }
     }
 }

@@ -103,8 +103,8 @@ async fn send(
             let tenant = principal.tenant.clone();
             // A run that was just started may have ended already, but its events are in the subscription.
             let run_events = match replayed {
-                true => event_stream::follow_existing(&app, tenant, &run.record(), events),
-                false => event_stream::follow_new(&app, tenant, run.id(), events),
+                true => event_stream::follow_existing(&app, tenant, &run.record(), events, links),
+                false => event_stream::follow_new(&app, tenant, run.id(), events, links),
             };
             sse::stream(&app, principal, run_events)
         }

@@ -17,6 +17,7 @@ use crate::{
     app::App,
     extract::{Params, Query},
     json::Json,
+    links::Links,
     page::{self, List, ListQuery, ListResponse, RequestUri},
     problem::{ApiResult, Code, Problem},
     route::Route,
@@ -116,11 +117,16 @@ async fn show(
     path.find(&app, &principal).await.map(Json)
 }
 
-async fn follow(State(app): State<App>, principal: Principal, Params(path): Params<RunPath>) -> ApiResult<Response> {
+async fn follow(
+    State(app): State<App>,
+    principal: Principal,
+    Params(path): Params<RunPath>,
+    links: Links,
+) -> ApiResult<Response> {
     // Subscribe before the lookup, so that an end in between is not missed.
     let events = app.hub().subscribe();
     let record = path.find(&app, &principal).await?;
-    let run_events = event_stream::follow_existing(&app, principal.tenant.clone(), &record, events);
+    let run_events = event_stream::follow_existing(&app, principal.tenant.clone(), &record, events, links);
     Ok(sse::stream(&app, principal, run_events))
 }
 

@@ -62,7 +62,12 @@ async fn arguments_may_be_edited_and_nothing_else_with_them() {
     let api = api_fixture().await;
     let call = request_order(&api, "tea").await;
     let both = json!({"outcome": "proceed_once", "arguments": {}});
-    answer_approval(&api, &call, both).await.expect_problem(422, "invalid_request");
+    let problem = answer_approval(&api, &call, both).await.expect_problem(422, "invalid_request");
+    assert_eq!(problem["detail"], "`arguments` are allowed only with `modify_with_editor`");
+    let neither = json!({"outcome": "modify_with_editor"});
+    let problem = answer_approval(&api, &call, neither).await.expect_problem(422, "invalid_request");
+    assert!(problem["detail"].as_str().unwrap().starts_with("`modify_with_editor` needs `arguments`"), "{problem}");
+    assert_eq!(problem["errors"], json!([{"pointer": "/arguments", "detail": "is required"}]));
     answer_approval(&api, &call, json!({"outcome": "maybe"})).await.expect_problem(422, "invalid_request");
     let edited = json!({"outcome": "modify_with_editor", "arguments": {"what": "water"}});
     answer_approval(&api, &call, edited).await.expect_status(200);
@@ -97,6 +102,72 @@ async fn a_question_of_another_tenant_is_nowhere_to_be_seen() {
         yes.expect_problem(404, "approval_not_found");
     }
     assert_eq!(api.get("/api/v1/approvals").await.expect_status(200)["items"], json!([]));
+}
+
+#[tokio::test]
+async fn the_link_of_an_approval_leads_to_a_page_that_shows_it_and_answers_nothing() {
+    let api = api_fixture().await;
+    let arguments = json!({"what": "<img src=x onerror=alert(1)>", "password": "hunter2", "back": "a\u{202e}b"});
+    let body = json!({"arguments": arguments, "threadId": "t1"});
+    let call = api.post("/api/v1/tools/order/calls", body).await.expect_status(202);
+    let (id, url) = (call["approval"]["id"].as_str().unwrap(), call["approval"]["url"].as_str().unwrap());
+    let path = url.strip_prefix("http://localhost").unwrap();
+    assert_eq!(path, format!("/ui/approvals/{id}"));
+    assert_eq!(api.get(&format!("/api/v1/approvals/{id}")).await.expect_status(200)["url"], url);
+    let page = api.get(path).await;
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let csp = page.header("content-security-policy");
+    assert!(
+        csp.contains("default-src 'none'") && csp.contains("form-action 'none'") && !csp.contains("script"),
+        "{csp}"
+    );
+    let approve = format!("toolhub approvals approve {id} --server http://localhost");
+    for shown in
+        ["order", "t1", "pending", "the tool requires approval", "&lt;img src=x", "[redacted]", "\\u{202e}", &approve]
+    {
+        assert!(page.text.contains(shown), "`{shown}` is missing: {}", page.text);
+    }
+    for hidden in ["hunter2", "<img", "<script", "<form", "\u{202e}"] {
+        assert!(!page.text.contains(hidden), "`{hidden}` is there: {}", page.text);
+    }
+    for method in ["POST", "PUT", "DELETE"] {
+        let reply = api.request(method, path, Some(json!({"outcome": "proceed_once"})), &[]).await;
+        reply.expect_problem(405, "method_not_allowed");
+    }
+    answer_approval(&api, &call, json!({"outcome": "cancel", "reason": "too sweet"})).await.expect_status(200);
+    let page = api.get(path).await;
+    assert!(page.text.contains("denied") && page.text.contains("too sweet") && !page.text.contains(&approve));
+    api.get("/ui/approvals/apr_1").await.expect_problem(404, "approval_not_found");
+}
+
+#[tokio::test]
+async fn an_answer_says_whether_the_call_goes_on_by_itself() {
+    let api = api_fixture().await;
+    let call = request_order(&api, "tea").await;
+    let path = format!("/api/v1/approvals/{}", call["approval"]["id"].as_str().unwrap());
+    assert_eq!(api.get(&path).await.expect_status(200)["callWaits"], true);
+    assert_eq!(
+        answer_approval(&api, &call, json!({"outcome": "proceed_once"})).await.expect_status(200)["callWaits"],
+        true
+    );
+    let refused = api.hub.call("order", json!({"what": "cake"})).no_wait().await.error.unwrap();
+    let path = format!("/api/v1/approvals/{}", refused.approval().unwrap());
+    let answered = api.post(&path, json!({"outcome": "proceed_once"})).await.expect_status(200);
+    assert_eq!((&answered["callWaits"], &answered["state"]), (&json!(false), &json!("approved")));
+    let explained = api.get("/api/v1/tools/order/explain").await.expect_status(200);
+    assert_eq!(explained.get("grants"), None);
+}
+
+#[tokio::test]
+async fn the_event_of_a_request_has_the_link_to_its_page() {
+    let api = api_fixture().await;
+    let mut live = api.stream("/api/v1/events?types=approval.*", &[]).await;
+    let call = request_order(&api, "tea").await;
+    let (event, data) = live.next_named("approval.requested").await;
+    assert_eq!(data["url"], call["approval"]["url"]);
+    let before = (event.parse::<u64>().unwrap() - 1).to_string();
+    let mut stored = api.stream("/api/v1/events?types=approval.*", &[("last-event-id", &before)]).await;
+    assert_eq!(stored.next_named("approval.requested").await.1["url"], call["approval"]["url"]);
 }
 
 #[tokio::test]

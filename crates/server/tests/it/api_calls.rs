@@ -134,7 +134,7 @@ async fn a_call_that_asks_is_promised_at_once_and_goes_on_after_the_answer() {
         (&json!("awaiting_approval"), &json!("order"), &json!("t1"))
     );
     let approval = &waiting["approval"];
-    assert_eq!(approval["url"], format!("http://localhost/api/v1/approvals/{}", approval["id"].as_str().unwrap()));
+    assert_eq!(approval["url"], format!("http://localhost/ui/approvals/{}", approval["id"].as_str().unwrap()));
     assert_eq!(api.get(&path).await.expect_status(200)["approval"], *approval);
     answer_approval(&api, &approval["id"], "proceed_once").await.expect_status(200);
     let done = wait_ended(&api, &waiting["id"]).await;
@@ -372,4 +372,17 @@ async fn a_call_that_is_cancelled_while_it_waits_for_a_person_never_seems_to_go_
     let path = format!("/api/v1/calls/{}/cancel", call["id"].as_str().unwrap());
     let cancelled = api.post(&path, json!({})).await.expect_status(202);
     assert!(cancelled["status"] == "awaiting_approval" || cancelled["status"] == "cancelled", "{cancelled}");
+}
+
+#[tokio::test]
+async fn a_refused_call_has_a_text_for_the_model_beside_the_one_for_operators() {
+    let api = api_fixture().await;
+    let bodies = [json!({}), json!({"arguments": {"a": 1}}), json!({"threadId": "t9"})];
+    for (tool, body) in ["ad", "add", "report"].into_iter().zip(bodies) {
+        let arguments = body.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        let outcome = api.hub.call(tool, arguments).thread("t9").await;
+        let reply = api.post(&format!("/api/v1/tools/{tool}/calls"), body).await.json();
+        assert_eq!(reply["detail"], outcome.error.as_ref().unwrap().operator, "{reply}");
+        assert_eq!(reply["model"], *outcome.model_text(), "{reply}");
+    }
 }

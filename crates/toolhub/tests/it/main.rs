@@ -6,6 +6,7 @@ mod accepted_calls;
 mod agents;
 mod alloc;
 mod approval_pages;
+mod approval_texts;
 mod approvals;
 mod architecture;
 mod async_call_keys;

@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ErrorKind, ToolError};
-use crate::{ids::ApprovalId, problem::Problem};
+use crate::{
+    ids::{ApprovalId, CallId},
+    problem::Problem,
+};
 
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,6 +84,14 @@ pub enum Detail {
     Missing(Vec<String>),
     /// The approval that is pending, was denied or has expired.
     Approval(ApprovalId),
+    /// The call with the same idempotency key that is still running.
+    Running {
+        /// The call.
+        call: CallId,
+        /// The approval it waits for.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        approval: Option<ApprovalId>,
+    },
 }
 
 impl Detail {
@@ -151,7 +162,17 @@ impl CallError {
     /// The approval that is pending, was denied or has expired.
     #[must_use]
     pub fn approval(&self) -> Option<ApprovalId> {
-        if let Detail::Approval(id) = &self.detail { Some(*id) } else { None }
+        match &self.detail {
+            Detail::Approval(id) => Some(*id),
+            Detail::Running { approval, .. } => *approval,
+            _ => None,
+        }
+    }
+
+    /// The call with the same idempotency key that is still running.
+    #[must_use]
+    pub fn running_call(&self) -> Option<CallId> {
+        if let Detail::Running { call, .. } = &self.detail { Some(*call) } else { None }
     }
 
     /// The problems of the arguments; empty if the arguments are valid.

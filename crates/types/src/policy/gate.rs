@@ -32,10 +32,19 @@ impl Default for Gate {
 pub enum PolicyDecision {
     /// The call may run.
     Allow,
-    /// The call is denied, for this reason.
-    Deny(String),
+    /// The call is denied.
+    Deny(Denial),
     /// The call needs the approval of a person.
     Ask(ApprovalRequirement),
+}
+
+/// Why a call is denied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Denial {
+    /// The reason given in the rule, or the rule itself.
+    pub reason: String,
+    /// The reason for a model, unless there is none or the rule is private.
+    pub model_reason: Option<String>,
 }
 
 /// Why a call needs approval, and how long a person has to decide.
@@ -45,6 +54,8 @@ pub struct ApprovalRequirement {
     pub rule: String,
     /// The reason given in the rule.
     pub reason: Option<String>,
+    /// The reason for a model, unless there is none or the rule is private.
+    pub model_reason: Option<String>,
     /// How long a person has to decide.
     pub timeout: Duration,
 }
@@ -81,24 +92,28 @@ impl Gate {
         let Some(rule) = self.rules.decide(arguments, caller) else {
             return match self.default_decision {
                 Decision::Allow => PolicyDecision::Allow,
-                Decision::Deny => PolicyDecision::Deny(TOOL_CONFIRM_LABEL.into()),
-                Decision::Ask => {
-                    let imported = definition.origin.is_some();
-                    let rule = if imported { IMPORTED_TOOL_LABEL } else { TOOL_CONFIRM_LABEL };
-                    PolicyDecision::Ask(ApprovalRequirement {
-                        rule: rule.into(),
-                        reason: None,
-                        timeout: self.approval_timeout,
-                    })
+                Decision::Deny => {
+                    PolicyDecision::Deny(Denial { reason: TOOL_CONFIRM_LABEL.into(), model_reason: None })
                 }
+                Decision::Ask => PolicyDecision::Ask(ApprovalRequirement {
+                    rule: default_label(definition).into(),
+                    reason: None,
+                    model_reason: None,
+                    timeout: self.approval_timeout,
+                }),
             };
         };
+        let model_reason = rule.model_reason().map(str::to_owned);
         match rule.decision {
             Decision::Allow => PolicyDecision::Allow,
-            Decision::Deny => PolicyDecision::Deny(rule.reason.clone().unwrap_or_else(|| rule.label())),
+            Decision::Deny => PolicyDecision::Deny(Denial {
+                reason: rule.reason.clone().unwrap_or_else(|| rule.label()),
+                model_reason,
+            }),
             Decision::Ask => PolicyDecision::Ask(ApprovalRequirement {
                 rule: rule.label(),
                 reason: rule.reason.clone(),
+                model_reason,
                 timeout: rule.approval_timeout.unwrap_or(self.approval_timeout),
             }),
         }
@@ -107,6 +122,13 @@ impl Gate {
     /// The rule that denies every call of the tool, whatever its arguments; such a tool is not offered.
     pub fn deny_all_rule(&self, definition: &Definition) -> Option<&Rule> {
         self.rules.deny_all_rule(definition, None)
+    }
+
+    /// The labels of what may require approval for a call of the tool. Grants are bound to them.
+    pub fn ask_labels(&self, definition: &Definition) -> Vec<String> {
+        let ask_rules = self.rules.iter().filter(|rule| rule.decision == Decision::Ask).map(Rule::label);
+        let default = (self.default_decision == Decision::Ask).then(|| default_label(definition).to_owned());
+        ask_rules.chain(default).collect()
     }
 
     /// The labels of the rules that may match the tool, then the default decision.
@@ -121,4 +143,9 @@ impl Gate {
         };
         self.rules.iter().map(Rule::label).chain([default_decision.into()]).collect()
     }
+}
+
+/// Shown as the rule if no rule matches and the tool asks by default.
+fn default_label(definition: &Definition) -> &'static str {
+    if definition.origin.is_some() { IMPORTED_TOOL_LABEL } else { TOOL_CONFIRM_LABEL }
 }

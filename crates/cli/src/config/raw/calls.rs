@@ -36,9 +36,12 @@ pub(crate) struct Rule {
     pub(crate) caller: Option<String>,
     /// What to do with a matching call.
     pub(crate) decision: RuleDecision,
-    /// Reason, shown to people and models.
+    /// Reason, shown to people, and to models unless `private`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
+    /// Whether the reason is shown to people only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) private: bool,
     /// How long an approval may take, for `ask`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) approval_timeout: Option<PositiveDuration>,

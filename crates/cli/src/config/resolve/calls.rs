@@ -70,6 +70,14 @@ fn resolve_rule(raw: &raw::Rule, at: &Path, diagnostics: &mut Diagnostics<'_>) -
     let raw::AnnotationFilter { read_only, destructive, idempotent, open_world } = raw.annotations;
     rule.annotations = AnnotationMatch { read_only, destructive, idempotent, open_world };
     rule.reason.clone_from(&raw.reason);
+    rule.private = raw.private;
+    if raw.private && raw.reason.is_none() {
+        diagnostics.report(
+            &at.key("private"),
+            "`private` has no effect without a reason",
+            "add `reason`, or remove it",
+        );
+    }
     rule.approval_timeout = raw.approval_timeout.map(|time| time.0);
     if rule.approval_timeout.is_some() && rule.decision != Decision::Ask {
         let message = format!("`approval_timeout` has no effect with decision = {:?}", rule.decision.to_string());

@@ -44,7 +44,8 @@ pub(super) async fn ask_for_approval(
     let partition = approvals::partition(&tenant, thread.as_ref(), &envelope.tool.definition.name);
     let binding = approvals::binding(&envelope.call, envelope.tool.version());
     let found = approvals.find_by_binding(&partition, &binding).await?;
-    let (waits, outlives) = (envelope.call.wait.waits_for_approval(), envelope.call.wait.outlives_approval());
+    let waits = envelope.call.waits_for_approval(engine.services.clock.instant());
+    let outlives = envelope.call.wait.outlives_approval();
     let mut excess = None;
     let mut joined = loop {
         let now = engine.services.clock.now();
@@ -97,9 +98,9 @@ pub(super) async fn ask_for_approval(
             }
         };
         if !waits {
-            return Err(approval_required(&envelope, request.approval.id));
+            return Err(approval_required(&envelope, request.approval.id, requirement.model_reason.as_deref()));
         }
-        let answered = wait_for_answer(engine, &envelope, request).await?;
+        let answered = wait_for_answer(engine, &envelope, request, &requirement).await?;
         // A call that shared this request has withdrawn it. This call makes a request of its own then.
         if answered.approval.state != ApprovalState::Withdrawn {
             return apply_answer(approvals, envelope, answered).await;
@@ -169,6 +170,7 @@ async fn wait_for_answer(
     engine: &Engine,
     envelope: &CallEnvelope,
     request: StoredApproval,
+    requirement: &ApprovalRequirement,
 ) -> Result<StoredApproval, CallError> {
     let approvals = &engine.approvals;
     let pending = request.clone();
@@ -182,6 +184,13 @@ async fn wait_for_answer(
             Some(cancel) => cancel.run_until_cancelled(approvals.wait_answered(request)).await,
         }
     };
+    // The request stays pending: the caller may repeat the call after the answer.
+    let answered = async {
+        match envelope.call.approval_until {
+            None => Ok(answered.await),
+            Some(until) => tokio::time::timeout_at(until, answered).await,
+        }
+    };
     // A call that resumes after a restart must not delay the shutdown.
     let left_for_recovery = async {
         engine.shutdown.requested().await;
@@ -192,6 +201,9 @@ async fn wait_for_answer(
     let answered = match select(pin!(answered), pin!(left_for_recovery)).await {
         Either::Left((answered, _)) => answered,
         Either::Right(_) => return Err(interrupted_by_shutdown(&pending.approval)),
+    };
+    let Ok(answered) = answered else {
+        return Err(approval_required(envelope, pending.approval.id, requirement.model_reason.as_deref()));
     };
     match answered {
         Some(answered) => {
@@ -294,8 +306,8 @@ fn allow_with_approval(mut envelope: CallEnvelope, stored: StoredApproval) -> Re
         envelope.call.arguments = arguments;
         let Valid(edited) = validate::check_schema(Found(envelope)).map_err(|refused| refused.0)?;
         envelope = edited;
-        if let PolicyDecision::Deny(reason) = verdict(&envelope) {
-            return Err(forbidden(&envelope, &reason));
+        if let PolicyDecision::Deny(denial) = verdict(&envelope) {
+            return Err(forbidden(&envelope, &denial));
         }
     }
     envelope.extras_mut().approval = Some(stored);

@@ -47,15 +47,17 @@ pub(super) async fn denied_error(approvals: &Approvals, envelope: &CallEnvelope,
     }
 }
 
-/// The refusal of a call that cannot wait for its approval.
-pub(super) fn approval_required(envelope: &CallEnvelope, id: ApprovalId) -> CallError {
+/// The refusal of a call that cannot wait for its approval. The text for the model names the id of the approval and no
+/// address: a model could answer there itself.
+pub(super) fn approval_required(envelope: &CallEnvelope, id: ApprovalId, reason: Option<&str>) -> CallError {
+    let why = reason.map_or_else(String::new, |reason| format!(" Reason: {}.", reason.trim_end_matches('.')));
     CallError::new(ErrorKind::ApprovalRequired)
         .operator(format!(
             "`{}` needs approval {id}; repeat the call once it is approved",
             envelope.tool.definition.name
         ))
         .model(format!(
-            "A person must approve this call first (approval {id}). Make the same call again once it is approved."
+            "A person must approve this call first (approval {id}).{why} Make the same call again once it is approved."
         ))
         .detail(Detail::Approval(id))
 }
@@ -72,7 +74,7 @@ pub(in crate::pipeline) fn approval_consumed(envelope: &CallEnvelope, approval: 
     if envelope.call.idempotency_key.is_some() && envelope.call.idempotency_key == approval.key {
         return CallError::new(ErrorKind::IdempotencyInProgress);
     }
-    approval_required(envelope, approval.id)
+    approval_required(envelope, approval.id, None)
         .operator("the approval was used by an identical call; repeat the call to request a new one")
 }
 

@@ -6,6 +6,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use toolhub_core::export::Format;
 
 use crate::problem::{ApiResult, Code, Problem};
 
@@ -21,52 +22,112 @@ impl JsonSchema for BatchBody {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": ["object", "array"],
-            "description": "A model's message or its calls, unchanged: `{\"tool_calls\": [{\"id\", \"type\", \"function\": {\"name\", \"arguments\"}}]}` or that list (openai); `{\"content\": [{\"type\": \"tool_use\", \"id\", \"name\", \"input\"}]}` or that list (anthropic); `{\"calls\": [{\"tool\", \"arguments\", \"callId\"}]}` or that list (no format).",
+            "description": "A model's message or its calls, unchanged: `{\"tool_calls\": [{\"id\", \"type\", \"function\": {\"name\", \"arguments\"}}]}` or that list (openai); `{\"output\": [{\"type\": \"function_call\", \"call_id\", \"name\", \"arguments\"}]}` or that list (openai-responses); `{\"content\": [{\"type\": \"tool_use\", \"id\", \"name\", \"input\"}]}` or that list (anthropic); `{\"parts\": [{\"functionCall\": {\"name\", \"args\"}}]}`, that list, or the response with it (gemini); `{\"jsonrpc\", \"id\", \"method\": \"tools/call\", \"params\": {\"name\", \"arguments\"}}` or a list of these (mcp); `{\"calls\": [{\"tool\", \"arguments\", \"callId\"}]}` or that list (no format).",
         })
     }
 }
 
 /// One call a model asked for.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct RequestedCall {
-    /// The id the model gave it.
-    pub(super) id: Option<String>,
-    /// The tool and its arguments, or the error text for the model.
-    pub(super) call: Result<(String, Value), String>,
+    /// The id the model gave it: a text, or with MCP also a number.
+    pub(super) id: Option<Value>,
+    /// The tool's name, as the model wrote it.
+    pub(super) tool: String,
+    /// The arguments, or the error text for the model.
+    pub(super) arguments: Result<Value, String>,
 }
 
-/// Parses `{"calls": [{"tool", "arguments", "callId"}]}`, or the list. Leaves invalid calls to the hub: each gets an
-/// outcome.
-pub(super) fn parse_plain(message: Value) -> ApiResult<Vec<RequestedCall>> {
+/// Parses a message in this format; without one, `{"calls": [{"tool", "arguments", "callId"}]}` or the list.
+pub(super) fn parse(format: Option<Format>, message: Value) -> ApiResult<Vec<RequestedCall>> {
+    match format {
+        None => parse_plain(message),
+        Some(Format::OpenAi) => parse_openai(message),
+        Some(Format::OpenAiResponses) => parse_responses(message),
+        Some(Format::Anthropic) => parse_anthropic(message),
+        Some(Format::Gemini) => parse_gemini(message),
+        Some(Format::Mcp) => parse_mcp(message),
+    }
+}
+
+/// Leaves invalid calls to the hub: each gets an outcome.
+fn parse_plain(message: Value) -> ApiResult<Vec<RequestedCall>> {
     let calls = extract_list(message, "calls")?;
     let parse = |mut call: Value| {
         let value = call.get_mut("arguments").map(Value::take).unwrap_or_default();
         let arguments = if value.is_null() { Value::Object(Map::new()) } else { value };
-        RequestedCall { id: text(&call, "callId"), call: Ok((text(&call, "tool").unwrap_or_default(), arguments)) }
+        let id = text(&call, "callId").map(Value::from);
+        RequestedCall { id, tool: text(&call, "tool").unwrap_or_default(), arguments: Ok(arguments) }
     };
     Ok(calls.into_iter().map(parse).collect())
 }
 
-/// Parses the calls of an OpenAI Chat Completions message, or the list of them.
-pub(super) fn parse_openai(message: Value) -> ApiResult<Vec<RequestedCall>> {
+/// The calls of an OpenAI Chat Completions message, or the list of them.
+fn parse_openai(message: Value) -> ApiResult<Vec<RequestedCall>> {
     let calls = extract_list(message, "tool_calls")?;
     let parse = |mut call: Value| {
         let function = call.get_mut("function").map(Value::take).unwrap_or_default();
-        let id = text(&call, "id");
-        RequestedCall { id, ..parse_call(function, "", "name", "arguments") }
+        parse_call(text(&call, "id").map(Value::from), function, "arguments")
     };
     Ok(calls.into_iter().map(parse).collect())
 }
 
-/// Parses the `tool_use` blocks of an Anthropic message, or the list of blocks.
-pub(super) fn parse_anthropic(message: Value) -> ApiResult<Vec<RequestedCall>> {
+/// The `function_call` items of an OpenAI Responses output, or the list of items.
+fn parse_responses(message: Value) -> ApiResult<Vec<RequestedCall>> {
+    let calls = items_of_type(extract_list(message, "output")?, "function_call");
+    Ok(calls.map(|call| parse_call(text(&call, "call_id").map(Value::from), call, "arguments")).collect())
+}
+
+/// The `tool_use` blocks of an Anthropic message, or the list of blocks.
+fn parse_anthropic(message: Value) -> ApiResult<Vec<RequestedCall>> {
     let blocks = match message {
         // A message of plain text asks for no calls.
         Value::Object(message) if message.get("content").is_some_and(Value::is_string) => Vec::new(),
         message => extract_list(message, "content")?,
     };
-    let tool_uses = blocks.into_iter().filter(|block| block.get("type").and_then(Value::as_str) == Some("tool_use"));
-    Ok(tool_uses.map(|block| parse_call(block, "id", "name", "input")).collect())
+    let calls = items_of_type(blocks, "tool_use");
+    Ok(calls.map(|call| parse_call(text(&call, "id").map(Value::from), call, "input")).collect())
+}
+
+/// The `functionCall` parts of a Gemini content, of a response with one, or the list of parts.
+fn parse_gemini(mut message: Value) -> ApiResult<Vec<RequestedCall>> {
+    if let Some(content) = message.pointer_mut("/candidates/0/content") {
+        message = content.take();
+    } else if let Some(content) = message.get_mut("content") {
+        message = content.take();
+    }
+    let parts = extract_list(message, "parts")?;
+    let calls = parts.into_iter().filter_map(|mut part| {
+        let call = ["functionCall", "function_call"].iter().find_map(|name| part.get_mut(*name).map(Value::take))?;
+        Some(parse_call(text(&call, "id").map(Value::from), call, "args"))
+    });
+    Ok(calls.collect())
+}
+
+/// An MCP `tools/call` request, or a list of them.
+fn parse_mcp(message: Value) -> ApiResult<Vec<RequestedCall>> {
+    let requests = match message {
+        Value::Array(list) => list,
+        Value::Object(request) if request.contains_key("params") => vec![Value::Object(request)],
+        _ => return Err(no_message("a `tools/call` request, or a list of them")),
+    };
+    let parse = |mut request: Value| {
+        let id = request.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
+        let params = request.get_mut("params").map(Value::take).unwrap_or_default();
+        match request.get("method").and_then(Value::as_str) {
+            None | Some("tools/call") => parse_call(id, params, "arguments"),
+            Some(method) => RequestedCall {
+                id,
+                tool: String::new(),
+                arguments: Err(format!("`{method}` is not a call of a tool; only `tools/call` is answered here.")),
+            },
+        }
+    };
+    Ok(requests.into_iter().map(parse).collect())
+}
+
+fn items_of_type(items: Vec<Value>, name: &'static str) -> impl Iterator<Item = Value> {
+    items.into_iter().filter(move |item| item.get("type").and_then(Value::as_str) == Some(name))
 }
 
 /// The list itself, or the member with this name. A message without calls has none.
@@ -82,22 +143,19 @@ fn extract_list(message: Value, name: &str) -> ApiResult<Vec<Value>> {
         },
         _ => None,
     };
-    found.ok_or_else(|| {
-        let detail = format!("not a message: expected a list of calls, or an object with the list `{name}`");
-        Problem::new(Code::INVALID_REQUEST, detail).hint("`?format=` names the provider whose format the message has")
-    })
+    found.ok_or_else(|| no_message(&format!("a list of calls, or an object with the list `{name}`")))
 }
 
-/// Parses one call, given the names of its members.
-fn parse_call(mut call: Value, id: &str, tool: &str, arguments: &str) -> RequestedCall {
-    let id = text(&call, id);
-    let Some(tool) = text(&call, tool).filter(|tool| !tool.is_empty()) else {
-        return RequestedCall {
-            id,
-            call: Err(format!(
-                "This call names no tool: `{tool}` is missing. Make the call again with the name of a tool."
-            )),
-        };
+fn no_message(expected: &str) -> Problem {
+    Problem::new(Code::INVALID_REQUEST, format!("not a message: expected {expected}"))
+        .hint("`?format=` names the provider whose format the message has")
+}
+
+/// Parses one call with a `name` and arguments.
+fn parse_call(id: Option<Value>, mut call: Value, arguments: &str) -> RequestedCall {
+    let Some(tool) = text(&call, "name").filter(|tool| !tool.is_empty()) else {
+        let help = "This call names no tool: `name` is missing. Make the call again with the name of a tool.";
+        return RequestedCall { id, tool: String::new(), arguments: Err(help.into()) };
     };
     let value = call.get_mut(arguments).map(Value::take).unwrap_or_default();
     let arguments = match value {
@@ -107,7 +165,7 @@ fn parse_call(mut call: Value, id: &str, tool: &str, arguments: &str) -> Request
         Value::String(text) => parse_arguments(&tool, &text),
         value => Ok(value),
     };
-    RequestedCall { id, call: arguments.map(|arguments| (tool, arguments)) }
+    RequestedCall { id, tool, arguments }
 }
 
 fn parse_arguments(tool: &str, text: &str) -> Result<Value, String> {
@@ -130,65 +188,83 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn calls(requested: ApiResult<Vec<RequestedCall>>) -> Vec<(Option<String>, String, Value)> {
-        let requested = requested.expect("a message");
-        let calls = requested
-            .into_iter()
-            .map(|requested| requested.call.map(|(tool, arguments)| (requested.id, tool, arguments)));
-        calls.collect::<Result<_, _>>().expect("calls that make sense")
+    fn check(format: Option<Format>, message: Value, expected: &[(Value, &str, Value)]) {
+        let requested = parse(format, message.clone()).unwrap_or_else(|_| panic!("not a message: {message}"));
+        let calls = requested.into_iter().map(|call| (call.id.unwrap_or_default(), call.tool, call.arguments));
+        let expected = expected.iter().cloned().map(|(id, tool, arguments)| (id, tool.to_owned(), Ok(arguments)));
+        assert_eq!(calls.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{message}");
     }
 
     #[test]
-    fn a_message_and_its_list_of_calls_are_the_same() {
-        let list = json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 1}"}}]);
-        let message = json!({"role": "assistant", "content": null, "tool_calls": list});
-        let expected = vec![(Some("c1".into()), "add".into(), json!({"a": 1}))];
-        assert_eq!(calls(parse_openai(list)), expected);
-        assert_eq!(calls(parse_openai(message)), expected);
+    fn a_message_and_its_list_of_calls_are_the_same_in_every_format() {
+        let expected = [(json!("c1"), "add", json!({"a": 1}))];
+        let no_id = [(Value::Null, "add", json!({"a": 1}))];
+        let openai = json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 1}"}}]);
+        check(Some(Format::OpenAi), json!({"role": "assistant", "content": null, "tool_calls": openai}), &expected);
+        check(Some(Format::OpenAi), openai, &expected);
+        let items = json!([
+            {"type": "reasoning", "summary": []},
+            {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{\"a\": 1}"},
+        ]);
+        check(Some(Format::OpenAiResponses), json!({"id": "resp_1", "output": items}), &expected);
+        check(Some(Format::OpenAiResponses), items, &expected);
         let blocks = json!([
             {"type": "text", "text": "Let me see."},
             {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}},
         ]);
-        assert_eq!(calls(parse_anthropic(json!({"role": "assistant", "content": blocks}))), expected);
-        assert_eq!(calls(parse_anthropic(blocks)), expected);
+        check(Some(Format::Anthropic), json!({"role": "assistant", "content": blocks}), &expected);
+        check(Some(Format::Anthropic), blocks, &expected);
+        let parts = json!([{"text": "Let me see."}, {"functionCall": {"name": "add", "args": {"a": 1}}}]);
+        check(Some(Format::Gemini), json!({"role": "model", "parts": parts}), &no_id);
+        let response = json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]});
+        check(Some(Format::Gemini), response, &no_id);
+        check(Some(Format::Gemini), parts, &no_id);
+        check(
+            Some(Format::Gemini),
+            json!([{"function_call": {"id": "c1", "name": "add", "args": {"a": 1}}}]),
+            &expected,
+        );
+        let request = |id: Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}});
+        check(Some(Format::Mcp), request(json!("c1")), &expected);
+        check(Some(Format::Mcp), json!([request(json!(7))]), &[(json!(7), "add", json!({"a": 1}))]);
         let plain = json!([{"tool": "add", "arguments": {"a": 1}, "callId": "c1"}]);
-        assert_eq!(calls(parse_plain(json!({"calls": plain}))), expected);
+        check(None, json!({"calls": plain}), &expected);
     }
 
     #[test]
     fn a_message_without_calls_asks_for_nothing() {
-        assert_eq!(calls(parse_openai(json!({"role": "assistant", "content": "hello"}))), vec![]);
-        assert_eq!(calls(parse_openai(json!({"role": "assistant", "tool_calls": null}))), vec![]);
-        assert_eq!(calls(parse_anthropic(json!({"role": "assistant", "content": "hello"}))), vec![]);
+        check(Some(Format::OpenAi), json!({"role": "assistant", "content": "hello"}), &[]);
+        check(Some(Format::OpenAi), json!({"role": "assistant", "tool_calls": null}), &[]);
+        check(Some(Format::Anthropic), json!({"role": "assistant", "content": "hello"}), &[]);
+        check(Some(Format::OpenAiResponses), json!({"output": [{"type": "message", "content": []}]}), &[]);
+        check(Some(Format::Gemini), json!({"role": "model", "parts": [{"text": "hello"}]}), &[]);
     }
 
     #[test]
     fn what_is_no_message_is_refused() {
-        for nonsense in [json!({}), json!({"tool_calls": 7}), json!({"messages": []})] {
-            assert!(
-                parse_openai(nonsense.clone()).is_err()
-                    && parse_anthropic(nonsense.clone()).is_err()
-                    && parse_plain(nonsense).is_err()
-            );
+        for nonsense in [json!({}), json!({"tool_calls": 7}), json!({"messages": []}), json!("hello")] {
+            for format in Format::ALL.map(Some).into_iter().chain([None]) {
+                assert!(parse(format, nonsense.clone()).is_err(), "{format:?} {nonsense}");
+            }
         }
     }
 
     #[test]
     fn a_call_that_makes_no_sense_gets_a_word_of_help() {
-        let requested = parse_openai(json!([
+        let calls = json!([
             {"id": "c1", "function": {"name": "add", "arguments": "{\"a\": 1"}},
             {"id": "c2", "function": {"arguments": "{}"}},
             {"id": "c3"},
             7,
             {"id": "c5", "function": {"name": "now", "arguments": ""}},
-        ]));
-        let requested = requested.expect("a message");
-        assert!(requested[0].call.as_ref().unwrap_err().contains("not valid JSON"), "{requested:?}");
-        assert!(
-            requested[1..4]
-                .iter()
-                .all(|requested| requested.call.as_ref().is_err_and(|help| help.contains("names no tool")))
-        );
-        assert_eq!(requested[4].call, Ok(("now".into(), json!({}))));
+        ]);
+        let requested = parse(Some(Format::OpenAi), calls).expect("a message");
+        let help = |index: usize| requested[index].arguments.as_ref().err().map(String::as_str).unwrap_or_default();
+        assert!(help(0).contains("not valid JSON"), "{requested:?}");
+        assert!((1..4).all(|index| help(index).contains("names no tool")), "{requested:?}");
+        assert_eq!((requested[4].tool.as_str(), &requested[4].arguments), ("now", &Ok(json!({}))));
+        let list = json!([{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}]);
+        let requested = parse(Some(Format::Mcp), list).expect("a message");
+        assert!(requested[0].arguments.as_ref().is_err_and(|help| help.contains("tools/list")), "{requested:?}");
     }
 }

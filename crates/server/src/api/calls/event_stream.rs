@@ -65,7 +65,7 @@ async fn next_event(follower: Option<CallFollower>) -> Option<(SseEvent, Option<
             Ok(event) if event_call_id(&event) == Some(follower.id) => {
                 follower.ended =
                     matches!(event.kind, EventKind::ExecutionCompleted { .. } | EventKind::ExecutionFailed { .. });
-                return Some((sse::event(Some(event.id), event.name(), &*event), Some(follower)));
+                return Some((sse::hub_event(event.id, event.name(), &*event, &follower.links), Some(follower)));
             }
             Ok(event) if event.kind == EventKind::StreamReset => follower.ended = follower.has_ended().await,
             Ok(_) if Instant::now() < follower.next_poll => {}

@@ -195,6 +195,7 @@ fn ended_response(outcome: Outcome, links: &Links) -> Response {
         Some(error) => {
             let problem = Problem::from(error.clone()).with("callId", outcome.id);
             problem
+                .with("model", outcome.model_text())
                 .with_some("threadId", outcome.thread.as_ref())
                 .with_some("traceId", outcome.trace_id)
                 .into_response()

@@ -83,13 +83,23 @@ pub(crate) struct CallView {
     trace_id: Option<TraceId>,
 }
 
-/// An approval, and its URL.
+/// An approval, and its page.
 #[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ApprovalLink {
     /// The approval.
     pub(crate) id: ApprovalId,
-    /// Its URL, for reading and deciding it.
+    /// The URL of its page, for people.
     pub(crate) url: String,
+    /// Until when it can be answered; only in the answer to a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl ApprovalLink {
+    pub(crate) fn new(id: ApprovalId, links: &Links) -> Self {
+        Self { id, url: links.approval(id), expires_at: None }
+    }
 }
 
 /// Why a call did not succeed: the members of a problem, and some that only calls have.
@@ -148,7 +158,6 @@ fn whole_millis(time: std::time::Duration) -> u64 {
 impl CallView {
     /// The view of a call that has just ended.
     pub(crate) fn from_outcome(outcome: Outcome, links: &Links) -> Self {
-        let link = |id| ApprovalLink { id, url: links.approval(id) };
         let approval = outcome.approval.or_else(|| outcome.error.as_ref().and_then(CallError::approval));
         Self {
             id: outcome.id,
@@ -160,7 +169,7 @@ impl CallView {
             idempotency_key: None,
             arguments: None,
             status: outcome.status,
-            approval: approval.map(link),
+            approval: approval.map(|id| ApprovalLink::new(id, links)),
             effect: Some(outcome.effect),
             output: outcome.output,
             content: outcome.content,
@@ -175,6 +184,11 @@ impl CallView {
             ended_at: Some(outcome.ended_at),
             trace_id: outcome.trace_id,
         }
+    }
+
+    /// The same call, as one that waits for this approval.
+    pub(crate) fn awaiting(self, approval: ApprovalLink) -> Self {
+        Self { status: Status::AwaitingApproval, approval: Some(approval), ..self }
     }
 
     /// The view of a stored record.
@@ -204,7 +218,7 @@ impl CallView {
             idempotency_key: None,
             arguments: None,
             status,
-            approval: approval.map(|id| ApprovalLink { id, url: links.approval(id) }),
+            approval: approval.map(|id| ApprovalLink::new(id, links)),
             effect: None,
             output: Value::Null,
             content: Vec::new(),

@@ -78,7 +78,7 @@ impl MessageAnswer {
             tool: tool.into(),
             status,
             arguments,
-            approval: approval.map(|id| ApprovalLink { id, url: links.approval(id) }),
+            approval: approval.map(|id| ApprovalLink::new(id, links)),
         };
         Self {
             run_id: record.id,

@@ -15,12 +15,18 @@ use toolhub_core::{
     ids::{RunId, Tenant},
 };
 
-use crate::{app::App, sse};
+use crate::{app::App, links::Links, sse};
 
 /// Follows a run from its start: the subscription has all of its events.
-pub(crate) fn follow_new(app: &App, tenant: Tenant, run: RunId, events: Subscription) -> BoxStream<'static, Event> {
-    let to_sse = |event| match event {
-        RunEvent::Event(event) => vec![sse::event(Some(event.id), event.name(), &*event)],
+pub(crate) fn follow_new(
+    app: &App,
+    tenant: Tenant,
+    run: RunId,
+    events: Subscription,
+    links: Links,
+) -> BoxStream<'static, Event> {
+    let to_sse = move |event| match event {
+        RunEvent::Event(event) => vec![sse::hub_event(event.id, event.name(), &*event, &links)],
         RunEvent::Ended(record) => final_events(&record),
         _ => Vec::new(),
     };
@@ -33,11 +39,12 @@ pub(crate) fn follow_existing(
     tenant: Tenant,
     record: &RunRecord,
     events: Subscription,
+    links: Links,
 ) -> BoxStream<'static, Event> {
     if record.status.is_end() {
         stream::iter(final_events(record)).boxed()
     } else {
-        follow_new(app, tenant, record.id, events)
+        follow_new(app, tenant, record.id, events, links)
     }
 }
 

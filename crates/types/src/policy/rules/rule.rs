@@ -43,9 +43,12 @@ pub struct Rule {
     pub caller: Option<String>,
     /// The decision about a matching call.
     pub decision: Decision,
-    /// The reason, shown to people and models.
+    /// The reason, shown to people, and to models unless the rule is private.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether the reason is shown to people only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
     /// How long a person has to decide. Default: the tool's approval timeout.
     #[serde(rename = "approvalTimeoutMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
@@ -105,9 +108,24 @@ impl Rule {
         Self::new(Decision::Allow, tools.into())
     }
 
+    /// The reason for a model.
+    #[must_use]
+    pub fn model_reason(&self) -> Option<&str> {
+        self.reason.as_deref().filter(|_| !self.private)
+    }
+
     fn new(decision: Decision, tool: String) -> Self {
         let (annotations, arguments) = (AnnotationMatch::default(), Vec::new());
-        Self { tool, annotations, arguments, caller: None, decision, reason: None, approval_timeout: None }
+        Self {
+            tool,
+            annotations,
+            arguments,
+            caller: None,
+            decision,
+            reason: None,
+            private: false,
+            approval_timeout: None,
+        }
     }
 
     /// Adds a condition: the argument at this JSON pointer must match this regular expression. All conditions must match.
@@ -152,10 +170,17 @@ impl Rule {
         self
     }
 
-    /// Sets the reason, shown to people and models.
+    /// Sets the reason, shown to people, and to models unless the rule is [private](Self::private).
     #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
+        self
+    }
+
+    /// Shows the reason to people only: a model learns that the call is refused or needs approval, not why.
+    #[must_use]
+    pub fn private(mut self) -> Self {
+        self.private = true;
         self
     }
 
