@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 
 PROMPT = "[y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  >"
-ARGUMENTS = "the new arguments as JSON, or Enter to go back:"
+ARGUMENTS = "key=value to change, or all arguments as JSON; Enter to go back:"
 CALL = ["call", "dangerous", "folder=/tmp/old", "--thread", "demo"]
 # Nothing listens on this port.
 CONFIG = """
@@ -51,11 +51,18 @@ CASES = [
         [
             "`maybe` is not one of the answers",
             "y  yes, this once",
-            "that is not JSON",
+            "that is neither key=value nor JSON",
             "expected a string",
             "deleting the root folder is never allowed",
             "/tmp/new is deleted",
         ],
+        ["/tmp/old is deleted"],
+        0,
+    ),
+    (
+        "arguments changed by name",
+        [(PROMPT, "e folder\n"), (PROMPT, "e folde=/tmp/new\n"), (PROMPT, "e folder=/\n"), (PROMPT, "e folder='/tmp/new one'\n")],
+        ["neither key=value nor JSON", "folde", "deleting the root folder is never allowed", "/tmp/new one is deleted"],
         ["/tmp/old is deleted"],
         0,
     ),
@@ -68,7 +75,7 @@ def complaints(program: str, case: tuple) -> list[str]:
     """Plays one case in its own folder and returns what is wrong."""
     _, typed, expected, absent, code = case
     shown, ended = watch(program, typed, CALL)
-    if "dangerous wants to run" not in shown or '"/tmp/old"' not in shown:
+    if any(text not in shown for text in ("dangerous wants to run", '"/tmp/old"', "rule", "requires approval", "thread")):
         return [f"the prompt does not show the call:\n{shown}"]
     return wrong_with(shown[shown.index(PROMPT):], ended, expected, absent, code)
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 
 PROMPT = "[y] once  [t] thread  [a] always  [e] edit  [n] deny  [?]"
-ARGUMENTS = "the new arguments as JSON, or Enter to go back:"
+ARGUMENTS = "key=value to change, or all arguments as JSON; Enter to go back:"
 
 # Typed input by prompt, expected output, output that must not appear, and the exit code.
 CASES = [

@@ -14,10 +14,10 @@ pub(crate) const HELP: &str = "\
 y  yes, this once
 t  yes, and from now on in this thread
 a  yes, and from now on in every thread
-e  yes, with other arguments: e {\"folder\": \"/tmp/old\"}
+e  yes, with other arguments: e folder=/tmp/old changes one, e {\"folder\": \"/tmp/old\"} gives them all
 n  no; text after it is the reason given to the model: n not today";
 /// Prompt after a bare `e`.
-pub(crate) const EDIT_PROMPT: &str = "the new arguments as JSON, or Enter to go back:";
+pub(crate) const EDIT_PROMPT: &str = "key=value to change, or all arguments as JSON; Enter to go back:";
 
 /// A parsed reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,8 @@ pub(crate) enum PromptReply {
     Always,
     /// Yes, with these arguments.
     Edited(Value),
+    /// Yes, with these arguments changed: words such as `folder=/tmp/old`.
+    Changed(Vec<String>),
     /// Yes, with arguments that are still to be typed.
     Edit,
     /// No, with an optional reason.
@@ -66,12 +68,32 @@ pub(crate) fn parse_edited_arguments(text: &str) -> PromptReply {
     if text.trim().is_empty() {
         return PromptReply::Empty;
     }
+    let text = text.trim();
+    if !text.starts_with(['{', '[', '"']) && text.contains('=') {
+        return split_words(text).map_or_else(|why| PromptReply::Invalid(why.into()), PromptReply::Changed);
+    }
     match text.parse::<Value>() {
         Ok(arguments) => PromptReply::Edited(arguments),
-        Err(error) => {
-            PromptReply::Invalid(format!("that is not JSON ({error}); write it like {{\"folder\": \"/tmp/old\"}}"))
+        Err(error) => PromptReply::Invalid(format!(
+            "that is neither key=value nor JSON ({error}); write it like folder=/tmp/old or {{\"folder\": \"/tmp/old\"}}"
+        )),
+    }
+}
+
+/// Splits a line at spaces; quotes keep spaces in a word, as in a shell.
+fn split_words(line: &str) -> Result<Vec<String>, &'static str> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in line.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => word.push(c),
+            None if matches!(c, '\'' | '"') => quote = Some(c),
+            None if c.is_whitespace() => words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty())),
+            None => word.push(c),
         }
     }
+    words.extend(Some(word).filter(|word| !word.is_empty()));
+    if quote.is_some() { Err("a quote is not closed") } else { Ok(words) }
 }
 
 /// Lines of stdin, each read only when it is requested, because in between an editor may own the terminal. They are read on a
@@ -139,13 +161,17 @@ mod tests {
         check("n  not today", &PromptReply::Deny(Some("not today".into())));
         check("e", &PromptReply::Edit);
         check("e {\"folder\": \"x\"}", &PromptReply::Edited(json!({"folder": "x"})));
+        check(
+            "e folder=/tmp/x why='too old'",
+            &PromptReply::Changed(vec!["folder=/tmp/x".into(), "why=too old".into()]),
+        );
         check("?", &PromptReply::Help);
         check("", &PromptReply::Empty);
     }
 
     #[test]
     fn what_is_no_answer_never_becomes_a_yes() {
-        for line in ["yy", "y please", "always", "t a", "e {", "ok"] {
+        for line in ["yy", "y please", "always", "t a", "e {", "e folder", "e a='b", "ok"] {
             assert!(matches!(parse_reply(Some(line)), PromptReply::Invalid(_)), "{line}");
         }
         assert!(matches!(parse_reply(None), PromptReply::Deny(Some(_))));

@@ -14,7 +14,7 @@ const MAX_REF_DEPTH: usize = 16;
 ///
 /// # Errors
 /// When a word is not an argument, or two of them conflict.
-pub(super) fn parse_typed(tool: &str, words: &[String], schema: &Value) -> Result<Map<String, Value>, Failure> {
+pub(crate) fn parse_typed(tool: &str, words: &[String], schema: &Value) -> Result<Map<String, Value>, Failure> {
     let mut arguments = Value::Object(Map::new());
     for word in words {
         let (path, value) = split_pair(word).ok_or_else(|| invalid_pair(tool, word, schema))?;
@@ -31,6 +31,27 @@ pub(super) fn parse_typed(tool: &str, words: &[String], schema: &Value) -> Resul
         Value::Object(arguments) => arguments,
         _ => Map::new(),
     })
+}
+
+/// Changes arguments: the words are typed by the schema, members that they do not name stay.
+///
+/// # Errors
+/// When a word is not an argument, or two of them conflict.
+pub(crate) fn change_arguments(mut arguments: Value, words: &[String], schema: &Value) -> Result<Value, Failure> {
+    fn merge(target: &mut Value, changes: Map<String, Value>) {
+        for (name, change) in changes {
+            match (target.get_mut(&name), change) {
+                (Some(nested @ Value::Object(_)), Value::Object(change)) => merge(nested, change),
+                (_, change) => target[name] = change,
+            }
+        }
+    }
+    let changes = parse_typed("", words, schema)?;
+    if !arguments.is_object() {
+        arguments = Value::Object(Map::new());
+    }
+    merge(&mut arguments, changes);
+    Ok(arguments)
 }
 
 /// Parses pairs without a schema: strings, or JSON after `:=`.
@@ -83,7 +104,7 @@ fn invalid_pair(tool: &str, word: &str, schema: &Value) -> Failure {
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     match required {
         [Value::String(only)] if !tool.is_empty() => {
-            failure.help("write key=value:").help(format!("toolhub call {tool} {only}={}", super::shell_quote(word)))
+            failure.help("write key=value:").help(format!("toolhub call {tool} {only}={}", shell_quote(word)))
         }
         _ if tool.is_empty() => failure.help("write key=value, or key:=JSON"),
         _ => failure.help(format!("write key=value; `toolhub tools show {tool}` lists the keys")),
@@ -194,10 +215,29 @@ fn resolve_ref<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
 }
 
+/// Quotes a word for a shell.
+pub(crate) fn shell_quote(word: &str) -> String {
+    let simple = |c: char| c.is_alphanumeric() || "-_=./:,@+%".contains(c);
+    if !word.is_empty() && word.chars().all(simple) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name() {
+        let schema = json!({"properties": {"qty": {"type": "integer"}, "to": {"type": "object"}}});
+        let words = ["qty=3".to_owned(), "to.city=Oslo".to_owned()];
+        let changed = change_arguments(json!({"sku": "a", "qty": 1, "to": {"zip": "1"}}), &words, &schema).unwrap();
+        assert_eq!(changed, json!({"sku": "a", "qty": 3, "to": {"zip": "1", "city": "Oslo"}}));
+        assert!(change_arguments(json!({}), &["qty".to_owned()], &schema).is_err());
+    }
 
     fn schema() -> Value {
         json!({

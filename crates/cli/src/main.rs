@@ -6,6 +6,7 @@
 #![allow(clippy::result_large_err, reason = "a command returns at most one failure, just before it exits")]
 
 mod approval_prompt;
+mod arguments;
 mod build_info;
 mod builtin;
 mod client;

@@ -1,6 +1,7 @@
-//! `approvals`: lists pending approvals and answers them.
+//! `approvals`: lists approvals and answers them; lists grants and revokes them.
 
-use clap::Subcommand;
+use axum::http::Method;
+use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use toolhub::clock::{Clock as _, SystemClock};
 
@@ -9,6 +10,7 @@ use super::{
     paging::{self, Paging, pointer_text},
 };
 use crate::{
+    arguments,
     client::Request,
     exit::Exit,
     failure::Failure,
@@ -16,12 +18,18 @@ use crate::{
     session::Session,
 };
 
-/// List and answer pending approvals.
+/// List and answer approvals; list and revoke grants.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// List pending approvals
+    /// List approvals; the pending ones by default
     #[command(alias = "ls")]
     List {
+        /// Approvals in this state
+        #[arg(long, value_name = "STATE", default_value = "pending", conflicts_with = "all")]
+        state: StateFilter,
+        /// Approvals in every state
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         paging: Paging,
     },
@@ -42,6 +50,41 @@ pub(crate) enum ApprovalsCommand {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
+    /// List grants: what was answered with "always"
+    Grants {
+        #[command(flatten)]
+        paging: Paging,
+    },
+    /// Revoke a grant: the next call requires an approval again
+    Revoke {
+        /// Grant id, gr_…
+        id: String,
+    },
+}
+
+/// The state of an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum StateFilter {
+    Pending,
+    Approved,
+    Denied,
+    TimedOut,
+    Withdrawn,
+    Used,
+}
+
+impl StateFilter {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::TimedOut => "timed_out",
+            Self::Withdrawn => "withdrawn",
+            Self::Used => "used",
+        }
+    }
 }
 
 /// Approve the call.
@@ -72,13 +115,37 @@ const COLUMNS: [Column; 6] = [
     Column::new("EXPIRES").drop_order(2),
 ];
 
+const ANSWERED_COLUMNS: [Column; 7] = [
+    Column::new("ID"),
+    Column::new("STATE"),
+    Column::new("TOOL").shrink_to(6),
+    Column::new("ARGUMENTS").shrink_to(12).drop_order(5),
+    Column::new("THREAD").drop_order(3).shrink_to(8),
+    Column::new("ANSWER").drop_order(2),
+    Column::new("BY").drop_order(4),
+];
+
+const GRANT_COLUMNS: [Column; 6] = [
+    Column::new("ID"),
+    Column::new("TOOLS").shrink_to(6),
+    Column::new("WHERE").shrink_to(8),
+    Column::new("RULE").shrink_to(12).drop_order(4),
+    Column::new("BY").drop_order(3),
+    Column::new("SINCE").drop_order(2),
+];
+
 pub(crate) async fn run(session: &Session, command: ApprovalsCommand) -> Result<Exit, Failure> {
     match command {
-        ApprovalsCommand::List { paging } => list_pending(session, &paging).await,
+        ApprovalsCommand::List { state: StateFilter::Pending, all: false, paging } => {
+            list_pending(session, &paging).await
+        }
+        ApprovalsCommand::List { state, all, paging } => list_answered(session, state, all, &paging).await,
+        ApprovalsCommand::Grants { paging } => list_grants(session, &paging).await,
+        ApprovalsCommand::Revoke { id } => revoke(session, &id).await,
         ApprovalsCommand::Show { id } => show(session, &id).await,
         ApprovalsCommand::Approve(args) => {
             let edited = match &args.edit {
-                Some(text) => Some(call::parse_object("--edit", text)?),
+                Some(text) => Some(arguments::parse_object("--edit", text)?),
                 // Arguments saved without a change are approved as requested.
                 None if args.editor => {
                     call::approval_dialog::edit_in_editor(session, &args.id).await.map_err(with_not_found_help)?
@@ -128,17 +195,89 @@ async fn list_pending(session: &Session, paging: &Paging) -> Result<Exit, Failur
     Ok(Exit::Success)
 }
 
+async fn list_answered(session: &Session, state: StateFilter, all: bool, paging: &Paging) -> Result<Exit, Failure> {
+    let request = Request::get(["approvals"]).query("state", (!all).then(|| state.name()));
+    let Some(approvals) = paging::fetch_items(session, request, paging).await? else { return Ok(Exit::Success) };
+    let printer = &session.printer;
+    if approvals.is_empty() {
+        printer.note(&if all {
+            "no approvals".into()
+        } else {
+            format!("no {} approvals", state.name().replace('_', " "))
+        });
+        return Ok(Exit::Success);
+    }
+    let mut table = Table::new(ANSWERED_COLUMNS);
+    for approval in &approvals {
+        table.add_row([
+            pointer_text(approval, "/id"),
+            format_status(&pointer_text(approval, "/state"), printer.ascii).0,
+            pointer_text(approval, "/tool"),
+            truncate_value(&approval["arguments"], 200, printer.ascii),
+            pointer_text(approval, "/threadId"),
+            pointer_text(approval, "/answer/outcome").replace('_', " "),
+            pointer_text(approval, "/answer/by"),
+        ]);
+    }
+    printer.print(&table.render(printer.width, printer.ascii));
+    Ok(Exit::Success)
+}
+
+async fn list_grants(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
+    let Some(grants) = paging::fetch_items(session, Request::get(["grants"]), paging).await? else {
+        return Ok(Exit::Success);
+    };
+    let printer = &session.printer;
+    if grants.is_empty() {
+        printer.note("no grants");
+        return Ok(Exit::Success);
+    }
+    let (now, mut table) = (SystemClock.now(), Table::new(GRANT_COLUMNS));
+    for grant in &grants {
+        let tools = grant["tools"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let scope = match grant["covers"]["scope"].as_str() {
+            Some("thread") => format!("thread {}", pointer_text(grant, "/covers/threadId")),
+            Some("server") => format!("server {}", pointer_text(grant, "/covers/server")),
+            _ => "every thread".into(),
+        };
+        table.add_row([
+            pointer_text(grant, "/id"),
+            tools.collect::<Vec<_>>().join(", "),
+            scope,
+            pointer_text(grant, "/rule"),
+            pointer_text(grant, "/grantedBy"),
+            format_ago(&pointer_text(grant, "/grantedAt"), now),
+        ]);
+    }
+    printer.print(&table.render(printer.width, printer.ascii));
+    let first = grants.first().map(|grant| pointer_text(grant, "/id")).unwrap_or_default();
+    printer.note(&format!("toolhub approvals revoke {first}{}", session.target_flags()));
+    Ok(Exit::Success)
+}
+
+async fn revoke(session: &Session, id: &str) -> Result<Exit, Failure> {
+    let revoked = session.send_checked(Request::new(Method::DELETE, ["grants", id])).await;
+    revoked.map_err(|failure| match failure.code.as_str() {
+        "grant_not_found" => failure.help(format!("toolhub approvals grants{}", session.target_flags())),
+        _ => failure,
+    })?;
+    session.printer.note(&format!("revoked {id}: the next call requires an approval again"));
+    Ok(Exit::Success)
+}
+
 async fn show(session: &Session, id: &str) -> Result<Exit, Failure> {
     let response = session.send_checked(Request::get(["approvals", id])).await.map_err(with_not_found_help)?;
     if session.printer.json {
         session.printer.print_json(&response.text());
     } else {
-        session.printer.print(&render_approval(&response.json()?, session));
+        let approval = response.json()?;
+        let page = call::approval_dialog::page_url(session, &approval).await.unwrap_or_default();
+        session.printer.print(&render_approval(&approval, &page, session));
     }
     Ok(Exit::Success)
 }
 
-fn render_approval(approval: &Value, session: &Session) -> String {
+fn render_approval(approval: &Value, page: &str, session: &Session) -> String {
     let (printer, now) = (&session.printer, SystemClock.now());
     let mut fields = Fields::default();
     fields.add("id", pointer_text(approval, "/id"));
@@ -158,8 +297,12 @@ fn render_approval(approval: &Value, session: &Session) -> String {
     }
     fields.add("answer", pointer_text(approval, "/answer/outcome").replace('_', " "));
     fields.add("by", pointer_text(approval, "/answer/by"));
-    fields.add("message", pointer_text(approval, "/answer/message"));
+    fields.add("message", pointer_text(approval, "/answer/reason"));
     fields.add("call", pointer_text(approval, "/callId"));
+    if approval["callWaits"] == false && approval["state"] == "pending" {
+        fields.add("", "no caller waits for it: once approved, it runs when the call is made again");
+    }
+    fields.add("page", page);
     fields.render(printer.width, 0)
 }
 
@@ -169,6 +312,9 @@ async fn resolve(session: &Session, id: &str, body: Value) -> Result<Exit, Failu
         session.send_checked(Request::post(["approvals", id]).body(body)).await.map_err(with_not_found_help)?;
     let approval = response.json()?;
     let call = pointer_text(&approval, "/callId");
+    if approval["callWaits"] == false {
+        return report_unawaited(session, &approval, denied, &response.text());
+    }
     // A server runs the approved call by itself. In process, this command must run it to its end.
     let in_process = session.client().await?.server_url().is_none();
     if !in_process && !call.is_empty() {
@@ -190,6 +336,24 @@ async fn resolve(session: &Session, id: &str, body: Value) -> Result<Exit, Failu
             Ok(Exit::Success)
         }
     }
+}
+
+/// The answer to a call that no caller waits for: its caller could not wait, or is gone.
+fn report_unawaited(session: &Session, approval: &Value, denied: bool, document: &str) -> Result<Exit, Failure> {
+    let printer = &session.printer;
+    if printer.json {
+        printer.print_json(document);
+        return Ok(Exit::Success);
+    }
+    let (status, style) = format_status(if denied { "denied" } else { "approved" }, printer.ascii);
+    printer.print(&format!("{style}{status}{style:#}  {}", pointer_text(approval, "/tool")));
+    if denied {
+        printer.note("no caller waits for this call; it is refused when it is made again");
+    } else {
+        let time = format_remaining(&pointer_text(approval, "/expiresAt"), SystemClock.now());
+        printer.note(&format!("no caller waits for this call; it runs when the call is made again, within {time}"));
+    }
+    Ok(Exit::Success)
 }
 
 /// The outcome of the call, if this hub still knows it.

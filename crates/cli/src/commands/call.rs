@@ -1,10 +1,9 @@
 //! `call`: calls a tool and waits for its outcome.
 //!
 //! In: a tool's name and arguments. Out: the tool's output on stdout. A call that requires an approval prompts the user on a
-//! terminal, and otherwise prints how to answer. `arguments` parses the arguments, `outcome` prints the outcome.
+//! terminal, and otherwise prints how to answer. `crate::arguments` parses the arguments, `outcome` prints the outcome.
 
 pub(crate) mod approval_dialog;
-mod arguments;
 mod outcome;
 
 use std::{
@@ -14,11 +13,16 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use arguments::{parse_object, parse_untyped};
 pub(crate) use outcome::{call_failure, has_ended, show_outcome};
 
 use super::paging::pointer_text;
-use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
+use crate::{
+    arguments::{self, shell_quote},
+    client::Request,
+    exit::Exit,
+    failure::Failure,
+    session::Session,
+};
 
 /// Call a tool.
 #[derive(Debug, clap::Args)]
@@ -103,16 +107,6 @@ impl TypedCommand {
             arguments: pairs.chain(args).chain(file).collect(),
             took_stdin: from_stdin || call.args_file.as_deref() == Some(Path::new("-")),
         }
-    }
-}
-
-/// Quotes a word for a shell.
-fn shell_quote(word: &str) -> String {
-    let simple = |c: char| c.is_alphanumeric() || "-_=./:,@+%".contains(c);
-    if !word.is_empty() && word.chars().all(simple) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

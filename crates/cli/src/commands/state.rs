@@ -9,11 +9,9 @@ use clap::Subcommand;
 use serde_json::{Map, Value, json};
 use toolhub::clock::{Clock as _, SystemClock};
 
-use super::{
-    call,
-    paging::{self, Paging, pointer_text},
-};
+use super::paging::{self, Paging, pointer_text};
 use crate::{
+    arguments,
     client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
@@ -162,10 +160,10 @@ fn parse_data(args: &[String]) -> Result<Map<String, Value>, Failure> {
             let mut text = String::new();
             let read_failure = |error| Failure::usage(format!("cannot read stdin: {error}"));
             std::io::stdin().read_to_string(&mut text).map_err(read_failure)?;
-            call::parse_object("stdin", &text)
+            arguments::parse_object("stdin", &text)
         }
-        [one] if one.trim_start().starts_with(['{', '[', '"']) => call::parse_object("the data", one),
-        pairs => call::parse_untyped(pairs),
+        [one] if one.trim_start().starts_with(['{', '[', '"']) => arguments::parse_object("the data", one),
+        pairs => arguments::parse_untyped(pairs),
     }
 }
 

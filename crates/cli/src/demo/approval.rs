@@ -13,7 +13,10 @@ use toolhub::{
 };
 
 use super::{answer_source::AnswerSource, print};
-use crate::approval_prompt::{self, PromptReply};
+use crate::{
+    approval_prompt::{self, PromptReply},
+    arguments::change_arguments,
+};
 
 /// The calls without a terminal, and the script's answers.
 const SCRIPT: [(&str, &str); 3] = [
@@ -88,6 +91,13 @@ async fn answer_question(hub: &ToolHub, approval: &Approval, answers: &mut Answe
                 || approval_prompt::parse_reply(None),
                 |line| approval_prompt::parse_edited_arguments(&line),
             );
+        }
+        if let PromptReply::Changed(words) = &reply {
+            let schema = hub.get(&approval.tool).map(|tool| tool.definition.parameters.clone()).unwrap_or_default();
+            reply = match change_arguments(approval.arguments.clone(), words, &schema) {
+                Ok(arguments) => PromptReply::Edited(arguments),
+                Err(failure) => PromptReply::Invalid(failure.message.clone()),
+            };
         }
         match to_answer(reply, &by) {
             Ok(answer) => match hub.resolve_approval(&Tenant::default(), approval.id, answer).await {

@@ -6,6 +6,7 @@ use std::{
 };
 
 /// The result of a run of the binary.
+#[derive(Debug)]
 pub(crate) struct RunOutput {
     pub(crate) code: i32,
     pub(crate) out: String,

@@ -1,6 +1,7 @@
 //! The binary as a server: reloads under load, graceful shutdown, secrets, and the demo.
 
 mod agents;
+mod approvals;
 mod connection;
 mod imports;
 mod process;

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::{super::paging::pointer_text, has_ended, show_outcome};
 use crate::{
     approval_prompt::{self, PromptReply, StdinLines},
+    arguments,
     client::Request,
     editor,
     exit::Exit,
@@ -43,7 +44,7 @@ pub(super) async fn resolve_interactively(
         if session.printer.json {
             session.printer.print_json(document);
         }
-        return Err(approval_required(session, call));
+        return Err(approval_required(session, call).await);
     }
     let details = session.send_checked(Request::get(["approvals", &approval])).await?.json()?;
     session.set_interrupt_request(Some(Request::post(["calls", &id, "cancel"])));
@@ -58,14 +59,24 @@ pub(super) async fn resolve_interactively(
 }
 
 /// The failure where no user can be prompted.
-fn approval_required(session: &Session, call: &Value) -> Failure {
+async fn approval_required(session: &Session, call: &Value) -> Failure {
     let (id, approval) = (pointer_text(call, "/id"), pointer_text(call, "/approval/id"));
     let flags = session.target_flags();
-    Failure::new("approval_required", format!("`{}` requires approval", pointer_text(call, "/tool")))
+    let failure = Failure::new("approval_required", format!("`{}` requires approval", pointer_text(call, "/tool")))
         .help("approve or deny it:")
         .help(format!("toolhub approvals approve {approval}{flags}"))
         .help(format!("toolhub approvals deny {approval}{flags}"))
-        .see_also("then", format!("toolhub calls show {id}{flags}"))
+        .see_also("then", format!("toolhub calls show {id}{flags}"));
+    match page_url(session, &call["approval"]).await {
+        Some(url) => failure.help(format!("page: {url}")),
+        None => failure,
+    }
+}
+
+/// The URL of an approval's page, if a server serves it.
+pub(crate) async fn page_url(session: &Session, approval: &Value) -> Option<String> {
+    session.client().await.ok()?.server_url()?;
+    Some(pointer_text(approval, "/url")).filter(|url| !url.is_empty())
 }
 
 pub(crate) async fn print_question(session: &Session, approval: &Value) {
@@ -86,6 +97,8 @@ pub(crate) async fn print_question(session: &Session, approval: &Value) {
     for (name, value) in approval["arguments"].as_object().into_iter().flatten() {
         fields.add(name, value.to_string());
     }
+    fields.add("thread", pointer_text(approval, "/threadId"));
+    fields.add("rule", pointer_text(approval, "/rule"));
     fields.add("reason", pointer_text(approval, "/reason"));
     let _ = write!(anstream::stderr(), "{}", fields.render(printer.width, 4));
 }
@@ -102,6 +115,15 @@ pub(crate) async fn prompt_for_answer(
         if reply == PromptReply::Edit {
             reply = edit_arguments(session, approval, lines).await;
         }
+        if let PromptReply::Changed(words) = reply {
+            reply = match change_arguments(session, approval, &words).await {
+                Ok(arguments) => PromptReply::Edited(arguments),
+                Err(failure) => {
+                    failure.print(&session.printer);
+                    continue;
+                }
+            };
+        }
         let body = match reply {
             PromptReply::Once => json!({"outcome": "proceed_once"}),
             PromptReply::Thread => json!({"outcome": "proceed_always"}),
@@ -117,7 +139,7 @@ pub(crate) async fn prompt_for_answer(
                 print_indented(&text);
                 continue;
             }
-            PromptReply::Edit | PromptReply::Empty => continue,
+            PromptReply::Edit | PromptReply::Changed(_) | PromptReply::Empty => continue,
         };
         match session.send_checked(Request::post(["approvals", approval]).body(body)).await {
             Ok(_) => return Ok(()),
@@ -153,6 +175,13 @@ async fn edit_arguments(session: &Session, approval: &str, lines: &mut StdinLine
     }
 }
 
+/// The arguments of an approval with these changes, typed by the tool's schema.
+async fn change_arguments(session: &Session, approval: &str, words: &[String]) -> Result<Value, Failure> {
+    let mut details = session.send_checked(Request::get(["approvals", approval])).await?.json()?;
+    let tool = session.send_checked(Request::get(["tools", &pointer_text(&details, "/tool")])).await?.json()?;
+    arguments::change_arguments(details["arguments"].take(), words, &tool["parameters"])
+}
+
 /// Opens the arguments of an approval in the editor; `None` if they were saved unchanged.
 ///
 /// # Errors
@@ -160,7 +189,7 @@ async fn edit_arguments(session: &Session, approval: &str, lines: &mut StdinLine
 pub(crate) async fn edit_in_editor(session: &Session, approval: &str) -> Result<Option<Map<String, Value>>, Failure> {
     let details = session.send_checked(Request::get(["approvals", approval])).await?.json()?;
     let text = serde_json::to_string_pretty(&details["arguments"]).unwrap_or_default();
-    let saved = super::parse_object("the saved text", &editor::edit(&(text + "\n"))?)?;
+    let saved = arguments::parse_object("the saved text", &editor::edit(&(text + "\n"))?)?;
     Ok(Some(saved).filter(|saved| details["arguments"].as_object() != Some(saved)))
 }
 

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, pin::pin};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{super::paging::pointer_text, screen::Screen};
@@ -189,7 +189,7 @@ async fn resolve_approval(
         return Ok(ApprovalEnd::Answered);
     }
     if !keyboard.is_interactive {
-        return Err(approval_required(session, &pointer_text(&details, "/tool"), approval, run));
+        return Err(approval_required(session, &details, run).await);
     }
     approval_dialog::print_question(session, &details).await;
     let lines = keyboard.lines.get_or_insert_with(StdinLines::spawn_reader);
@@ -220,14 +220,19 @@ async fn is_read_only(session: &Session, tool: &str) -> bool {
 }
 
 /// The failure where no user can be prompted.
-fn approval_required(session: &Session, tool: &str, approval: &str, run: Option<&str>) -> Failure {
-    let flags = session.target_flags();
+async fn approval_required(session: &Session, details: &Value, run: Option<&str>) -> Failure {
+    let (flags, approval) = (session.target_flags(), pointer_text(details, "/id"));
+    let tool = pointer_text(details, "/tool");
     let failure = Failure::new("approval_required", format!("`{tool}` requires approval"))
         .help("approve or deny it, and the run continues:")
         .help(format!("toolhub approvals approve {approval}{flags}"))
         .help(format!("toolhub approvals deny {approval}{flags}"));
-    match run {
+    let failure = match run {
         Some(run) => failure.see_also("then", format!("toolhub runs show {run}{flags}")),
+        None => failure,
+    };
+    match approval_dialog::page_url(session, details).await {
+        Some(url) => failure.help(format!("page: {url}")),
         None => failure,
     }
 }
