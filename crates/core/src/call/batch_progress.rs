@@ -40,7 +40,7 @@ impl BatchProgress {
             for (index, stage) in stages.iter_mut().enumerate() {
                 match stage {
                     _ if started.contains(&index) && !matches!(stage, CallStage::Known(_)) => {
-                        *stage = CallStage::Started
+                        *stage = CallStage::Started;
                     }
                     CallStage::New => *stage = CallStage::Held,
                     _ => {}

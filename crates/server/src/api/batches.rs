@@ -31,7 +31,7 @@ use crate::{
     route::Route,
     scope::{Access, Principal, Scope},
 };
-use execution::Batch;
+use execution::{Batch, CallEnd};
 use request::BatchBody;
 use response::BatchResponse;
 
@@ -98,7 +98,7 @@ async fn batch(
     let batch =
         Batch { hub: app.hub(), principal: &principal, thread: &thread, key: key.as_ref(), trace: trace.as_ref() };
     let ends = batch.execute(requested, prefer).await;
-    let accepted = prefer.respond_async && ends.iter().any(|end| end.is_open());
+    let accepted = prefer.respond_async && ends.iter().any(CallEnd::is_open);
     let body =
         BatchResponse::new(query.format.filter(|_| !accepted), ends, app.hub(), &principal.tenant, &links).await?;
     let status = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };

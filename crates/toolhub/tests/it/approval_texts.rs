@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use toolhub::{ApprovalState, prelude::*, status::Language, testing::scripted};
+use toolhub::{ApprovalState, HubBuilder, prelude::*, status::Language, testing::scripted};
 
 async fn hub_with(rules: [Rule; 2]) -> ToolHub {
     let builder = ToolHub::builder().tool(scripted("pay", []).0).tool(scripted("wipe", []).0);
-    rules.into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().await.unwrap()
+    rules.into_iter().fold(builder, HubBuilder::rule).build().await.unwrap()
 }
 
 async fn model_text(hub: &ToolHub, tool: &str) -> String {

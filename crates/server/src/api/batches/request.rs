@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(format: Option<Format>, message: Value, expected: &[(Value, &str, Value)]) {
+    fn check(format: Option<Format>, message: &Value, expected: &[(Value, &str, Value)]) {
         let requested = parse(format, message.clone()).unwrap_or_else(|_| panic!("not a message: {message}"));
         let calls = requested.into_iter().map(|call| (call.id.unwrap_or_default(), call.tool, call.arguments));
         let expected = expected.iter().cloned().map(|(id, tool, arguments)| (id, tool.to_owned(), Ok(arguments)));
@@ -200,44 +200,44 @@ mod tests {
         let expected = [(json!("c1"), "add", json!({"a": 1}))];
         let no_id = [(Value::Null, "add", json!({"a": 1}))];
         let openai = json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 1}"}}]);
-        check(Some(Format::OpenAi), json!({"role": "assistant", "content": null, "tool_calls": openai}), &expected);
-        check(Some(Format::OpenAi), openai, &expected);
+        check(Some(Format::OpenAi), &json!({"role": "assistant", "content": null, "tool_calls": openai}), &expected);
+        check(Some(Format::OpenAi), &openai, &expected);
         let items = json!([
             {"type": "reasoning", "summary": []},
             {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{\"a\": 1}"},
         ]);
-        check(Some(Format::OpenAiResponses), json!({"id": "resp_1", "output": items}), &expected);
-        check(Some(Format::OpenAiResponses), items, &expected);
+        check(Some(Format::OpenAiResponses), &json!({"id": "resp_1", "output": items}), &expected);
+        check(Some(Format::OpenAiResponses), &items, &expected);
         let blocks = json!([
             {"type": "text", "text": "Let me see."},
             {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}},
         ]);
-        check(Some(Format::Anthropic), json!({"role": "assistant", "content": blocks}), &expected);
-        check(Some(Format::Anthropic), blocks, &expected);
+        check(Some(Format::Anthropic), &json!({"role": "assistant", "content": blocks}), &expected);
+        check(Some(Format::Anthropic), &blocks, &expected);
         let parts = json!([{"text": "Let me see."}, {"functionCall": {"name": "add", "args": {"a": 1}}}]);
-        check(Some(Format::Gemini), json!({"role": "model", "parts": parts}), &no_id);
+        check(Some(Format::Gemini), &json!({"role": "model", "parts": parts}), &no_id);
         let response = json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]});
-        check(Some(Format::Gemini), response, &no_id);
-        check(Some(Format::Gemini), parts, &no_id);
+        check(Some(Format::Gemini), &response, &no_id);
+        check(Some(Format::Gemini), &parts, &no_id);
         check(
             Some(Format::Gemini),
-            json!([{"function_call": {"id": "c1", "name": "add", "args": {"a": 1}}}]),
+            &json!([{"function_call": {"id": "c1", "name": "add", "args": {"a": 1}}}]),
             &expected,
         );
         let request = |id: Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}});
-        check(Some(Format::Mcp), request(json!("c1")), &expected);
-        check(Some(Format::Mcp), json!([request(json!(7))]), &[(json!(7), "add", json!({"a": 1}))]);
+        check(Some(Format::Mcp), &request(json!("c1")), &expected);
+        check(Some(Format::Mcp), &json!([request(json!(7))]), &[(json!(7), "add", json!({"a": 1}))]);
         let plain = json!([{"tool": "add", "arguments": {"a": 1}, "callId": "c1"}]);
-        check(None, json!({"calls": plain}), &expected);
+        check(None, &json!({"calls": plain}), &expected);
     }
 
     #[test]
     fn a_message_without_calls_asks_for_nothing() {
-        check(Some(Format::OpenAi), json!({"role": "assistant", "content": "hello"}), &[]);
-        check(Some(Format::OpenAi), json!({"role": "assistant", "tool_calls": null}), &[]);
-        check(Some(Format::Anthropic), json!({"role": "assistant", "content": "hello"}), &[]);
-        check(Some(Format::OpenAiResponses), json!({"output": [{"type": "message", "content": []}]}), &[]);
-        check(Some(Format::Gemini), json!({"role": "model", "parts": [{"text": "hello"}]}), &[]);
+        check(Some(Format::OpenAi), &json!({"role": "assistant", "content": "hello"}), &[]);
+        check(Some(Format::OpenAi), &json!({"role": "assistant", "tool_calls": null}), &[]);
+        check(Some(Format::Anthropic), &json!({"role": "assistant", "content": "hello"}), &[]);
+        check(Some(Format::OpenAiResponses), &json!({"output": [{"type": "message", "content": []}]}), &[]);
+        check(Some(Format::Gemini), &json!({"role": "model", "parts": [{"text": "hello"}]}), &[]);
     }
 
     #[test]
