@@ -20,6 +20,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use smol_str::SmolStr;
 use tokio::{
     runtime::Handle,
     sync::{Mutex as AsyncMutex, Notify, Semaphore},
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     execution::CallContext,
-    journal::{CallRecord, LAYOUT},
+    journal::{CallRecord, LAYOUT, terms_of_record},
 };
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
@@ -103,6 +104,7 @@ pub(crate) struct EndedCall {
     status: Status,
     effect: Effect,
     error: Option<Box<CallError>>,
+    cached: bool,
     attempts: u32,
     queued: Duration,
     duration: Duration,
@@ -206,12 +208,13 @@ impl BatchedRecords {
         let count = records.len();
         batch.writes.reserve_exact(count);
         for record in records {
-            let id = record.id.into();
+            let id: SmolStr = record.id.into();
             match encode(Table::Calls, &id, &record) {
                 Err(error) => return WriteResult { count, weight_kib, result: Err(error) },
                 Ok(value) => {
                     let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.retention) };
                     let (expect, durability) = (Expect::Any, Durability::KillSafe);
+                    batch.terms.insert((Table::Calls, id.clone()), terms_of_record(&record));
                     batch.writes.push(Write { table: Table::Calls, id, expect, change, durability });
                 }
             }
@@ -242,6 +245,7 @@ impl EndedCall {
             status: outcome.status,
             effect: outcome.effect,
             error: outcome.error.clone().map(Box::new),
+            cached: outcome.cached,
             attempts: outcome.attempts,
             queued: outcome.queued,
             duration: outcome.duration,
@@ -306,7 +310,8 @@ impl Drop for FlushedRecords<'_> {
 fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, RecordBatch)> {
     let (mut threads, mut without_thread) = (HashMap::<Partition, RecordBatch>::new(), Vec::new());
     for call in calls {
-        let EndedCall { context, weight_kib, status, effect, error, attempts, queued, duration, ended_at } = call;
+        let EndedCall { context, weight_kib, status, effect, error, cached, attempts, queued, duration, ended_at } =
+            call;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
         let Call { head, mut arguments, .. } = context.into_call();
         redactor.redact(&mut arguments);
@@ -325,7 +330,7 @@ fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Recor
             error: error.map(|error| *error),
             attempts,
             replayed: false,
-            cached: false,
+            cached,
             durability: WriteDurability::Durable,
             approval: None,
             trace_id,

@@ -4,7 +4,7 @@
 //! The pipeline commits the writes in its batches; this module defines their format. Open calls are in a separate
 //! table, `open`, so that recovery finds the calls of a crashed process without a full scan; closing moves a call to
 //! `calls`. `record` is the data format, `tracker` and `live_calls` track the calls that run on this node, `nodes`
-//! keeps leases, `query` lists calls, `recent_stats` aggregates. `batched_records.rs` writes the records of plain
+//! keeps leases, `query` lists calls, `terms` are what they are found by, `recent_stats` aggregates. `batched_records.rs` writes the records of plain
 //! read-only calls.
 
 mod live_calls;
@@ -12,6 +12,7 @@ mod nodes;
 mod query;
 mod recent_stats;
 mod record;
+mod terms;
 mod tracker;
 
 use std::{
@@ -31,6 +32,7 @@ pub use query::{CallPage, CallQuery, CallQueryError};
 pub use recent_stats::RecentStats;
 pub use record::CallRecord;
 pub(crate) use record::{Claim, OpenCall, Opening};
+pub(crate) use terms::of_record as terms_of_record;
 use toolhub_storage::backend::{
     Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, StoreError, Table, Write,
     decode, encode,
@@ -139,20 +141,23 @@ impl Journal {
         Ok(Write { table: Table::OpenCalls, id, expect, change, durability: durability(record) })
     }
 
-    /// The writes that close a call; `opened` is the row version of its open record, if it was opened. The first close
-    /// wins: a second one finds another row version and its whole batch fails.
+    /// Adds the writes that close a call to a batch; `opened` is the row version of its open record, if it was opened. The
+    /// first close wins: a second one finds another row version and its whole batch fails.
     pub(crate) fn close(
         &self,
+        batch: &mut Batch,
         record: &CallRecord,
         opened: Option<RowVersion>,
         now: Timestamp,
-    ) -> Result<Vec<Write>, StoreError> {
+    ) -> Result<(), StoreError> {
         let id: SmolStr = record.id.into();
         let expires = Some(self.expires_at(record, now));
         let change = Change::Put { value: encode(Table::Calls, &id, record)?, schema: LAYOUT, expires };
         let ended = Write { table: Table::Calls, id, expect: Expect::Absent, change, durability: durability(record) };
-        let removal = opened.map(|row_version| self.remove_open(record.id, row_version));
-        Ok(removal.into_iter().chain([ended]).collect())
+        batch.terms.insert((Table::Calls, ended.id.clone()), terms::of_record(record));
+        batch.writes.extend(opened.map(|row_version| self.remove_open(record.id, row_version)));
+        batch.writes.push(ended);
+        Ok(())
     }
 
     /// Maximum retention of the record of an ended call.

@@ -61,9 +61,9 @@ pub use monitor::{ApprovalStats, StatusChanges, ToolStats};
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
 pub use state::{
-    ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState, HistoryEntry, HistoryEvent,
-    KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry, StateError, StateKind,
-    StateManager, StateStats, StateTag, StateVersion, ToolState,
+    COOKIE_STATE_PREFIX, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState,
+    HistoryEntry, HistoryEvent, KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition,
+    StateEntry, StateError, StateKind, StateManager, StateStats, StateTag, StateVersion, ToolState,
 };
 pub use step::WaitReason;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
@@ -77,7 +77,7 @@ pub use toolhub_types::{
     content::Content,
     effect::Effect,
     error::{CallError, CountsAsFailure, Detail, ErrorKind, ErrorRow, FailureScope, ToolError},
-    ids,
+    ids, millis,
     outcome::{Outcome, Status, WriteDurability},
     policy::{
         AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope,
@@ -98,6 +98,6 @@ pub use toolhub_types::{
 pub mod backend {
     pub use toolhub_storage::backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Memory, Page, Partition, PartitionKind, Row, RowKey,
-        RowVersion, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write, decode, encode, rewatch,
+        RowVersion, Scan, Scope, StoreError, Table, Terms, WatchEvent, Watcher, Write, decode, encode, rewatch,
     };
 }

@@ -22,10 +22,16 @@ pub(crate) use meter::{InFlight, Meter};
 pub struct ToolStats {
     /// The tool.
     pub tool: ToolName,
-    /// How many calls reached the tool and ended.
+    /// How many calls reached the tool, or were answered from its result cache, and ended.
     pub calls: u64,
-    /// How many calls failed or were refused, by error name.
+    /// How many of these calls failed, by error name.
     pub errors: BTreeMap<&'static str, u64>,
+    /// How many calls were refused before they reached the tool, by error name. They do not count as calls.
+    pub refusals: BTreeMap<&'static str, u64>,
+    /// How many calls were answered from the result cache.
+    pub cache_hits: u64,
+    /// How many calls were looked up in the result cache in vain.
+    pub cache_misses: u64,
     /// How many calls are executing now.
     pub in_flight: u64,
     /// How many calls wait for a slot now.
@@ -41,7 +47,7 @@ pub struct ToolStats {
     /// Latency of successful calls.
     #[serde(skip)]
     pub succeeded: Latency,
-    /// Latency of calls that reached the tool and failed, by error name.
+    /// Latency of calls that failed, by error name.
     #[serde(skip)]
     pub failed: BTreeMap<&'static str, Latency>,
 }

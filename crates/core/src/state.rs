@@ -25,7 +25,7 @@ mod versions;
 mod write_locks;
 
 pub(crate) use checkouts::{Checkout, Draft, Drafts, LoadedContext, PendingState, StateCheckouts};
-pub use context_id::ContextId;
+pub use context_id::{COOKIE_STATE_PREFIX, ContextId};
 pub use context_state::ContextState;
 pub use data::{ConnectionState, SessionState};
 pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, StateStats};

@@ -13,6 +13,7 @@ use axum::{
 };
 use futures_util::FutureExt;
 use tokio::time::Instant;
+use toolhub_core::ToolName;
 
 use crate::{
     access_log,
@@ -41,7 +42,7 @@ pub(crate) fn respond_unrouted(app: &App, request: &Request, problem: Problem) -
     let response = problem.into_response();
     let meter = app.meters().route("-", "-");
     let summary = RequestSummary::of(request);
-    summary.report("-", response.status(), None, &meter);
+    summary.report("-", response.status(), None, None, &meter);
     response
 }
 
@@ -64,9 +65,16 @@ impl RouteGuard {
                 (response, principal)
             }
         };
-        summary.report(self.route, response.status(), principal.as_ref(), &self.meter);
+        let tool = self.logged_tool(&summary);
+        summary.report(self.route, response.status(), tool.as_ref(), principal.as_ref(), &self.meter);
         self.audit(summary, response.status(), principal).await;
         response
+    }
+
+    /// The tool that the request names, if it is logged.
+    fn logged_tool(&self, summary: &RequestSummary) -> Option<ToolName> {
+        let is_enabled = access_log::is_enabled();
+        is_enabled.then(|| access_log::tool_of(self.app.hub(), self.route, &summary.uri)).flatten()
     }
 
     /// Records the request in the audit log if it was denied or the route is audited.
@@ -187,10 +195,18 @@ impl RequestSummary {
         }
     }
 
-    fn report(&self, route: &'static str, status: StatusCode, principal: Option<&Principal>, meter: &RouteMeter) {
+    fn report(
+        &self,
+        route: &'static str,
+        status: StatusCode,
+        tool: Option<&ToolName>,
+        principal: Option<&Principal>,
+        meter: &RouteMeter,
+    ) {
         let took = self.started.elapsed();
         meter.record(status.as_u16(), took);
         let line = access_log::LogLine {
+            tool,
             method: &self.method,
             route,
             status: status.as_u16(),

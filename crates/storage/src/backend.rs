@@ -13,6 +13,7 @@ mod partition;
 mod record;
 mod row;
 mod scan;
+mod terms;
 mod timeout;
 
 use std::{collections::BTreeMap, pin::Pin};
@@ -31,6 +32,7 @@ pub use record::{decode, encode};
 pub use row::{Row, RowKey, RowVersion, Table};
 pub use scan::{Cursor, Page, Scan, Scope};
 pub use scan::{read_all, read_pages};
+pub use terms::Terms;
 pub use timeout::TimeoutBackend;
 
 use toolhub_types::timestamp::Timestamp;
@@ -52,6 +54,9 @@ use toolhub_types::timestamp::Timestamp;
 ///   fence passes.
 /// - **Snapshot reads.** Rows of one partition in one `load` come from the same snapshot. A scan over several partitions
 ///   may lag slightly behind commits; a scan of a single partition does not.
+/// - **Index terms.** A put stores the terms that its batch names for the row, or none; a touch keeps them. A scan with terms
+///   returns exactly the rows that have all of them, in the same order and pages as any scan. It reads about as much as it
+///   returns, not all rows in between, where the store may grow large.
 /// - **Watching.** The versions of a row are delivered in order. Expiry emits no event.
 ///
 /// The caller passes the time, so a backend needs no clock and tests control it. Versions and fences stay below 2^53.

@@ -16,6 +16,7 @@ mod restore;
 mod row;
 mod scan;
 mod schema;
+mod term_block;
 mod writer;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};

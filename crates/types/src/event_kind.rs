@@ -78,8 +78,8 @@ pub enum EventKind {
         /// The side effect of the call.
         effect: Effect,
         /// How long the tool ran.
-        #[serde(rename = "durationMs", with = "crate::millis")]
-        #[schemars(with = "u64")]
+        #[serde(rename = "durationMs", with = "crate::millis::fractional")]
+        #[schemars(with = "f64", range(min = 0))]
         duration: Duration,
         /// Whether the outcome is the stored one of an earlier call.
         replayed: bool,

@@ -40,6 +40,20 @@ pub enum Status {
 }
 
 impl Status {
+    /// The name in records and responses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Validating => "validating",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::Scheduled => "scheduled",
+            Self::Executing => "executing",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether the call has ended.
     #[must_use]
     pub fn is_terminal(self) -> bool {
@@ -109,12 +123,12 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace_id: Option<TraceId>,
     /// Time from arrival to the first start of the tool, or to the refusal.
-    #[serde(rename = "queuedMs", with = "crate::millis")]
-    #[schemars(with = "u64")]
+    #[serde(rename = "queuedMs", with = "crate::millis::fractional")]
+    #[schemars(with = "f64", range(min = 0))]
     pub queued: Duration,
-    /// Time from the first start of the tool to the end.
-    #[serde(rename = "durationMs", with = "crate::millis")]
-    #[schemars(with = "u64")]
+    /// Time from the first start of the tool, or from its result cache, to the end.
+    #[serde(rename = "durationMs", with = "crate::millis::fractional")]
+    #[schemars(with = "f64", range(min = 0))]
     pub duration: Duration,
     /// When the call arrived.
     pub started_at: Timestamp,

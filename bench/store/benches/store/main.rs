@@ -1,11 +1,12 @@
-//! Compares the SQLite store with bare SQLite, and measures it with a million contexts.
+//! Compares the SQLite store with bare SQLite, and measures it with a million contexts and a million calls.
 //!
-//! In: nothing, or which of `rates` and `many` to measure, and a file with the result of `peers.py`. Out: a table of rates with ratios
+//! In: nothing, or which of `rates`, `many` and `calls` to measure, and a file with the result of `peers.py`. Out: a table of rates with ratios
 //! and targets. The databases are created in the folder for temporary files, which should be on a real disk.
 #![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod baseline;
+mod million_calls;
 mod million_contexts;
 mod rates;
 
@@ -26,6 +27,9 @@ fn main() {
     }
     if is_selected("many") {
         runtime.block_on(million_contexts::measure_all(&folder));
+    }
+    if is_selected("calls") {
+        runtime.block_on(million_calls::measure_all(&folder));
     }
 }
 

@@ -46,6 +46,18 @@ pub(crate) struct List {
     #[arg(long, value_name = "STATUS",
           value_parser = ["validating", "awaiting_approval", "scheduled", "executing", "success", "error", "cancelled"])]
     status: Option<String>,
+    /// Only calls that ended with this error code, such as timeout
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+    /// Only calls of this caller: the name of a key, or local
+    #[arg(long, value_name = "NAME")]
+    caller: Option<String>,
+    /// Only calls of this agent run
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
+    /// Only ended calls that took longer than this, such as 500ms or 2s
+    #[arg(long, value_name = "DURATION")]
+    slower_than: Option<String>,
     /// Only calls since this time: an age such as 2h, or a timestamp such as 2027-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_past_time)]
     since: Option<Timestamp>,
@@ -111,6 +123,11 @@ async fn list_calls(session: &Session, args: List) -> Result<Exit, Failure> {
         .query("tool", args.tool.as_deref())
         .query("threadId", session.global.thread.as_deref())
         .query("status", args.status.as_deref())
+        .query("code", args.code.as_deref())
+        .query("caller", args.caller.as_deref())
+        .query("runId", args.run.as_deref())
+        .query("slowerThan", args.slower_than.as_deref())
+        .query("view", (!session.printer.json).then_some("short"))
         .query("since", args.since)
         .query("until", args.until);
     let Some(calls) = paging::fetch_items(session, request, &args.paging).await? else { return Ok(Exit::Success) };

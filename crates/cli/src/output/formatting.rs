@@ -34,7 +34,6 @@ pub(crate) fn warning_sign(ascii: bool) -> &'static str {
 /// A duration in milliseconds.
 pub(crate) fn format_millis(ms: f64) -> String {
     match ms {
-        // The API rounds a call's duration to whole milliseconds.
         ms if ms < 0.05 => "<1ms".into(),
         ms if ms < 0.95 => format!("{ms:.1}ms"),
         ms if ms < 999.5 => format!("{ms:.0}ms"),

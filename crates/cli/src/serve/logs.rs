@@ -1,13 +1,14 @@
 //! Log output: one line on stderr per event.
 //!
-//! In: `tracing` events. Out: text on a terminal, JSON elsewhere. A field whose name matches `telemetry.redact` is masked.
+//! In: `tracing` events. Out: text on a terminal, JSON elsewhere, with the fields in the order of the event. A field whose
+//! name matches `telemetry.redact` is masked.
 
 use std::{
     fmt::{self, Write as _},
     io::{self, IsTerminal as _, Write as _},
 };
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolhub::{
     Glob,
     clock::{Clock, SystemClock},
@@ -49,7 +50,7 @@ struct LogLayer {
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut fields = EventFields { redact: &self.redact, message: String::new(), fields: Map::new() };
+        let mut fields = EventFields { redact: &self.redact, message: String::new(), fields: Vec::new() };
         event.record(&mut fields);
         let (level, target) = (*event.metadata().level(), event.metadata().target());
         let line = if self.json { fields.json(level, target) } else { fields.text(level) };
@@ -62,7 +63,7 @@ impl<S: Subscriber> Layer<S> for LogLayer {
 struct EventFields<'a> {
     redact: &'a [Glob],
     message: String,
-    fields: Map<String, Value>,
+    fields: Vec<(&'static str, Value)>,
 }
 
 impl EventFields<'_> {
@@ -72,18 +73,21 @@ impl EventFields<'_> {
         let value = if self.redact.iter().any(|glob| glob.matches(&lower)) { MASK.into() } else { value };
         match (name, value) {
             ("message", Value::String(text)) => self.message = text,
-            (name, value) => drop(self.fields.insert(name.into(), value)),
+            (name, value) => self.fields.push((name, value)),
         }
     }
 
     fn json(self, level: Level, target: &str) -> String {
-        let mut line = Map::new();
-        line.insert("timestamp".into(), json!(SystemClock.now()));
-        line.insert("level".into(), level.as_str().to_ascii_lowercase().into());
-        line.insert("target".into(), target.into());
-        line.insert("message".into(), self.message.into());
-        line.extend(self.fields);
-        format!("{}\n", Value::Object(line))
+        let level = level.as_str().to_ascii_lowercase();
+        let head = [
+            ("timestamp", json!(SystemClock.now())),
+            ("level", level.into()),
+            ("target", target.into()),
+            ("message", self.message.into()),
+        ];
+        let members = head.into_iter().chain(self.fields);
+        let members: Vec<String> = members.map(|(name, value)| format!("{}:{value}", Value::from(name))).collect();
+        format!("{{{}}}\n", members.join(","))
     }
 
     fn text(self, level: Level) -> String {
@@ -127,6 +131,9 @@ impl Visit for EventFields<'_> {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_value(field, format!("{value:?}").into());
+        let text = format!("{value:?}");
+        // `tracing` has no lists: a list of texts or numbers arrives as its debug text, which is JSON.
+        let list = text.starts_with('[').then(|| serde_json::from_str::<Vec<Value>>(&text).ok()).flatten();
+        self.record_value(field, list.map_or(Value::String(text), Value::Array));
     }
 }

@@ -4,6 +4,7 @@ mod agents;
 mod approvals;
 mod connection;
 mod imports;
+mod logs;
 mod process;
 mod reload_and_restore;
 mod runs_killed;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
-use toolhub_core::{ConnectionStateConfig, ids::StateName};
+use toolhub_core::{COOKIE_STATE_PREFIX, ConnectionStateConfig, ids::StateName};
 use toolhub_net::{Origin, Pool, PoolOptions, request_target};
 
 use super::{
@@ -119,7 +119,7 @@ fn session_name(origin: &Origin) -> StateName {
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || ".-:".contains(c) { c } else { '_' })
         .collect();
-    let name: String = format!("cookies:{host}").chars().take(128).collect();
+    let name: String = format!("{COOKIE_STATE_PREFIX}{host}").chars().take(128).collect();
     StateName::new(name).expect("only allowed characters, and at most 128 of them")
 }
 

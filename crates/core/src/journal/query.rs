@@ -1,18 +1,21 @@
 //! Lists the calls of the journal, newest first, in pages.
 //!
 //! In: a tenant, a filter and a cursor. Out: a page. Call ids increase with time, so time bounds are id bounds, and the
-//! cursor is a call id. A page scans a limited number of records: for a rare match it is short and has a next cursor.
+//! cursor is a call id. Ended calls are found by the index terms of their rows, however rare they are; open ones are few and
+//! are all looked at. Only a search by duration may read more records than it returns: after a limited number of them the
+//! page is short and has a next cursor.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use smol_str::SmolStr;
 
-use super::{CallRecord, CallTracker, Journal, LAYOUT};
+use super::{CallRecord, CallTracker, Journal, LAYOUT, terms};
 use toolhub_storage::backend::{Cursor, Partition, Row, RowKey, Scan, Scope, StoreError, Table, decode};
 use toolhub_types::{
-    ids::{CallId, Caller, Tenant, ThreadId},
+    error::ErrorKind,
+    ids::{CallId, Caller, RunId, Tenant, ThreadId},
     outcome::Status,
     timestamp::Timestamp,
     tool::ToolName,
@@ -21,9 +24,11 @@ use toolhub_types::{
 /// Maximum page size.
 const MAX_PAGE_SIZE: usize = 1_000;
 /// Maximum number of records scanned for one page.
-const MAX_SCANNED_RECORDS: usize = 2_000;
-/// Maximum number of records read per scan.
+const MAX_SCANNED_RECORDS: usize = 20_000;
+/// Maximum number of ended calls read per scan.
 const SCAN_BATCH_SIZE: usize = 200;
+/// Maximum number of open calls read per scan. Most of them may not match.
+const OPEN_BATCH_SIZE: usize = 2_000;
 
 /// Selects calls; the default selects all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +41,12 @@ pub struct CallQuery {
     pub status: Option<Status>,
     /// Only calls of this caller.
     pub caller: Option<Caller>,
+    /// Only calls of this agent run.
+    pub run: Option<RunId>,
+    /// Only calls that ended with this error.
+    pub code: Option<ErrorKind>,
+    /// Only ended calls that took longer than this.
+    pub slower_than: Option<Duration>,
     /// Only calls that arrived at this moment or later.
     pub from: Option<Timestamp>,
     /// Only calls that arrived before this moment.
@@ -48,7 +59,19 @@ pub struct CallQuery {
 
 impl Default for CallQuery {
     fn default() -> Self {
-        Self { tool: None, thread: None, status: None, caller: None, from: None, until: None, limit: 100, cursor: None }
+        Self {
+            tool: None,
+            thread: None,
+            status: None,
+            caller: None,
+            run: None,
+            code: None,
+            slower_than: None,
+            from: None,
+            until: None,
+            limit: 100,
+            cursor: None,
+        }
     }
 }
 
@@ -143,7 +166,8 @@ impl Journal {
         let mut segment = ScanSegment { rows: BTreeMap::new(), end: None };
         // Scan the open calls first: a call that is closed in between is then found twice, but not missed.
         for table in [Table::OpenCalls, Table::Calls] {
-            if query.status.is_some_and(|status| status.is_terminal() == (table == Table::OpenCalls)) {
+            let is_open = table == Table::OpenCalls;
+            if !query.may_match(is_open) {
                 continue;
             }
             let scope = match &query.thread {
@@ -151,7 +175,9 @@ impl Journal {
                 None => Scope::Tenant(tenant.clone()),
             };
             let after = before.map(|id| Cursor(cursor_before(tenant, table, id)));
-            let scan = Scan { descending: true, after, ..Scan::new(table, scope).limit(query.scan_limit()) };
+            let terms = if is_open { Vec::new() } else { terms::of_query(query) };
+            let limit = query.scan_limit(is_open);
+            let scan = Scan { descending: true, after, terms, ..Scan::new(table, scope).limit(limit) };
             let found = self.store.scan(scan, now).await?;
             // The segment ends at the newer of the two tables' last rows: beyond it one table was not scanned. The last
             // row may be damaged and skipped.
@@ -189,7 +215,7 @@ enum FoundCall {
 impl ScanSegment {
     /// Adds the calls of this node that are not in the journal yet.
     fn add_live(&mut self, query: &CallQuery, live: &[Arc<CallTracker>], before: Option<CallId>) {
-        if query.status.is_some_and(Status::is_terminal) {
+        if !query.may_match(true) {
             return;
         }
         for call in live {
@@ -235,10 +261,20 @@ fn cursor_before(tenant: &Tenant, table: Table, id: CallId) -> RowKey {
 }
 
 impl CallQuery {
+    /// Whether open calls, or ended ones, can match at all.
+    fn may_match(&self, is_open: bool) -> bool {
+        let wants_ended = self.code.is_some() || self.slower_than.is_some();
+        self.status.is_none_or(|status| status.is_terminal() != is_open) && !(is_open && wants_ended)
+    }
+
     /// Number of records read per scan: one more than the page size when every record matches.
-    fn scan_limit(&self) -> usize {
-        let is_unfiltered = self.tool.is_none() && self.caller.is_none() && self.status.is_none();
-        if is_unfiltered { self.limit.clamp(1, SCAN_BATCH_SIZE - 1) + 1 } else { SCAN_BATCH_SIZE }
+    fn scan_limit(&self, is_open: bool) -> usize {
+        let is_filtered = !terms::of_query(self).is_empty();
+        match is_open {
+            true if is_filtered => OPEN_BATCH_SIZE,
+            false if self.slower_than.is_some() => SCAN_BATCH_SIZE,
+            _ => self.limit.clamp(1, SCAN_BATCH_SIZE - 1) + 1,
+        }
     }
 
     /// Whether a record matches the filter.
@@ -246,5 +282,15 @@ impl CallQuery {
         self.tool.as_ref().is_none_or(|tool| record.tool == *tool)
             && self.caller.as_ref().is_none_or(|caller| record.caller == *caller)
             && self.status.is_none_or(|status| record.status == status)
+            && self.run.is_none_or(|run| record.run == Some(run))
+            && self.code.is_none_or(|code| outcome_code(record) == Some(code.name()))
+            && self
+                .slower_than
+                .is_none_or(|than| record.outcome.as_ref().is_some_and(|outcome| outcome.duration > than))
     }
+}
+
+/// The name of the error a call ended with. Two kinds may share a name.
+fn outcome_code(record: &CallRecord) -> Option<&'static str> {
+    record.outcome.as_ref()?.error_kind().map(ErrorKind::name)
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CallRecord, Journal, LAYOUT};
+use super::{CallRecord, Journal, LAYOUT, terms};
 use crate::monitor::Meter;
 use toolhub_storage::{
     backend::{Cursor, Scan, Scope, StoreError, Table, decode},
@@ -37,10 +37,13 @@ pub struct RecentStats {
     pub until: Timestamp,
     /// Whether the whole window is covered. Otherwise the scan limit was reached, and `from` is later than requested.
     pub complete: bool,
-    /// Number of calls that ended. Calls refused before their tool started mostly have no record.
+    /// Number of calls that reached the tool, or were answered from its result cache, and ended.
     pub calls: u64,
     /// Number of failed calls, by error code.
     pub errors: BTreeMap<&'static str, u64>,
+    /// Number of calls that were refused before they reached the tool, by error code. They do not count as calls, and only
+    /// those that had waited have a record.
+    pub refusals: BTreeMap<&'static str, u64>,
     /// Number of retries.
     pub retries: u64,
     /// Latency of the calls that reached the tool, in milliseconds.
@@ -58,7 +61,9 @@ impl Journal {
         let (mut from, mut complete) = (now - window, true);
         let oldest = CallId::first_at(from - ARRIVAL_LOOKBACK);
         let (meter, mut calls, mut scanned) = (Meter::default(), 0, 0);
-        let mut scan = Scan { descending: true, ..Scan::new(Table::Calls, Scope::All).limit(PAGE_SIZE) };
+        let of_tool = vec![terms::tool(tool)];
+        let mut scan =
+            Scan { descending: true, terms: of_tool, ..Scan::new(Table::Calls, Scope::All).limit(PAGE_SIZE) };
         'pages: loop {
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in &page.rows {
@@ -74,14 +79,16 @@ impl Journal {
                     break 'pages;
                 }
                 scanned += 1;
-                if record.tool != *tool || outcome.ended_at < from {
+                if outcome.ended_at < from {
                     continue;
                 }
-                calls += 1;
-                match (outcome.attempts, outcome.error_kind()) {
-                    (0, Some(kind)) => meter.record_refusal(kind),
-                    (0, None) => {}
-                    (_, error) => meter.record_end(outcome.duration, error),
+                match (outcome.attempts > 0 || outcome.cached, outcome.error_kind()) {
+                    (false, Some(kind)) => meter.record_refusal(kind),
+                    (false, None) => {}
+                    (true, error) => {
+                        calls += 1;
+                        meter.record_end(outcome.duration, error);
+                    }
                 }
                 (1..outcome.attempts).for_each(|_| meter.record_retry());
             }
@@ -91,7 +98,7 @@ impl Journal {
             }
         }
         let stats = meter.stats(tool.clone(), 0, 0);
-        let (errors, retries, latency) = (stats.errors, stats.retries, stats.latency);
-        Ok(RecentStats { tool: tool.clone(), from, until: now, complete, calls, errors, retries, latency })
+        let (errors, refusals, retries, latency) = (stats.errors, stats.refusals, stats.retries, stats.latency);
+        Ok(RecentStats { tool: tool.clone(), from, until: now, complete, calls, errors, refusals, retries, latency })
     }
 }

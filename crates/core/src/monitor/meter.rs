@@ -37,7 +37,9 @@ struct MeterShard {
     succeeded: Histogram,
     /// Latency of failed calls, by kind; allocated when the first call fails with that kind.
     failed: OnceLock<Box<[OnceLock<Box<Histogram>>]>>,
-    errors: [AtomicU64; KINDS],
+    refusals: [AtomicU64; KINDS],
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
     /// A call may start on one thread and finish on another; only the sums over all shards match.
     started: AtomicU64,
     finished: AtomicU64,
@@ -46,21 +48,28 @@ struct MeterShard {
 }
 
 impl Meter {
-    /// A call that reached the tool has ended.
+    /// A call that reached the tool, or was answered from its result cache, has ended.
     pub(crate) fn record_end(&self, duration: Duration, error: Option<ErrorKind>) {
         let shard = self.shard();
         match error {
             None => shard.succeeded.record(duration),
-            Some(kind) => {
-                shard.failed_histogram(kind).record(duration);
-                shard.errors[kind as usize].fetch_add(1, Relaxed);
-            }
+            Some(kind) => shard.failed_histogram(kind).record(duration),
         }
     }
 
     /// A call was refused before it reached the tool.
     pub(crate) fn record_refusal(&self, kind: ErrorKind) {
-        self.shard().errors[kind as usize].fetch_add(1, Relaxed);
+        self.shard().refusals[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A call was answered from the result cache; `record_end` counts the call itself.
+    pub(crate) fn record_cache_hit(&self) {
+        self.shard().cache_hits.fetch_add(1, Relaxed);
+    }
+
+    /// A call was not found in the result cache.
+    pub(crate) fn record_cache_miss(&self) {
+        self.shard().cache_misses.fetch_add(1, Relaxed);
     }
 
     /// A failed attempt is retried.
@@ -86,6 +95,9 @@ impl Meter {
             tool,
             calls: 0,
             errors: Default::default(),
+            refusals: Default::default(),
+            cache_hits: 0,
+            cache_misses: 0,
             in_flight: 0,
             queued,
             stuck,
@@ -104,10 +116,12 @@ impl Meter {
             }
             stats.retries += shard.retries.load(Relaxed);
             stats.rate_limited += shard.rate_limited.load(Relaxed);
-            for (row, errors) in ErrorKind::TABLE.iter().zip(&shard.errors) {
-                match errors.load(Relaxed) {
+            stats.cache_hits += shard.cache_hits.load(Relaxed);
+            stats.cache_misses += shard.cache_misses.load(Relaxed);
+            for (row, refusals) in ErrorKind::TABLE.iter().zip(&shard.refusals) {
+                match refusals.load(Relaxed) {
                     0 => {}
-                    errors => *stats.errors.entry(row.name).or_default() += errors,
+                    refusals => *stats.refusals.entry(row.name).or_default() += refusals,
                 }
             }
         }
@@ -115,6 +129,7 @@ impl Meter {
         stats.latency = Latency::from_counts(total);
         stats.succeeded = Latency::from_counts(succeeded);
         stats.failed = failed.into_iter().map(|(error, counts)| (error, Latency::from_counts(counts))).collect();
+        stats.errors = stats.failed.iter().map(|(error, latency)| (*error, latency.count)).collect();
         stats.calls = stats.latency.count;
         stats
     }
@@ -165,7 +180,9 @@ impl MeterShard {
         Self {
             succeeded: Histogram::new(),
             failed: OnceLock::new(),
-            errors: [const { AtomicU64::new(0) }; KINDS],
+            refusals: [const { AtomicU64::new(0) }; KINDS],
+            cache_hits: AtomicU64::new(0),
+            cache_misses: AtomicU64::new(0),
             started: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             retries: AtomicU64::new(0),
@@ -223,7 +240,7 @@ mod tests {
         let stats = stats(&meter);
         assert_eq!((stats.calls, stats.latency.count, stats.in_flight), (40_000, 40_000, 0));
         assert_eq!((stats.retries, stats.rate_limited), (40_000, 40_000));
-        assert_eq!(stats.errors, [("rate_limited", 40_000), ("timeout", 8_000)].into());
+        assert_eq!((stats.errors, stats.refusals), ([("timeout", 8_000)].into(), [("rate_limited", 40_000)].into()));
         assert_eq!(stats.latency.max, Duration::from_micros(5_699));
     }
 
@@ -251,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn refused_calls_are_errors_but_not_calls_and_have_no_latency() {
+    fn refused_calls_are_counted_apart_and_have_no_latency() {
         let meter = Meter::default();
         meter.record_refusal(ErrorKind::Overloaded);
         meter.record_end(Duration::from_millis(2), Some(ErrorKind::ToolError));
         meter.record_end(Duration::from_millis(2), Some(ErrorKind::ToolRefused));
         let stats = stats(&meter);
         assert_eq!((stats.calls, stats.latency.count), (2, 2));
-        assert_eq!(stats.errors, [("overloaded", 1), ("tool_error", 2)].into());
+        assert_eq!((&stats.errors, &stats.refusals), (&[("tool_error", 2)].into(), &[("overloaded", 1)].into()));
         let failed: Vec<_> = stats.failed.iter().map(|(error, latency)| (*error, latency.count)).collect();
         assert_eq!((stats.succeeded.count, failed), (0, vec![("tool_error", 2)]));
     }
@@ -271,8 +288,8 @@ mod tests {
         assert_eq!(
             serde_json::to_value(&stats).unwrap(),
             json!({
-                "tool": "weather", "calls": 1, "errors": {}, "inFlight": 0, "queued": 3, "stuck": 1, "retries": 0,
-                "rateLimited": 0,
+                "tool": "weather", "calls": 1, "errors": {}, "refusals": {}, "cacheHits": 0, "cacheMisses": 0,
+                "inFlight": 0, "queued": 3, "stuck": 1, "retries": 0, "rateLimited": 0,
                 "latency": {"count": 1, "meanMs": 1.5, "p50Ms": 1.408, "p95Ms": 1.408, "p99Ms": 1.408, "maxMs": 1.5},
             })
         );

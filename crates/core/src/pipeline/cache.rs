@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::{Allowed, Done, hooks, output, ticket::Ticket};
 use crate::{
+    batched_records::EndedCall,
     engine::Engine,
     execution::{AttemptTimes, CallContext, CallEnvelope, CallSlot, EvidenceDemand, Reply},
     result_cache::{self, CachedResult, Fingerprint},
@@ -30,12 +31,8 @@ pub(super) async fn lookup(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_
 }
 
 /// Turns a cached result into the call's outcome: after-hooks and output limits apply as to a fresh one.
-async fn serve_cached(
-    services: &Services,
-    envelope: CallEnvelope,
-    cached: &CachedResult,
-    ticket: &Ticket<'_>,
-) -> Outcome {
+async fn serve_cached(engine: &Engine, envelope: CallEnvelope, cached: &CachedResult, ticket: &Ticket<'_>) -> Outcome {
+    let services = &engine.services;
     let reply = Reply { output: cached.output.clone(), content: cached.content.clone() };
     let now = services.clock.instant();
     let context =
@@ -50,10 +47,16 @@ async fn serve_cached(
     }
     let reply = done.result.ok().filter(|_| done.hook_error.is_none()).unwrap_or_default();
     let error = done.hook_error.map(|error| *error);
-    if let Some(error) = &error {
-        done.context.envelope().tool.runtime.meter.record_refusal(error.kind);
+    let duration = services.clock.instant().saturating_duration_since(now);
+    let outcome = ticket.outcome(Effect::None, reply.output, reply.content, error);
+    let outcome = Outcome { cached: true, duration, ..outcome };
+    let meter = &done.context.envelope().tool.runtime.meter;
+    meter.record_cache_hit();
+    meter.record_end(duration, outcome.error_kind());
+    if let Some(records) = &engine.batched_records {
+        records.add(Box::new(EndedCall::new(done.context, &outcome))).await;
     }
-    Outcome { cached: true, ..ticket.outcome(Effect::None, reply.output, reply.content, error) }
+    outcome
 }
 
 async fn search(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<CacheLookup, CallError> {
@@ -68,8 +71,9 @@ async fn search(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Resul
     let fingerprint = fingerprint(&engine.services, &envelope).await?;
     let now = engine.services.clock.instant();
     if let Some(cached) = engine.scheduler.result_cache.get(&fingerprint, now) {
-        return Ok(CacheLookup::Hit(Box::new(serve_cached(&engine.services, envelope, &cached, ticket).await)));
+        return Ok(CacheLookup::Hit(Box::new(serve_cached(engine, envelope, &cached, ticket).await)));
     }
+    envelope.tool.runtime.meter.record_cache_miss();
     envelope.extras_mut().cache_key = Some(fingerprint);
     Ok(CacheLookup::Miss(Allowed(envelope)))
 }

@@ -37,8 +37,8 @@ pub(crate) async fn close_open_call(
     let record = &open.record;
     let commit = async |outcome: Outcome, extra_writes: Vec<Write>| {
         let mut batch = Batch::new(Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id));
-        batch.writes =
-            journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.row_version), now)?;
+        let closed = record.clone().closed(outcome, &services.redactor);
+        journal.close(&mut batch, &closed, Some(open.row_version), now)?;
         batch.writes.extend(extra_writes);
         journal.store.commit(batch, now).await
     };
@@ -64,6 +64,7 @@ pub(crate) async fn close_open_call(
 
 /// Emits the end of a call that was closed here.
 pub(crate) fn emit_interrupted(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
+    report::log_failure(&engine.services, outcome);
     report::emit_end(&engine.services, tenant, (outcome.id, open.record.run, Some(open.record.tool.clone())), outcome);
 }
 

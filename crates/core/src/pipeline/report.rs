@@ -1,14 +1,15 @@
-//! Stage 15: emits the events for the end of a call, exactly once per call.
+//! Stage 15: emits the events for the end of a call, exactly once per call, and logs a failure of its tool.
 //!
-//! In: the ticket and the outcome. Out: events for subscribers. `status.rs` reports to the tool's status.
+//! In: the ticket and the outcome. Out: events for subscribers, a log line. `status.rs` reports to the tool's status.
 
 use super::ticket::Ticket;
 use crate::services::Services;
 use toolhub_types::{
     error::{CallError, Detail},
     event_kind::EventKind,
-    ids::{CallId, RunId, Tenant},
-    outcome::Outcome,
+    ids::{CallId, RunId, Tenant, ThreadId},
+    millis::fractional,
+    outcome::{Outcome, Status},
     problem::Problem,
     tool::ToolName,
 };
@@ -20,9 +21,28 @@ pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
 }
 
 pub(super) fn emit_outcome(ticket: &Ticket<'_>, outcome: &Outcome) {
+    log_failure(ticket.services(), outcome);
     if ticket.services().events.has_subscribers() && !ticket.is_duplicate(outcome) {
         emit_end(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.executed_tool()), outcome);
     }
+}
+
+/// Logs a call whose tool ran and failed. Refused calls are answers to their callers, and cancelled ones their wish.
+pub(super) fn log_failure(services: &Services, outcome: &Outcome) {
+    let Some(error) = outcome.error.as_ref().filter(|_| outcome.status == Status::Error) else { return };
+    if outcome.attempts == 0 || outcome.replayed {
+        return;
+    }
+    tracing::warn!(
+        tool = outcome.tool.as_str(),
+        error = error.kind.name(),
+        ms = fractional::from_duration(outcome.duration),
+        call = %outcome.id,
+        thread = outcome.thread.as_ref().map(ThreadId::as_str),
+        attempts = outcome.attempts,
+        detail = operator_text(services, error),
+        "call failed"
+    );
 }
 
 /// The operator text for subscribers. Texts about invalid arguments quote their values, so for a secret field the text

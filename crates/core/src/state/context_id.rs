@@ -25,7 +25,16 @@ pub struct ContextId {
 
 toolhub_types::text_schema! { ContextId "`{thread}/{state}`, or `~/{state}` for a state that all threads share" { "pattern": "^[^/]+/[^/]+$" } }
 
+/// The names of states that hold session cookies begin with this.
+pub const COOKIE_STATE_PREFIX: &str = "cookies:";
+
 impl ContextId {
+    /// Whether the state holds the session cookies of a service: credentials, which no interface shows.
+    #[must_use]
+    pub fn holds_cookies(&self) -> bool {
+        self.state.as_str().starts_with(COOKIE_STATE_PREFIX)
+    }
+
     /// The context of a state in a thread.
     #[must_use]
     pub fn of(thread: ThreadId, state: StateName) -> Self {

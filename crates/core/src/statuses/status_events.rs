@@ -139,6 +139,14 @@ impl Statuses {
             return;
         }
         self.count_change(key.tool(), before, reading.status);
+        tracing::warn!(
+            tool = key.tool().as_str(),
+            status = reading.status.as_str(),
+            before = before.as_str(),
+            thread = key.owner().map(|owner| owner.thread.as_str()),
+            reason = reading.reason.text(Language::English),
+            "tool status changed"
+        );
         if !self.events.has_consumers() {
             return;
         }

@@ -15,11 +15,12 @@ use serde::Deserialize;
 use toolhub_core::{
     CallQuery, CallQueryError, Cancellation, ErrorKind, Status, ToolName,
     clock::Timestamp,
-    ids::{CallId, Tenant, ThreadId},
+    ids::{CallId, Caller, RunId, Tenant, ThreadId},
 };
 
 use crate::{
     app::App,
+    duration_param::DurationParam,
     extract::{Params, Query},
     json::Json,
     links::Links,
@@ -28,6 +29,7 @@ use crate::{
     route::Route,
     scope::{Access, Principal, Scope},
 };
+use view::Detail;
 pub(super) use view::{ApprovalLink, CallView};
 
 /// Why a call may be refused before its tool runs.
@@ -119,6 +121,18 @@ list_query! {
         thread_id: Option<ThreadId>,
         /// Only calls with this status: `executing` for open ones, or one of the three terminal ones.
         status: Option<Status>,
+        /// Only calls that ended with this error code.
+        code: Option<ErrorKind>,
+        /// Only calls that this key made; `local` without keys.
+        caller: Option<Caller>,
+        /// Only calls of this agent run.
+        run_id: Option<RunId>,
+        /// Only ended calls that took longer than this, such as `500ms` or `2s`. A page of such a search may have fewer
+        /// calls than `limit`, even none, without being the last.
+        slower_than: Option<DurationParam>,
+        /// `short` leaves out arguments, output and content.
+        #[serde(default)]
+        view: Detail,
         /// Only calls that arrived at this time or later.
         since: Option<Timestamp>,
         /// Only calls that arrived before this time.
@@ -133,21 +147,26 @@ async fn list(
     links: Links,
     uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
+    let detail = query.view;
     let query = CallQuery {
         tool: query.tool,
         thread: query.thread_id,
         status: query.status,
+        code: query.code,
+        caller: query.caller,
+        run: query.run_id,
+        slower_than: query.slower_than.map(|DurationParam(duration)| duration),
         from: query.since,
         until: query.until,
         limit: query.limit.get(),
         cursor: page::decode_cursor(query.cursor.as_ref(), "calls")?,
-        ..CallQuery::default()
     };
     let matches = app.hub().calls(&principal.tenant, &query).await.map_err(|error| match error {
         CallQueryError::Store(error) => error.into(),
         _ => page::unknown_position(),
     })?;
-    let calls = matches.calls.into_iter().map(|record| CallView::from_record(record, &links)).collect();
+    let view = |record| CallView::from_record(record, &links).with_detail(detail);
+    let calls = matches.calls.into_iter().map(view).collect();
     Ok(uri.list_response("calls", calls, matches.next))
 }
 

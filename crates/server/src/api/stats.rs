@@ -26,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/tools/{name}/stats", reads, "tools", stats)
             .summary("Statistics of a tool since the server started, or within a time window")
-            .json_response::<StatsView>(200, "Calls, errors, latency, retries; since the start also refusals")
+            .json_response::<StatsView>(200, "Calls, errors, refusals, latency, retries")
             .problems(&[Code::INVALID_REQUEST])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)

@@ -1,13 +1,14 @@
 //! The page of `/metrics`: numbers about the hub, the agents, the server and the process.
 //!
 //! In: the counters of hub, agents and server. Out: text in the Prometheus format. Names of tools and routes are
-//! labels; ids of threads and calls never are, to bound the cardinality.
+//! labels; ids of threads and calls never are, to bound the cardinality. A tool that nobody called has one sample, its
+//! status: a hub may have thousands of them.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{collections::HashSet, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use tokio::time::Instant;
 use toolhub_agent::AgentService;
-use toolhub_core::{CancellationToken, StatusScope, ToolHub, ToolStats, status::ToolStatus};
+use toolhub_core::{CancellationToken, StatusScope, ToolHub, ToolName, ToolStats, status::ToolStatus};
 
 use super::Metrics;
 use super::prometheus_text::{MetricType, PrometheusText};
@@ -25,12 +26,8 @@ const STORE_BOUNDS: [f64; 10] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 
 /// A person takes seconds to hours.
 const APPROVAL_BOUNDS: [f64; 8] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0];
 
-const STATUS_LABELS: [(ToolStatus, &str); 4] = [
-    (ToolStatus::Available, "available"),
-    (ToolStatus::Unavailable, "unavailable"),
-    (ToolStatus::Failed, "failed"),
-    (ToolStatus::Maintenance, "maintenance"),
-];
+const STATUSES: [ToolStatus; 4] =
+    [ToolStatus::Available, ToolStatus::Unavailable, ToolStatus::Failed, ToolStatus::Maintenance];
 
 /// The sources of the numbers.
 pub(crate) struct Sources<'a> {
@@ -51,7 +48,7 @@ pub(crate) struct Sources<'a> {
 /// Renders all metrics with their current values.
 pub(crate) async fn render(sources: &Sources<'_>) -> String {
     let mut text = PrometheusText::default();
-    let stats = sources.hub.stats();
+    let stats: Vec<ToolStats> = sources.hub.stats().into_iter().filter(is_used).collect();
     calls(&mut text, sources, &stats);
     agents(&mut text, sources);
     statuses(&mut text, sources).await;
@@ -65,8 +62,15 @@ pub(crate) async fn render(sources: &Sources<'_>) -> String {
     text.finish()
 }
 
+/// Whether anything was counted for a tool.
+fn is_used(stats: &ToolStats) -> bool {
+    let ToolStats { calls, in_flight, retries, rate_limited, cache_misses, .. } = stats;
+    let counts = [*calls, *in_flight, *retries, *rate_limited, *cache_misses];
+    counts.into_iter().any(|count| count > 0) || stats.queued + stats.stuck > 0 || !stats.refusals.is_empty()
+}
+
 fn calls(text: &mut PrometheusText, sources: &Sources<'_>, stats: &[ToolStats]) {
-    let help = "Completed calls by outcome: `success` or the name of the error.";
+    let help = "Calls that reached their tool or its result cache, by outcome: `success` or the name of the error.";
     let mut family = text.family("toolhub_tool_calls_total", MetricType::Counter, help);
     for tool in stats {
         let name = tool.tool.as_str();
@@ -76,12 +80,26 @@ fn calls(text: &mut PrometheusText, sources: &Sources<'_>, stats: &[ToolStats]) 
             family.sample(&[("tool", name), ("kind", &kind), ("outcome", error)], count);
         }
     }
+    let help = "Calls that were refused before they reached their tool, by the name of the error.";
+    let mut family = text.family("toolhub_tool_refusals_total", MetricType::Counter, help);
+    for tool in stats {
+        for (error, count) in &tool.refusals {
+            family.sample(&[("tool", tool.tool.as_str()), ("error", error)], count);
+        }
+    }
+    let help = "Lookups in the result cache: `hit` or `miss`.";
+    let mut family = text.family("toolhub_cache_total", MetricType::Counter, help);
+    for tool in stats.iter().filter(|tool| tool.cache_hits + tool.cache_misses > 0) {
+        for (result, count) in [("hit", tool.cache_hits), ("miss", tool.cache_misses)] {
+            family.sample(&[("tool", tool.tool.as_str()), ("result", result)], count);
+        }
+    }
     let help = "Duration of calls that reached their tool; `error_type` is the name of the error, empty for a success.";
     let mut family = text.family("gen_ai_execute_tool_duration_seconds", MetricType::Histogram, help);
     for tool in stats {
         let durations =
             [("", &tool.succeeded)].into_iter().chain(tool.failed.iter().map(|(error, latency)| (*error, latency)));
-        for (error, latency) in durations {
+        for (error, latency) in durations.filter(|(_, latency)| latency.count > 0) {
             let labels =
                 [("gen_ai_tool_name", tool.tool.as_str()), ("gen_ai_tool_type", "function"), ("error_type", error)];
             family.latency_histogram(&labels, &CALL_BOUNDS, latency);
@@ -134,25 +152,23 @@ async fn statuses(text: &mut PrometheusText, sources: &Sources<'_>) {
     // A store that does not respond must not hide the other metrics.
     let statuses = tokio::time::timeout(STATUS_TIMEOUT, sources.hub.tool_statuses(StatusScope::Shared));
     let Ok(Ok(tools)) = statuses.await else { return };
-    let mut family = text.family(
-        "toolhub_tool_status",
-        MetricType::Gauge,
-        "1 for the tool's current shared status, 0 for the others.",
-    );
+    let help = "1 for the tool's current shared status; 0 for the others, where it ever changed.";
+    let mut family = text.family("toolhub_tool_status", MetricType::Gauge, help);
+    let changed: HashSet<ToolName> = sources.hub.status_changes().into_iter().map(|change| change.tool).collect();
     for tool in tools {
-        for (status, label) in STATUS_LABELS {
-            let labels = [("tool", tool.tool_name.as_str()), ("status", label)];
+        let has_changed = changed.contains(&tool.tool_name);
+        for status in STATUSES.into_iter().filter(|status| has_changed || *status == tool.status) {
+            let labels = [("tool", tool.tool_name.as_str()), ("status", status.as_str())];
             family.sample(&labels, u8::from(tool.status == status));
         }
     }
 }
 
 fn changes(text: &mut PrometheusText, sources: &Sources<'_>) {
-    let label = |status| STATUS_LABELS.iter().find(|(known, _)| *known == status).map_or("", |(_, label)| label);
     let help = "Status changes of a tool, shared or in one thread.";
     let mut family = text.family("toolhub_tool_status_transitions_total", MetricType::Counter, help);
     for change in sources.hub.status_changes() {
-        let labels = [("tool", change.tool.as_str()), ("from", label(change.from)), ("to", label(change.to))];
+        let labels = [("tool", change.tool.as_str()), ("from", change.from.as_str()), ("to", change.to.as_str())];
         family.sample(&labels, change.count);
     }
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use toolhub_core::{
     CallQuery,
-    ids::{Caller, Tenant},
+    clock::Timestamp,
+    ids::{Caller, RunId, Tenant},
 };
 use toolhub_server::Server;
 
@@ -248,6 +249,47 @@ async fn calls_are_listed_newest_first_and_filtered() {
     assert_eq!((&rest["items"][0]["id"], &rest["nextCursor"]), (&json!(ids[3]), &Value::Null));
     api.get("/api/v1/calls?cursor=x").await.expect_problem(422, "invalid_request");
     api.get("/api/v1/calls?since=yesterday").await.expect_problem(422, "invalid_request");
+}
+
+#[tokio::test]
+async fn calls_are_found_by_caller_run_error_code_and_duration_and_listed_in_short() {
+    let api = api_fixture().await;
+    add(&api, 1, &[]).await.expect_status(200);
+    api.post("/api/v1/tools/broken/calls", json!({})).await.expect_status(200);
+    let (caller, run) = (Caller::new("ann").unwrap(), RunId::mint(Timestamp::from_millis(5)));
+    let of_run = api.hub.call("add", json!({"a": 7, "b": 8})).caller(caller).run(run).await;
+    let find = |query: String| {
+        let (path, api) = (format!("/api/v1/calls?{query}"), &api);
+        async move {
+            let page = api.get(&path).await.expect_status(200);
+            let found = page["items"].as_array().unwrap().iter().map(|call| call["id"].as_str().unwrap().to_owned());
+            found.collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(find("caller=ann".into()).await, [of_run.id.to_string()]);
+    assert_eq!(find(format!("runId={run}")).await, [of_run.id.to_string()]);
+    assert_eq!(find(format!("runId={}", RunId::mint(Timestamp::from_millis(5)))).await, [""; 0]);
+    assert_eq!(find("caller=local".into()).await.len(), 2);
+    let failed = find("code=tool_error".into()).await;
+    assert_eq!((failed.len(), &find("status=error".into()).await), (1, &failed));
+    assert_eq!(find("code=timeout".into()).await, [""; 0]);
+    assert_eq!(find("slowerThan=1h".into()).await, [""; 0]);
+
+    let short = api.get("/api/v1/calls?view=short&caller=ann").await.expect_status(200);
+    let call = &short["items"][0];
+    for (field, expected) in
+        [("tool", json!("add")), ("status", json!("success")), ("caller", json!("ann")), ("runId", json!(run))]
+    {
+        assert_eq!(call[field], expected);
+    }
+    for absent in ["arguments", "output", "content"] {
+        assert_eq!(call.get(absent), None, "{call}");
+    }
+    let full = api.get("/api/v1/calls?view=full&caller=ann").await.expect_status(200);
+    assert_eq!(full["items"][0]["arguments"], json!({"a": 7, "b": 8}));
+    for invalid in ["code=no_such_code", "runId=call_1", "slowerThan=5", "view=tiny", "caller="] {
+        api.get(&format!("/api/v1/calls?{invalid}")).await.expect_problem(422, "invalid_request");
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! The metrics page, after real calls.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -46,8 +49,68 @@ async fn how_long_calls_took_is_told_apart_by_how_they_ended() {
         let labels = format!("tool=\"add\",kind=\"stateless\",outcome=\"{outcome}\"");
         metric_value(&page, &format!("toolhub_tool_calls_total{{{labels}}}"))
     };
-    assert_eq!((ended("success"), ended("tool_error"), ended("arguments_invalid")), (1.0, 1.0, 1.0));
-    assert!(!page.contains("error_type=\"arguments_invalid\""), "such a call does not reach the tool");
+    assert_eq!((ended("success"), ended("tool_error")), (1.0, 1.0));
+    let refused = "toolhub_tool_refusals_total{tool=\"add\",error=\"arguments_invalid\"}";
+    assert_eq!(metric_value(&page, refused), 1.0);
+    assert_eq!(page.matches("arguments_invalid").count(), 1, "such a call is not counted as a call");
+    let stats = api.get("/api/v1/tools/add/stats").await.expect_status(200);
+    assert_eq!((&stats["calls"], &stats["errors"]), (&json!(2), &json!({"tool_error": 1})));
+    assert_eq!(stats["refusals"], json!({"arguments_invalid": 1}));
+}
+
+#[tokio::test]
+async fn a_call_that_the_cache_answers_is_a_call() {
+    let cached =
+        dynamic("rates", json!({"type": "object"}), |_: Value, _: CallContext| async { Ok::<_, ToolError>(json!(1)) });
+    let hub = ToolHub::builder().store(Memory::new()).tool(cached.read_only().cache(Duration::from_secs(60)));
+    let hub = hub.build().await.unwrap();
+    let server = Server::new(hub.clone(), Arc::new(Memory::new()), settings()).router();
+    let call =
+        async || send(&server, "POST", "/api/v1/tools/rates/calls", Some("{}".into()), &[]).await.expect_status(200);
+    let first = call().await;
+    let (second, third) = (call().await, call().await);
+    assert_eq!((&first["cached"], &second["cached"], &third["cached"]), (&json!(false), &json!(true), &json!(true)));
+    let page = send(&server, "GET", "/metrics", None, &[]).await.text;
+    assert_eq!(
+        metric_value(&page, "toolhub_tool_calls_total{tool=\"rates\",kind=\"stateless\",outcome=\"success\"}"),
+        3.0
+    );
+    assert_eq!(metric_value(&page, "toolhub_cache_total{tool=\"rates\",result=\"hit\"}"), 2.0);
+    assert_eq!(metric_value(&page, "toolhub_cache_total{tool=\"rates\",result=\"miss\"}"), 1.0);
+    for path in ["/api/v1/tools/rates/stats", "/api/v1/tools/rates/stats?window=1h"] {
+        assert_eq!(send(&server, "GET", path, None, &[]).await.expect_status(200)["calls"], 3, "{path}");
+    }
+    let records = send(&server, "GET", "/api/v1/calls?tool=rates", None, &[]).await.expect_status(200);
+    let cached = records["items"].as_array().unwrap().iter().filter(|call| call["cached"] == true).count();
+    assert_eq!((records["items"].as_array().unwrap().len(), cached), (3, 2));
+}
+
+#[tokio::test]
+async fn tools_that_nobody_called_take_little_of_the_page() {
+    let tool = |n: usize| {
+        let answer = |_: Value, _: CallContext| async { Ok::<_, ToolError>(json!(1)) };
+        dynamic(&format!("a_tool_with_quite_a_long_name_{n:04}"), json!({"type": "object"}), answer).read_only()
+    };
+    let hub = ToolHub::builder().tools((0..5_000).map(tool)).build().await.unwrap();
+    for n in 0..50 {
+        let _ = hub.call(format!("a_tool_with_quite_a_long_name_{n:04}"), json!({})).await;
+    }
+    let server = Server::new(hub.clone(), Arc::new(Memory::new()), settings()).router();
+    let page = send(&server, "GET", "/metrics", None, &[]).await.text;
+    assert!(page.len() < 1_500_000, "{} bytes", page.len());
+    assert_eq!(page.matches("gen_ai_execute_tool_duration_seconds_count").count(), 50);
+    let idle = "toolhub_tool_status{tool=\"a_tool_with_quite_a_long_name_4999\",status=\"available\"}";
+    assert_eq!(metric_value(&page, idle), 1.0);
+    assert_eq!(page.matches("a_tool_with_quite_a_long_name_4999").count(), 1);
+}
+
+#[tokio::test]
+async fn durations_have_fractions_of_a_millisecond() {
+    let api = api_fixture().await;
+    let call = api.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1, "b": 2}})).await.expect_status(200);
+    assert!(call["durationMs"].as_f64().unwrap() > 0.0, "{call}");
+    let path = format!("/api/v1/calls/{}", call["id"].as_str().unwrap());
+    assert_eq!(api.get(&path).await.expect_status(200)["durationMs"], call["durationMs"]);
 }
 
 #[tokio::test]

@@ -309,6 +309,21 @@ async fn a_reader_may_not_write_and_a_caller_may_not_read() {
     server.request("nobody", &format!("GET {CART}"), None, &[]).await.expect_problem(401, "unauthenticated");
 }
 
+#[tokio::test]
+async fn session_cookies_of_a_service_are_not_readable() {
+    let server = state_fixture().await;
+    // As a REST tool with a session stores them.
+    let path = "/api/v1/state/contexts/t1%2Fcookies:api.example/cache";
+    let data = json!({"host": "api.example", "cookies": {"sid;/": {"name": "sid", "value": "canary-cookie"}}});
+    let written = server.send_json(&format!("PUT {path}"), json!({"data": data, "ttl": "1h"})).await;
+    written.expect_status(201);
+    let read = server.get(path).await;
+    assert_eq!(read.expect_status(200)["data"], json!({"host": "api.example", "redacted": true}));
+    for reply in [written, read] {
+        assert!(!String::from_utf8_lossy(&reply.bytes).contains("canary"), "{reply:?}");
+    }
+}
+
 /// A store that reports itself as write-behind.
 struct WriteBehindStore(Memory);
 

@@ -1,10 +1,10 @@
 //! A batch of writes to one partition, committed atomically.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
 
-use super::{Partition, RowVersion, StoreError, Table};
+use super::{Partition, RowVersion, StoreError, Table, Terms};
 use toolhub_types::timestamp::Timestamp;
 
 /// What a write must survive before it is acknowledged. The strictest durability in a batch applies to the whole batch.
@@ -88,13 +88,15 @@ pub struct Batch {
     pub fence: Option<u64>,
     /// The writes. No row may be written twice.
     pub writes: Vec<Write>,
+    /// The index terms of rows that this batch puts. A row that is put without an entry here has none.
+    pub terms: BTreeMap<(Table, SmolStr), Terms>,
 }
 
 impl Batch {
     /// An empty batch for a partition.
     #[must_use]
     pub fn new(partition: Partition) -> Self {
-        Self { partition, stamp: fastrand::u64(..), fence: None, writes: Vec::new() }
+        Self { partition, stamp: fastrand::u64(..), fence: None, writes: Vec::new(), terms: BTreeMap::new() }
     }
 
     /// Adds a write.
@@ -102,6 +104,14 @@ impl Batch {
     pub fn with(mut self, write: Write) -> Self {
         self.writes.push(write);
         self
+    }
+
+    /// The index terms of a row that this batch puts; empty by default.
+    #[must_use]
+    pub fn terms_of(&self, write: &Write) -> &Terms {
+        static NONE: Terms = Terms::NONE;
+        // Most batches have no terms; then no key is built.
+        if self.terms.is_empty() { &NONE } else { self.terms.get(&(write.table, write.id.clone())).unwrap_or(&NONE) }
     }
 
     /// What the whole batch must survive: the maximum over its writes.

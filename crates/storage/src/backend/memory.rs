@@ -32,9 +32,7 @@ use self::{
     partition_key::PartitionKey,
     shard::Shard,
 };
-use super::{
-    Backend, Batch, Page, Row, RowKey, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write, WriteContext,
-};
+use super::{Backend, Batch, Page, Row, RowKey, Scan, Scope, StoreError, Table, WatchEvent, Watcher, WriteContext};
 use toolhub_types::timestamp::Timestamp;
 
 const SHARDS: usize = 64;
@@ -97,7 +95,7 @@ impl Memory {
         rows
     }
 
-    fn commit_now(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+    fn commit_now(&self, batch: &Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         batch.check_duplicate_writes()?;
         let partition_key = PartitionKey::new(&batch.partition);
         let partition_key = partition_key.as_bytes();
@@ -106,21 +104,22 @@ impl Memory {
         let mut at = shard.find(hash, partition_key);
         let seen = at.map_or(0, |at| shard.partition(at).fence());
         let raised_fence = batch.check_fence(seen)?;
-        let Batch { partition, stamp, writes, .. } = batch;
-        for write in &writes {
+        for write in &batch.writes {
             shard.check_expectation(at, write, now)?;
         }
         if let Some(fence) = raised_fence {
             shard.raise_fence(&mut at, partition_key, fence);
         }
-        let context = WriteContext { stamp, floor: 0, now };
-        let mut versions = Vec::with_capacity(writes.len());
-        for Write { table, id, change, .. } in writes {
-            let (version, changed) = shard.apply(&mut at, partition_key, RowId { table, id: &id }, &change, context);
+        let context = WriteContext { stamp: batch.stamp, floor: 0, now };
+        let mut versions = Vec::with_capacity(batch.writes.len());
+        for write in &batch.writes {
+            let (row_id, terms) = (RowId { table: write.table, id: &write.id }, batch.terms_of(write));
+            let (version, changed) =
+                shard.apply(&mut at, partition_key, row_id, &write.change, terms.as_str(), context);
             versions.push(version);
-            let channel = self.watch_channels[table as usize].get();
+            let channel = self.watch_channels[write.table as usize].get();
             if let Some(channel) = channel.filter(|channel| changed && channel.receiver_count() > 0) {
-                let key = RowKey { partition: partition.clone(), table, id };
+                let key = RowKey { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
                 // Sent under the lock, so that the versions of a row arrive in order.
                 let _ = channel.send((key, (version > 0).then_some(version)));
             }
@@ -227,7 +226,7 @@ impl Backend for Memory {
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        Box::pin(async move { self.commit_now(batch, now) })
+        Box::pin(async move { self.commit_now(&batch, now) })
     }
 
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {

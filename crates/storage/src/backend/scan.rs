@@ -16,6 +16,8 @@ pub struct Scan {
     pub scope: Scope,
     /// Only ids with this prefix.
     pub prefix: String,
+    /// Only rows that have all of these index terms.
+    pub terms: Vec<SmolStr>,
     /// Descending order of ids.
     pub descending: bool,
     /// Where the previous page ended.
@@ -36,10 +38,10 @@ pub enum Scope {
 }
 
 impl Scan {
-    /// A scan of the first page: ascending, no prefix, 100 rows.
+    /// A scan of the first page: ascending, no prefix, no terms, 100 rows.
     #[must_use]
     pub fn new(table: Table, scope: Scope) -> Self {
-        Self { table, scope, prefix: String::new(), descending: false, after: None, limit: 100 }
+        Self { table, scope, prefix: String::new(), terms: Vec::new(), descending: false, after: None, limit: 100 }
     }
 
     /// Only ids with this prefix.

@@ -9,6 +9,7 @@ mod model;
 mod pages;
 mod partitions;
 mod reopen;
+mod terms;
 mod watch;
 
 use std::{future::Future, sync::Arc};
@@ -54,6 +55,8 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
     pages::without_gap_or_repetition(&*make().await).await;
     pages::behind_any_cursor(&*make().await).await;
     pages::counted_by_their_ids(&*make().await).await;
+    terms::found_in_order_and_pages(&*make().await).await;
+    terms::replaced_kept_and_removed(&*make().await).await;
     watch::in_order(&*make().await, other).await;
     concurrency::one_conflicting_commit_wins(&make().await).await;
     concurrency::dropped_commits_are_whole(&make().await).await;
@@ -80,6 +83,7 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
 pub async fn check_reopen<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
     reopen::loaded_before_and_committed_after(&async || open("loaded").await).await;
     reopen::interrupted_commit(&async || open("cut").await).await;
+    reopen::terms_are_kept(&async || open("indexed").await).await;
     reopen::versions_continue_after_reopen(&async || open("counting").await).await;
 }
 

@@ -49,7 +49,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use toolhub_storage::{
-        backend::{Row, RowVersion, Table},
+        backend::{Row, RowVersion, Table, Terms},
         clock::Timestamp,
     };
 
@@ -69,7 +69,7 @@ mod tests {
             updated: at,
         };
         let mut doc = Doc::empty(Context::of_row(&"main/t/t".into(), name));
-        doc.put(Table::State, name.into(), row);
+        doc.put(Table::State, name.into(), row, Terms::NONE);
         Arc::new(doc)
     }
 

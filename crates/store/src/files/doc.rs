@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Row, Table},
+    backend::{Row, Table, Terms},
     clock::Timestamp,
 };
 
@@ -36,10 +36,11 @@ pub(super) struct Doc {
     bytes: usize,
 }
 
-/// A row and its encoded text.
+/// A row, its index terms and its encoded text.
 #[derive(Debug)]
 pub(super) struct StoredRow {
     pub(super) row: Row,
+    pub(super) terms: Terms,
     pub(super) text: Box<str>,
 }
 
@@ -90,11 +91,11 @@ impl Doc {
         self.rows(table).get(id).map(|stored| &stored.row)
     }
 
-    pub(super) fn put(&mut self, table: Table, id: SmolStr, row: Row) {
+    pub(super) fn put(&mut self, table: Table, id: SmolStr, row: Row, terms: Terms) {
         let Some(at) = table_index(table) else { return };
-        let text = text_format::encode_row(table, &id, &row).into_boxed_str();
+        let text = text_format::encode_row(table, &id, &row, &terms).into_boxed_str();
         self.bytes += ROW_OVERHEAD_BYTES + row.value.len() + text.len();
-        if let Some(old) = self.rows[at].insert(id, Arc::new(StoredRow { row, text })) {
+        if let Some(old) = self.rows[at].insert(id, Arc::new(StoredRow { row, terms, text })) {
             self.bytes -= old.bytes();
         }
     }

@@ -7,13 +7,13 @@ use std::{cmp::Ordering, collections::BTreeMap, ops::Bound, sync::Arc};
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Cursor, Page, Row, RowKey, Scan, Scope, StoreError, Table},
+    backend::{Cursor, Page, Row, RowKey, Scan, Scope, StoreError, Table, Terms},
     clock::Timestamp,
 };
 
 use super::{
     context::{self, Context, ContextPart},
-    doc::{Doc, table_index},
+    doc::{Doc, StoredRow, table_index},
     document_store::{Content, DocumentStore, View},
     index::{Index, StateKey},
 };
@@ -137,18 +137,23 @@ impl<'a> ScanWindow<'a> {
             && (id_prefix.starts_with(prefix) || prefix.starts_with(id_prefix.as_str()))
     }
 
+    /// Whether a row in the range is found: it has not expired and has the terms.
+    fn matches(&self, stored: &StoredRow, now: Timestamp) -> bool {
+        !stored.row.is_expired(now) && Terms::text_has_all(stored.terms.as_str(), &self.scan.terms)
+    }
+
     /// The rows of a document in the range, in the order of the scan.
     fn rows(&self, doc: &Doc, now: Timestamp, limit: usize) -> Rows {
         let (partition_key, scan) = (&doc.context.partition_key, self.scan);
         let Some(partition) = context::parse_partition(partition_key) else { return Vec::new() };
         let rows = doc.rows(scan.table);
-        let in_range = |id: &SmolStr, row: &Row| {
+        let in_range = |id: &SmolStr, stored: &StoredRow| {
             id.starts_with(&scan.prefix)
-                && !row.is_expired(now)
+                && self.matches(stored, now)
                 && self.is_after_cursor(&(id.clone(), partition_key.clone()))
         };
-        let read = |(id, stored): (&SmolStr, &Arc<super::doc::StoredRow>)| {
-            in_range(id, &stored.row).then(|| {
+        let read = |(id, stored): (&SmolStr, &Arc<StoredRow>)| {
+            in_range(id, stored).then(|| {
                 (RowKey { partition: partition.clone(), table: scan.table, id: id.clone() }, stored.row.clone())
             })
         };
@@ -190,9 +195,9 @@ fn scan_states(documents: &DocumentStore, scan: &Scan, now: Timestamp) -> Result
         let Some(last) = found.last().cloned() else { return Ok(rows) };
         for (id, partition_key) in found {
             let Content::Doc(doc) = documents.get(&Context::of_row(&partition_key, &id))? else { continue };
-            let live = doc.get(Table::State, &id).filter(|row| !row.is_expired(now));
-            if let (Some(row), Some(partition)) = (live, context::parse_partition(&partition_key)) {
-                rows.push((RowKey { partition, table: Table::State, id }, row.clone()));
+            let found = doc.rows(Table::State).get(&id).filter(|stored| window.matches(stored, now));
+            if let (Some(stored), Some(partition)) = (found, context::parse_partition(&partition_key)) {
+                rows.push((RowKey { partition, table: Table::State, id }, stored.row.clone()));
             }
         }
         if rows.len() >= limit {

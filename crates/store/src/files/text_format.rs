@@ -11,7 +11,7 @@ use std::fmt::Write;
 use crc32fast::Hasher;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Row, Table},
+    backend::{Row, Table, Terms},
     clock::Timestamp,
 };
 
@@ -91,7 +91,7 @@ fn checksums(format: &str, head: &str, rows: &str) -> (u32, u32) {
 }
 
 /// Encodes one row: a state on several lines, all others on one.
-pub(super) fn encode_row(table: Table, id: &str, row: &Row) -> String {
+pub(super) fn encode_row(table: Table, id: &str, row: &Row, terms: &Terms) -> String {
     let (begin, between, end) = if table == Table::State { ("\n      ", "\n      ", "\n    ") } else { ("", " ", "") };
     let mut out = format!("{{{begin}\"id\": {},{between}\"version\": {}", json_text::quote(id), row.version.number);
     let _ = write!(out, ",{between}\"stamp\": \"{:016x}\",{between}\"schema\": {}", row.version.stamp, row.schema);
@@ -103,6 +103,10 @@ pub(super) fn encode_row(table: Table, id: &str, row: &Row) -> String {
     );
     if let Some(expires) = row.expires {
         let _ = write!(out, ",{between}\"expires\": {}", encode_time(expires));
+    }
+    if !terms.is_empty() {
+        let terms: Vec<String> = terms.iter().map(json_text::quote).collect();
+        let _ = write!(out, ",{between}\"terms\": [{}]", terms.join(", "));
     }
     let _ = write!(out, ",{between}");
     match ValueEncoding::of(&row.value) {
@@ -147,11 +151,16 @@ mod tests {
         let partition_key: Arc<str> = "main/t/t1".into();
         let mut doc = Doc::empty(Context::of_row(&partition_key, "cart/business"));
         doc.write_seq = 7;
-        doc.put(Table::State, "cart/business".into(), test_row(br#"{"tea":1,"list":[]}"#, 3, None));
-        doc.put(Table::State, "cart/\u{1f375}\"\n".into(), test_row(b"null", 1, Some(1_000)));
-        doc.put(Table::Versions, "cart/2".into(), test_row(b" 1", 1, None));
-        doc.put(Table::History, "cart/b".into(), test_row(&[0xff], 1, Some(-5)));
-        doc.put(Table::History, "cart/a".into(), test_row(br#"{"type":"note","what":",\n  \"states\": ["}"#, 1, None));
+        doc.put(Table::State, "cart/business".into(), test_row(br#"{"tea":1,"list":[]}"#, 3, None), Terms::NONE);
+        doc.put(Table::State, "cart/\u{1f375}\"\n".into(), test_row(b"null", 1, Some(1_000)), Terms::NONE);
+        doc.put(Table::Versions, "cart/2".into(), test_row(b" 1", 1, None), Terms::new(["a=\"b\"", "c"]));
+        doc.put(Table::History, "cart/b".into(), test_row(&[0xff], 1, Some(-5)), Terms::NONE);
+        doc.put(
+            Table::History,
+            "cart/a".into(),
+            test_row(br#"{"type":"note","what":",\n  \"states\": ["}"#, 1, None),
+            Terms::NONE,
+        );
         doc
     }
 
@@ -177,14 +186,18 @@ mod tests {
         let mut fence = Doc::empty(Context::fence(&partition_key));
         fence.fence = 5;
         let mut loose = Doc::empty(Context::of_row(&partition_key, "loose"));
-        loose.put(Table::State, "loose".into(), test_row(b"x", 1, None));
+        loose.put(Table::State, "loose".into(), test_row(b"x", 1, None), Terms::NONE);
         for doc in [doc(), fence, loose] {
             let text = full_text(&doc);
             let decoded = decode(text.as_bytes()).unwrap();
             assert_eq!((decoded.write_seq, decoded.fence, &decoded.context), (doc.write_seq, doc.fence, &doc.context));
             for table in TABLES {
-                let rows =
-                    |doc: &Doc| doc.rows(table).iter().map(|(id, k)| (id.clone(), k.row.clone())).collect::<Vec<_>>();
+                let rows = |doc: &Doc| {
+                    doc.rows(table)
+                        .iter()
+                        .map(|(id, k)| (id.clone(), k.row.clone(), k.terms.clone()))
+                        .collect::<Vec<_>>()
+                };
                 assert_eq!(rows(&decoded), rows(&doc));
             }
             assert_eq!((decoded.bytes(), full_text(&decoded)), (doc.bytes(), text.clone()));

@@ -1,7 +1,9 @@
 //! Paged scans and counts on blocking threads.
 //!
 //! In: a scan. Out: a page. The scan walks the keys in an index and fetches each row separately, so that a damaged row is
-//! logged and skipped, and the others are returned.
+//! logged and skipped, and the others are returned. For a scan with terms, `term_index` finds the blocks of ids to walk.
+
+mod term_index;
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +15,24 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, types::Va
 use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 use toolhub_storage::{
-    backend::{Cursor, Page, Partition, Row, RowKey, Scan, Scope, StoreError, Table},
+    backend::{Cursor, Page, Partition, Row, RowKey, Scan, Scope, StoreError, Table, Terms},
     clock::Timestamp,
 };
 
-use super::{connection, error, quarantine::Suspect, row};
+use super::{
+    connection, error,
+    quarantine::Suspect,
+    read::in_read_transaction,
+    row,
+    term_block::{block_of, has_many_ids},
+};
+use term_index::TermIndex;
 
 /// Maximum number of concurrent scans.
 const MAX_CONCURRENT_SCANS: usize = 2;
 
 const FETCH: &str =
-    "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows WHERE rowid = ?1";
+    "SELECT version, stamp, layout, expires, created, updated, body, head, value, terms FROM rows WHERE rowid = ?1";
 
 const COUNT_BY_ID: &str = "
     SELECT id, count(*) FROM rows INDEXED BY by_id WHERE tab = ?1 GROUP BY id
@@ -96,48 +105,96 @@ fn count_by_id(connection: &Connection, table: Table, now: Timestamp) -> Result<
         .collect())
 }
 
-/// One page from a single snapshot, which the open key cursor holds.
+/// One page from a single snapshot, and the damaged rows that were skipped.
 fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
-    let (mut last, mut suspects) = (SmolStr::default(), Vec::new());
-    let mut walk = || -> Result<Page> {
-        let (mut keys, bounds) = key_query(connection, scan)?;
+    let mut builder = PageBuilder { scan, now, page: Page::default(), suspects: Vec::new(), last: SmolStr::default() };
+    if scan.terms.is_empty() {
+        // The open key cursor holds the snapshot.
+        let walked = builder.walk(connection, scan);
+        walked.map_err(|error| error::row_error(scan.table, &builder.last, &error))?;
+    } else {
+        in_read_transaction(connection, |connection| {
+            let walked = builder.walk_blocks(connection);
+            walked.map_err(|error| error::row_error(scan.table, &builder.last, &error))
+        })?;
+    }
+    Ok((builder.page, builder.suspects))
+}
+
+struct PageBuilder<'a> {
+    scan: &'a Scan,
+    now: Timestamp,
+    page: Page,
+    suspects: Vec<Suspect>,
+    /// The id that was read last.
+    last: SmolStr,
+}
+
+impl PageBuilder<'_> {
+    /// Walks the blocks of ids in which all terms occur.
+    fn walk_blocks(&mut self, connection: &Connection) -> Result<()> {
+        let scan = self.scan;
+        let (index, mut last) = (TermIndex::new(connection, scan)?, None);
+        while let Some(block) = index.next_block(last)? {
+            let prefix = if scan.prefix.len() > block.len() { scan.prefix.clone() } else { block.clone() };
+            self.walk(connection, &Scan { prefix, ..scan.clone() })?;
+            if self.page.next.is_some() {
+                break;
+            }
+            last = Some(block);
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of a key range to the page.
+    fn walk(&mut self, connection: &Connection, range: &Scan) -> Result<()> {
+        let scan = self.scan;
+        // A block of one id: other ids that begin with it have their own blocks.
+        let only = Some(&range.prefix).filter(|prefix| !scan.terms.is_empty() && !has_many_ids(block_of(prefix)));
+        let (mut keys, bounds) = key_query(connection, range)?;
         let mut fetch = connection.prepare_cached(FETCH)?;
-        let mut page = Page::default();
         let mut keys = keys.query(rusqlite::params_from_iter(bounds))?;
         while let Some(found) = keys.next()? {
             let (partition, id, rowid): (String, String, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
-            last = SmolStr::new(&id);
+            if only.is_some_and(|only| id != *only) {
+                continue;
+            }
+            self.last = SmolStr::new(&id);
             let name = row::RowName { partition: &partition, table: scan.table, id: &id };
-            let (partition, row) = match fetch_row(&mut fetch, rowid, name, now)? {
+            let (partition, row) = match fetch_row(&mut fetch, rowid, name, &scan.terms, self.now)? {
                 Ok(Some(found)) => found,
                 Ok(None) => continue,
                 Err(damaged) => {
                     // Logged, because a page cannot report it.
                     tracing::warn!(error = %damaged, "skipping unreadable stored record");
-                    suspects.push(Suspect { partition, table: scan.table, id });
+                    self.suspects.push(Suspect { partition, table: scan.table, id });
                     continue;
                 }
             };
-            if page.rows.len() == scan.limit {
-                page.next = page.rows.last().map(|(key, _): &(RowKey, Row)| Cursor(key.clone()));
+            if self.page.rows.len() == scan.limit {
+                self.page.next = self.page.rows.last().map(|(key, _): &(RowKey, Row)| Cursor(key.clone()));
                 break;
             }
-            page.rows.push((RowKey { partition, table: scan.table, id: last.clone() }, row));
+            self.page.rows.push((RowKey { partition, table: scan.table, id: self.last.clone() }, row));
         }
-        Ok(page)
-    };
-    let page = walk().map_err(|error| error::row_error(scan.table, &last, &error))?;
-    Ok((page, suspects))
+        Ok(())
+    }
 }
 
-/// The row of this rowid; `None` if it has expired.
+/// The row of this rowid; `None` if it has expired or lacks a term.
 fn fetch_row(
     fetch: &mut CachedStatement<'_>,
     rowid: i64,
     name: row::RowName<'_>,
+    terms: &[SmolStr],
     now: Timestamp,
 ) -> Result<Result<Option<(Partition, Row)>, StoreError>> {
-    match fetch.query_row([rowid], |found| row::read(found, 0, name, now)).optional() {
+    let read = |found: &rusqlite::Row<'_>| {
+        let has_terms =
+            terms.is_empty() || Terms::text_has_all(found.get_ref(9)?.as_str_or_null()?.unwrap_or(""), terms);
+        if has_terms { row::read(found, 0, name, now) } else { Ok(Ok(None)) }
+    };
+    match fetch.query_row([rowid], read).optional() {
         Ok(None) => Ok(Err(name.damaged_error("the index refers to a missing row"))),
         Ok(Some(Err(damaged))) => Ok(Err(damaged)),
         Ok(Some(Ok(None))) => Ok(Ok(None)),

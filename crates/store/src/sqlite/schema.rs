@@ -24,7 +24,9 @@ pub(super) type Migration = &'static str;
 ///
 /// `rows` has a rowid, because records may be long and a table clustered by name would be scattered. `damaged` is the
 /// quarantine: raw columns of damaged rows, of any type; `facts` is metadata of the whole file. `by_name` serves loads, writes
-/// and scans of one partition, `by_id` scans over several, `by_end` sweeps.
+/// and scans of one partition, `by_id` scans over several, `by_end` sweeps. `terms` is the text of a row's index terms, and
+/// `term_blocks` says which blocks of ids have rows with a term (`term_block.rs`; its number of characters is also here). An
+/// entry without such a row does no harm; the entries of a block go with its last row.
 pub(super) const MIGRATIONS: &[Migration] = &[
     "
     CREATE TABLE rows (
@@ -66,6 +68,22 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         value ANY
     ) STRICT;
     CREATE INDEX taken ON damaged (partition, tab, id) WHERE free = 0;
+",
+    "
+    ALTER TABLE rows ADD COLUMN terms TEXT;
+    CREATE TABLE term_blocks (
+        tab TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        term TEXT NOT NULL,
+        block TEXT NOT NULL,
+        PRIMARY KEY (tab, tenant, term, block)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX by_block ON term_blocks (tab, block);
+    CREATE TRIGGER remove_blocks AFTER DELETE ON rows WHEN old.terms IS NOT NULL AND substr(old.id, 1, 17) IS NOT (
+        SELECT substr(id, 1, 17) FROM rows WHERE tab = old.tab AND id >= substr(old.id, 1, 17) ORDER BY id LIMIT 1
+    ) BEGIN
+        DELETE FROM term_blocks WHERE tab = old.tab AND block = substr(old.id, 1, 17);
+    END;
 ",
 ];
 

@@ -2,10 +2,11 @@
 //!
 //! In: batches, sweeps, suspect rows. Out: versions and counts, or an error that says whether nothing was written or the
 //! outcome is unknown. `write_connection` is the connection with its durability levels and recovery; `apply` executes one
-//! task; `row_head_cache` caches the heads of recently written rows.
+//! task; `row_head_cache` and `term_block_cache` cache what was written recently.
 
 mod apply;
 mod row_head_cache;
+mod term_block_cache;
 mod write_connection;
 
 use std::{
@@ -32,6 +33,7 @@ use crate::{
     worker_thread::Work,
 };
 use row_head_cache::RowHeadCache;
+use term_block_cache::TermBlockCache;
 use write_connection::WriteConnection;
 
 /// Maximum number of jobs per transaction.
@@ -71,8 +73,8 @@ impl Writer {
         let Setup { path, max_bytes, wal_pages, change_feed, quarantine, floor } = setup;
         let connection = WriteConnection::new(&path, max_bytes, connection, wal_pages);
         let work = |jobs| {
-            let row_heads = RowHeadCache::new();
-            WriterThread { jobs, connection, row_heads, change_feed, quarantine, floor, last_group_size: 1 }
+            let caches = Caches { row_heads: RowHeadCache::new(), term_blocks: TermBlockCache::new() };
+            WriterThread { jobs, connection, caches, change_feed, quarantine, floor, last_group_size: 1 }
         };
         Queue::spawn("toolhub-sqlite", work).map(Self)
     }
@@ -109,10 +111,23 @@ impl Writer {
     }
 }
 
+/// What the writer knows about the file without reading it.
+struct Caches {
+    row_heads: RowHeadCache,
+    term_blocks: TermBlockCache,
+}
+
+impl Caches {
+    fn clear(&mut self) {
+        self.row_heads.clear();
+        self.term_blocks.clear();
+    }
+}
+
 struct WriterThread {
     jobs: Receiver<WriteJob>,
     connection: WriteConnection,
-    row_heads: RowHeadCache,
+    caches: Caches,
     change_feed: ChangeFeed,
     quarantine: Arc<Quarantine>,
     floor: u64,
@@ -134,7 +149,7 @@ impl Work for WriterThread {
     fn recover(&mut self) {
         tracing::error!(store = %self.connection.path().display(), "store writer panicked; restarting");
         self.connection.discard_connection();
-        self.row_heads.clear();
+        self.caches.clear();
     }
 }
 
@@ -163,7 +178,7 @@ impl WriterThread {
     fn run_group(&mut self, group: Vec<WriteJob>) {
         let durability = group.iter().map(job_durability).max().unwrap_or(Durability::KillSafe);
         let committed = self.connection.transact(durability, |connection| {
-            let tx = apply::TxWriter::new(connection, &self.quarantine, &mut self.row_heads, self.floor);
+            let tx = apply::TxWriter::new(connection, &self.quarantine, &mut self.caches, self.floor);
             let mut tx = tx.map_err(|error| error::unavailable(&error))?;
             failpoint::reach("writer: before a write");
             let outputs = group.iter().map(|job| apply::run_task(&mut tx, &job.task, &self.change_feed));
@@ -172,7 +187,7 @@ impl WriterThread {
             outputs
         });
         if committed.is_err() {
-            self.row_heads.clear();
+            self.caches.clear();
         }
         match committed {
             Ok(outputs) => {

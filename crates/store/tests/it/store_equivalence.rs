@@ -6,10 +6,11 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use serde_json::json;
+use smol_str::SmolStr;
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Memory, Partition, PartitionKind, RowKey, RowVersion, Scan,
-        Scope, Table, Write,
+        Scope, Table, Terms, Write,
     },
     clock::Timestamp,
 };
@@ -108,10 +109,15 @@ fn batch(random: &mut Rng, known_versions: &[RowVersion], now: Timestamp) -> Bat
             _ => Expect::Any,
         };
         let durability = if random.bool() { Durability::KillSafe } else { Durability::PowerSafe };
-        let (table, id) = (TABLES[random.usize(0..3)], id(random).into());
+        let (table, id): (Table, SmolStr) = (TABLES[random.usize(0..3)], id(random).into());
+        batch.terms.insert((table, id.clone()), terms(random));
         batch.writes.push(Write { table, id, expect, change, durability });
     }
     batch
+}
+
+fn terms(random: &mut Rng) -> Terms {
+    Terms::new(["x", "y", "xy"].into_iter().filter(|_| random.bool()))
 }
 
 fn scan(random: &mut Rng) -> Scan {
@@ -126,7 +132,9 @@ fn scan(random: &mut Rng) -> Scan {
         Cursor(RowKey { partition, table, id: id(random).into() })
     });
     let prefix = ["", "cart", "cart/", "cart/b", "z"][random.usize(0..5)];
-    Scan { descending: random.bool(), after, ..Scan::new(table, scope).prefix(prefix).limit(random.usize(1..6)) }
+    let terms = if random.bool() { Terms::NONE } else { terms(random) };
+    let terms = terms.iter().map(SmolStr::new).collect();
+    Scan { descending: random.bool(), after, terms, ..Scan::new(table, scope).prefix(prefix).limit(random.usize(1..6)) }
 }
 
 async fn compare(stores: &mut Stores, seed: u64) {

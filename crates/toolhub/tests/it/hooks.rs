@@ -355,7 +355,7 @@ async fn a_hook_sees_who_calls_and_looks_at_a_cached_answer_too() {
     assert!(!format!("{guest:?}").contains("secret"), "{guest:?}");
     assert_eq!(script.recorded_arguments().len(), 1);
     let stats = hub.tool_stats("it").unwrap();
-    assert_eq!((stats.calls, stats.errors), (1, [("forbidden", 1)].into()));
+    assert_eq!((stats.calls, stats.cache_hits, stats.errors), (3, 2, [("forbidden", 1)].into()));
 }
 
 #[tokio::test(start_paused = true)]

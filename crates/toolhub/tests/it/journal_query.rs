@@ -150,7 +150,7 @@ async fn calls_are_found_by_the_time_they_arrived() {
 }
 
 #[tokio::test]
-async fn a_rare_call_is_found_in_pages_that_cost_no_more_than_others() {
+async fn a_rare_call_is_on_the_first_page() {
     let hub = ToolHub::builder().shared_store(Arc::new(Memory::new())).tools(tools()).build().await.unwrap();
     let rare = hub.call("write", json!({})).await.id;
     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -159,7 +159,7 @@ async fn a_rare_call_is_found_in_pages_that_cost_no_more_than_others() {
     }
     let query = CallQuery { tool: Some(ToolName::new("write").unwrap()), ..CallQuery::default() };
     let pages = all_pages(&hub, &query, async || ()).await;
-    assert_eq!(pages, [vec![], vec![], vec![rare]], "two thousand rows are scanned per page");
+    assert_eq!(pages, [vec![rare]], "the first page has it, however many other calls are in between");
     let everything = all_pages(&hub, &query_with_limit(1_000), async || ()).await;
     assert_eq!(everything.iter().map(Vec::len).collect::<Vec<_>>(), [1_000, 1_000, 1_000, 1_000, 1_000, 1]);
 }

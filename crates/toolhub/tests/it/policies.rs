@@ -196,7 +196,7 @@ async fn a_tool_that_is_always_denied_is_not_offered_and_the_rule_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_errors_and_times_of_a_tool_are_counted_and_refusals_are_errors_but_not_calls() {
+async fn calls_errors_and_times_of_a_tool_are_counted_and_refusals_apart() {
     let down = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "503"));
     let wait = |millis| ScriptStep::Wait(Duration::from_millis(millis));
     let steps = vec![
@@ -224,8 +224,8 @@ async fn calls_errors_and_times_of_a_tool_are_counted_and_refusals_are_errors_bu
     }
     let stats = hub.tool_stats("it").unwrap();
     assert_eq!((stats.calls, stats.latency.count, stats.retries, stats.rate_limited), (5, 5, 1, 1));
-    let errors = [("arguments_invalid", 1), ("rate_limited", 1), ("timeout", 1), ("tool_error", 1)];
-    assert_eq!(stats.errors, errors.into());
+    assert_eq!(stats.errors, [("timeout", 1), ("tool_error", 1)].into());
+    assert_eq!(stats.refusals, [("arguments_invalid", 1), ("rate_limited", 1)].into());
     assert_eq!((stats.in_flight, stats.queued, stats.stuck), (0, 0, 0));
     // 0, 100, 300, 1,000 and 5,000 ms.
     let latency = &stats.latency;
@@ -266,7 +266,8 @@ async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
         call.await;
     }
     assert_eq!(seen(), (4, 0, 0));
-    assert_eq!(hub.tool_stats("it").unwrap().errors, [("cancelled", 2)].into());
+    let stats = hub.tool_stats("it").unwrap();
+    assert_eq!((stats.errors, stats.refusals), ([("cancelled", 1)].into(), [("cancelled", 1)].into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,19 @@ pub enum ToolStatus {
     Maintenance,
 }
 
+impl ToolStatus {
+    /// The name in responses, logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Unavailable => "unavailable",
+            Self::Failed => "failed",
+            Self::Maintenance => "maintenance",
+        }
+    }
+}
+
 /// Whether the tool can be called, as far as the record does not know it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Readiness {

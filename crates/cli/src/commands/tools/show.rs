@@ -59,7 +59,7 @@ fn render_tool(tool: &Value, width: Option<usize>, ascii: bool) -> String {
     let stats = &tool["stats"];
     if stats["calls"].as_u64().is_some_and(|calls| calls > 0) {
         let p95 = format_millis(stats["p95Ms"].as_f64().unwrap_or_default());
-        fields.add("calls", format!("{}, {} failed or refused, p95 {p95}", stats["calls"], stats["errors"]));
+        fields.add("calls", format!("{}, {} failed, p95 {p95}", stats["calls"], stats["errors"]));
     }
     fields.render(width, 0)
 }

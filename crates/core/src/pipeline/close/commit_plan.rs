@@ -195,7 +195,7 @@ impl<'a> CommitPlan<'a> {
         let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
         let record = self.record.clone().closed(outcome.clone(), &self.engine.services.redactor);
         let mut batch = Batch::new(self.partition());
-        batch.writes = journal.close(&record, self.opening_version, now)?;
+        journal.close(&mut batch, &record, self.opening_version, now)?;
         batch.writes.extend(writes);
         journal.store.commit(batch, now).await.map(|_| ())
     }

@@ -3,12 +3,13 @@
 //! In: an outcome or a record. Out: JSON. Members whose value is not known yet are absent.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhub_core::{
     CallError, CallRecord, Content, Effect, Outcome, Status, TraceId, WriteDurability,
     clock::Timestamp,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
+    millis::Millis,
 };
 
 use crate::{links::Links, problem::FieldError};
@@ -69,10 +70,10 @@ pub(crate) struct CallView {
     durability: Option<WriteDurability>,
     /// From arrival to the first start of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    queued_ms: Option<u64>,
+    queued_ms: Option<Millis>,
     /// From the first start of the tool to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<u64>,
+    duration_ms: Option<Millis>,
     /// When it arrived.
     started_at: Timestamp,
     /// When it ended.
@@ -81,6 +82,18 @@ pub(crate) struct CallView {
     /// The trace it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<TraceId>,
+}
+
+/// How much of each call a list has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(super) enum Detail {
+    /// Everything.
+    #[default]
+    Full,
+    /// All but arguments, output and content, which may be long.
+    Short,
 }
 
 /// An approval, and its page.
@@ -178,8 +191,8 @@ impl CallView {
             replayed: Some(outcome.replayed),
             cached: Some(outcome.cached),
             durability: Some(outcome.durability).filter(|durability| *durability != WriteDurability::Durable),
-            queued_ms: Some(whole_millis(outcome.queued)),
-            duration_ms: Some(whole_millis(outcome.duration)),
+            queued_ms: Some(Millis(outcome.queued)),
+            duration_ms: Some(Millis(outcome.duration)),
             started_at: outcome.started_at,
             ended_at: Some(outcome.ended_at),
             trace_id: outcome.trace_id,
@@ -189,6 +202,14 @@ impl CallView {
     /// The same call, as one that waits for this approval.
     pub(crate) fn awaiting(self, approval: ApprovalLink) -> Self {
         Self { status: Status::AwaitingApproval, approval: Some(approval), ..self }
+    }
+
+    /// The view with less detail.
+    pub(super) fn with_detail(mut self, detail: Detail) -> Self {
+        if detail == Detail::Short {
+            (self.arguments, self.output, self.content) = (None, Value::Null, Vec::new());
+        }
+        self
     }
 
     /// The view of a stored record.

@@ -6,7 +6,7 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolhub_core::{
     CallError, ContextId, StateEntry, StateError, StateKind, StateTag, WriteDurability, clock::Timestamp, digest,
 };
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     context_id: ContextId,
     /// The kind of state.
     kind: StateKind,
-    /// The data: a JSON object, unless a typed tool wrote something else.
+    /// The data: a JSON object, unless a typed tool wrote something else. Session cookies of REST tools are not shown.
     data: Value,
     /// How often it was written since it was created; 0 for kind `cache`.
     version: u64,
@@ -48,7 +48,10 @@ pub(super) struct Entry {
 
 impl From<StateEntry> for Entry {
     fn from(entry: StateEntry) -> Self {
-        let StateEntry { state_id, context_id, kind, data, created, updated, expires, version, tag, .. } = entry;
+        let StateEntry { state_id, context_id, kind, mut data, created, updated, expires, version, tag, .. } = entry;
+        if context_id.holds_cookies() && kind == StateKind::Cache {
+            data = json!({"host": data["host"], "redacted": true});
+        }
         Self {
             state_id: state_id.into(),
             context_id,

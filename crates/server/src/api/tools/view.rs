@@ -34,7 +34,7 @@ pub(crate) struct ToolView {
 struct ToolCounters {
     /// Calls that reached the tool and ended.
     calls: u64,
-    /// How many of these failed.
+    /// How many of these failed; cancelled ones do not count.
     errors: u64,
     /// Calls the tool is executing now.
     in_flight: u64,
@@ -44,19 +44,14 @@ struct ToolCounters {
     p95_ms: f64,
 }
 
-/// Whether a call that ended with this error had reached its tool.
-fn is_execution_error(name: &str) -> bool {
-    ErrorKind::TABLE.iter().any(|row| row.name == name && row.http == 200 && row.kind != ErrorKind::Cancelled)
-}
-
 impl ToolView {
     /// The view of a tool without its limits.
     pub(super) fn of(app: &App, tool: &Tool, status: &ToolStatusInfo) -> Self {
-        let stats = app.hub().tool_stats(&tool.definition.name);
+        let (stats, cancelled) = (app.hub().tool_stats(&tool.definition.name), ErrorKind::Cancelled.name());
         let stats = stats.map_or(ToolCounters { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| {
             ToolCounters {
                 calls: stats.calls,
-                errors: stats.errors.iter().filter(|(name, _)| is_execution_error(name)).map(|(_, count)| count).sum(),
+                errors: stats.errors.iter().filter(|(name, _)| **name != cancelled).map(|(_, count)| count).sum(),
                 in_flight: stats.in_flight,
                 queued: stats.queued,
                 p95_ms: stats.latency.p95.as_secs_f64() * 1000.0,

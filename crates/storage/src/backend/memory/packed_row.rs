@@ -10,10 +10,14 @@ use smol_str::SmolStr;
 use crate::backend::{Row, RowVersion, Table};
 use toolhub_types::timestamp::Timestamp;
 
+/// Marks the table number of a row that has index terms. There are far fewer tables.
+const HAS_TERMS: u8 = 0x80;
+
 /// A row with its metadata packed into one allocation.
 pub(super) struct PackedRow {
     /// The length-prefixed partition key (empty if `PartitionRows` stores it), the length-prefixed sort key (table number
-    /// and id), then version, schema, creation, last update and expiry. The expiry is absent if the row never expires.
+    /// and id), the length-prefixed index terms, then version, schema, creation, last update and expiry. The terms are
+    /// absent unless the table number has the flag [`HAS_TERMS`]; the expiry is absent if the row never expires.
     header: Box<[u8]>,
     value: Arc<[u8]>,
     stamp: u64,
@@ -37,19 +41,28 @@ pub(super) struct RowId<'a> {
 }
 
 impl PackedRow {
-    pub(super) fn new(partition_key: &[u8], row_id: RowId<'_>, row: Row) -> Self {
-        let mut header = Vec::with_capacity(header_len(partition_key, row_id, &row));
+    pub(super) fn new(partition_key: &[u8], row_id: RowId<'_>, terms: &str, row: Row) -> Self {
+        let mut header = Vec::with_capacity(header_len(partition_key, row_id, terms, &row));
         push_varint(&mut header, partition_key.len() as u64);
         header.extend(partition_key);
         push_varint(&mut header, row_id.id.len() as u64 + 1);
-        header.push(row_id.table as u8);
+        header.push(row_id.table as u8 | if terms.is_empty() { 0 } else { HAS_TERMS });
         header.extend(row_id.id.as_bytes());
+        if !terms.is_empty() {
+            push_varint(&mut header, terms.len() as u64);
+            header.extend(terms.as_bytes());
+        }
         encode_meta(&mut header, &row);
         Self { header: header.into(), value: row.value, stamp: row.version.stamp }
     }
 
     /// Replaces the row under the same id. The header keeps its allocation if the new one has the same length.
-    pub(super) fn rewrite(&mut self, row: Row) {
+    pub(super) fn rewrite(&mut self, terms: &str, row: Row) {
+        if terms != self.terms() {
+            let (table, id) = (self.table(), self.id());
+            *self = Self::new(self.partition_key(), RowId { table, id: &id }, terms, row);
+            return;
+        }
         let ids_len = self.header.len() - self.meta_bytes().len();
         let mut header = std::mem::take(&mut self.header).into_vec();
         header.truncate(ids_len);
@@ -60,7 +73,7 @@ impl PackedRow {
     /// The same row with another partition key.
     pub(super) fn with_partition_key(self, partition_key: &[u8]) -> Self {
         let (table, id) = (self.table(), self.id());
-        Self::new(partition_key, RowId { table, id: &id }, self.row())
+        Self::new(partition_key, RowId { table, id: &id }, self.terms(), self.row())
     }
 
     /// Empty if `PartitionRows` stores the key.
@@ -74,7 +87,12 @@ impl PackedRow {
         let mut rest = &*self.header;
         take_slice(&mut rest);
         let key = take_slice(&mut rest);
-        (key[0], &key[1..])
+        (key[0] & !HAS_TERMS, &key[1..])
+    }
+
+    /// The text of the index terms.
+    pub(super) fn terms(&self) -> &str {
+        str::from_utf8(self.split_header().0).expect("terms are valid UTF-8")
     }
 
     pub(super) fn table(&self) -> Table {
@@ -129,18 +147,24 @@ impl PackedRow {
         self.expires().is_some_and(|at| at <= now)
     }
 
-    /// The part of the header after the partition key and the sort key.
     fn meta_bytes(&self) -> &[u8] {
+        self.split_header().1
+    }
+
+    /// The parts of the header after the keys: the index terms and the metadata.
+    fn split_header(&self) -> (&[u8], &[u8]) {
         let mut rest = &*self.header;
         take_slice(&mut rest);
-        take_slice(&mut rest);
-        rest
+        let has_terms = take_slice(&mut rest)[0] & HAS_TERMS != 0;
+        let terms = if has_terms { take_slice(&mut rest) } else { &[] };
+        (terms, rest)
     }
 }
 
 /// The exact length, so that converting the `Vec` into a box never reallocates.
-fn header_len(partition_key: &[u8], row_id: RowId<'_>, row: &Row) -> usize {
-    let ids = partition_key.len() + row_id.id.len() + 1;
+fn header_len(partition_key: &[u8], row_id: RowId<'_>, terms: &str, row: &Row) -> usize {
+    let terms_len = if terms.is_empty() { 0 } else { varint_len(terms.len() as u64) + terms.len() };
+    let ids = partition_key.len() + row_id.id.len() + 1 + terms_len;
     let lengths = varint_len(partition_key.len() as u64) + varint_len(row_id.id.len() as u64 + 1);
     ids + lengths + meta_fields(row).into_iter().flatten().map(varint_len).sum::<usize>()
 }
@@ -218,23 +242,26 @@ mod tests {
     proptest! {
         #[test]
         fn a_row_is_read_back_as_it_was_written(
-            partition_key in "[a-z/]{0,200}", id in ".{0,200}", table in 0..Table::ALL.len(), times in [any_timestamp(), any_timestamp()],
+            partition_key in "[a-z/]{0,200}", id in ".{0,200}", table in 0..Table::ALL.len(), times in [any_timestamp(), any_timestamp()], terms in "(\n[a-z=]{1,99}\n)?",
             expires in proptest::option::of(any_timestamp()), number: u64, stamp: u64, schema: u32,
         ) {
             let [created, updated] = times;
             let value: Arc<[u8]> = id.as_bytes().into();
             let row = Row { version: RowVersion { number, stamp }, schema, value, expires, created, updated };
             let row_id = RowId { table: Table::ALL[table], id: &id };
-            let mut packed = PackedRow::new(partition_key.as_bytes(), row_id, row.clone());
-            prop_assert_eq!(packed.header.len(), header_len(partition_key.as_bytes(), row_id, &row));
+            let mut packed = PackedRow::new(partition_key.as_bytes(), row_id, &terms, row.clone());
+            prop_assert_eq!(packed.header.len(), header_len(partition_key.as_bytes(), row_id, &terms, &row));
             prop_assert_eq!(packed.row(), row.clone());
-            prop_assert_eq!(packed.expires(), expires);
+            prop_assert_eq!((packed.expires(), packed.terms()), (expires, &*terms));
             prop_assert_eq!((packed.partition_key(), packed.table(), &*packed.id()), (partition_key.as_bytes(), row_id.table, &*id));
             let other = Row { version: RowVersion { number: 1, stamp: 2 }, expires: None, ..row };
-            packed.rewrite(other.clone());
+            packed.rewrite(&terms, other.clone());
+            prop_assert_eq!((packed.row(), packed.terms()), (other.clone(), &*terms));
+            packed.rewrite("\nt=1\n", other.clone());
             prop_assert_eq!((packed.row(), packed.partition_key(), &*packed.id()), (other.clone(), partition_key.as_bytes(), &*id));
             let packed = packed.with_partition_key(b"x");
             prop_assert_eq!((packed.row(), packed.partition_key(), &*packed.id()), (other, b"x".as_slice(), &*id));
+            prop_assert_eq!(packed.terms(), "\nt=1\n");
         }
     }
 }

@@ -12,13 +12,14 @@ use super::{
     partition_key::{PartitionKey, parse_partition},
     partition_rows::PartitionRows,
 };
-use crate::backend::{Cursor, Page, Partition, Row, RowKey, Scan, Table};
+use crate::backend::{Cursor, Page, Partition, Row, RowKey, Scan, Table, Terms};
 use toolhub_types::timestamp::Timestamp;
 
 /// The key range of a scan. Rows are ordered by table, id and partition key.
 pub(super) struct ScanWindow<'a> {
     table: u8,
     prefix: &'a [u8],
+    terms: &'a [SmolStr],
     descending: bool,
     /// The id and the partition key of the last row of the previous page.
     after: Option<(&'a [u8], PartitionKey)>,
@@ -28,7 +29,18 @@ impl<'a> ScanWindow<'a> {
     pub(super) fn new(scan: &'a Scan) -> Self {
         let last = scan.after.as_ref();
         let after = last.map(|Cursor(key)| (key.id.as_bytes(), PartitionKey::new(&key.partition)));
-        Self { table: scan.table as u8, prefix: scan.prefix.as_bytes(), descending: scan.descending, after }
+        Self {
+            table: scan.table as u8,
+            prefix: scan.prefix.as_bytes(),
+            terms: &scan.terms,
+            descending: scan.descending,
+            after,
+        }
+    }
+
+    /// Whether a row of the key range is found: it has not expired and has the terms.
+    fn matches(&self, packed: &PackedRow, now: Timestamp) -> bool {
+        !packed.is_expired(now) && (self.terms.is_empty() || Terms::text_has_all(packed.terms(), self.terms))
     }
 
     /// Whether a row sorts before the window.
@@ -61,10 +73,9 @@ pub(super) fn page_of_partition(
     now: Timestamp,
 ) -> Vec<(RowKey, Row)> {
     let read = |packed: &PackedRow| {
-        let row = packed.row_at(now)?;
-        Some((RowKey { partition: partition.clone(), table: scan.table, id: packed.id() }, row))
+        (RowKey { partition: partition.clone(), table: scan.table, id: packed.id() }, packed.row())
     };
-    let rows = partition_rows.window(window).filter_map(read);
+    let rows = partition_rows.window(window).filter(|packed| window.matches(packed, now)).map(read);
     let limit = scan.limit.saturating_add(1);
     if scan.descending { rows.rev().take(limit).collect() } else { rows.take(limit).collect() }
 }
@@ -93,17 +104,31 @@ impl TopRows {
     /// Takes those rows of a partition that are among the first.
     pub(super) fn offer(&mut self, partition_rows: &PartitionRows, window: &ScanWindow<'_>, now: Timestamp) {
         let (partition_key, rows) = (partition_rows.key(), partition_rows.window(window));
-        if self.descending { self.take(partition_key, rows.rev(), now) } else { self.take(partition_key, rows, now) }
+        let matches = |packed: &PackedRow| window.matches(packed, now);
+        if self.descending {
+            self.take(partition_key, rows.rev(), matches);
+        } else {
+            self.take(partition_key, rows, matches);
+        }
     }
 
-    fn take<'a>(&mut self, partition_key: &[u8], packed_rows: impl Iterator<Item = &'a PackedRow>, now: Timestamp) {
-        for packed in packed_rows.filter(|packed| !packed.is_expired(now)) {
-            if self.rows.len() >= self.limit {
-                let sorts_before = |last: &Candidate| last.cmp_row(packed.sort_key().1, partition_key).is_gt();
-                // The remaining rows of this partition sort even later.
-                if !self.rows.peek().is_some_and(sorts_before) {
-                    return;
-                }
+    fn take<'a>(
+        &mut self,
+        partition_key: &[u8],
+        packed_rows: impl Iterator<Item = &'a PackedRow>,
+        matches: impl Fn(&PackedRow) -> bool,
+    ) {
+        for packed in packed_rows {
+            let is_full = self.rows.len() >= self.limit;
+            let sorts_before = |last: &Candidate| last.cmp_row(packed.sort_key().1, partition_key).is_gt();
+            // The remaining rows of this partition sort even later.
+            if is_full && !self.rows.peek().is_some_and(sorts_before) {
+                return;
+            }
+            if !matches(packed) {
+                continue;
+            }
+            if is_full {
                 self.rows.pop();
             }
             let (partition_key, descending) = (partition_key.into(), self.descending);

@@ -39,8 +39,8 @@ impl PartitionRows {
         }))
     }
 
-    pub(super) fn single(partition_key: &[u8], row_id: RowId<'_>, row: Row) -> Self {
-        Self::Single(PackedRow::new(partition_key, row_id, row))
+    pub(super) fn single(partition_key: &[u8], row_id: RowId<'_>, terms: &str, row: Row) -> Self {
+        Self::Single(PackedRow::new(partition_key, row_id, terms, row))
     }
 
     pub(super) fn key(&self) -> &[u8] {
@@ -73,16 +73,16 @@ impl PartitionRows {
     }
 
     /// Stores the row that `make` builds from the existing one. Returns whether the row is new.
-    pub(super) fn put(&mut self, row_id: RowId<'_>, make: impl FnOnce(Option<&PackedRow>) -> Row) -> bool {
+    pub(super) fn put(&mut self, row_id: RowId<'_>, terms: &str, make: impl FnOnce(Option<&PackedRow>) -> Row) -> bool {
         if let Self::Single(packed) = self
             && packed.cmp_id(row_id).is_eq()
         {
-            packed.rewrite(make(Some(packed)));
+            packed.rewrite(terms, make(Some(packed)));
             return false;
         }
         let set = self.promote();
         let mut expires = None;
-        let is_new = set.rows.put(row_id, |before| {
+        let is_new = set.rows.put(row_id, terms, |before| {
             let row = make(before);
             expires = row.expires;
             row

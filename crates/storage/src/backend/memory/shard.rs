@@ -93,7 +93,7 @@ impl Shard {
         self.partitions[at].raise_fence(fence);
     }
 
-    /// Applies a change in the partition `at`, which is created if needed. Returns the row's version afterwards and whether
+    /// Applies a change in the partition `at`, which is created if needed; `terms` is the text of the index terms. Returns the row's version afterwards and whether
     /// anything changed.
     pub(super) fn apply(
         &mut self,
@@ -101,13 +101,14 @@ impl Shard {
         partition_key: &[u8],
         row_id: RowId<'_>,
         change: &Change,
+        terms: &str,
         context: WriteContext,
     ) -> (u64, bool) {
         match change {
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
                 let (mut new_version, schema, expires) = (0, *schema, *expires);
                 // One lookup finds both the row and its position.
-                self.put(at, partition_key, row_id, expires, |found| {
+                self.put(at, partition_key, row_id, expires, terms, |found| {
                     let found = found.and_then(|packed| packed.meta_at(context.now));
                     let before = PriorRow::from_found(found.map(|meta| (meta.version, meta.created)));
                     let applied = change.apply(&before, context);
@@ -137,8 +138,11 @@ impl Shard {
         let Applied { version, changed, action } = change.apply(&self.prior_row(*at, row_id, context.now), context);
         match (action, change) {
             (Action::Touch, Change::Touch { expires }) => {
-                if let Some(row) = self.get(*at, row_id).and_then(|packed| packed.row_at(context.now)) {
-                    self.put(at, partition_key, row_id, *expires, |_| Row { expires: *expires, ..row });
+                let found = self.get(*at, row_id);
+                if let Some((row, terms)) =
+                    found.and_then(|packed| Some((packed.row_at(context.now)?, packed.terms().to_owned())))
+                {
+                    self.put(at, partition_key, row_id, *expires, &terms, |_| Row { expires: *expires, ..row });
                 }
             }
             (Action::Remove, _) => {
@@ -156,6 +160,7 @@ impl Shard {
         partition_key: &[u8],
         row_id: RowId<'_>,
         expires: Option<Timestamp>,
+        terms: &str,
         make: impl FnOnce(Option<&PackedRow>) -> Row,
     ) {
         let expires = expires.unwrap_or(NEVER);
@@ -164,9 +169,9 @@ impl Shard {
             sweep.next_expiry = sweep.next_expiry.min(expires);
         }
         let is_new = match *at {
-            Some(at) => self.partitions[at].put(row_id, make),
+            Some(at) => self.partitions[at].put(row_id, terms, make),
             None => {
-                *at = Some(self.add(PartitionRows::single(partition_key, row_id, make(None))));
+                *at = Some(self.add(PartitionRows::single(partition_key, row_id, terms, make(None))));
                 true
             }
         };
@@ -254,6 +259,7 @@ mod tests {
                 partition_key.as_bytes(),
                 row_id,
                 &change,
+                "",
                 WriteContext { stamp: 1, floor: 0, now: NOW },
             );
         }
@@ -299,6 +305,7 @@ mod tests {
             b"main/t/new",
             RowId { table: Table::State, id: "a" },
             &change,
+            "",
             WriteContext { stamp: 1, floor: 0, now: NOW },
         );
         assert_eq!(steps(&mut shard, usize::MAX, 200).iter().sum::<usize>(), 4 * SWEEP_STEP - 5);

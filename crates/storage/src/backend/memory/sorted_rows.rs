@@ -27,15 +27,15 @@ impl SortedRows {
     }
 
     /// Stores the row that `make` builds from the existing one. Returns whether the row is new.
-    pub(super) fn put(&mut self, row_id: RowId<'_>, make: impl FnOnce(Option<&PackedRow>) -> Row) -> bool {
+    pub(super) fn put(&mut self, row_id: RowId<'_>, terms: &str, make: impl FnOnce(Option<&PackedRow>) -> Row) -> bool {
         match self.find(row_id) {
             Ok((chunk, at)) => {
                 let packed = &mut self.0[chunk][at];
-                packed.rewrite(make(Some(packed)));
+                packed.rewrite(terms, make(Some(packed)));
                 false
             }
             Err(position) => {
-                self.insert(position, PackedRow::new(b"", row_id, make(None)));
+                self.insert(position, PackedRow::new(b"", row_id, terms, make(None)));
                 true
             }
         }
@@ -133,7 +133,7 @@ mod tests {
 
     fn put(rows: &mut SortedRows, number: u32) -> bool {
         let (now, id) = (Timestamp::from_millis(0), format!("{number:05}"));
-        rows.put(RowId { table: Table::History, id: &id }, |before| {
+        rows.put(RowId { table: Table::History, id: &id }, "", |before| {
             let version = RowVersion { number: before.map_or(1, |packed| packed.meta().version.number + 1), stamp: 1 };
             Row { version, schema: 1, value: [].into(), expires: None, created: now, updated: now }
         })

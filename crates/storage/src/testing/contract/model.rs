@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use super::{NOW, thread};
 use crate::backend::{
     Backend, Batch, Change, Cursor, Durability, Expect, Page, Partition, Row, RowKey, RowVersion, Scan, Scope,
-    StoreError, Table, Write,
+    StoreError, Table, Terms, Write,
 };
 use toolhub_types::{
     ids::{Tenant, ThreadId},
@@ -17,10 +17,10 @@ use toolhub_types::{
 
 const STEPS: usize = 60;
 
-/// Rows by partition, table and id; fences by partition.
+/// Rows with their terms by partition, table and id; fences by partition.
 #[derive(Default)]
 struct Model {
-    rows: BTreeMap<(String, Table, SmolStr), (RowKey, Row)>,
+    rows: BTreeMap<(String, Table, SmolStr), (RowKey, Row, Terms)>,
     fences: BTreeMap<String, u64>,
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2])
                 let (limit, expired) = (random.usize(1..4), model.count_expired(now));
                 assert_eq!(store.sweep(limit, now).await, Ok(limit.min(expired)), "{context}: sweep {limit}");
                 while store.sweep(100, now).await == Ok(100) {}
-                model.rows.retain(|_, (_, row)| !row.is_expired(now));
+                model.rows.retain(|_, (_, row, _)| !row.is_expired(now));
             }
         }
     }
@@ -63,7 +63,7 @@ pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2])
 impl Model {
     fn find(&self, partition: &Partition, table: Table, id: &SmolStr, now: Timestamp) -> Option<&Row> {
         let row = self.rows.get(&(partition.to_string(), table, id.clone()));
-        row.map(|(_, row)| row).filter(|row| !row.is_expired(now))
+        row.map(|(_, row, _)| row).filter(|row| !row.is_expired(now))
     }
 
     fn load(&self, key: &RowKey, now: Timestamp) -> Option<Row> {
@@ -71,7 +71,7 @@ impl Model {
     }
 
     fn commit(&mut self, batch: &Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let Batch { partition, stamp, fence, writes } = batch;
+        let Batch { partition, fence, writes, .. } = batch;
         batch.check_duplicate_writes()?;
         let seen = self.fences.get(&partition.to_string()).copied().unwrap_or(0);
         if let Some(given) = fence.filter(|given| *given < seen) {
@@ -92,10 +92,11 @@ impl Model {
         if let Some(fence) = fence {
             self.fences.insert(partition.to_string(), seen.max(*fence));
         }
-        Ok(writes.iter().map(|write| self.write(partition, *stamp, write, now)).collect())
+        Ok(writes.iter().map(|write| self.write(batch, write, now)).collect())
     }
 
-    fn write(&mut self, partition: &Partition, stamp: u64, write: &Write, now: Timestamp) -> u64 {
+    fn write(&mut self, batch: &Batch, write: &Write, now: Timestamp) -> u64 {
+        let Batch { partition, stamp, .. } = batch;
         let Write { table, id, change, .. } = write;
         let before = self.find(partition, *table, id, now).cloned();
         let version = before.as_ref().map_or(0, |row| row.version.number);
@@ -110,18 +111,19 @@ impl Model {
                 let number = restored.max(version + 1);
                 let created = before.map_or(now, |row| row.created);
                 let row = Row {
-                    version: RowVersion { number, stamp },
+                    version: RowVersion { number, stamp: *stamp },
                     schema: *schema,
                     value: value.clone(),
                     expires: *expires,
                     created,
                     updated: now,
                 };
-                self.rows.insert(index, (key, row));
+                self.rows.insert(index, (key, row, batch.terms_of(write).clone()));
                 number
             }
             (Change::Touch { expires }, Some(row)) => {
-                self.rows.insert(index, (key, Row { expires: *expires, ..row }));
+                let terms = self.rows.get(&index).map(|(_, _, terms)| terms.clone()).unwrap_or_default();
+                self.rows.insert(index, (key, Row { expires: *expires, ..row }, terms));
                 version
             }
             (Change::Touch { .. } | Change::Keep, _) => version,
@@ -133,17 +135,19 @@ impl Model {
     }
 
     fn scan(&self, scan: &Scan, now: Timestamp) -> Page {
-        let in_scope = |(key, row): &&(RowKey, Row)| {
+        let in_scope = |(key, row, terms): &&(RowKey, Row, Terms)| {
             key.table == scan.table
                 && key.id.starts_with(&scan.prefix)
                 && !row.is_expired(now)
+                && scan.terms.iter().all(|wanted| terms.iter().any(|term| term == wanted))
                 && match &scan.scope {
                     Scope::All => true,
                     Scope::Tenant(tenant) => key.partition.tenant == *tenant,
                     Scope::Partition(partition) => key.partition == *partition,
                 }
         };
-        let mut rows: Vec<(RowKey, Row)> = self.rows.values().filter(in_scope).cloned().collect();
+        let found = self.rows.values().filter(in_scope);
+        let mut rows: Vec<(RowKey, Row)> = found.map(|(key, row, _)| (key.clone(), row.clone())).collect();
         rows.sort_by_cached_key(|(key, _)| (key.id.clone(), key.partition.to_string()));
         if scan.descending {
             rows.reverse();
@@ -160,7 +164,7 @@ impl Model {
     }
 
     fn count_expired(&self, now: Timestamp) -> usize {
-        self.rows.values().filter(|(_, row)| row.is_expired(now)).count()
+        self.rows.values().filter(|(_, row, _)| row.is_expired(now)).count()
     }
 }
 
@@ -207,9 +211,15 @@ fn batch(random: &mut Rng, tables: [Table; 2], known_versions: &[RowVersion], no
         };
         Write { table, id, expect, change, durability: Durability::KillSafe }
     });
-    let writes = writes.collect();
+    let writes: Vec<Write> = writes.collect();
+    let terms = writes.iter().map(|write| ((write.table, write.id.clone()), random_terms(random)));
+    let terms = terms.collect();
     let fence = (random.u8(0..5) == 0).then(|| random.u64(1..4));
-    Batch { writes, fence, stamp: random.u64(..), ..Batch::new(partition(random)) }
+    Batch { writes, terms, fence, stamp: random.u64(..), ..Batch::new(partition(random)) }
+}
+
+fn random_terms(random: &mut Rng) -> Terms {
+    Terms::new(["x", "y", "xy"].into_iter().filter(|_| random.bool()))
 }
 
 fn scan(random: &mut Rng, tables: [Table; 2]) -> Scan {
@@ -225,5 +235,7 @@ fn scan(random: &mut Rng, tables: [Table; 2]) -> Scan {
         Cursor(RowKey { partition, table, id })
     });
     let scan = Scan::new(table, scope).prefix(["", "a"][random.usize(0..2)]);
-    Scan { descending: random.bool(), after: last, ..scan.limit(random.usize(1..5)) }
+    let terms = if random.bool() { Terms::NONE } else { random_terms(random) };
+    let terms = terms.iter().map(SmolStr::new).collect();
+    Scan { terms, descending: random.bool(), after: last, ..scan.limit(random.usize(1..5)) }
 }

@@ -8,8 +8,12 @@ use std::{
     time::Duration,
 };
 
-use super::{NOW, expect_ok, get, put, thread, value, write};
-use crate::backend::{Backend, Batch, Expect, Row, StoreError};
+use super::{
+    NOW, expect_ok, get, put,
+    terms::{find, indexed},
+    thread, value, write,
+};
+use crate::backend::{Backend, Batch, Expect, Row, Scope, StoreError};
 
 /// A writer loads, crashes and restarts: its commit succeeds only if the row still has the version it loaded.
 pub(super) async fn loaded_before_and_committed_after<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
@@ -86,6 +90,19 @@ pub(super) async fn interrupted_commit<B: Backend>(open: &impl AsyncFn() -> Arc<
             let last = last.load(Ordering::Acquire);
             assert!(found >= last, "writer {writer}: {last} was acknowledged, but {found} is stored");
         }
+    }
+}
+
+/// Rows are found by their terms after reopening.
+pub(super) async fn terms_are_kept<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
+    for opening in 1..=3 {
+        let (store, id) = (open().await, opening.to_string());
+        expect_ok(store.commit(indexed(thread("t"), put(&id, "1"), &["all", &id]), NOW)).await;
+        drop(store);
+        let store = open().await;
+        let expected: Vec<String> = (1..=opening).map(|opening| opening.to_string()).collect();
+        assert_eq!(find(&*store, Scope::All, &["all"], NOW).await, expected, "terms persist");
+        assert_eq!(find(&*store, Scope::All, &["all", &id], NOW).await, [id]);
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Row, RowVersion},
+    backend::{Row, RowVersion, Terms},
     clock::Timestamp,
 };
 use toolhub_types::ids::{Tenant, ThreadId};
@@ -77,11 +77,11 @@ pub(in super::super) fn decode(content: &[u8]) -> Result<Doc, DecodeError> {
     (doc.write_seq, doc.fence) = (write_seq, fence);
     for (table, rows) in TABLES.into_iter().zip([rows.states, rows.versions, rows.history]) {
         for row in rows {
-            let (id, row) = row.into_row().ok_or(UNEXPECTED_FORM)?;
+            let (id, row, terms) = row.into_row().ok_or(UNEXPECTED_FORM)?;
             if Context::of_row(&doc.context.partition_key, &id) != doc.context {
                 return Err(DecodeError::Damaged("it contains a row of another context"));
             }
-            doc.put(table, id, row);
+            doc.put(table, id, row, terms);
         }
     }
     if doc.head() == head { Ok(doc) } else { Err(DecodeError::Damaged("its head does not match its rows")) }
@@ -175,6 +175,8 @@ struct RowText<'a> {
     created: Time,
     updated: Time,
     expires: Option<Time>,
+    #[serde(default)]
+    terms: Vec<SmolStr>,
     /// Distinguishes `null`, which is a value, from a missing field.
     #[serde(borrow, default, deserialize_with = "deserialize_present")]
     data: Option<&'a RawValue>,
@@ -187,7 +189,7 @@ fn deserialize_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 }
 
 impl RowText<'_> {
-    fn into_row(self) -> Option<(SmolStr, Row)> {
+    fn into_row(self) -> Option<(SmolStr, Row, Terms)> {
         let value = match (self.data, self.text, self.hex) {
             (Some(data), None, None) => json_text::compact(data.get()).into_bytes(),
             (None, Some(text), None) => text.into_bytes(),
@@ -202,7 +204,7 @@ impl RowText<'_> {
             created: self.created.into(),
             updated: self.updated.into(),
         };
-        Some((self.id, row))
+        Some((self.id, row, Terms::new(self.terms)))
     }
 }
 

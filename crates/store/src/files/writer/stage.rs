@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Action, Applied, Batch, Change, Durability, PriorRow, Row, RowKey, StoreError, Write, WriteContext},
+    backend::{Action, Applied, Batch, Change, Durability, PriorRow, Row, RowKey, StoreError, Terms, WriteContext},
     clock::Timestamp,
 };
 
@@ -70,12 +70,13 @@ impl<'a> Stage<'a> {
         }
         let context = WriteContext { stamp: batch.stamp, floor: self.floor, now };
         let mut output = BatchOutput { versions: Vec::with_capacity(batch.writes.len()), changes: Vec::new() };
-        for Write { table, id, change, .. } in &batch.writes {
-            let staged = self.load(&Context::of_row(&self.partition_key, id))?;
-            let (version, changed) = staged.apply(RowId { table: *table, id }, change, context);
+        for write in &batch.writes {
+            let staged = self.load(&Context::of_row(&self.partition_key, &write.id))?;
+            let row_id = RowId { table: write.table, id: &write.id };
+            let (version, changed) = staged.apply(row_id, &write.change, batch.terms_of(write), context);
             output.versions.push(version);
             if changed {
-                let key = RowKey { partition: batch.partition.clone(), table: *table, id: id.clone() };
+                let key = RowKey { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
                 output.changes.push((key, (version > 0).then_some(version)));
             }
         }
@@ -137,7 +138,7 @@ impl Staged {
     }
 
     /// Applies one change; returns the row's version afterwards and whether watchers get an event.
-    fn apply(&mut self, row_id: RowId<'_>, change: &Change, context: WriteContext) -> (u64, bool) {
+    fn apply(&mut self, row_id: RowId<'_>, change: &Change, terms: &Terms, context: WriteContext) -> (u64, bool) {
         let Applied { version, changed, action } = change.apply(&self.before(row_id, context.now), context);
         match (action, change) {
             (
@@ -147,12 +148,13 @@ impl Staged {
                 let (schema, value, expires) = (*schema, value.clone(), *expires);
                 self.quarantined = None;
                 let row = Row { version, schema, value, expires, created, updated: context.now };
-                self.doc_mut().put(row_id.table, row_id.id.clone(), row);
+                self.doc_mut().put(row_id.table, row_id.id.clone(), row, terms.clone());
             }
             (Action::Touch, Change::Touch { expires }) => {
-                if let Some(row) = self.row(row_id, context.now).filter(|row| row.expires != *expires) {
-                    let row = Row { expires: *expires, ..row.clone() };
-                    self.doc_mut().put(row_id.table, row_id.id.clone(), row);
+                let stored = self.after.rows(row_id.table).get(row_id.id).cloned();
+                if let Some(stored) = stored.filter(|stored| stored.row.expires != *expires) {
+                    let row = Row { expires: *expires, ..stored.row.clone() };
+                    self.doc_mut().put(row_id.table, row_id.id.clone(), row, stored.terms.clone());
                 }
             }
             (Action::Remove, _) if self.after.get(row_id.table, row_id.id).is_some() => {

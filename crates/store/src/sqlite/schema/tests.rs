@@ -108,10 +108,10 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
     write(&open(&path, &later).unwrap()).await;
     let before = fs::read(&path).unwrap();
     let refused = open(&path, MIGRATIONS).unwrap_err();
-    assert!(matches!(refused, OpenError::Newer { found: 3, known: 2 }), "{refused}");
+    assert!(matches!(refused, OpenError::Newer { found: 4, known: 3 }), "{refused}");
     assert_eq!(
         refused.to_string(),
-        "the store has schema 3, this version supports at most 2; use the version that wrote it, or a later one"
+        "the store has schema 4, this version supports at most 3; use the version that wrote it, or a later one"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
     assert!(is_written(&open(&path, &later).unwrap()).await);
@@ -123,7 +123,7 @@ async fn a_step_that_fails_changes_nothing() {
     let path = folder.join("store.db");
     write(&open(&path, MIGRATIONS).unwrap()).await;
     // The leftover of an interrupted copy does not matter.
-    fs::write(folder.join("store.db.before-3.half"), "half").unwrap();
+    fs::write(folder.join("store.db.before-4.half"), "half").unwrap();
     let failing: Vec<Migration> = MIGRATIONS.iter().copied().chain([FAILING_MIGRATION]).collect();
     assert!(matches!(open(&path, &failing).unwrap_err(), OpenError::Sqlite { .. }));
     let store = open(&path, MIGRATIONS).unwrap();

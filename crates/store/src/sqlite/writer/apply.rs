@@ -8,7 +8,9 @@ mod sweep;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Action, Applied, Batch, Change, Partition, PriorRow, RowKey, StoreError, Table, Write, WriteContext},
+    backend::{
+        Action, Applied, Batch, Change, Partition, PriorRow, RowKey, StoreError, Table, Terms, Write, WriteContext,
+    },
     clock::Timestamp,
 };
 
@@ -17,9 +19,9 @@ use super::{
         error,
         quarantine::{self, Quarantine},
         row::{RowHead, RowName, crc32_of_body, partition_key},
+        term_block::block_of,
     },
-    Task,
-    row_head_cache::RowHeadCache,
+    Caches, Task,
 };
 use crate::change_feed::ChangeFeed;
 
@@ -27,7 +29,7 @@ use crate::change_feed::ChangeFeed;
 pub(super) struct TxWriter<'c> {
     connection: &'c Connection,
     quarantine: &'c Quarantine,
-    row_heads: &'c mut RowHeadCache,
+    caches: &'c mut Caches,
     /// The lowest version to assign.
     floor: u64,
     find: CachedStatement<'c>,
@@ -39,7 +41,7 @@ impl<'c> TxWriter<'c> {
     pub(super) fn new(
         connection: &'c Connection,
         quarantine: &'c Quarantine,
-        row_heads: &'c mut RowHeadCache,
+        caches: &'c mut Caches,
         floor: u64,
     ) -> Result<Self> {
         let find = connection.prepare_cached(
@@ -48,13 +50,14 @@ impl<'c> TxWriter<'c> {
         )?;
         let replace = connection.prepare_cached(
             "UPDATE rows SET version = ?1, stamp = ?2, layout = ?3, created = ?4, updated = ?5, body = ?6, head = ?7,
-             value = ?8 WHERE rowid = ?9",
+             value = ?8, terms = ?9 WHERE rowid = ?10",
         )?;
         let insert = connection.prepare_cached(
-            "INSERT INTO rows (version, stamp, layout, created, updated, body, head, value, expires, partition, tab, id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            "INSERT INTO rows
+             (version, stamp, layout, created, updated, body, head, value, expires, partition, tab, id, terms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?;
-        Ok(Self { connection, quarantine, row_heads, floor, find, replace, insert })
+        Ok(Self { connection, quarantine, caches, floor, find, replace, insert })
     }
 }
 
@@ -95,13 +98,13 @@ pub(super) fn run_task(
     match task {
         Task::Commit(batch, now) => commit(tx, batch, *now, change_feed),
         Task::Sweep(limit, now) => {
-            tx.row_heads.clear();
+            tx.caches.clear();
             let swept =
                 sweep::run(tx.connection, tx.quarantine, *limit, *now).map_err(|error| error::unavailable(&error))?;
             Ok(Ok(TaskOutput { versions: vec![swept as u64], changes: Vec::new(), released_keys: Vec::new() }))
         }
         Task::Inspect(suspects, now) => {
-            tx.row_heads.clear();
+            tx.caches.clear();
             for suspect in suspects {
                 let inspected = quarantine::inspect(tx.quarantine, tx.connection, suspect.name(), *now);
                 inspected.map_err(|error| error::row_error(suspect.table, &suspect.id.as_str().into(), &error))?;
@@ -144,7 +147,7 @@ fn commit(
     for (write, (row, Applied { version, changed, action })) in batch.writes.iter().zip(found) {
         let name = row_name(&partition, write);
         let row_error = |error| error::row_error(write.table, &write.id, &error);
-        apply_change(tx, name, &write.change, &row, action, now).map_err(row_error)?;
+        apply_change(tx, name, (&write.change, batch.terms_of(write)), &row, action, now).map_err(row_error)?;
         if row.damaged.is_some() {
             output.released_keys.push(tx.quarantine.release(tx.connection, name).map_err(row_error)?);
         }
@@ -177,7 +180,7 @@ fn raise_fence(connection: &Connection, partition: &str, fence: u64) -> Result<(
 
 /// Finds the existing row. An expired row has a rowid and no head; a damaged row is quarantined even if the batch is refused.
 fn find_row(tx: &mut TxWriter<'_>, name: RowName<'_>, now: Timestamp) -> Result<ExistingRow, StoreError> {
-    if let Some((rowid, head)) = tx.row_heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
+    if let Some((rowid, head)) = tx.caches.row_heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
         return Ok(ExistingRow { rowid: Some(rowid), head: Some(head), damaged: None });
     }
     let found = tx.find.query_row((name.partition, name.table.as_str(), name.id), |row| {
@@ -194,6 +197,7 @@ fn find_row(tx: &mut TxWriter<'_>, name: RowName<'_>, now: Timestamp) -> Result<
         }
         Some((Err(damaged), rowid)) => {
             let version = tx.quarantine.quarantine_row(tx.connection, name, rowid, &damaged, now).map_err(row_error)?;
+            tx.caches.term_blocks.remove_table(name.table);
             ExistingRow { damaged: Some((version, damaged)), ..ExistingRow::default() }
         }
     })
@@ -203,7 +207,7 @@ fn find_row(tx: &mut TxWriter<'_>, name: RowName<'_>, now: Timestamp) -> Result<
 fn apply_change(
     tx: &mut TxWriter<'_>,
     name: RowName<'_>,
-    change: &Change,
+    (change, terms): (&Change, &Terms),
     found: &ExistingRow,
     action: Action,
     now: Timestamp,
@@ -217,7 +221,8 @@ fn apply_change(
             let new = RowHead { version, stamp, layout, expires: *expires, created, updated: now, body_checksum: body };
             // If the expiry is unchanged, its index need not be updated.
             let same_expiry = found.head.is_some_and(|head| head.expires == *expires);
-            put_row(tx, name, &new, value, found.rowid, same_expiry)?;
+            put_row(tx, name, &new, (value, terms), found.rowid, same_expiry)?;
+            index_terms(tx, name, terms)?;
         }
         (Action::Touch, Change::Touch { expires }) => {
             if let (Some(head), Some(rowid)) = (found.head, found.rowid) {
@@ -225,12 +230,13 @@ fn apply_change(
                 let mut touch =
                     tx.connection.prepare_cached("UPDATE rows SET expires = ?1, head = ?2 WHERE rowid = ?3")?;
                 expect_one_row(touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), rowid))?)?;
-                tx.row_heads.insert(name, rowid, new);
+                tx.caches.row_heads.insert(name, rowid, new);
             }
         }
         (Action::Remove, _) => {
-            tx.row_heads.remove(name);
+            tx.caches.row_heads.remove(name);
             if let Some(rowid) = found.rowid {
+                tx.caches.term_blocks.remove_table(name.table);
                 tx.connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([rowid])?;
             }
         }
@@ -243,26 +249,43 @@ fn put_row(
     tx: &mut TxWriter<'_>,
     name: RowName<'_>,
     head: &RowHead,
-    value: &[u8],
+    (value, terms): (&[u8], &Terms),
     rowid: Option<i64>,
     same_expiry: bool,
 ) -> Result<()> {
     let (version, stamp, layout) = (head.version.cast_signed(), head.stamp.cast_signed(), head.layout);
     let (created, updated, expires) = (head.created.millis(), head.updated.millis(), head.expires);
+    let terms = Some(terms.as_str()).filter(|terms| !terms.is_empty());
     let (body, checksum, expires) = (head.body_checksum, head.checksum(name), expires.map(Timestamp::millis));
     let Some(rowid) = rowid else {
         let (partition, table, id) = (name.partition, name.table.as_str(), name.id);
-        let row = (version, stamp, layout, created, updated, body, checksum, value, expires, partition, table, id);
+        let row =
+            (version, stamp, layout, created, updated, body, checksum, value, expires, partition, table, id, terms);
         tx.insert.execute(row)?;
-        tx.row_heads.insert(name, tx.connection.last_insert_rowid(), *head);
+        tx.caches.row_heads.insert(name, tx.connection.last_insert_rowid(), *head);
         return Ok(());
     };
-    expect_one_row(tx.replace.execute((version, stamp, layout, created, updated, body, checksum, value, rowid))?)?;
+    expect_one_row(
+        tx.replace.execute((version, stamp, layout, created, updated, body, checksum, value, terms, rowid))?,
+    )?;
     if !same_expiry {
         let mut set_expiry = tx.connection.prepare_cached("UPDATE rows SET expires = ?1 WHERE rowid = ?2")?;
         set_expiry.execute((expires, rowid))?;
     }
-    tx.row_heads.insert(name, rowid, *head);
+    tx.caches.row_heads.insert(name, rowid, *head);
+    Ok(())
+}
+
+/// Adds the row's block to the index of each of its terms.
+fn index_terms(tx: &mut TxWriter<'_>, name: RowName<'_>, terms: &Terms) -> Result<()> {
+    let (tenant, block) = (name.partition.split('/').next().unwrap_or_default(), block_of(name.id));
+    for term in terms.iter() {
+        if !tx.caches.term_blocks.insert(name.table, tenant, term, block) {
+            let mut insert =
+                tx.connection.prepare_cached("INSERT OR IGNORE INTO term_blocks VALUES (?1, ?2, ?3, ?4)")?;
+            insert.execute((name.table.as_str(), tenant, term, block))?;
+        }
+    }
     Ok(())
 }
 
