@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use toolhub_core::{
-    CallError, CancellationToken, Offer, SnapshotRestore, StatusScope, ToolError, ToolHub, ToolStatusInfo,
+    CallError, CancellationToken, Offer, SnapshotRestore, StatusDetails, StatusScope, ToolError, ToolHub,
+    ToolStatusInfo,
     events::Event,
     ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::ToolStatus,
@@ -243,6 +244,16 @@ impl Agent {
         let ThreadKey { tenant, thread } = &self.thread_key;
         let toolset = self.service.thread_toolset(tenant, thread).await?;
         self.service.hub().status_summary(tenant, thread, &toolset.into()).await
+    }
+
+    /// A summary of its tools in detail: status, reason, counters, times and dependencies of each.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn tool_states_details(&self) -> Result<StatusDetails, CallError> {
+        let ThreadKey { tenant, thread } = &self.thread_key;
+        let toolset = self.service.thread_toolset(tenant, thread).await?;
+        self.service.hub().status_details(tenant, thread, &toolset.into()).await
     }
 
     /// The statuses of its tools and which have succeeded, serialized.

@@ -52,9 +52,9 @@ pub use handler::{
 };
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
-    BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, Explanation,
-    HubBuilder, HubChange, Offer, OfferOptions, RateQuota, SnapshotRestore, StatusScope, ThreadError, ToolHub,
-    ToolStatusInfo,
+    BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DependencyStatus,
+    Explanation, HubBuilder, HubChange, Offer, OfferOptions, RateQuota, SnapshotRestore, StatusDetails, StatusScope,
+    ThreadError, ToolHub, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, StatusChanges, ToolStats};

@@ -7,6 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
+use hashlink::LruCache;
+
 use crate::registry::{ToolFilter, Tools, Toolset};
 use toolhub_storage::clock::Instant;
 use toolhub_types::{
@@ -45,14 +47,39 @@ pub(crate) struct OfferDiff {
 #[derive(Default)]
 pub(crate) struct Offers(Mutex<OfferMap>);
 
-#[derive(Default)]
+/// Maximum number of threads whose offers are pinned; beyond it, the one that was bound longest ago is offered a new list.
+const MAX_PINNED_THREADS: usize = 10_000;
+
 struct OfferMap {
     by_thread: HashMap<ThreadKey, Vec<Weak<BoundOffer>>>,
+    /// Offers that stay bound although nobody holds them, because `auto_rebind` is off. One per toolset of a thread.
+    pinned: LruCache<ThreadKey, Vec<Arc<BoundOffer>>>,
     /// Number of entries at which threads without a held offer are pruned.
     prune_at: usize,
 }
 
+impl Default for OfferMap {
+    fn default() -> Self {
+        Self { by_thread: HashMap::new(), pinned: LruCache::new(MAX_PINNED_THREADS), prune_at: 0 }
+    }
+}
+
 impl Offers {
+    /// Keeps an offer bound until another one of the same toolset is pinned for the thread.
+    pub(crate) fn pin(&self, bound: &Arc<BoundOffer>) {
+        let mut map = self.lock();
+        let owner = ThreadKey::new(&bound.tenant, &bound.thread);
+        let mut offers = map.pinned.remove(&owner).unwrap_or_default();
+        offers.retain(|other| other.toolset != bound.toolset);
+        offers.push(bound.clone());
+        map.pinned.insert(owner, offers);
+    }
+
+    /// Releases the pinned offers of a thread.
+    pub(crate) fn unpin(&self, owner: &ThreadKey) {
+        self.lock().pinned.remove(owner);
+    }
+
     pub(crate) fn add(&self, bound: &Arc<BoundOffer>) {
         let mut map = self.lock();
         if map.by_thread.len() >= map.prune_at {

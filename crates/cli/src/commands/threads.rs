@@ -11,7 +11,7 @@ use crate::{
     client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
-    output::{Column, Fields, Table, format_ago, format_status, truncate_value},
+    output::{Column, Fields, Table, format_ago, format_status, strip_control_chars, truncate_value},
     session::Session,
 };
 
@@ -50,6 +50,14 @@ pub(crate) enum ThreadsCommand {
     States {
         /// Thread id
         id: String,
+        /// Also show counters, times and dependencies
+        #[arg(long)]
+        full: bool,
+    },
+    /// Offer a thread the tools that are available now (with `auto_rebind = false`)
+    Rebind {
+        /// Thread id
+        id: String,
     },
     /// Reset the tool statuses of a thread
     Reset {
@@ -79,7 +87,20 @@ pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Ex
             }
             Ok(Exit::Success)
         }
-        ThreadsCommand::States { id } => show_tool_states(session, &id).await,
+        ThreadsCommand::States { id, full: false } => show_tool_states(session, &id).await,
+        ThreadsCommand::States { id, full: true } => show_state_details(session, &id).await,
+        ThreadsCommand::Rebind { id } => {
+            let response =
+                session.send_checked(Request::post(["threads", &id, "rebind"])).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&response.text());
+                return Ok(Exit::Success);
+            }
+            for tool in response.json()?["tools"].as_array().into_iter().flatten() {
+                session.printer.print(&strip_control_chars(tool.as_str().unwrap_or_default()));
+            }
+            Ok(Exit::Success)
+        }
         ThreadsCommand::Reset { id, tool } => {
             let request = Request::at_root(Method::POST, ["agents", &id, "tool-states", "reset"]);
             let request = request.body(tool.map_or_else(|| json!({}), |tool| json!({"toolName": tool})));
@@ -96,6 +117,20 @@ pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Ex
 pub(super) async fn show_tool_states(session: &Session, thread: &str) -> Result<Exit, Failure> {
     let request = Request::at_root(Method::GET, ["agents", thread, "tool-states"]);
     print_tool_states(session, &session.send_checked(request).await.map_err(with_not_found_help)?)?;
+    Ok(Exit::Success)
+}
+
+/// Prints status, reason, counters, times and dependencies of each tool in a thread.
+async fn show_state_details(session: &Session, thread: &str) -> Result<Exit, Failure> {
+    let request = Request::get(["threads", thread, "tool-states"]).query("detail", Some("full"));
+    let response = session.send_checked(request).await.map_err(with_not_found_help)?;
+    if session.printer.json {
+        session.printer.print_json(&response.text());
+    } else {
+        for line in pointer_text(&response.json()?, "/data/details").lines() {
+            session.printer.print(&strip_control_chars(line));
+        }
+    }
     Ok(Exit::Success)
 }
 

@@ -25,7 +25,7 @@ use toolhub_types::{
     error::CallError,
     event_kind::EventKind,
     export_format::Format,
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     language::Language,
     timestamp::Timestamp,
     tool::{Definition, ToolName},
@@ -95,8 +95,8 @@ impl From<Language> for OfferOptions {
 }
 
 impl ToolHub {
-    /// Offers a thread its tools for one step: exactly the available ones, pinned. With `auto_rebind` off, returns the offer
-    /// that is already held for the thread, if there is one, until [`rebind`](Self::rebind) is called.
+    /// Offers a thread its tools for one step: exactly the available ones, pinned. With `auto_rebind` off, returns the first
+    /// offer of the thread, also after it was dropped, until [`rebind`](Self::rebind) is called or the process ends.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -185,6 +185,11 @@ impl ToolHub {
             self.engine.offers.add(&bound);
             bound
         });
+        if self.engine.statuses.settings().auto_rebind {
+            self.engine.offers.unpin(&ThreadKey::new(tenant, thread));
+        } else {
+            self.engine.offers.pin(&bound);
+        }
         if next_change.is_some() {
             // Evidence expires without an event. Wake `watch_offers`, so that it schedules a check for that time.
             self.engine.services.availability_changed.notify_one();

@@ -237,6 +237,7 @@ fn finish_removal(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows
         engine.statuses.forget(&StatusKey::thread(&tool.definition.name, tenant, thread));
     }
     engine.statuses.successes.forget_recall(owner);
+    engine.offers.unpin(owner);
     engine.services.state.forget_connections(owner);
     engine.services.availability_changed.notify_one();
     let event = EventKind::ThreadSwept { reason, rows };

@@ -1,4 +1,4 @@
-//! Statuses of a thread's tools, and their reset, in the response format of existing agent clients.
+//! Statuses of a thread's tools, their reset, in the response format of existing agent clients, and the rebind of its offer.
 //!
 //! In: a thread. Out: `{"success": true, "data": …}`; every problem carries `"success": false`. A tool has exactly
 //! three members, unless `?detail=full` asks for more.
@@ -9,7 +9,7 @@ use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
-    ErrorKind, OfferOptions, StatusScope, ThreadInfo, ToolStatusInfo,
+    DependencyStatus, ErrorKind, OfferOptions, StatusScope, ThreadInfo, ToolStatusDetails,
     clock::Timestamp,
     ids::Tenant,
     status::{Language, ToolStatus},
@@ -47,6 +47,12 @@ pub(super) fn routes() -> Vec<Route> {
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable])
             .with_success_flag(),
+        Route::new(Method::POST, "/api/v1/threads/{id}/rebind", call, "threads", rebind)
+            .audited("thread.rebind")
+            .summary("Offer the thread the tools that are available now; needed only with `auto_rebind = false`")
+            .json_response::<BoundTools>(200, "The tools that the thread is offered from now on")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
 
@@ -62,7 +68,8 @@ struct LegacyAgentPath {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StatesQuery {
-    /// `full` adds consecutive failures, the last success and failure, and whether a rebind is due.
+    /// `full` adds consecutive failures, the last success and failure, whether a rebind is due, the dependencies, and a
+    /// summary.
     detail: Option<Detail>,
 }
 
@@ -104,6 +111,12 @@ struct ToolStates {
     /// The tools that were reset; only in the response to a reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     reset: Option<Vec<String>>,
+    /// All tools in one line; only with `?detail=full`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
+    /// The summary and one line per tool, as text; only with `?detail=full`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<String>,
     /// Every tool, by name.
     tool_states: BTreeMap<String, ToolState>,
     /// When the statuses were read.
@@ -136,6 +149,26 @@ struct ToolStateDetails {
     last_failure_time: Option<Timestamp>,
     /// Whether a list of offered tools that is bound for the thread should be bound again because of it.
     should_rebind: bool,
+    /// The tools it depends on.
+    dependencies: Vec<DependencyStatus>,
+}
+
+/// The tools that a thread is offered.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BoundTools {
+    /// Their names.
+    tools: Vec<String>,
+}
+
+async fn rebind(
+    State(app): State<App>,
+    principal: Principal,
+    Params(ThreadPath { id }): Params<ThreadPath>,
+) -> ApiResult<Json<BoundTools>> {
+    let thread = threads::find(&app, &principal.tenant, &id).await?;
+    let toolset = app.agents().thread_toolset(&principal.tenant, &thread.id).await?;
+    let offer = app.hub().rebind_with(&principal.tenant, &thread.id, &toolset.into()).await?;
+    Ok(Json(BoundTools { tools: offer.names().iter().map(ToString::to_string).collect() }))
 }
 
 async fn get_legacy(
@@ -198,13 +231,15 @@ async fn load_states(
 ) -> ApiResult<ToolStates> {
     let toolset = app.agents().thread_toolset(tenant, &thread.id).await?;
     let options = OfferOptions { toolset, language };
-    let statuses = app.hub().tool_statuses_with(StatusScope::Thread(tenant, &thread.id), &options).await?;
-    let tool_states = statuses.into_iter().map(|info| {
-        let name = info.tool_name.to_string();
-        (name, ToolState::of(info, full))
+    let details = app.hub().status_details(tenant, &thread.id, &options).await?;
+    let (summary, text) = full.then(|| (details.summary.clone(), details.text())).unzip();
+    let tool_states = details.tools.into_iter().map(|tool| {
+        let name = tool.info.tool_name.to_string();
+        (name, ToolState::of(tool, full))
     });
     let (agent_id, timestamp) = (thread.id.to_string(), app.now());
-    Ok(ToolStates { agent_id, reset: None, tool_states: tool_states.collect(), timestamp })
+    let tool_states = tool_states.collect();
+    Ok(ToolStates { agent_id, reset: None, summary, details: text, tool_states, timestamp })
 }
 
 fn respond(data: ToolStates) -> Json<ToolStatesResponse> {
@@ -212,7 +247,7 @@ fn respond(data: ToolStates) -> Json<ToolStatesResponse> {
 }
 
 impl ToolState {
-    fn of(info: ToolStatusInfo, full: bool) -> Self {
+    fn of(ToolStatusDetails { info, dependencies, .. }: ToolStatusDetails, full: bool) -> Self {
         Self {
             status: info.status,
             reason: info.reason,
@@ -222,6 +257,7 @@ impl ToolState {
                 last_success_time: info.last_success_time,
                 last_failure_time: info.last_failure_time,
                 should_rebind: info.should_rebind,
+                dependencies,
             }),
         }
     }

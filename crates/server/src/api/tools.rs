@@ -33,8 +33,9 @@ pub(super) fn routes() -> Vec<Route> {
             .refusals(known),
         Route::new(Method::PUT, "/api/v1/tools/{name}/status", admin, "tools", set_status)
             .audited("tool.status")
-            .summary("Override the status of a tool, for all threads")
+            .summary("Override the status of a tool, for all threads or for one")
             .json_response::<ToolStatusInfo>(200, "The effective status")
+            .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/reset", admin, "tools", reset)
             .audited("tool.reset")
@@ -130,16 +131,23 @@ struct StatusBody {
     reason: Option<String>,
     /// When the override expires.
     until: Option<Timestamp>,
+    /// Only for this thread. Default: for all threads.
+    thread_id: Option<String>,
 }
 
 async fn set_status(
     State(app): State<App>,
-    _: Principal,
+    principal: Principal,
     Params(ToolPath { name }): Params<ToolPath>,
     Body(body): Body<StatusBody>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
-    let StatusBody { status, reason, until } = body;
-    Ok(Json(app.hub().set_tool_status(&name, status, reason, until, StatusScope::Shared).await?))
+    let StatusBody { status, reason, until, thread_id } = body;
+    let thread = match &thread_id {
+        Some(id) => Some(super::threads::find(&app, &principal.tenant, id).await?.id),
+        None => None,
+    };
+    let scope = thread.as_ref().map_or(StatusScope::Shared, |thread| StatusScope::Thread(&principal.tenant, thread));
+    Ok(Json(app.hub().set_tool_status(&name, status, reason, until, scope).await?))
 }
 
 async fn reset(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<Json<ToolStatusInfo>> {

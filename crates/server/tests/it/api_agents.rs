@@ -50,6 +50,7 @@ async fn more_is_told_when_it_is_asked_for_and_reasons_come_in_chinese() {
     let broken = &full["data"]["toolStates"]["broken"];
     let all = [
         "consecutiveFailures",
+        "dependencies",
         "lastFailureTime",
         "lastSuccessTime",
         "lastUpdated",
@@ -58,7 +59,25 @@ async fn more_is_told_when_it_is_asked_for_and_reasons_come_in_chinese() {
         "status",
     ];
     assert_eq!(members(broken), all);
-    assert_eq!(broken["consecutiveFailures"], 1);
+    assert_eq!((&broken["consecutiveFailures"], &broken["dependencies"]), (&json!(1), &json!([])));
+    assert_eq!(members(&full["data"]), ["agentId", "details", "summary", "timestamp", "toolStates"]);
+    let waits = json!([{"toolName": "look", "met": false, "lastSuccessTime": null}]);
+    assert_eq!(full["data"]["toolStates"]["report"]["dependencies"], waits);
+    let text = full["data"]["details"].as_str().unwrap();
+    assert!(text.starts_with(full["data"]["summary"].as_str().unwrap()), "{text}");
+    assert!(
+        text.contains("\nbroken: available since ")
+            && text.contains(" (the last call failed); consecutive failures 1, last success none, last failure "),
+        "{text}"
+    );
+    assert!(text.contains("; depends on look (missing)"), "{text}");
+    call(&api, "look").await;
+    let full = api
+        .request("GET", "/api/v1/threads/thread_123/tool-states?detail=full", None, &[("accept-language", "zh")])
+        .await
+        .expect_status(200);
+    let text = full["data"]["details"].as_str().unwrap();
+    assert!(text.contains("（依赖已满足）；连续失败 0 次，上次成功 无，上次失败 无；依赖 look（已满足）"), "{text}");
     let chinese =
         api.request("GET", "/agents/thread_123/tool-states", None, &[("accept-language", "zh-CN,zh;q=0.9")]).await;
     assert_eq!(chinese.expect_status(200)["data"]["toolStates"]["add"]["reason"], "尚未执行");
@@ -99,4 +118,25 @@ async fn problems_there_say_that_it_was_no_success() {
         assert_eq!(problem["success"], false, "{problem}");
     }
     assert_eq!(problems[3]["suggestions"], json!(["broken"]));
+}
+
+#[tokio::test]
+async fn a_status_may_hold_for_one_thread_and_a_thread_may_be_bound_again() {
+    let api = api_fixture().await;
+    call(&api, "look").await;
+    let put = async |body: Value| api.request("PUT", "/api/v1/tools/add/status", Some(body), &[]).await;
+    let set = put(json!({"status": "maintenance", "reason": "repairs", "threadId": "thread_123"})).await;
+    assert_eq!(set.expect_status(200)["reason"], "in maintenance: repairs");
+    let states = api.get("/agents/thread_123/tool-states").await.expect_status(200);
+    assert_eq!(states["data"]["toolStates"]["add"]["status"], "maintenance");
+    assert_eq!(api.get("/api/v1/tools/add").await.expect_status(200)["status"], "available", "for all others");
+    put(json!({"status": "failed", "threadId": "nobody"})).await.expect_problem(404, "thread_not_found");
+    let rebind = async || {
+        let bound = api.request("POST", "/api/v1/threads/thread_123/rebind", None, &[]).await.expect_status(200);
+        bound["tools"].as_array().unwrap().contains(&json!("add"))
+    };
+    assert!(!rebind().await);
+    put(json!({"status": "available", "threadId": "thread_123"})).await.expect_status(200);
+    assert!(rebind().await);
+    api.request("POST", "/api/v1/threads/nobody/rebind", None, &[]).await.expect_problem(404, "thread_not_found");
 }

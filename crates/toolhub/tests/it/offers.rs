@@ -69,7 +69,18 @@ async fn without_auto_rebind_a_list_stays_until_somebody_binds_it_again() {
     assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["b"]);
     drop((first, next, bound));
     hub.set_tool_status("a", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
-    assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["a", "b"], "a dropped offer has no effect");
+    assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["b"], "the next turn is offered the same list");
+    assert!(hub.tool_status("a", StatusScope::Thread(&tenant, &thread)).await.unwrap().should_rebind);
+    drop(hub.rebind(&tenant, &thread).await.unwrap());
+    assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["a", "b"]);
+    // A change of the setting takes effect with the next offer, and a deleted thread has no list.
+    hub.set_tool_status("a", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
+    hub.create_thread(&tenant, Some(thread.clone())).await.unwrap();
+    hub.delete_thread(&tenant, &thread).await.unwrap();
+    assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["b"]);
+    hub.set_tool_status("a", ToolStatus::Available, None, None, StatusScope::Shared).await.unwrap();
+    hub.apply(toolhub::HubChange::tools_only().status(StatusSettings::default())).await.unwrap();
+    assert_eq!(names(&hub.offer(&tenant, &thread).await.unwrap()), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ pub(crate) struct Reset {
     tool: String,
 }
 
-/// Put a tool in maintenance, or end it.
+/// Put a tool in maintenance, or end it; with --thread for one thread.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Maintenance {
     /// Name of the tool
@@ -64,7 +64,7 @@ pub(super) async fn reset(session: &Session, args: &Reset) -> Result<Exit, Failu
 }
 
 pub(super) async fn set_maintenance(session: &Session, args: &Maintenance) -> Result<Exit, Failure> {
-    let body = if args.off {
+    let mut body = if args.off {
         json!({"status": "available"})
     } else {
         let mut body = json!({"status": "maintenance"});
@@ -76,6 +76,9 @@ pub(super) async fn set_maintenance(session: &Session, args: &Maintenance) -> Re
         }
         body
     };
+    if let Some(thread) = &session.global.thread {
+        body["threadId"] = thread.as_str().into();
+    }
     let request = Request::new(Method::PUT, ["tools", &args.tool, "status"]).body(body);
     let response =
         session.send_checked(request).await.map_err(|failure| with_help(failure, "maintenance", &args.tool))?;
