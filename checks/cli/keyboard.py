@@ -62,7 +62,7 @@ CASES = [
     (
         "arguments changed by name",
         [(PROMPT, "e folder\n"), (PROMPT, "e folde=/tmp/new\n"), (PROMPT, "e folder=/\n"), (PROMPT, "e folder='/tmp/new one'\n")],
-        ["neither key=value nor JSON", "folde", "deleting the root folder is never allowed", "/tmp/new one is deleted"],
+        ["neither key=value nor JSON", "there is no argument `folde`", "deleting the root folder is never allowed", "/tmp/new one is deleted"],
         ["/tmp/old is deleted"],
         0,
     ),

@@ -3,6 +3,8 @@
 //! In: words such as `qty=2`, `lines:=[…]` or `address.city=Oslo`, and a JSON Schema. Out: a JSON object. A value that does not
 //! match its type stays a string: the hub validates it and reports what it expected, the same way for all callers.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
@@ -36,7 +38,8 @@ pub(crate) fn parse_typed(tool: &str, words: &[String], schema: &Value) -> Resul
 /// Changes arguments: the words are typed by the schema, members that they do not name stay.
 ///
 /// # Errors
-/// When a word is not an argument, or two of them conflict.
+/// When a word is not an argument, names one that neither the arguments nor the schema have, or two of them conflict. A
+/// misspelled name must not approve the arguments as they were.
 pub(crate) fn change_arguments(mut arguments: Value, words: &[String], schema: &Value) -> Result<Value, Failure> {
     fn merge(target: &mut Value, changes: Map<String, Value>) {
         for (name, change) in changes {
@@ -49,6 +52,14 @@ pub(crate) fn change_arguments(mut arguments: Value, words: &[String], schema: &
     let changes = parse_typed("", words, schema)?;
     if !arguments.is_object() {
         arguments = Value::Object(Map::new());
+    }
+    let properties = resolve_ref(schema, schema)["properties"].as_object();
+    let names = properties.into_iter().flat_map(Map::keys).chain(arguments.as_object().into_iter().flat_map(Map::keys));
+    let known: BTreeSet<&str> = names.map(String::as_str).collect();
+    if let Some(unknown) = changes.keys().find(|name| !known.is_empty() && !known.contains(name.as_str())) {
+        let known: Vec<&str> = known.into_iter().collect();
+        return Err(Failure::usage(format!("there is no argument `{unknown}`"))
+            .help(format!("the arguments are {}", known.join(", "))));
     }
     merge(&mut arguments, changes);
     Ok(arguments)
@@ -237,6 +248,8 @@ mod tests {
         let changed = change_arguments(json!({"sku": "a", "qty": 1, "to": {"zip": "1"}}), &words, &schema).unwrap();
         assert_eq!(changed, json!({"sku": "a", "qty": 3, "to": {"zip": "1", "city": "Oslo"}}));
         assert!(change_arguments(json!({}), &["qty".to_owned()], &schema).is_err());
+        let misspelled = change_arguments(json!({"sku": "a"}), &["quty=3".to_owned()], &schema).unwrap_err();
+        assert_eq!(misspelled.message, "there is no argument `quty`");
     }
 
     fn schema() -> Value {

@@ -317,10 +317,12 @@ async fn resolve(session: &Session, id: &str, body: Value) -> Result<Exit, Failu
     }
     // A server runs the approved call by itself. In process, this command must run it to its end.
     let in_process = session.client().await?.server_url().is_none();
-    if !in_process && !call.is_empty() {
-        // The record may have been deleted, or hidden from this key; neither is a failure of the answer.
-        let _ = call::approval_dialog::poll_until(session, &call, |call| call["status"] != "awaiting_approval").await;
-    }
+    // The record may have been deleted, be hidden from this key, or a repetition of the call waits; that is no failure of
+    // the answer.
+    let is_found = in_process
+        || call::approval_dialog::poll_until(session, &call, |call| call["status"] != "awaiting_approval")
+            .await
+            .is_ok();
     let outcome = if in_process && !denied && !call.is_empty() { wait_for_call(session, &call).await? } else { None };
     let printer = &session.printer;
     if printer.json {
@@ -332,7 +334,9 @@ async fn resolve(session: &Session, id: &str, body: Value) -> Result<Exit, Failu
     match outcome {
         Some((record, document)) => call::show_outcome(session, &record, &document),
         None => {
-            printer.note(&format!("toolhub calls show {call}{}", session.target_flags()));
+            if is_found {
+                printer.note(&format!("toolhub calls show {call}{}", session.target_flags()));
+            }
             Ok(Exit::Success)
         }
     }

@@ -29,7 +29,7 @@ pub(crate) async fn build_hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
         .tool(tool("slow", slow).timeout(Duration::from_millis(300)).closed_world())
         .tool(tool("crash", crash).description("Crash, to show what happens then.").closed_world())
         .tool(
-            tool("flaky", flaky)
+            tool("transient", transient)
                 .description("Ask a service that answers every third time.")
                 .read_only()
                 .retry(Retry { first: Duration::from_millis(50), ..Retry::default() }),
@@ -65,13 +65,13 @@ async fn crash(_: NoArguments) -> Result<(), ToolError> {
     std::panic::panic_any(CRASH_MESSAGE)
 }
 
-/// The service behind `flaky`: succeeds every third time.
+/// The service behind `transient`: succeeds every third time.
 #[derive(Default)]
 struct FlakyService {
     requests: AtomicU32,
 }
 
-async fn flaky(_: NoArguments, service: Shared<FlakyService>) -> Result<&'static str, ToolError> {
+async fn transient(_: NoArguments, service: Shared<FlakyService>) -> Result<&'static str, ToolError> {
     if service.requests.fetch_add(1, Ordering::Relaxed) % 3 < 2 {
         return Err(ToolError::with_kind(ErrorKind::UpstreamError, "The service is temporarily unavailable."));
     }

@@ -133,7 +133,7 @@ fn show_exports(hub: &ToolHub) {
 
 async fn show_retries(hub: &ToolHub) {
     print::heading(9, "Transient failures are retried, if that is safe");
-    call(hub, "flaky", json!({}), None).await;
+    call(hub, "transient", json!({}), None).await;
 }
 
 async fn show_failing_tool(hub: &ToolHub) -> Result<(), Box<dyn Error>> {

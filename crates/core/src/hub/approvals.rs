@@ -65,6 +65,10 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn is_awaited(&self, tenant: &Tenant, approval: &Approval) -> Result<bool, StoreError> {
+        // A repetition of the call may wait for it too.
+        if self.engine.approvals.has_waiter(approval.id) {
+            return Ok(true);
+        }
         let record = self.unredacted_record(tenant, approval.call_id).await?;
         Ok(record.is_some_and(|record| record.outcome.is_none()))
     }
