@@ -167,7 +167,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Config(config) => config_command::run(session, &config).await,
         Command::Import(import) => import::run(session, import).await,
         Command::Keys(keys) => keys::run(session, keys).await,
-        Command::Backup(_) => backup::run(session).await,
+        Command::Backup(args) => backup::run(session, &args).await,
         Command::Restore(restore) => restore::run(session, &restore),
         Command::Doctor(_) => doctor::run(session).await,
         Command::StubLlm(stub) => stub_llm::run(session, stub).await,

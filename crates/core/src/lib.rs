@@ -89,6 +89,7 @@ pub use toolhub_types::{
         StateManagerConfig,
     },
     status,
+    store_role::StoreRole,
     tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},
     trace::{TraceContext, TraceId},
     units,

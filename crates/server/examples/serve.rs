@@ -9,7 +9,7 @@ use toolhub_agent::{
     ToolCall,
 };
 use toolhub_core::{
-    BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
+    BoxFuture, CallContext, JsonReply, RateLimit, StoreRole, ToolError, ToolHub,
     backend::Memory,
     dynamic, dynamic_stateful,
     export::Format,
@@ -145,8 +145,8 @@ impl HostControl for EchoHost {
         Box::pin(async { Ok(ReloadReport::default()) })
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
-        Box::pin(async { Ok(Backup { path: "copy.db".into(), bytes: 0, sha256: String::new() }) })
+    fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
+        Box::pin(async move { Ok(Backup { path: "copy.db".into(), store, bytes: 0, sha256: String::new() }) })
     }
 
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {

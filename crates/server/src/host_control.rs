@@ -9,6 +9,7 @@ use futures_core::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use toolhub_core::StoreRole;
 
 /// The host program around the server, as far as the server needs it.
 pub trait HostControl: Send + Sync + 'static {
@@ -23,8 +24,8 @@ pub trait HostControl: Send + Sync + 'static {
     /// Reloads the config and applies what changed; an invalid one changes nothing.
     fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>>;
 
-    /// Makes a backup of the store.
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>>;
+    /// Makes a backup of the hub's store, or of the state manager's if that is another one.
+    fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>>;
 
     /// The toolsets of the config, by name.
     fn toolsets(&self) -> Vec<NamedToolset> {
@@ -135,9 +136,11 @@ pub struct ReloadReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Backup {
-    /// The path of the file.
+    /// The path of the file, or of the folder for states in JSON files.
     #[schemars(with = "String")]
     pub path: PathBuf,
+    /// What it is a backup of.
+    pub store: StoreRole,
     /// Its size in bytes.
     pub bytes: u64,
     /// SHA-256 digest of its content.

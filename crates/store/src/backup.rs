@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+use toolhub_storage::backend::StoreError;
+
 pub(crate) use file_ops::{
     TempPath, canonical_path, copy_hashed, link_or_copy, remove_if_exists, sync_folder, unused_path, with_suffix,
 };
@@ -74,6 +76,9 @@ pub enum BackupError {
     /// SQLite could not copy the store; the disk may be full.
     #[error("SQLite cannot copy the store: {0}")]
     Sqlite(String),
+    /// The write-behind buffer could not be written to the store first.
+    #[error("the write-behind buffer cannot be flushed before the backup: {0}")]
+    Flush(StoreError),
     /// A thread of the store panicked.
     #[error("a thread of the store panicked during the backup; the log has the cause")]
     Panicked,

@@ -23,5 +23,7 @@ pub use backup::RestoreError;
 pub use compression::Compressed;
 pub use files::Files;
 pub use sqlite::Sqlite;
-pub use store_factory::{OpenStoreError, open_store};
+pub use store_factory::{
+    OpenStoreError, RestoreStoreError, StateBackups, open_store, open_store_with_backups, restore_store,
+};
 pub use write_behind::WriteBehind;

@@ -1,13 +1,26 @@
 //! Opens the store that a state configuration describes.
 //!
-//! In: the state manager and business state configs. Out: a backend, composed of the stores and decorators of this crate.
+//! In: the state manager and business state configs. Out: a backend, composed of the stores and decorators of this crate, and
+//! the handle that makes backups of it (`backups`).
+
+mod backups;
 
 use std::{fs, io, path::PathBuf, sync::Arc};
 
 use toolhub_storage::backend::{Backend, Memory, StoreError};
-use toolhub_types::state_config::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig};
+use toolhub_types::{
+    state_config::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig},
+    store_role::StoreRole,
+};
+
+pub use backups::{RestoreStoreError, StateBackups, restore_store};
 
 use crate::{Compressed, Files, Sqlite, WriteBehind, backup::BackupOptions, files, sqlite, write_behind};
+
+/// The database in the folder of a state manager.
+const DATABASE_FILE: &str = "state.db";
+/// The backups in that folder.
+const BACKUP_FOLDER: &str = "backups";
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -64,9 +77,20 @@ pub fn open_store(
     manager: &StateManagerConfig,
     business: &BusinessStateConfig,
 ) -> Result<Arc<dyn Backend>, OpenStoreError> {
+    open_store_with_backups(manager, business).map(|(store, _)| store)
+}
+
+/// As [`open_store`], with the handle that makes backups of the store on demand; `None` for a store in memory.
+///
+/// # Errors
+/// As [`open_store`].
+pub fn open_store_with_backups(
+    manager: &StateManagerConfig,
+    business: &BusinessStateConfig,
+) -> Result<(Arc<dyn Backend>, Option<StateBackups>), OpenStoreError> {
     match manager.manager_type {
         Some(ManagerType::Distributed) => return Err(OpenStoreError::Unsupported),
-        Some(ManagerType::Memory | ManagerType::Session) => return Ok(Arc::new(Memory::new())),
+        Some(ManagerType::Memory | ManagerType::Session) => return Ok((Arc::new(Memory::new()), None)),
         Some(ManagerType::Persistent) | None => {}
     }
     let folder = &manager.persistence_path;
@@ -75,24 +99,36 @@ pub fn open_store(
     let backups = business.backup_enabled.then(|| BackupOptions {
         interval: business.backup_interval,
         retention: business.backup_retention,
-        ..BackupOptions::new(folder.join("backups"))
+        ..BackupOptions::new(folder.join(BACKUP_FOLDER))
     });
+    let mut on_demand = StateBackups::new(folder.join(BACKUP_FOLDER));
     let store: Arc<dyn Backend> = match manager.persistence_format {
         PersistenceFormat::Sqlite => {
-            let options = backups.into_iter().fold(sqlite::Options::default(), sqlite::Options::backups);
-            let store = Sqlite::open(folder.join("state.db"), options)?;
-            if compression { Arc::new(Compressed(store)) } else { Arc::new(store) }
+            let options = sqlite::Options::default().role(StoreRole::State);
+            let options = backups.into_iter().fold(options, sqlite::Options::backups);
+            let store = Arc::new(Sqlite::open(folder.join(DATABASE_FILE), options)?);
+            on_demand.set_sqlite(&store);
+            if compression { Arc::new(Compressed(store)) } else { store }
         }
-        PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression, backups })?),
+        PersistenceFormat::Json => {
+            let store = Arc::new(Files::open(folder, files::Options { compression, backups })?);
+            on_demand.set_files(&store);
+            store
+        }
     };
-    if business.sync_on_change { Ok(store) } else { open_write_behind(store, business) }
+    if business.sync_on_change {
+        return Ok((store, Some(on_demand)));
+    }
+    let buffered = open_write_behind(store, business)?;
+    on_demand.set_write_behind(&buffered);
+    Ok((buffered, Some(on_demand)))
 }
 
 /// Opens it on a temporary thread with its own runtime: callers that build a hub or register a tool may have no runtime.
 fn open_write_behind(
     store: Arc<dyn Backend>,
     business: &BusinessStateConfig,
-) -> Result<Arc<dyn Backend>, OpenStoreError> {
+) -> Result<Arc<WriteBehind>, OpenStoreError> {
     let options = write_behind::Options { flush_interval: business.sync_interval, ..write_behind::Options::default() };
     let opened = std::thread::scope(|scope| {
         let open = move || {

@@ -63,7 +63,8 @@ pub use toolhub_core::*;
 pub use toolhub_server as server;
 #[cfg(feature = "disk")]
 pub use toolhub_store::{
-    Compressed, Files, OpenStoreError, Sqlite, WriteBehind, files, open_store, sqlite, write_behind,
+    Compressed, Files, OpenStoreError, RestoreError, RestoreStoreError, Sqlite, StateBackups, WriteBehind, files,
+    open_store, open_store_with_backups, restore_store, sqlite, write_behind,
 };
 
 /// Everything a program that defines and calls tools usually needs.

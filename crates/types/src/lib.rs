@@ -19,6 +19,7 @@ pub mod problem;
 pub mod progress;
 pub mod state_config;
 pub mod status;
+pub mod store_role;
 mod text_schema;
 pub mod timestamp;
 pub mod tool;

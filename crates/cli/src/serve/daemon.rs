@@ -14,7 +14,7 @@ use std::{
 use axum::Router;
 use serde_json::Value;
 use toolhub::{
-    BoxFuture, ToolHub,
+    BoxFuture, BusinessStateConfig, StateBackups, StateManagerConfig, StoreRole, ToolHub,
     agent::AgentService,
     backend::Backend,
     clock::{Clock, SystemClock},
@@ -22,7 +22,7 @@ use toolhub::{
         Auth, Backup, HostControl, HostControlError, KeyRing, KeySetting, Limits, NamedToolset, ReloadReport, Server,
         Settings, ToolChangeError,
     },
-    sqlite::OpenError,
+    sqlite::{self, OpenError},
     status::Language,
 };
 
@@ -38,6 +38,8 @@ pub(crate) struct Daemon {
     pub(crate) hub: ToolHub,
     pub(crate) agents: AgentService,
     store: StoreHandle,
+    /// Makes backups of the persistent state manager's store, if it was opened.
+    state_backups: Arc<OnceLock<StateBackups>>,
     /// The options of the config, for a reload.
     load_options: LoadOptions,
     /// The config file; `None` in a demo.
@@ -79,7 +81,15 @@ impl Daemon {
             api_tools::build_all(&stored, &config.server.tool_hosts, |name| config.tools.contains_key(name));
         let plans = agents::build_plans(&config.agents)
             .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
-        let result = config.hub_builder(&store).tools(api_tools).build().await;
+        let state_backups = Arc::<OnceLock<StateBackups>>::default();
+        let opened = state_backups.clone();
+        let open_state_store = move |manager: &StateManagerConfig, business: &BusinessStateConfig| {
+            let (store, backups) = toolhub::open_store_with_backups(manager, business)?;
+            let _ = backups.map(|backups| opened.set(backups));
+            Ok::<_, toolhub::OpenStoreError>(store)
+        };
+        let builder = config.hub_builder(&store).state_store_factory(open_state_store);
+        let result = builder.tools(api_tools).build().await;
         let hub =
             result.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         let service = AgentService::with_language(&hub, log_language(&local.options));
@@ -97,6 +107,7 @@ impl Daemon {
             hub,
             agents: service,
             store,
+            state_backups,
             load_options: local.options.clone(),
             file: file.map(Path::to_owned),
             startup_config: local.loaded.clone(),
@@ -146,7 +157,23 @@ impl Daemon {
         backend(&self.store)
     }
 
-    async fn make_backup(&self) -> Result<Backup, HostControlError> {
+    async fn make_backup(&self, role: StoreRole) -> Result<Backup, HostControlError> {
+        let backup = match role {
+            StoreRole::Hub => self.back_up_hub().await?,
+            StoreRole::State => self.back_up_states().await?,
+        };
+        Ok(Backup { path: backup.path, store: backup.store, bytes: backup.bytes, sha256: backup.sha256 })
+    }
+
+    async fn back_up_states(&self) -> Result<sqlite::Backup, HostControlError> {
+        let backups = self.state_backups.get().ok_or_else(|| {
+            let reason = "no state manager has a store of its own; the backup of the hub's store holds all states";
+            HostControlError::Unsupported(reason.into())
+        })?;
+        backups.create().await.map_err(|error| HostControlError::Failed(error.into()))
+    }
+
+    async fn back_up_hub(&self) -> Result<sqlite::Backup, HostControlError> {
         let StoreHandle::Sqlite(sqlite) = &self.store else {
             return Err(HostControlError::Unsupported(
                 "records are kept in memory; there is nothing to back up".into(),
@@ -156,8 +183,7 @@ impl Daemon {
         std::fs::create_dir_all(&folder).map_err(|error| HostControlError::Failed(error.into()))?;
         let name = SystemClock.now().to_string().replace([':', '.'], "-");
         let backup = sqlite.backup(folder.join(format!("toolhub-{name}.db"))).await;
-        let backup = backup.map_err(|error| HostControlError::Failed(error.into()))?;
-        Ok(Backup { path: backup.path, bytes: backup.bytes, sha256: backup.sha256 })
+        backup.map_err(|error| HostControlError::Failed(error.into()))
     }
 }
 
@@ -174,8 +200,8 @@ impl HostControl for Daemon {
         Box::pin(self.reload_config())
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
-        Box::pin(self.make_backup())
+    fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
+        Box::pin(self.make_backup(store))
     }
 
     fn toolsets(&self) -> Vec<NamedToolset> {

@@ -10,6 +10,7 @@ mod reload_and_restore;
 mod runs_killed;
 mod service;
 mod signals;
+mod state_backups;
 mod stub_llm;
 mod threads_killed;
 mod tools;

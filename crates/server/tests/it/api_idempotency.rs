@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use toolhub_core::{BoxFuture, ToolHub, backend::Memory};
+use toolhub_core::{BoxFuture, StoreRole, ToolHub, backend::Memory};
 use toolhub_server::{Backup, HostControl, HostControlError, ReloadReport, Server, Settings};
 
 use crate::{
@@ -122,11 +122,11 @@ impl HostControl for SlowBackupHost {
         Box::pin(async { Ok(ReloadReport::default()) })
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
-        Box::pin(async {
+    fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
+        Box::pin(async move {
             self.started.add_permits(1);
             self.release.acquire().await.unwrap().forget();
-            Ok(Backup { path: "/backups/1.db".into(), bytes: 1, sha256: "00".repeat(32) })
+            Ok(Backup { path: "/backups/1.db".into(), store, bytes: 1, sha256: "00".repeat(32) })
         })
     }
 }

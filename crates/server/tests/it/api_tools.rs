@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolhub_core::{BoxFuture, CallContext, ToolHub, dynamic};
+use toolhub_core::{BoxFuture, CallContext, StoreRole, ToolHub, dynamic};
 use toolhub_server::{Backup, HostControl, HostControlError, ReloadReport, Server, ToolChangeError};
 
 use crate::support_api::{api_fixture, send, settings};
@@ -147,7 +147,7 @@ impl HostControl for EchoToolHost {
         Box::pin(async { Err(HostControlError::Unsupported("there is no file".into())) })
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
+    fn backup(&self, _: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
         Box::pin(async { Err(HostControlError::Unsupported("there is no store".into())) })
     }
 

@@ -15,7 +15,7 @@ use axum::{
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use toolhub_core::{
-    BoxFuture, CallContext, Instance, JsonReply, NoArguments, RateLimit, Rule, ToolError, ToolHub,
+    BoxFuture, CallContext, Instance, JsonReply, NoArguments, RateLimit, Rule, StoreRole, ToolError, ToolHub,
     backend::{Backend, Memory},
     dynamic, dynamic_stateful,
     ids::Tenant,
@@ -73,8 +73,8 @@ impl HostControl for FakeHost {
         })
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
-        self.next_result(Backup { path: PathBuf::from("/backups/1.db"), bytes: 4096, sha256: "00".repeat(32) })
+    fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
+        self.next_result(Backup { path: PathBuf::from("/backups/1.db"), store, bytes: 4096, sha256: "00".repeat(32) })
     }
 }
 

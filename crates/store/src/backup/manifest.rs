@@ -1,4 +1,4 @@
-//! Backup manifest: a small JSON file next to each backup, with its size and checksum.
+//! Backup manifest: a small JSON file next to each backup that names what it is a backup of, its size and its checksum.
 //!
 //! In: a backup, or a folder of them. Out: their manifests. A manifest contains no file name: it belongs to the backup next
 //! to it.
@@ -11,6 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toolhub_storage::clock::Timestamp;
+use toolhub_types::store_role::StoreRole;
 
 use super::with_suffix;
 
@@ -24,6 +25,8 @@ pub struct Backup {
     /// The file, or the folder.
     #[serde(skip)]
     pub path: PathBuf,
+    /// What it is a backup of.
+    pub store: StoreRole,
     /// The time of its snapshot.
     pub made_at: Timestamp,
     /// The schema of the store.

@@ -2,7 +2,19 @@
 
 use std::{io, path::PathBuf};
 
+use toolhub_types::store_role::StoreRole;
+
 use super::Backup;
+
+impl Backup {
+    /// Refuses a backup of a store with another role.
+    pub(crate) fn check_role<Open>(&self, expected: StoreRole) -> Result<(), RestoreError<Open>> {
+        if self.store == expected {
+            return Ok(());
+        }
+        Err(RestoreError::WrongStore { path: self.path.clone(), found: self.store, expected })
+    }
+}
 
 /// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +40,16 @@ pub enum RestoreError<Open> {
         path: PathBuf,
         /// What is missing or wrong.
         reason: String,
+    },
+    /// It is a backup of another store.
+    #[error("{} is a backup of {found}, not of {expected}", path.display())]
+    WrongStore {
+        /// The backup.
+        path: PathBuf,
+        /// What it is a backup of.
+        found: StoreRole,
+        /// What was to be restored.
+        expected: StoreRole,
     },
     /// The backup does not match its manifest.
     #[error("the backup {} is damaged: {reason}", path.display())]

@@ -18,6 +18,8 @@ use std::{
 
 pub(super) use checksum_list::{ListError, for_each_file, is_store_file};
 
+use toolhub_types::store_role::StoreRole;
+
 use super::{Files, open::LAYOUT_VERSION, writer::Writer};
 use crate::{
     backup::{
@@ -71,7 +73,15 @@ impl BackupSource for FilesBackupSource {
             .and_then(|list| copy_hashed(list, io::sink()))
             .and_then(|hashed| sync_folder(&partial.path).map(|()| hashed))
             .map_err(&io_error)?;
-        let backup = Backup { path: path.clone(), made_at, schema: LAYOUT_VERSION, bytes, rows, sha256 };
+        let backup = Backup {
+            path: path.clone(),
+            store: StoreRole::State,
+            made_at,
+            schema: LAYOUT_VERSION,
+            bytes,
+            rows,
+            sha256,
+        };
         // The manifest first: a backup with its final name always has a manifest.
         backup.write().map_err(&io_error)?;
         failpoint::reach("files backup: after the manifest");

@@ -12,21 +12,26 @@ use std::{
 
 pub(super) use copy::check_integrity;
 
+use toolhub_types::store_role::StoreRole;
+
 use super::Sqlite;
 use crate::backup::{Backup, BackupError, BackupSource, copy_hashed};
 
 /// Creates backups of the store in this file.
-pub(super) struct SqliteBackupSource(pub(super) PathBuf);
+pub(super) struct SqliteBackupSource {
+    pub(super) path: PathBuf,
+    pub(super) role: StoreRole,
+}
 
 impl BackupSource for SqliteBackupSource {
     const SUFFIX: &'static str = ".db";
 
     fn store_path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     fn create_backup(&self, destination: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
-        copy::create_backup(&self.0, destination, stop)
+        copy::create_backup(self, destination, stop)
     }
 
     fn is_intact(&self, backup: &Backup) -> bool {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use rusqlite::Connection;
+use toolhub_types::store_role::StoreRole;
 
 use super::{
     Sqlite,
@@ -32,6 +33,7 @@ const MIN_SQLITE_VERSION: i32 = 3_051_003;
 pub struct Options {
     max_bytes: Option<u64>,
     backups: Option<BackupOptions>,
+    role: StoreRole,
 }
 
 impl Options {
@@ -39,6 +41,13 @@ impl Options {
     #[must_use]
     pub fn backups(mut self, backups: BackupOptions) -> Self {
         self.backups = Some(backups);
+        self
+    }
+
+    /// What the store holds; its backups name it. Default: the records of a hub.
+    #[must_use]
+    pub fn role(mut self, role: StoreRole) -> Self {
+        self.role = role;
         self
     }
 
@@ -71,7 +80,7 @@ impl Sqlite {
         let lock = Lock::acquire(&path).map_err(|error| OpenError::from_lock_error(&path, error))?;
         let failed = |error| OpenError::from_sqlite(&path, &error);
         let wal_pages = Arc::new(AtomicU32::new(0));
-        let Options { max_bytes, backups } = options;
+        let Options { max_bytes, backups, role } = options;
         let mut write_connection = connection::open_writer(&path, max_bytes, wal_pages.clone()).map_err(failed)?;
         prepare(&path, &mut write_connection, migrations)?;
         let floor = crate::epoch::version_floor(epoch::resolve_on_open(&write_connection).map_err(failed)?);
@@ -83,7 +92,8 @@ impl Sqlite {
         let setup =
             Setup { path: path.clone(), max_bytes, wal_pages, change_feed: change_feed.clone(), quarantine, floor };
         let writer = Writer::spawn(setup, write_connection).map_err(io_error)?;
-        let backup_worker = BackupWorker::spawn(SqliteBackupSource(path.clone()), backups).map_err(io_error)?;
+        let backup_worker =
+            BackupWorker::spawn(SqliteBackupSource { path: path.clone(), role }, backups).map_err(io_error)?;
         Ok(Self { path, backup_worker, readers, scanners, writer, change_feed, _lock: lock })
     }
 }

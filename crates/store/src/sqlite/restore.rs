@@ -12,6 +12,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 use toolhub_storage::clock::{Clock, SystemClock};
+use toolhub_types::store_role::StoreRole;
 
 use super::{OpenError, backup::check_integrity, epoch, error::is_damage, open::sync_parent_folder, schema};
 use crate::{
@@ -27,15 +28,20 @@ use crate::{
 /// Why a restore failed. The store is unchanged.
 pub type RestoreError = backup::RestoreError<OpenError>;
 
-/// Replaces a store, which must be closed, with a backup; the folder must exist. Blocks until it is done.
+/// Replaces a store, which must be closed, with a backup of a store with the same role; the folder must exist. Blocks until it
+/// is done.
 ///
 /// The previous store is kept as `….before-restore`. Rows written after the restore get higher versions than any assigned
 /// before, so they are never mistaken for rows that were written after the backup and are now lost.
 ///
 /// # Errors
-/// When the store is open, when the backup is damaged, when a later version made it, and when the disk is full. The store
+/// When the store is open, when it is a backup of a store with another role, when the backup is damaged, when a later version made it, and when the disk is full. The store
 /// is then unchanged.
-pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<RestoreReport, RestoreError> {
+pub fn restore(
+    backup: impl AsRef<Path>,
+    path: impl AsRef<Path>,
+    role: StoreRole,
+) -> Result<RestoreReport, RestoreError> {
     let path =
         canonical_path(path.as_ref()).map_err(|error| OpenError::Io { path: path.as_ref().to_owned(), error })?;
     let _lock = Lock::acquire(&path).map_err(|error| OpenError::from_lock_error(&path, error))?;
@@ -44,15 +50,15 @@ pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Resto
     let clear =
         || ["", "-wal", "-shm", "-journal"].iter().try_for_each(|suffix| remove_if_exists(&with_suffix(&new, suffix)));
     clear().map_err(io_error)?;
-    let restored = replace_store(backup.as_ref(), &path, &new);
+    let restored = replace_store(backup.as_ref(), &path, &new, role);
     if restored.is_err() {
         let _ = clear();
     }
     restored
 }
 
-fn replace_store(backup: &Path, path: &Path, new: &Path) -> Result<RestoreReport, RestoreError> {
-    let backup = copy_verified(backup, new)?;
+fn replace_store(backup: &Path, path: &Path, new: &Path, role: StoreRole) -> Result<RestoreReport, RestoreError> {
+    let backup = copy_verified(backup, new, role)?;
     failpoint::reach("restore: after the copy");
     let known = checkpoint_old_store(path)?;
     failpoint::reach("restore: after the WAL checkpoint");
@@ -69,14 +75,15 @@ fn replace_store(backup: &Path, path: &Path, new: &Path) -> Result<RestoreReport
 }
 
 /// Copies a backup and verifies it against its manifest.
-fn copy_verified(backup: &Path, new: &Path) -> Result<Backup, RestoreError> {
+fn copy_verified(backup: &Path, new: &Path, role: StoreRole) -> Result<Backup, RestoreError> {
     let not_a_backup = |reason: String| RestoreError::NoBackup { path: backup.to_owned(), reason };
     let metadata = fs::metadata(backup).map_err(|error| not_a_backup(error.to_string()))?;
+    let manifest =
+        Backup::read(backup).map_err(|error| not_a_backup(format!("its manifest cannot be read: {error}")))?;
+    manifest.check_role(role)?;
     if !metadata.is_file() {
         return Err(not_a_backup("it is not a file".into()));
     }
-    let manifest =
-        Backup::read(backup).map_err(|error| not_a_backup(format!("its manifest cannot be read: {error}")))?;
     let damaged = |reason: &str| RestoreError::Damaged { path: backup.to_owned(), reason: reason.into() };
     if metadata.len() != manifest.bytes {
         return Err(damaged("its length does not match its manifest"));

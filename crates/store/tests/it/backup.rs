@@ -8,6 +8,7 @@ use toolhub_store::{
     sqlite::{self, Backup, BackupError, BackupOptions, OpenError, Options, RestoreError},
 };
 use toolhub_testkit::TempFolder;
+use toolhub_types::store_role::StoreRole;
 
 use crate::{
     failpoints::downgrade_to_first_schema,
@@ -64,7 +65,7 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         assert_integrity(&path);
 
         let restored = folder.join(format!("restored-{n}.db"));
-        sqlite::restore(&path, &restored).unwrap();
+        sqlite::restore(&path, &restored, StoreRole::Hub).unwrap();
         let restored = open(&restored);
         let (value, version) = row(&restored, "a").await.unwrap();
         assert_eq!(row(&restored, "b").await, Some((value, version)), "both rows come from one batch");
@@ -216,7 +217,7 @@ async fn nobody_may_read_a_copy_who_may_not_read_the_store() {
     open(&path).backup(folder.join("backup.db")).await.unwrap();
     downgrade_to_first_schema(&path);
     write(&open(&path), 2).await;
-    sqlite::restore(folder.join("backup.db"), &path).unwrap();
+    sqlite::restore(folder.join("backup.db"), &path, StoreRole::Hub).unwrap();
     for name in ["store.db", "backup.db", "store.db.before-2", "store.db.before-restore"] {
         let mode = fs::metadata(folder.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
@@ -235,13 +236,13 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
     store.backup(&backup).await.unwrap();
     let mut highest = write(&store, 4).await;
 
-    let refused = sqlite::restore(&backup, &path).unwrap_err();
+    let refused = sqlite::restore(&backup, &path, StoreRole::Hub).unwrap_err();
     let RestoreError::Store(OpenError::InUse { holder, .. }) = &refused else { panic!("{refused}") };
     assert_eq!(holder.process, Some(std::process::id()));
     drop(store);
 
     for round in 1..=3 {
-        let restored = sqlite::restore(&backup, &path).unwrap();
+        let restored = sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
         let archive =
             if round == 1 { "store.db.before-restore".into() } else { format!("store.db.before-restore-{round}") };
         assert_eq!(restored.previous_store, Some(fs::canonicalize(folder.join(&archive)).unwrap()));
@@ -282,7 +283,7 @@ async fn the_log_of_the_old_store_is_never_applied_to_the_new_one() {
     copy_crashed_store(&path).await;
     let wal = fs::metadata(folder.join("store.db-wal")).unwrap().len();
     assert!(wal > 10_000, "{wal}");
-    sqlite::restore(&backup, &path).unwrap();
+    sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
     assert!(!folder.join("store.db-wal").exists());
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     assert_integrity(&path);
@@ -296,7 +297,7 @@ async fn the_log_of_the_old_store_is_never_applied_to_the_new_one() {
     let garbage = "no database ".repeat(1000);
     fs::write(&path, &garbage).unwrap();
     fs::write(folder.join("store.db-wal"), "no log ".repeat(1000)).unwrap();
-    sqlite::restore(&backup, &path).unwrap();
+    sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     assert_eq!(fs::read_to_string(folder.join("store.db.before-restore-2")).unwrap(), garbage);
 }
@@ -311,7 +312,7 @@ async fn a_log_whose_file_is_gone_is_not_applied_to_the_new_one_either() {
     copy_crashed_store(&path).await;
     let wal = fs::read(folder.join("store.db-wal")).unwrap();
     fs::remove_file(&path).unwrap();
-    assert_eq!(sqlite::restore(&backup, &path).unwrap().previous_store, None);
+    assert_eq!(sqlite::restore(&backup, &path, StoreRole::Hub).unwrap().previous_store, None);
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     assert_integrity(&path);
     assert_eq!(fs::read(folder.join("store.db.before-restore-wal")).unwrap(), wal, "the WAL is archived");
@@ -333,7 +334,7 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
         let _ = (fs::remove_file(&bad), fs::remove_file(folder.join("bad.db.json")));
         file.inspect(|bytes| fs::write(&bad, bytes).unwrap());
         manifest.inspect(|text| fs::write(folder.join("bad.db.json"), text).unwrap());
-        let refused = sqlite::restore(&bad, &path).unwrap_err();
+        let refused = sqlite::restore(&bad, &path, StoreRole::Hub).unwrap_err();
         assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{case}: {refused}");
         assert!(!matches!(refused, RestoreError::Store(OpenError::InUse { .. })), "{case}: {refused}");
         assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)), "{case}");
@@ -358,14 +359,17 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     drop(later);
     let later = fs::read(folder.join("later.db")).unwrap();
     check("a later version made it", Some(&later), Some(&manifest_for(&later)), false).await;
-    assert!(matches!(sqlite::restore(folder.join(""), &path), Err(RestoreError::NoBackup { .. })), "a folder");
+    assert!(
+        matches!(sqlite::restore(folder.join(""), &path, StoreRole::Hub), Err(RestoreError::NoBackup { .. })),
+        "a folder"
+    );
 }
 
 /// A matching manifest for any bytes.
 fn manifest_for(bytes: &[u8]) -> String {
     let sha256 = sha256(bytes);
     format!(
-        r#"{{"made_at": "2026-01-01T00:00:00.000Z", "schema": 2, "bytes": {}, "rows": 0, "sha256": "{sha256}"}}"#,
+        r#"{{"store": "hub", "made_at": "2026-01-01T00:00:00.000Z", "schema": 2, "bytes": {}, "rows": 0, "sha256": "{sha256}"}}"#,
         bytes.len()
     )
 }
@@ -386,10 +390,10 @@ async fn a_full_disk_leaves_the_old_store_where_it_is() {
     write(&store, 2).await;
     drop(store);
     disk.set_full(true);
-    let refused = sqlite::restore(&backup, &path).unwrap_err();
+    let refused = sqlite::restore(&backup, &path, StoreRole::Hub).unwrap_err();
     assert!(matches!(refused, RestoreError::PrepareFailed(_) | RestoreError::Store(_)), "{refused}");
     disk.set_full(false);
     assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)));
-    sqlite::restore(&backup, &path).unwrap();
+    sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
     assert_eq!(row(&open(&path), "a").await, Some(("1".into(), 1)));
 }

@@ -15,6 +15,7 @@ use toolhub_store::{
     write_behind,
 };
 use toolhub_testkit::{TempFolder, soak};
+use toolhub_types::store_role::StoreRole;
 
 use crate::{
     files_backup,
@@ -42,7 +43,7 @@ async fn works_until_it_dies() {
         "count" => count_all(Arc::new(open(&path))).await,
         "open" => drop(open(&path)),
         "backup" => drop(open(&path).backup(path.with_extension("backup")).await.unwrap()),
-        "restore" => drop(sqlite::restore(path.with_extension("backup"), &path).unwrap()),
+        "restore" => drop(sqlite::restore(path.with_extension("backup"), &path, StoreRole::Hub).unwrap()),
         "files backup" => drop(files_backup::open(&path).backup(path.with_extension("backup")).await.unwrap()),
         "files restore" => drop(files::restore(path.with_extension("backup"), &path).unwrap()),
         "write-behind" => {
@@ -166,7 +167,7 @@ async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
             }
             assert_eq!(Backup::read(&backup).unwrap().bytes, fs::metadata(&backup).unwrap().len());
             write(&path, "later").await;
-            sqlite::restore(&backup, &path).unwrap();
+            sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
             assert_eq!(value(&path).await.0, "here", "{failpoint}");
         }
     }
@@ -198,7 +199,7 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
                 check(&path, &acknowledged).await;
             }
             assert_integrity(&path);
-            sqlite::restore(folder.join("store.backup"), &path).unwrap();
+            sqlite::restore(folder.join("store.backup"), &path, StoreRole::Hub).unwrap();
             assert_eq!(value(&path).await, ("backed up".into(), 1), "{failpoint}");
         }
     }
@@ -256,7 +257,7 @@ async fn a_process_that_dies_at_any_write_or_sync_of_sqlite_leaves_everything_wh
         let found = value(&path).await;
         assert!(["old", "new"].contains(&found.0.as_str()), "{found:?}");
         check(&path, &acknowledged).await;
-        sqlite::restore(&backup, &path).unwrap();
+        sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
         assert_eq!(value(&path).await.0, "old");
     }
     assert!(aborts > 0, "no process aborted");

@@ -18,6 +18,7 @@ use toolhub_storage::{
 };
 use toolhub_store::{WriteBehind, sqlite, write_behind::Options};
 use toolhub_testkit::{TempFolder, soak};
+use toolhub_types::store_role::StoreRole;
 
 use crate::{
     fixtures::{NOW, commit, get, open, put, thread},
@@ -262,7 +263,7 @@ async fn a_clean_end_counts_on_and_a_restored_store_begins_a_new_epoch() {
     let store = Arc::new(open(&path));
     store.backup(&backup).await.unwrap();
     drop(store);
-    sqlite::restore(&backup, &path).unwrap();
+    sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
     let inner = Arc::new(open(&path));
     let store = open_write_behind(inner.clone()).await;
     let first = commit(&store, "t", vec![put("a", b"1")]).await.unwrap()[0];

@@ -200,13 +200,7 @@ async fn check_backups(format: PersistenceFormat) {
     assert!(all().len() < seen.len(), "the oldest was deleted");
     let last = all().pop().unwrap();
     let other = TempFolder::new();
-    fs::create_dir_all(states_folder(&other)).unwrap();
-    match format {
-        PersistenceFormat::Sqlite => {
-            drop(toolhub::sqlite::restore(&last, states_folder(&other).join("state.db")).unwrap());
-        }
-        PersistenceFormat::Json => drop(toolhub::files::restore(&last, states_folder(&other)).unwrap()),
-    }
+    toolhub::restore_store(&last, &config(&other, format)).unwrap();
     let hub = builder(config(&other, format), BusinessStateConfig::default()).build().await.unwrap();
     assert_eq!(version(&hub).await, Some(1));
     close(hub).await;

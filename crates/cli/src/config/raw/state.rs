@@ -53,7 +53,7 @@ pub(crate) struct State {
     /// How conflicting writes are resolved. Default: writes through the API win (last write wins), writes of tools are rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) conflict_resolution: Option<Conflict>,
-    /// With the persistent manager in SQLite: whether it makes automatic backups.
+    /// With the persistent manager: whether it makes automatic backups, in `backups` in its folder.
     pub(crate) backup_enabled: bool,
     /// With the persistent manager: interval between backups.
     pub(crate) backup_interval: PositiveDuration,

@@ -17,6 +17,8 @@ use super::{
 pub(crate) struct State {
     pub(crate) manager: StateManagerConfig,
     pub(crate) business: BusinessStateConfig,
+    /// Whether the hub or a tool uses the persistent manager, which has its own store.
+    pub(crate) on_disk: bool,
 }
 
 /// Keys that only the persistent manager uses, if they differ from their defaults.
@@ -62,10 +64,6 @@ pub(super) fn resolve(
             help,
         );
     }
-    if on_disk && raw.persistence_format == Format::Json && raw.backup_enabled {
-        let help = "use persistence_format = \"sqlite\", or copy the folder, whose files are replaced atomically";
-        diagnostics.report(&at("backup_enabled"), "automatic backups are not supported for JSON files", help);
-    }
     let manager = StateManagerConfig {
         manager_type: raw.manager_type.map(|manager| match manager {
             Manager::Memory => ManagerType::Memory,
@@ -104,5 +102,5 @@ pub(super) fn resolve(
         backup_interval: raw.backup_interval.0,
         backup_retention: raw.backup_retention.0,
     };
-    State { manager, business }
+    State { manager, business, on_disk }
 }

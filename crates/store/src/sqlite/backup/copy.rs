@@ -18,7 +18,7 @@ use rusqlite::{
 };
 use toolhub_storage::clock::{Clock, SystemClock};
 
-use super::{super::connection, Backup, BackupError, copy_hashed, to_backup_error};
+use super::{super::connection, Backup, BackupError, SqliteBackupSource, copy_hashed, to_backup_error};
 use crate::{
     backup::{TempPath, canonical_path, sync_folder, with_suffix},
     failpoint,
@@ -27,7 +27,12 @@ use crate::{
 /// Pages copied between two checks of the stop flag.
 const PAGES_PER_STEP: i32 = 512;
 
-pub(super) fn create_backup(store: &Path, destination: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+pub(super) fn create_backup(
+    source: &SqliteBackupSource,
+    destination: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Backup, BackupError> {
+    let store = &source.path;
     let path = canonical_path(destination).map_err(BackupError::io(destination))?;
     let exists = fs::symlink_metadata(&path).is_ok();
     // The names of SQLite's files and of the lock file are reserved, even if the files do not exist now.
@@ -47,7 +52,7 @@ pub(super) fn create_backup(store: &Path, destination: &Path, stop: &Arc<AtomicB
     file.sync_all().map_err(&io_error)?;
     failpoint::reach("backup: after the sync");
     let (sha256, bytes) = copy_hashed(file, io::sink()).map_err(&io_error)?;
-    let backup = Backup { path: path.clone(), made_at, schema, bytes, rows, sha256 };
+    let backup = Backup { path: path.clone(), store: source.role, made_at, schema, bytes, rows, sha256 };
     // The manifest first: a backup with its final name always has a manifest.
     backup.write().map_err(&io_error)?;
     failpoint::reach("backup: after the manifest");
