@@ -36,10 +36,10 @@ use std::{
 use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
-    dry_run::dry_run,
-    load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_tool},
+    dry_run::{dry_run, find_obstacles},
+    load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_tool},
     problem::{Problem, Problems, RenderStyle, render},
-    raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel},
+    raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel, OpenApi},
     show::masked_values,
     suggest::closest,
 };

@@ -65,6 +65,16 @@ impl Default for Limits {
 }
 
 impl Command {
+    /// Why the program could not be started now: it or the working directory does not exist.
+    pub(crate) fn check_program(&self) -> Result<(), CommandError> {
+        program::resolve(self).map(|_| ())
+    }
+
+    /// The index of the argument that names the script of an interpreter, if that file does not exist.
+    pub(crate) fn missing_script(&self) -> Option<usize> {
+        program::missing_script(self)
+    }
+
     /// A command that runs `program`: a name to look up in `PATH`, or a path. A relative path is resolved against the working
     /// directory of the hub, even if [`cwd`](Self::cwd) is set.
     pub fn new(program: impl Into<PathBuf>) -> Self {

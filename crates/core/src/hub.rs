@@ -46,7 +46,7 @@ use crate::{
     artifact::{self, Artifact},
     engine::Engine,
     execution::Tool,
-    registry::{BuildContext, Registry, RegistryError, ToolBuilder, ToolFilter, Tools},
+    registry::{BuildContext, BuiltTools, Registry, RegistryError, ToolBuilder, ToolFilter, Tools},
     state::StateManager,
 };
 use toolhub_schema::export;
@@ -111,10 +111,10 @@ impl ToolHub {
     /// Adds tools, all or none; they may depend on each other.
     ///
     /// # Errors
-    /// When one of them cannot be registered.
+    /// When one of them cannot be registered; every problem of every tool is reported.
     pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
-        let new = self.build_tools(tools)?;
-        let names: Vec<_> = new.iter().map(|tool| tool.definition.name.clone()).collect();
+        let new = self.build_tools(tools);
+        let names: Vec<_> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
         self.engine.registry.add(new, self.engine.services.state.store_router())?;
         self.engine.services.availability_changed.notify_one();
         for tool_name in names {
@@ -293,11 +293,13 @@ impl ToolHub {
         Err(RegistryError::Refused { tool: tool_name, reason })
     }
 
-    fn build_tools(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
+    fn build_tools(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> BuiltTools {
         let Engine { executors, hooks, scheduler, services, .. } = &*self.engine;
         let context = BuildContext { executors, hooks, scheduler, services };
         let registered_at = self.engine.started_at.get().map(|_| self.now());
-        tools.into_iter().map(|tool| Ok(Tool { registered_at, ..tool.build(&context)? })).collect()
+        let mut built = BuiltTools::build(tools, &context);
+        built.tools.iter_mut().for_each(|tool| tool.registered_at = registered_at);
+        built
     }
 
     async fn finish_removal(&self, tool: &Arc<Tool>) {

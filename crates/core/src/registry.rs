@@ -4,8 +4,10 @@
 //! one keep the tools they were offered.
 
 mod builder;
+mod built_tools;
 mod dependencies;
 mod error;
+mod reserved_names;
 mod tools;
 mod toolset;
 
@@ -15,7 +17,9 @@ use arc_swap::ArcSwap;
 
 pub(crate) use builder::BuildContext;
 pub use builder::ToolBuilder;
+pub(crate) use built_tools::BuiltTools;
 pub use error::RegistryError;
+pub(crate) use error::join_lines;
 pub use tools::{ToolFilter, Tools};
 pub use toolset::Toolset;
 
@@ -53,7 +57,7 @@ impl Registry {
     }
 
     /// Adds tools, all or none. Their states are assigned to stores in `router` before the tools can be called.
-    pub(crate) fn add(&self, new: Vec<Tool>, router: &StoreRouter) -> Result<(), RegistryError> {
+    pub(crate) fn add(&self, new: BuiltTools, router: &StoreRouter) -> Result<(), RegistryError> {
         let policies = self.lock_policies();
         self.current.store(Arc::new(register_managers(self.current.load().with_added(new, &policies)?, router)?));
         Ok(())
@@ -63,7 +67,7 @@ impl Registry {
     /// no other change comes in between. Returns the snapshots before and after.
     pub(crate) fn apply(
         &self,
-        (removed, new): (&[ToolName], Vec<Tool>),
+        (removed, new): (&[ToolName], BuiltTools),
         policies: Option<PolicySet>,
         router: &StoreRouter,
         on_apply: impl FnOnce(),
@@ -71,7 +75,7 @@ impl Registry {
         let mut current_policies = self.lock_policies();
         let policies = policies.map_or_else(|| current_policies.clone(), Arc::new);
         let before = self.snapshot();
-        let replaced: Vec<ToolName> = new.iter().map(|tool| tool.definition.name.clone()).collect();
+        let replaced: Vec<ToolName> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
         let retained = before.retained(removed.iter().chain(&replaced), &policies);
         let after = Arc::new(register_managers(retained.with_added(new, &policies)?, router)?);
         self.current.store(after.clone());

@@ -5,8 +5,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use tokio::sync::Semaphore;
+use url::Url;
 
-use crate::{proxy::Proxy, tls};
+use crate::{guard, origin::Origin, proxy::Proxy, tls};
 
 /// How connections to a service are opened and pooled. Callers with equal options share connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,6 +43,23 @@ pub enum AddressPolicy {
     Any,
     /// Public addresses, and any address of these hosts, each with or without a port.
     PublicOrHosts(Vec<String>),
+}
+
+impl AddressPolicy {
+    /// The range that makes the guard refuse this URL, as far as that is known without a DNS lookup: its host is an address, or
+    /// `localhost`.
+    #[must_use]
+    pub fn refusal_without_lookup(&self, url: &Url) -> Option<&'static str> {
+        let origin = Origin::from_url(url)?;
+        match self {
+            Self::Any => return None,
+            Self::PublicOrHosts(hosts) if origin.matches_any(hosts) => return None,
+            Self::PublicOrHosts(_) => {}
+        }
+        let is_local_name = origin.host == "localhost" || origin.host.ends_with(".localhost");
+        let range = origin.ip().and_then(guard::special_range);
+        range.or_else(|| is_local_name.then_some("a loopback address"))
+    }
 }
 
 impl Default for PoolOptions {

@@ -14,7 +14,7 @@ use toolhub::openapi::{self, ImportedDocument, Options, Scheme, SchemeKind};
 
 use crate::{
     client,
-    config::{self, FileRequirement, LoadOptions},
+    config::{self, FileRequirement, LoadOptions, Problems},
     exit::Exit,
     failure::Failure,
     output::{Column, Table, strip_control_chars},
@@ -197,7 +197,8 @@ fn project_file(options: &LoadOptions) -> Result<PathBuf, Failure> {
 async fn check(options: &LoadOptions, file: &Path, text: &str) -> Result<(), Failure> {
     let options = LoadOptions { file_override: Some((file.to_owned(), text.to_owned())), ..options.clone() };
     let loaded = config::load(&options).map_err(|problems| Failure::from_config_problems(&problems))?;
-    config::dry_run(&loaded).await.map_err(|problems| Failure::from_config_problems(&problems))
+    let problems = config::dry_run(&loaded, &[]).await;
+    if problems.is_empty() { Ok(()) } else { Err(Failure::from_config_problems(&Problems::new(problems))) }
 }
 
 /// A document in its own file, removed on drop unless [`Self::persist`] was called.

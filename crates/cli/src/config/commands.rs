@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::{
     Backend,
-    dry_run::dry_run,
+    dry_run::{dry_run, find_obstacles},
     init::{self, InitError, Starter},
-    load::{LoadOptions, LoadedConfig, load},
+    load::{LoadOptions, LoadedConfig, load, load_partially},
     problem::{self, Problems, RenderStyle},
     schema, show,
 };
@@ -111,11 +111,12 @@ pub(crate) async fn run(
 /// # Errors
 /// When the output cannot be written.
 pub(crate) async fn check(options: &LoadOptions, output: &mut CommandOutput<'_>) -> io::Result<u8> {
-    let result = match load(options) {
-        Ok(loaded) => dry_run(&loaded).await.map(|()| loaded),
-        Err(problems) => Err(problems),
-    };
-    let loaded = match result {
+    let (loaded, mut problems) = load_partially(options);
+    if let Some(loaded) = &loaded {
+        problems.extend(dry_run(loaded, &problems).await);
+        problems.extend(find_obstacles(loaded, &problems));
+    }
+    let loaded = match loaded.filter(|_| problems.is_empty()).ok_or_else(|| Problems::new(problems)) {
         Ok(loaded) => loaded,
         Err(problems) if output.json => {
             writeln!(output.out, "{}", json!({ "ok": false, "problems": problems.to_json() }))?;

@@ -1,55 +1,64 @@
-//! Builds the hub of a config once, in memory, to find errors that only the hub detects.
+//! Finds the problems of a config that only show when it is used: its hub is built once, in memory, and its tools are checked.
 //!
-//! In: a loaded config. Out: those errors as problems, such as parameters that contradict a builtin. No file is opened and no
-//! tool is called.
+//! In: a loaded config, which may have problems. Out: more problems, such as parameters that contradict a builtin, and tools that
+//! cannot work on this machine. No store is opened and no tool is called.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use toolhub::{
-    BuildError, BusinessStateConfig, RegistryError, StateManagerConfig,
+    BuildError, BusinessStateConfig, RegistryError, StateManagerConfig, ToolHub,
     backend::{Backend, Memory},
 };
 
-use super::{
-    Config, Tools,
-    load::LoadedConfig,
-    problem::{Problem, Problems},
-    tree::Path,
-};
+use super::{load::LoadedConfig, problem::Problem, resolve::locate, tree::Path};
 
-/// Builds the hub and discards it.
-///
-/// # Errors
-/// The hub's errors, each at the key it concerns.
-pub(crate) async fn dry_run(loaded: &LoadedConfig) -> Result<(), Problems> {
-    match loaded.config.base_builder().state_store_factory(memory_store).build().await {
+/// Builds the hub and discards it. Returns its problems, each at the key it concerns. Of a config that has these `known` problems,
+/// only the tools without one are built.
+pub(crate) async fn dry_run(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Problem> {
+    let builder = if known.is_empty() {
+        loaded.config.base_builder()
+    } else {
+        let tools = loaded.config.tools.iter().filter(|(name, _)| !has_problem(name, known));
+        ToolHub::builder().tools(tools.filter_map(|(name, tool)| tool.builder(name)))
+    };
+    match builder.state_store_factory(memory_store).build().await {
         Ok(hub) => {
             hub.shutdown(Duration::ZERO).await;
-            Ok(())
+            Vec::new()
         }
         Err(error) => {
-            let per_tool = register_each_tool(loaded).await;
-            let errors = if per_tool.is_empty() { vec![error] } else { per_tool };
-            Err(Problems::new(errors.iter().map(|error| to_problem(error, loaded)).collect()))
+            let problems = error.into_problems().into_iter();
+            // The dependencies among all tools were checked when the config was resolved.
+            problems.filter(|error| !is_dependency_error(error)).map(|error| to_problem(&error, loaded)).collect()
         }
     }
 }
 
-/// The errors of each tool by itself: building a hub stops at the first.
-async fn register_each_tool(loaded: &LoadedConfig) -> Vec<BuildError> {
-    let without_tools = Config { tools: Tools::new(), ..loaded.config.clone() };
-    let Ok(hub) = without_tools.base_builder().state_store_factory(memory_store).build().await else {
-        return Vec::new();
+/// The tools that cannot work on this machine: their program or script does not exist, or their address is refused. Tools with
+/// `known` problems are left out.
+pub(crate) fn find_obstacles(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Problem> {
+    let tools = loaded.config.tools.iter().filter(|(name, _)| !has_problem(name, known));
+    let found = tools.flat_map(|(name, tool)| tool.obstacles(name));
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in found.map(|problem| locate(&loaded.tree, problem)) {
+        // All operations of a document have the same one.
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    problems
+}
+
+fn has_problem(tool: &str, problems: &[Problem]) -> bool {
+    let section = Path::of(["tools", tool]).to_string();
+    let is_inside = |problem: &Problem| {
+        problem.key.strip_prefix(&section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    let tools = loaded.config.tool_builders().into_iter();
-    let errors = tools.filter_map(|tool| match hub.register(tool) {
-        // Dependencies were checked when the config was resolved.
-        Ok(_) | Err(RegistryError::UnknownDependency { .. }) => None,
-        Err(error) => Some(BuildError::Tool(error)),
-    });
-    let errors = errors.collect();
-    hub.shutdown(Duration::ZERO).await;
-    errors
+    problems.iter().any(is_inside)
+}
+
+fn is_dependency_error(error: &BuildError) -> bool {
+    matches!(error, BuildError::Tool(RegistryError::UnknownDependency { .. } | RegistryError::DependencyCycle(_)))
 }
 
 fn memory_store(_: &StateManagerConfig, _: &BusinessStateConfig) -> Result<Arc<dyn Backend>, Infallible> {
@@ -62,11 +71,12 @@ fn to_problem(error: &BuildError, loaded: &LoadedConfig) -> Problem {
             Path::of(["tools", tool.as_str(), "parameters"]),
             "`parameters` is merged over the builtin's schema; it may refine arguments, not contradict them",
         ),
-        BuildError::Tool(
-            RegistryError::Refused { tool, .. }
-            | RegistryError::Output { tool, .. }
-            | RegistryError::UnknownDependency { tool, .. },
-        ) => (Path::of(["tools", tool.as_str()]), "correct the section of this tool"),
+        BuildError::Tool(RegistryError::ReservedName { name, .. }) => {
+            (Path::of(["tools", name.as_str()]), "rename the section, or give its OpenAPI import a `prefix`")
+        }
+        BuildError::Tool(RegistryError::Refused { tool, .. } | RegistryError::Output { tool, .. }) => {
+            (Path::of(["tools", tool.as_str()]), "correct the section of this tool")
+        }
         _ => (Path::default(), "correct it, then run `toolhub config check`"),
     };
     let node = loaded.tree.nearest(&path);

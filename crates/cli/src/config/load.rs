@@ -138,6 +138,14 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
 /// # Errors
 /// Every problem of the config.
 pub(crate) fn load(options: &LoadOptions) -> Result<LoadedConfig, Problems> {
+    match load_partially(options) {
+        (Some(loaded), problems) if problems.is_empty() => Ok(loaded),
+        (_, problems) => Err(Problems::new(problems)),
+    }
+}
+
+/// Loads the config as far as it is valid, and returns every problem. A config with problems is only for finding more of them.
+pub(crate) fn load_partially(options: &LoadOptions) -> (Option<LoadedConfig>, Vec<Problem>) {
     let shape = &*SHAPE;
     let (options, mut problems) = options.with_env_file();
     let (options, environment) = (&options, &options.environment);
@@ -181,20 +189,20 @@ pub(crate) fn load(options: &LoadOptions) -> Result<LoadedConfig, Problems> {
     // Only valid values are resolved; sections without problems are resolved all the same, to report their problems too.
     if !problems.is_empty() {
         let rest = salvage::retain_valid(&tree, &problems).filter(|_| !has_syntax_errors);
-        let raw = rest.as_ref().and_then(|rest| serde_json::from_value::<RawConfig>(rest.to_json()).ok());
-        if let (Some(rest), Some(raw)) = (rest, raw)
-            && let Err(more) = resolve::resolve(&raw, &rest, &folder, environment, &options.folder)
-        {
-            problems.extend(more.iter().cloned());
-        }
-        return Err(Problems::new(problems));
+        let Some(rest) = rest else { return (None, problems) };
+        tree = rest;
     }
-    let raw = to_raw(&tree).map_err(|error| {
-        let message = format!("cannot deserialize the config; this is a bug in toolhub: {error}");
-        Problems::new(vec![Problem::new(tree.origin.clone(), "", message)])
-    })?;
-    let config = resolve::resolve(&raw, &tree, &folder, environment, &options.folder)?;
-    Ok(LoadedConfig { config, raw, tree, files, blank_files })
+    let raw = match to_raw(&tree) {
+        Ok(raw) => raw,
+        Err(_) if !problems.is_empty() => return (None, problems),
+        Err(error) => {
+            let message = format!("cannot deserialize the config; this is a bug in toolhub: {error}");
+            return (None, vec![Problem::new(tree.origin.clone(), "", message)]);
+        }
+    };
+    let (config, more) = resolve::resolve(&raw, &tree, &folder, environment, &options.folder);
+    problems.extend(more);
+    (Some(LoadedConfig { config, raw, tree, files, blank_files }), problems)
 }
 
 /// Deserializes the tree, with defaults. Some defaults depend on other keys.
@@ -237,7 +245,10 @@ pub(crate) fn load_tool(name: &str, raw: &Map<String, Value>, others: impl Fn(&s
     }
     let raw = to_raw(&tree).map_err(|error| tool_problem(error.to_string()))?;
     let folder = PathBuf::new();
-    let mut config = resolve::resolve(&raw, &tree, &folder, &environment, &folder)?;
+    let (mut config, problems) = resolve::resolve(&raw, &tree, &folder, &environment, &folder);
+    if !problems.is_empty() {
+        return Err(Problems::new(problems));
+    }
     config.tools.remove(name).ok_or_else(|| tool_problem("a disabled tool cannot be registered; omit `enabled`".into()))
 }
 

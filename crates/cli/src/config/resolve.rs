@@ -31,7 +31,7 @@ pub(crate) use tools::{Tool, Tools};
 use super::{
     Config,
     environment::Environment,
-    problem::{Problem, Problems},
+    problem::Problem,
     raw::{self, RawConfig},
     tree::{Node, Origin, Path},
 };
@@ -76,20 +76,19 @@ pub(crate) struct Policies {
 ///
 /// `folder` is the base of relative paths in defaults; `cwd` the base of those in flags and variables.
 ///
-/// # Errors
-/// Every problem.
+/// Returns every problem too; a config with problems, and its tools with problems, must not be used.
 pub(crate) fn resolve(
     raw: &RawConfig,
     tree: &Node,
     folder: &FilePath,
     environment: &Environment,
     cwd: &FilePath,
-) -> Result<Config, Problems> {
+) -> (Config, Vec<Problem>) {
     let env = FileEnv { tree, folder, cwd, environment };
     let is_set = |path: &Path| tree.get(path).is_some();
     let mut diagnostics = Diagnostics::new(&env, &is_set);
     let (imported, mut warnings) = imports::resolve(&raw.imports, &mut diagnostics);
-    let tools = tools::resolve(&raw.tools, imported, &mut diagnostics);
+    let tools = tools::resolve(&raw.tools, imported, &mut warnings, &mut diagnostics);
     let agents = agents::resolve(raw, &tools, &mut warnings, &mut diagnostics);
     let config = Config {
         server: server::resolve(&raw.server, raw.auth.mode, &mut diagnostics),
@@ -115,8 +114,18 @@ pub(crate) fn resolve(
         },
         restart_only: super::change::restart_only_keys(raw),
     };
-    let problems: Vec<Problem> = diagnostics.into_problems().into_iter().map(|problem| env.locate(problem)).collect();
-    if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
+    let problems = diagnostics.into_problems().into_iter().map(|problem| locate(tree, problem)).collect();
+    (config, problems)
+}
+
+/// Locates a problem at its value, or at the closest enclosing one.
+pub(crate) fn locate(tree: &Node, problem: toolhub::config::Problem) -> Problem {
+    let toolhub::config::Problem { key, message, help } = problem;
+    let origin = match tree.get(&key) {
+        Some(node) => &node.origin,
+        None => &tree.nearest(&key).key_origin,
+    };
+    Problem::at(origin, &key, message).help(help)
 }
 
 /// The environment of a config: the files of its keys, and the variables.
@@ -125,18 +134,6 @@ struct FileEnv<'a> {
     folder: &'a FilePath,
     cwd: &'a FilePath,
     environment: &'a Environment,
-}
-
-impl FileEnv<'_> {
-    /// Locates a problem at its value, or at the closest enclosing one.
-    fn locate(&self, problem: toolhub::config::Problem) -> Problem {
-        let toolhub::config::Problem { key, message, help } = problem;
-        let origin = match self.tree.get(&key) {
-            Some(node) => &node.origin,
-            None => &self.tree.nearest(&key).key_origin,
-        };
-        Problem::at(origin, &key, message).help(help)
-    }
 }
 
 impl ConfigEnv for FileEnv<'_> {

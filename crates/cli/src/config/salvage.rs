@@ -14,6 +14,9 @@ use super::{
 /// Sections whose members are removed one by one.
 const NAMED_SECTIONS: [&str; 3] = ["tools", "agents", "toolsets"];
 
+/// The key of a tool's dependencies.
+const DEPENDENCIES: &str = "depends_on";
+
 /// The valid part; `None` if it cannot be separated.
 pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
     let mut valid = tree.clone();
@@ -33,7 +36,13 @@ pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
                 match sections.get_mut(section).map(|node| &mut node.value) {
                     Some(Value::Table(members)) => {
                         let member = members.get_mut(name)?;
+                        let path = format!("{section}.{name}.{DEPENDENCIES}");
+                        let is_valid = !problems.iter().any(|problem| problem.key.starts_with(&path));
+                        let dependencies = dependencies_of(member).filter(|_| is_valid);
                         member.value = placeholder(section, member);
+                        if let (Value::Table(keys), Some(dependencies)) = (&mut member.value, dependencies) {
+                            keys.insert(DEPENDENCIES.to_owned(), dependencies);
+                        }
                     }
                     _ => return None,
                 }
@@ -47,6 +56,14 @@ pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
         }
     }
     Some(valid)
+}
+
+/// The dependencies of a tool, which are checked although it has problems elsewhere.
+fn dependencies_of(tool: &Node) -> Option<Node> {
+    match &tool.value {
+        Value::Table(keys) => keys.get(DEPENDENCIES).cloned(),
+        _ => None,
+    }
 }
 
 /// A valid value for a section.

@@ -77,6 +77,9 @@ impl Daemon {
         for warning in &config.warnings {
             tracing::warn!(%warning, "config warning");
         }
+        for problem in config::find_obstacles(&local.loaded, &[]) {
+            tracing::warn!(key = %problem.key, problem = %problem.message, "tool cannot work; see `toolhub config check`");
+        }
         let api_tools =
             api_tools::build_all(&stored, &config.server.tool_hosts, |name| config.tools.contains_key(name));
         let plans = agents::build_plans(&config.agents)

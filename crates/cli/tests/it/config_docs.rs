@@ -2,7 +2,7 @@
 //!
 //! `TOOLHUB_BLESS=1` regenerates the tables; the text above them is written by hand.
 
-use std::path::Path;
+use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
 use serde_json::Value;
 use toolhub_testkit::TempFolder;
@@ -56,6 +56,7 @@ fn the_configs_of_the_guides_are_right() {
             std::fs::create_dir_all(folder.path().join("specs")).expect("a folder can be made");
             folder.write("specs/pets.yaml", PETS);
             folder.write("toolhub.toml", block);
+            write_programs(block, &folder);
             let secrets = ["WEATHER_KEY", "WEATHER_TOKEN", "SHOP_TOKEN", "PET_API_KEY", "DEEPSEEK_API_KEY"]
                 .map(|name| (name, "a-secret"));
             let ran = run_toolhub(folder.path(), &["config", "check"], &secrets);
@@ -64,6 +65,18 @@ fn the_configs_of_the_guides_are_right() {
         }
     }
     assert!(checked >= 4, "only {checked} samples were found");
+}
+
+/// Creates the scripts and programs that a config names: the check finds missing ones.
+fn write_programs(config: &str, folder: &TempFolder) {
+    let is_file =
+        |text: &&str| text.starts_with("./") || [".py", ".mjs", ".js", ".sh"].iter().any(|end| text.ends_with(end));
+    for name in config.split('"').skip(1).step_by(2).filter(is_file) {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in the folder")).expect("a folder can be made");
+        std::fs::write(&path, "").expect("it can be written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it can be changed");
+    }
 }
 
 fn render_tables(schema: &Value) -> String {

@@ -38,6 +38,33 @@ pub(super) fn resolve(command: &Command) -> Result<LaunchSpec, CommandError> {
     Ok(LaunchSpec { program, variables })
 }
 
+/// Programs whose first script argument is what they run.
+const INTERPRETERS: [&str; 15] = [
+    "bash", "bun", "deno", "lua", "node", "perl", "php", "python", "python3", "rscript", "ruby", "sh", "tsx", "uv",
+    "zsh",
+];
+/// File extensions of scripts.
+const SCRIPT_EXTENSIONS: [&str; 12] = ["py", "js", "mjs", "cjs", "ts", "mts", "rb", "pl", "php", "sh", "lua", "r"];
+
+/// The index of the argument that names the script of an interpreter, if that file does not exist.
+pub(super) fn missing_script(command: &Command) -> Option<usize> {
+    let name = command.program.file_stem()?.to_string_lossy().to_lowercase();
+    if !INTERPRETERS.contains(&name.as_str()) {
+        return None;
+    }
+    let is_script = |text: &str| {
+        let extension = Path::new(text).extension().map(|extension| extension.to_string_lossy().to_lowercase());
+        extension.is_some_and(|extension| SCRIPT_EXTENSIONS.contains(&extension.as_str()))
+    };
+    let index = command.args.iter().position(|text| !text.starts_with('-') && is_script(text))?;
+    // Code or a module name follows these flags; what comes after it are arguments of the code.
+    if command.args[..index].iter().any(|text| matches!(text.as_str(), "-c" | "-m" | "--eval")) {
+        return None;
+    }
+    let path = command.cwd.as_deref().unwrap_or(Path::new("")).join(&command.args[index]);
+    (!path.exists()).then_some(index)
+}
+
 fn locate(program: &Path, path: &OsStr) -> Result<PathBuf, CommandError> {
     if program.components().count() > 1 || program.is_absolute() {
         let absolute = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());

@@ -16,7 +16,7 @@ use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder, schema::Schem
 
 use self::source::Source;
 use super::{
-    Diagnostics, KeyPath, ToolFactory,
+    Diagnostics, KeyPath, Problem, ToolFactory,
     raw::{self, Annotations, Cleanup, DependsOn, ToolConfig, ToolState},
 };
 
@@ -133,6 +133,28 @@ fn dependency_groups(
 }
 
 impl ToolPlan {
+    /// What makes every call of the tool at `at` fail on this machine: a program or script that does not exist, or an address that
+    /// requests may not reach. It may change while the tool is registered, so a hub accepts such a tool.
+    #[must_use]
+    pub fn obstacles(&self, at: &KeyPath) -> Vec<Problem> {
+        match &self.source {
+            Source::Function(_) => Vec::new(),
+            Source::Rest(rest) => rest.obstacles(at),
+            Source::Command(command) => command.obstacles(at),
+        }
+    }
+
+    /// What a model would miss: a description, or the arguments of a program.
+    #[must_use]
+    pub fn missing_keys(&self) -> Vec<&'static str> {
+        let has_description = self.description.as_ref().is_some_and(|text| !text.trim().is_empty());
+        let (is_function, is_command) =
+            (matches!(self.source, Source::Function(_)), matches!(self.source, Source::Command(_)));
+        let description = (!is_function && !has_description).then_some("description");
+        let parameters = (is_command && self.parameters.is_none()).then_some("parameters");
+        description.into_iter().chain(parameters).collect()
+    }
+
     /// Exempts hosts from the address guard, which refuses private and local addresses.
     pub fn allow_hosts(&mut self, hosts: &[String]) {
         if let Source::Rest(rest) = &mut self.source {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolhub_core::{Annotations, ToolBuilder, ToolName};
+use toolhub_net::{AddressPolicy, Url};
 
 use super::{arguments::RequestBody, body::Format, body_assembler::BodyAssembler, security::SigningPlan};
 use crate::rest::{Auth, Body, KeyLocation, Parameter, ParameterLocation, Rest, Secret};
@@ -54,6 +55,15 @@ impl Plan {
     #[must_use]
     pub fn operation(&self) -> String {
         format!("{} {}", self.method, self.path)
+    }
+
+    /// The host of the service and its address range, if requests to it are refused because it is a private or local address and
+    /// these hosts do not name it. Addresses that only a DNS lookup would find are not considered.
+    #[must_use]
+    pub fn refused_host(&self, allow_hosts: &[String]) -> Option<(String, &'static str)> {
+        let url = Url::parse(&self.server).ok()?;
+        let range = AddressPolicy::PublicOrHosts(allow_hosts.to_vec()).refusal_without_lookup(&url)?;
+        Some((url.host_str()?.to_owned(), range))
     }
 
     /// The request, to be changed and passed to [`Plan::tool_with_request`]: timeouts, allowed hosts, a session.

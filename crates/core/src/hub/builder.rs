@@ -12,7 +12,7 @@ use crate::{
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
-    registry::{RegistryError, ToolBuilder},
+    registry::{RegistryError, ToolBuilder, join_lines},
     runaway::RunLimits,
     scheduler::QueueLimits,
     state::OpenStore,
@@ -86,6 +86,30 @@ pub enum BuildError {
     /// There is no tokio runtime to run calls on.
     #[error("a hub must be built inside a tokio runtime: calls run on its tasks")]
     NoRuntime,
+    /// Several problems; all are listed.
+    #[error("{} problems:\n{}", .0.len(), join_lines(.0))]
+    Several(Vec<BuildError>),
+}
+
+impl BuildError {
+    /// Both errors as one.
+    pub(super) fn combine(first: Self, second: Option<Self>) -> Self {
+        match second {
+            Some(second) => Self::Several(first.into_problems().into_iter().chain(second.into_problems()).collect()),
+            None => first,
+        }
+    }
+
+    /// The single problems.
+    #[must_use]
+    pub fn into_problems(self) -> Vec<Self> {
+        match self {
+            Self::Several(problems) => problems,
+            Self::Tool(error) => error.into_problems().into_iter().map(Self::Tool).collect(),
+            Self::Policy(problems) => problems.into_iter().map(|problem| Self::Policy(vec![problem])).collect(),
+            one => vec![one],
+        }
+    }
 }
 
 impl HubBuilder {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{BuildError, StatusScope, ToolHub};
 use crate::{
     execution::Tool,
-    registry::{ToolBuilder, ToolFilter, Tools},
+    registry::{RegistryError, ToolBuilder, ToolFilter, Tools},
 };
 use toolhub_types::{
     event_kind::EventKind,
@@ -141,13 +141,19 @@ impl ToolHub {
     /// each when the call that uses it has ended. Returns when that is done, or after 20 seconds.
     ///
     /// # Errors
-    /// When a tool cannot be registered, or a policy or rule is invalid. Nothing has changed then.
+    /// When a tool cannot be registered, or a policy or rule is invalid; all problems are reported. Nothing has changed then.
     pub async fn apply(&self, change: HubChange) -> Result<ChangeSummary, BuildError> {
         let HubChange { put, remove, policy_change, status } = change;
         let policies = policy_change
             .map(|PolicyChange { default_policy, policies, rules }| PolicySet::new(default_policy, policies, rules));
-        let policies = policies.transpose().map_err(BuildError::Policy)?;
-        let new = self.build_tools(put)?;
+        let new = self.build_tools(put);
+        let policies = match policies.transpose() {
+            Ok(policies) => policies,
+            Err(problems) => {
+                let tools = RegistryError::combine(new.problems).map_err(BuildError::Tool);
+                return Err(BuildError::combine(BuildError::Policy(problems), tools.err()));
+            }
+        };
         // No tool can have an invalid name, so there is nothing to remove.
         let remove: Vec<ToolName> = remove.into_iter().filter_map(|name| ToolName::new(name).ok()).collect();
         let engine = &self.engine;

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use super::RegistryError;
+use super::{RegistryError, reserved_names};
 use crate::{
     execution::{Executor, Tool},
     hooks::Hook,
@@ -263,6 +263,7 @@ impl ToolBuilder {
     /// Builds the tool, with its own executor or the one for its kind.
     pub(crate) fn build(self, context: &BuildContext<'_>) -> Result<Tool, RegistryError> {
         let name = ToolName::new(self.name)?;
+        reserved_names::check(&name)?;
         let executor = self.executor.or_else(|| context.executors.get(&self.kind).cloned());
         let Some(executor) = executor else {
             return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });

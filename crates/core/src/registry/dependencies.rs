@@ -9,22 +9,26 @@ use super::{RegistryError, Tools};
 use crate::execution::{EvidenceDemand, Tool};
 use toolhub_types::tool::{DependencyGroup, ToolName};
 
-/// Checks the dependencies of the `new` tools. Those of the others were checked when they were added.
-pub(super) fn check(tools: &Tools, new: &[ToolName]) -> Result<(), RegistryError> {
+/// All problems with the dependencies of the `new` tools. Those of the others were checked when they were added. The `failed`
+/// tools could not be built, which is reported already.
+pub(super) fn check(tools: &Tools, new: &[ToolName], failed: &[ToolName]) -> Vec<RegistryError> {
+    let mut problems = Vec::new();
     for name in new {
         let Some(tool) = tools.get(name) else { continue };
-        if let Some(missing) = tool.definition.depends_on.names().find(|base| tools.get(base).is_none()) {
+        let mut reported = HashSet::new();
+        let is_missing = |base: &&ToolName| tools.get(base).is_none() && !failed.contains(base);
+        for missing in tool.definition.depends_on.names().filter(is_missing).filter(|base| reported.insert(*base)) {
             let (tool, missing, suggestions) = (name.clone(), missing.clone(), tools.suggest(missing));
-            return Err(RegistryError::UnknownDependency { tool, missing, suggestions });
+            problems.push(RegistryError::UnknownDependency { tool, missing, suggestions });
         }
     }
-    let mut acyclic = HashSet::new();
-    for name in new {
-        if let Some(cycle) = find_cycle(tools, name, &mut acyclic) {
-            return Err(RegistryError::DependencyCycle(cycle));
+    let mut explored = HashSet::new();
+    for name in new.iter().filter_map(|name| tools.get(name)) {
+        if let Some(cycle) = find_cycle(tools, &name.definition.name, &mut explored) {
+            problems.push(RegistryError::DependencyCycle(cycle));
         }
     }
-    Ok(())
+    problems
 }
 
 /// Every tool that others depend on, and what they need to know of its successes.
@@ -56,20 +60,28 @@ pub(super) fn sequences(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<ToolNam
     by_tool
 }
 
-/// Depth-first search for a cycle, without recursion: a long chain must not overflow the stack. `acyclic` holds the tools that
-/// are fully explored.
-fn find_cycle<'a>(tools: &'a Tools, start: &'a ToolName, acyclic: &mut HashSet<&'a ToolName>) -> Option<Vec<ToolName>> {
+/// Depth-first search for a cycle, without recursion: a long chain must not overflow the stack. `explored` holds the tools whose
+/// cycles, if any, were found already.
+fn find_cycle<'a>(
+    tools: &'a Tools,
+    start: &'a ToolName,
+    explored: &mut HashSet<&'a ToolName>,
+) -> Option<Vec<ToolName>> {
+    if explored.contains(start) {
+        return None;
+    }
     let mut path: Vec<(&ToolName, Vec<&ToolName>)> = vec![(start, dependencies_of(tools, start))];
     while let Some((name, unvisited)) = path.last_mut() {
         let Some(next) = unvisited.pop() else {
-            acyclic.insert(name);
+            explored.insert(name);
             path.pop();
             continue;
         };
         if let Some(start) = path.iter().position(|(visited, _)| *visited == next) {
+            explored.extend(path.iter().map(|(name, _)| *name));
             return Some(path[start..].iter().map(|(name, _)| (*name).clone()).chain([next.clone()]).collect());
         }
-        if !acyclic.contains(next) {
+        if !explored.contains(next) {
             path.push((next, dependencies_of(tools, next)));
         }
     }

@@ -10,6 +10,16 @@ pub enum RegistryError {
     /// The name is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The HTTP API has a route of this name beside the routes of tools.
+    #[error(
+        "no tool can be named `{name}`: the HTTP API has the route `/api/v1/tools/{name}`; name it `{suggestion}`, for example"
+    )]
+    ReservedName {
+        /// The name.
+        name: ToolName,
+        /// A name that can be used.
+        suggestion: String,
+    },
     /// Another tool has this name.
     #[error("there is a tool named `{0}` already; unregister it first, or choose another name")]
     Duplicate(ToolName),
@@ -60,8 +70,44 @@ pub enum RegistryError {
         /// Why.
         reason: String,
     },
+    /// Several problems, of one tool or of several.
+    #[error("{} problems:\n{}", .0.len(), join_lines(.0))]
+    Several(Vec<RegistryError>),
+}
+
+impl RegistryError {
+    /// All problems as one error; none is `Ok`.
+    pub(crate) fn combine(mut problems: Vec<Self>) -> Result<(), Self> {
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.remove(0)),
+            _ => Err(Self::Several(problems)),
+        }
+    }
+
+    /// The single problems.
+    #[must_use]
+    pub fn problems(&self) -> &[Self] {
+        match self {
+            Self::Several(problems) => problems,
+            one => std::slice::from_ref(one),
+        }
+    }
+
+    /// The single problems, by value.
+    pub(crate) fn into_problems(self) -> Vec<Self> {
+        match self {
+            Self::Several(problems) => problems,
+            one => vec![one],
+        }
+    }
 }
 
 fn hint(suggestions: &[String]) -> String {
     suggestions.first().map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+/// The texts of problems, one per line.
+pub(crate) fn join_lines<T: std::fmt::Display>(problems: &[T]) -> String {
+    problems.iter().map(|problem| format!("- {problem}")).collect::<Vec<_>>().join("\n")
 }

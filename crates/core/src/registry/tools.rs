@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{RegistryError, Toolset, dependencies};
+use super::{RegistryError, Toolset, built_tools::BuiltTools, dependencies};
 use crate::execution::{EvidenceDemand, Tool};
 use toolhub_schema::suggest;
 use toolhub_types::{
@@ -134,20 +134,24 @@ impl Tools {
     }
 
     /// This list and the new tools, with the policies applied to them. No name may be taken already.
-    pub(super) fn with_added(&self, new: Vec<Tool>, policies: &PolicySet) -> Result<Self, RegistryError> {
+    /// All problems are reported together, also those of tools that could not be built.
+    pub(super) fn with_added(&self, new: BuiltTools, policies: &PolicySet) -> Result<Self, RegistryError> {
+        let BuiltTools { tools, failed, mut problems } = new;
         let mut by_name = self.by_name.clone();
-        let mut names = Vec::with_capacity(new.len());
-        for mut tool in new {
+        let mut names = Vec::with_capacity(tools.len());
+        for mut tool in tools {
             tool.apply_policies(policies);
             let name = tool.definition.name.clone();
             if by_name.insert(name.clone(), Arc::new(tool)).is_some() {
-                return Err(RegistryError::Duplicate(name));
+                problems.push(RegistryError::Duplicate(name));
+            } else {
+                names.push(name);
             }
-            names.push(name);
         }
         let next = Self::with_demands(by_name, self.revision + 1);
-        dependencies::check(&next, &names)?;
-        next.manager_types()?;
+        problems.extend(dependencies::check(&next, &names, &failed));
+        problems.extend(next.manager_types().err());
+        RegistryError::combine(problems)?;
         Ok(next)
     }
 

@@ -33,6 +33,25 @@ async fn tools_are_listed_by_name_and_filtered() {
 }
 
 #[tokio::test]
+async fn no_tool_has_the_name_of_a_route_beside_those_of_tools() {
+    let api = api_fixture().await;
+    let document = api.get("/openapi.json").await.expect_status(200);
+    let paths = document["paths"].as_object().unwrap().keys();
+    let routes: Vec<&str> = paths
+        .filter_map(|path| path.strip_prefix("/api/v1/tools/")?.split('/').next())
+        .filter(|segment| !segment.starts_with('{'))
+        .collect();
+    assert!(routes.contains(&"export"), "{routes:?}");
+    for name in routes {
+        let refused = api
+            .hub
+            .register(dynamic(name, json!({"type": "object"}), async |given: Value, _: CallContext| Ok(given)))
+            .unwrap_err();
+        assert!(refused.to_string().contains(&format!("`{name}_tool`")), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_list_of_tools_goes_on_where_a_page_ended() {
     let api = api_fixture().await;
     let (mut path, mut found) = ("/api/v1/tools?limit=3".to_owned(), Vec::new());

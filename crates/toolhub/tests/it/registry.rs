@@ -63,6 +63,37 @@ async fn what_cannot_work_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn every_problem_of_a_hub_is_reported_at_once() {
+    let builder = ToolHub::builder().max_concurrency(0).tools([
+        tool("export", add),
+        tool("add it", add),
+        scripted_tool("a").after("b"),
+        scripted_tool("b").after("a"),
+        scripted_tool("c").after_all(["nothing", "nowhere", "ping"]),
+        ToolBuilder::new("ping", "grpc"),
+        scripted_tool("d"),
+        scripted_tool("d"),
+    ]);
+    let error = builder.build().await.map(drop).unwrap_err();
+    let text = error.to_string();
+    for part in [
+        "`max_concurrency`",
+        "no tool can be named `export`",
+        "`export_tool`",
+        "contains ' '",
+        "depend on each other",
+        "`nothing`",
+        "`nowhere`",
+        "kind `grpc`",
+        "a tool named `d` already",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+    assert!(!text.contains("`ping`, which is not registered"), "{text}");
+    assert_eq!(error.into_problems().len(), 8, "{text}");
+}
+
+#[tokio::test]
 async fn registering_many_is_all_or_nothing() {
     let hub = shop_hub().await;
     let before = hub.tools().len();

@@ -13,6 +13,7 @@ use toolhub::{
 use super::{Check, CheckStatus};
 use crate::{
     client::{Remote, Request},
+    config,
     exit::Exit,
     local_hub::LocalHub,
     session::Session,
@@ -31,6 +32,7 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
         }
         Ok(local) => {
             checks.push(check_config(&local));
+            checks.extend(check_tools(&local));
             checks.extend(super::model::check(&local.loaded.config.agents).await);
             let (address, is_running) = check_server(session, &local).await;
             checks.push(address);
@@ -63,6 +65,21 @@ fn check_config(local: &LocalHub) -> Check {
         None => Check::new("config", CheckStatus::Warn, "no toolhub.toml found: using defaults, without tools")
             .fix("toolhub init"),
     }
+}
+
+/// Checks that the programs, scripts and addresses of tools can be used. Nothing is called.
+fn check_tools(local: &LocalHub) -> Vec<Check> {
+    let problems = config::find_obstacles(&local.loaded, &[]);
+    let checks = problems.into_iter().map(|problem| {
+        let check =
+            Check::new("tools", CheckStatus::Fail(Exit::Usage), format!("{}: {}", problem.key, problem.message));
+        match problem.help {
+            Some(help) => check.fix(help),
+            None => check,
+        }
+    });
+    let warnings = local.loaded.config.warnings.iter();
+    checks.chain(warnings.map(|warning| Check::new("config", CheckStatus::Warn, warning.as_str()))).collect()
 }
 
 /// Checks the server's address. The flag says whether a server responds; it may then hold the store's lock.

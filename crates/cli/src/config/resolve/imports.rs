@@ -26,6 +26,8 @@ pub(crate) struct Operation {
     plan: Plan,
     allow_hosts: Vec<String>,
     connection: ConnectionStateConfig,
+    /// The key of its document.
+    at: Path,
     /// Hash of everything that defines the tool, including secrets; a plan itself cannot be compared.
     fingerprint: u64,
 }
@@ -113,7 +115,7 @@ fn resolve_document(
         format!("{plan:?}{connection:?}{:?}", raw.allow_hosts).hash(&mut plan_hasher);
         let (allow_hosts, connection, fingerprint) =
             (raw.allow_hosts.clone(), connection.clone(), plan_hasher.finish());
-        operations.push(Operation { plan, allow_hosts, connection, fingerprint });
+        operations.push(Operation { plan, allow_hosts, connection, at: at.clone(), fingerprint });
     }
 }
 
@@ -164,6 +166,16 @@ impl Operation {
     /// The name of its tool.
     pub(super) fn name(&self) -> &str {
         self.plan.name.as_str()
+    }
+
+    /// What makes every call of its tool fail, at the key of its document.
+    pub(super) fn obstacles(&self) -> Vec<toolhub::config::Problem> {
+        let refused = self.plan.refused_host(&self.allow_hosts).map(|(host, range)| {
+            let message = format!("requests to `{host}` are refused, because it is {range}");
+            let help = format!("add allow_hosts = [\"{host}\"]");
+            toolhub::config::Problem { key: self.at.clone(), message, help }
+        });
+        refused.into_iter().collect()
     }
 
     /// The builder of its tool.

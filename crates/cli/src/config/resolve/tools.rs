@@ -1,6 +1,9 @@
 //! Resolves `[tools.NAME]`: each tool by the library's rules, and the dependencies among all of them.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::LazyLock,
+};
 
 use toolhub::{
     ToolBuilder, ToolName,
@@ -47,7 +50,12 @@ static FACTORY: LazyLock<ToolFactory> = LazyLock::new(|| {
     }
 });
 
-pub(super) fn resolve(raw: &RawTools, imported: Vec<Operation>, diagnostics: &mut Diagnostics<'_>) -> Tools {
+pub(super) fn resolve(
+    raw: &RawTools,
+    imported: Vec<Operation>,
+    warnings: &mut Vec<String>,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Tools {
     let mut tools = Tools::new();
     for operation in imported {
         let name = operation.name().to_owned();
@@ -66,25 +74,32 @@ pub(super) fn resolve(raw: &RawTools, imported: Vec<Operation>, diagnostics: &mu
         }
         let plan = FACTORY.plan(name, &tool.config, &at, diagnostics);
         if let Some(plan) = plan.filter(|_| tool.enabled) {
+            warnings.extend(plan.missing_keys().into_iter().map(|key| missing_key_warning(name, key)));
             tools.insert(name.clone(), Tool::Configured(Box::new(plan)));
         }
     }
-    for name in tools.keys() {
+    // Also for tools with other problems, so that all are reported together.
+    for name in raw.keys() {
         check_dependencies(name, raw, &tools, diagnostics);
     }
-    check_cycles(raw, &tools, diagnostics);
+    check_cycles(raw, diagnostics);
     tools
 }
 
+fn missing_key_warning(name: &str, key: &str) -> String {
+    let lacks = if key == "description" { "when to use it" } else { "its arguments" };
+    format!("[tools.{name}] has no `{key}`, so a model does not know {lacks}")
+}
+
 /// The dependencies of a tool, with the paths of their names. A tool that is not enabled has none.
-fn dependencies_of<'a>(name: &str, raw: &'a RawTools, tools: &Tools) -> impl Iterator<Item = (Path, &'a str)> {
-    let tool = raw.get(name).filter(|_| tools.contains_key(name));
+fn dependencies_of<'a>(name: &str, raw: &'a RawTools) -> impl Iterator<Item = (Path, &'a str)> {
+    let tool = raw.get(name).filter(|tool| tool.enabled);
     tool.and_then(|tool| tool.config.depends_on.as_ref()).into_iter().flat_map(DependsOn::names)
 }
 
 fn check_dependencies(name: &str, raw: &RawTools, tools: &Tools, diagnostics: &mut Diagnostics<'_>) {
     let at = Path::of(["tools", name]);
-    for (relative, base) in dependencies_of(name, raw, tools) {
+    for (relative, base) in dependencies_of(name, raw) {
         let path = at.key("depends_on").join(relative.0);
         if tools.contains_key(base) {
             continue;
@@ -96,42 +111,52 @@ fn check_dependencies(name: &str, raw: &RawTools, tools: &Tools, diagnostics: &m
                 diagnostics.report(&path, message, format!("enable [tools.{base}], or remove it here"));
             }
         } else {
-            let close = closest(base, tools.keys().map(String::as_str));
+            let close = closest(base, raw.keys().chain(tools.keys()).map(String::as_str));
             let help = close.map_or_else(|| format!("add [tools.{base}]"), |close| format!("did you mean {close:?}?"));
             diagnostics.report(&path, format!("`{name}` depends on `{base}`, which does not exist"), help);
         }
     }
 }
 
-/// Reports a dependency cycle. Only the first is reported.
-fn check_cycles(raw: &RawTools, tools: &Tools, diagnostics: &mut Diagnostics<'_>) {
-    for start in tools.keys() {
-        let (mut stack, mut parent) = (vec![start.as_str()], BTreeMap::<&str, &str>::new());
-        while let Some(name) = stack.pop() {
-            for (_, base) in dependencies_of(name, raw, tools) {
-                if base == start {
-                    let mut names = vec![start.as_str()];
-                    let mut at = name;
-                    while at != start {
-                        names.push(at);
-                        at = parent[at];
-                    }
-                    names.push(start);
-                    names.reverse();
-                    let message = format!("dependency cycle: {}", names.join(" → "));
-                    return diagnostics.report(
-                        &Path::of(["tools", start, "depends_on"]),
-                        message,
-                        "remove one of the dependencies",
-                    );
+/// Reports the dependency cycles, each tool in one of them at most.
+fn check_cycles(raw: &RawTools, diagnostics: &mut Diagnostics<'_>) {
+    let mut reported = BTreeSet::new();
+    for start in raw.keys().map(String::as_str) {
+        if reported.contains(start) {
+            continue;
+        }
+        if let Some(names) = find_cycle(start, raw) {
+            let message = format!("dependency cycle: {}", names.join(" → "));
+            reported.extend(names);
+            let path = Path::of(["tools", start, "depends_on"]);
+            diagnostics.report(&path, message, "remove one of the dependencies");
+        }
+    }
+}
+
+/// The shortest way from a tool over its dependencies back to it.
+fn find_cycle<'a>(start: &'a str, raw: &'a RawTools) -> Option<Vec<&'a str>> {
+    let (mut queue, mut parent) = (VecDeque::from([start]), BTreeMap::<&str, &str>::new());
+    while let Some(name) = queue.pop_front() {
+        for (_, base) in dependencies_of(name, raw) {
+            if base == start {
+                let mut names = vec![start];
+                let mut at = name;
+                while at != start {
+                    names.push(at);
+                    at = parent[at];
                 }
-                if tools.contains_key(base) && !parent.contains_key(base) {
-                    parent.insert(base, name);
-                    stack.push(base);
-                }
+                names.push(start);
+                names.reverse();
+                return Some(names);
+            }
+            if raw.contains_key(base) && !parent.contains_key(base) {
+                parent.insert(base, name);
+                queue.push_back(base);
             }
         }
     }
+    None
 }
 
 impl Tool {
@@ -139,6 +164,14 @@ impl Tool {
     pub(crate) fn allow_hosts(&mut self, hosts: &[String]) {
         if let Self::Configured(plan) = self {
             plan.allow_hosts(hosts);
+        }
+    }
+
+    /// What makes every call of the tool fail on this machine, each at its key.
+    pub(crate) fn obstacles(&self, name: &str) -> Vec<toolhub::config::Problem> {
+        match self {
+            Self::Configured(plan) => plan.obstacles(&Path::of(["tools", name])),
+            Self::Operation(operation) => operation.obstacles(),
         }
     }
 

@@ -152,7 +152,7 @@ async fn the_starters_are_right_also_with_every_mark_taken_away() {
         assert_ne!(uncommented, starter.text());
         for text in [starter.text(), &uncommented] {
             let loaded = load_text(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-            super::super::dry_run(&loaded).await.unwrap_or_else(|problems| panic!("{problems}"));
+            assert_eq!(super::super::dry_run(&loaded, &[]).await, []);
         }
     }
 }
@@ -162,7 +162,7 @@ async fn everything_that_only_a_hub_finds_is_told_at_once() {
     let text = "[tools.a]\nbuiltin = \"clock\"\nparameters = { type = \"array\" }\n\
                 [tools.b]\nbuiltin = \"clock\"\ndepends_on = [\"a\"]\n[tools.c]\ncommand = \"x\"\nkind = \"stateful\"\n\
                 parameters = { type = \"object\", properties = { state = {} } }";
-    let problems = super::super::dry_run(&load_text(text).unwrap()).await.unwrap_err();
+    let problems = super::super::dry_run(&load_text(text).unwrap(), &[]).await;
     let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     assert_eq!(keys, ["tools.a.parameters", "tools.c"]);
 }
@@ -185,4 +185,17 @@ fn an_agent_with_more_tools_than_many_models_take_is_told_of() {
     assert!(warning.contains("`default` may be offered 129 tools") && warning.contains("128"), "{warning}");
     assert_eq!(warnings(openai, "[agents.default]\ntoolsets = [\"few\"]\n[toolsets.few]\ntools = [\"t1*\"]"), "");
     assert_eq!(warnings("provider = \"scripted\"", ""), "");
+}
+
+#[test]
+fn a_tool_that_a_model_cannot_know_how_to_use_is_warned_about() {
+    let text = "[tools.a]\ncommand = \"x\"\n[tools.b]\nurl = \"https://example.com/{city}\"\n[tools.c]\nbuiltin = \"clock\"\n\
+                [tools.d]\ncommand = \"x\"\ndescription = \"Says x.\"\nparameters = { type = \"object\" }";
+    let expected =
+        ["[tools.a] has no `description`", "[tools.a] has no `parameters`", "[tools.b] has no `description`"];
+    let warnings = load_config(text).warnings;
+    assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+    for (warning, start) in warnings.iter().zip(expected) {
+        assert!(warning.starts_with(start), "{warning}");
+    }
 }

@@ -71,8 +71,8 @@ impl Daemon {
         let load = move || {
             let next = config::load(&options).map_err(|problems| config_error(&problems))?;
             check_files_present(&old, &next)?;
-            runtime.block_on(config::dry_run(&next)).map_err(|problems| config_error(&problems))?;
-            Ok(next)
+            let problems = runtime.block_on(config::dry_run(&next, &[]));
+            if problems.is_empty() { Ok(next) } else { Err(config_error(&Problems::new(problems))) }
         };
         #[expect(clippy::disallowed_methods, reason = "at most one at a time: the reload lock is held")]
         let read = tokio::task::spawn_blocking(load).await;

@@ -9,8 +9,8 @@ use toolhub_core::ToolBuilder;
 use toolhub_net::SecretText;
 
 use crate::{
-    command::{self, Guard},
-    config::{Diagnostics, KeyPath, raw},
+    command::{self, CommandError, Guard},
+    config::{Diagnostics, KeyPath, Problem, raw},
 };
 
 /// The resolved config of a command tool.
@@ -75,8 +75,43 @@ pub(super) fn check_state(state: &raw::ToolState, at: &KeyPath, diagnostics: &mu
 }
 
 impl CommandPlan {
+    /// What makes every call fail on this machine: a program, script or directory that does not exist.
+    pub(super) fn obstacles(&self, at: &KeyPath) -> Vec<Problem> {
+        let command = self.command(None);
+        let problem = |key: KeyPath, text: &str| {
+            let (message, help) = text.split_once("; ").unwrap_or((text, "correct it"));
+            Problem { key, message: message.to_owned(), help: help.to_owned() }
+        };
+        let mut found = Vec::new();
+        if let Err(error) = command.check_program() {
+            let in_cwd = matches!(error, CommandError::NoFolder(_) | CommandError::NotAFolder(_));
+            // Without the search path, which would hide the rest of the message.
+            let text = match &error {
+                CommandError::NotInPath { program, .. } => {
+                    format!("program `{program}` not found in PATH; install it, or use its absolute path as `command`")
+                }
+                // The path as it is configured.
+                other => {
+                    let configured = self.raw.command.as_deref().unwrap_or_default();
+                    other.to_string().replace(&*self.program.to_string_lossy(), configured)
+                }
+            };
+            found.push(problem(at.key(if in_cwd { "cwd" } else { "command" }), &text));
+        }
+        if let Some(index) = command.missing_script() {
+            let text = format!("script `{}` does not exist; create it, or correct `args`", self.raw.args[index]);
+            found.push(problem(at.key("args").index(index), &text));
+        }
+        found
+    }
+
     /// Builds the tool, under the guard if there is one.
     pub(super) fn tool(&self, name: &str, guard: Option<&Guard>) -> ToolBuilder {
+        let command = self.command(guard);
+        if self.stateful { command.stateful_tool(name) } else { command.tool(name) }
+    }
+
+    fn command(&self, guard: Option<&Guard>) -> command::Command {
         let raw = &self.raw;
         let mut command = command::Command::new(&self.program).args(raw.args.iter().cloned());
         for (name, value) in &self.env {
@@ -99,6 +134,6 @@ impl CommandPlan {
         if let Some(guard) = guard {
             command = command.guard(guard.clone());
         }
-        if self.stateful { command.stateful_tool(name) } else { command.tool(name) }
+        command
     }
 }

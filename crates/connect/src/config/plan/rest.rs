@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use toolhub_core::ConnectionStateConfig;
-use toolhub_net::{Secret, SecretText};
+use toolhub_net::{AddressPolicy, Secret, SecretText, Url};
 
 use crate::{
     config::{
-        Diagnostics, KeyPath, SecretSource,
+        Diagnostics, KeyPath, Problem, SecretSource,
         raw::{self, Method, ResultFormat},
     },
     rest::{self, Body, ResponseFormat, RestError},
@@ -156,6 +156,20 @@ impl RestPlan {
             ("query" | "form", Some(name)) => at.key(section).key(name),
             (_, Some(inside)) => at.key(section).key(inside.split('.').next().unwrap_or(inside)),
         }
+    }
+
+    /// What makes every call fail: an address that the guard refuses, as far as that is known without a DNS lookup.
+    pub(super) fn obstacles(&self, at: &KeyPath) -> Vec<Problem> {
+        let raw = &self.raw;
+        let policy = AddressPolicy::PublicOrHosts(raw.allow_hosts.clone());
+        let addresses = [("url", &raw.url), ("base_url", &raw.base_url), ("health_url", &raw.health_url)];
+        let refused = addresses.into_iter().filter_map(|(key, address)| {
+            let url = Url::parse(address.as_deref()?).ok()?;
+            let (host, range) = (url.host_str()?.to_owned(), policy.refusal_without_lookup(&url)?);
+            let message = format!("requests to `{host}` are refused, because it is {range}");
+            Some(Problem { key: at.key(key), message, help: format!("add allow_hosts = [\"{host}\"]") })
+        });
+        refused.collect()
     }
 
     /// Exempts more hosts from the address guard.

@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{BuildError, HubBuilder};
+use super::{BuildError, HubBuilder, validation::ValidatedParts};
 use crate::{
     approvals::Approvals,
     batched_records::BatchedRecords,
@@ -38,10 +38,19 @@ impl HubBuilder {
     /// Builds the hub and starts its background tasks.
     ///
     /// # Errors
-    /// When a setting is invalid, a tool cannot be registered, or the store does not answer.
+    /// When a setting is invalid, a tool cannot be registered, or the store does not answer. Every invalid setting and every
+    /// problem of every tool is reported.
     pub async fn build(mut self) -> Result<ToolHub, BuildError> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let (policies, hooks, redactor) = self.validate()?;
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        match self.validate() {
+            Ok(parts) => self.assemble(parts, runtime).await,
+            Err(error) => Err(BuildError::combine(error, self.check_tools(runtime).await)),
+        }
+    }
+
+    /// Opens the stores, registers the tools and starts the background tasks.
+    pub(super) async fn assemble(self, parts: ValidatedParts, runtime: Handle) -> Result<ToolHub, BuildError> {
+        let (policies, hooks, redactor) = parts;
         let has_store = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let meters = Arc::new(StoreMeters::default());

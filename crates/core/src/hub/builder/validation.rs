@@ -4,8 +4,11 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use super::{BuildError, HubBuilder};
 use crate::{hooks::Hook, redact::Redactor};
+use toolhub_storage::backend::Memory;
 use toolhub_types::{
     policy::{Glob, PolicyError, PolicySet},
     state_config::ManagerType,
@@ -18,9 +21,7 @@ impl HubBuilder {
     /// Validates all settings, and takes policies, hooks and secret names out of the builder.
     #[allow(clippy::result_large_err, reason = "called once per hub")]
     pub(super) fn validate(&mut self) -> Result<ValidatedParts, BuildError> {
-        if let Some(kind) = self.duplicate_executor.take() {
-            return Err(BuildError::DuplicateExecutor(kind));
-        }
+        let duplicate = self.duplicate_executor.take().map(BuildError::DuplicateExecutor);
         let (defaults, policies) = (std::mem::take(&mut self.default_policy), std::mem::take(&mut self.policies));
         let policies = PolicySet::new(defaults, policies, std::mem::take(&mut self.rules));
         let mut problems = Vec::new();
@@ -47,10 +48,25 @@ impl HubBuilder {
                 Err(reason) => problems.push(policy_error("the names of secrets".into(), reason)),
             }
         }
-        if problems.is_empty() {
-            Ok((policies, hooks, Arc::new(Redactor(secrets))))
-        } else {
-            Err(BuildError::Policy(problems))
+        let invalid = (!problems.is_empty()).then_some(BuildError::Policy(problems));
+        match (duplicate, invalid) {
+            (None, None) => Ok((policies, hooks, Arc::new(Redactor(secrets)))),
+            (Some(error), more) => Err(BuildError::combine(error, more)),
+            (None, Some(error)) => Err(error),
+        }
+    }
+
+    /// The problems of the tools alone, found with a hub in memory that is discarded.
+    pub(super) async fn check_tools(self, runtime: Handle) -> Option<BuildError> {
+        let mut trial = Self {
+            tools: self.tools,
+            executors: self.executors,
+            state_store_factory: Some(Arc::new(|_, _| Ok(Arc::new(Memory::new())))),
+            ..Self::new()
+        };
+        match trial.validate() {
+            Ok(parts) => trial.assemble(parts, runtime).await.err(),
+            Err(error) => Some(error),
         }
     }
 
