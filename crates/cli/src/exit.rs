@@ -35,6 +35,7 @@ impl Exit {
         match code {
             "usage"
             | "config_invalid"
+            | "no_config"
             | "invalid_json"
             | "invalid_request"
             | "arguments_invalid"
@@ -93,7 +94,10 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_documentation() {
         check(1, &["internal", "state_unreadable", "conflict", "already_resolved", "precondition_failed", "brand_new"]);
-        check(2, &["usage", "config_invalid", "arguments_invalid", "invalid_request", "idempotency_key_reused"]);
+        check(
+            2,
+            &["usage", "config_invalid", "no_config", "arguments_invalid", "invalid_request", "idempotency_key_reused"],
+        );
         check(3, &["unauthenticated", "forbidden", "foreign_origin"]);
         check(
             4,

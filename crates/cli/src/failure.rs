@@ -6,15 +6,17 @@ use std::{
     fmt::Write as _,
     io::Write as _,
     ops::{Deref, DerefMut},
+    time::Duration,
 };
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
 use crate::{
+    command_hints,
     config::{self, Problems},
     exit::Exit,
-    output::{Printer, strip_control_chars},
+    output::{Printer, format_millis, strip_control_chars},
 };
 
 const ERROR_STYLE: Style = AnsiColor::Red.on_default().bold();
@@ -42,6 +44,8 @@ pub(crate) struct FailureDetails {
     pub(crate) see_also: Option<(&'static str, String)>,
     /// The trace id of the request, for looking it up in a tracing backend.
     pub(crate) trace_id: Option<String>,
+    /// After how many seconds to retry.
+    pub(crate) retry_after: Option<u64>,
     /// The problems of a config, which are reported in their own formats: for people and as JSON.
     pub(crate) config_problems: Option<(String, Value)>,
     /// The exit code.
@@ -72,6 +76,7 @@ impl Failure {
             help: Vec::new(),
             see_also: None,
             trace_id: None,
+            retry_after: None,
             config_problems: None,
             exit: Exit::from_code(code),
         }))
@@ -96,6 +101,18 @@ impl Failure {
     /// Adds where to find more.
     pub(crate) fn see_also(mut self, label: &'static str, command: impl Into<String>) -> Self {
         self.see_also = Some((label, command.into()));
+        self
+    }
+
+    /// Adds flags to the suggested commands, so that they concern the same hub and thread.
+    pub(crate) fn with_flags(mut self, target: &str, thread: Option<&str>) -> Self {
+        for line in &mut self.help {
+            *line =
+                line.lines().map(|line| command_hints::with_flags(line, target, thread)).collect::<Vec<_>>().join("\n");
+        }
+        if let Some((_, command)) = &mut self.see_also {
+            *command = command_hints::with_flags(command, target, thread);
+        }
         self
     }
 
@@ -159,6 +176,9 @@ impl Failure {
             "hint": (!hint.is_empty()).then(|| hint.join("\n")),
             "traceId": self.trace_id,
         });
+        if let Some(seconds) = self.retry_after {
+            error["retryAfter"] = seconds.into();
+        }
         if !details.is_empty() {
             error["errors"] = Value::from(details);
         }
@@ -197,6 +217,11 @@ impl Failure {
         let label = |at: usize| if at == 0 { format!("  {HELP_STYLE}help:{HELP_STYLE:#} ") } else { " ".repeat(8) };
         for (at, line) in self.help.iter().flat_map(|line| line.lines()).enumerate() {
             let _ = writeln!(text, "{}{}", label(at), strip_control_chars(line));
+        }
+        // Some messages say it themselves, and more precisely.
+        if let Some(seconds) = self.retry_after.filter(|_| !self.message.contains("retry in")) {
+            let wait = format_millis(Duration::from_secs(seconds).as_secs_f64() * 1e3);
+            let _ = writeln!(text, "  {HELP_STYLE}retry:{HELP_STYLE:#} in {wait}");
         }
         if let Some((label, command)) = &self.see_also {
             let _ = writeln!(text, "  {HELP_STYLE}{label}:{HELP_STYLE:#} {}", strip_control_chars(command));

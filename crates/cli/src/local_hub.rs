@@ -31,6 +31,35 @@ impl LocalHub {
         Self::load(global.load_options()?)
     }
 
+    /// Loads the config as far as it is valid, to find its server; `None` if that is not possible.
+    ///
+    /// # Errors
+    /// When the working folder cannot be determined.
+    pub(crate) fn find_partial(global: &GlobalFlags) -> Result<Option<Self>, Failure> {
+        let options = global.load_options()?;
+        let (loaded, _) = config::load_partially(&options);
+        Ok(loaded.map(|loaded| Self { options, loaded: Arc::new(loaded) }))
+    }
+
+    /// Refuses to work without a config: nothing is created in a folder that may not be the right one. Tools set by flags or
+    /// variables, and an existing store, count as a config.
+    ///
+    /// # Errors
+    /// When there is no config.
+    pub(crate) fn require_config(&self) -> Result<(), Failure> {
+        let has_store = self.store_path().is_some_and(Path::exists);
+        if has_store || !self.loaded.files.is_empty() || !self.loaded.config.tools.is_empty() {
+            return Ok(());
+        }
+        let folder = self.options.folder.display();
+        Err(Failure::new(
+            "no_config",
+            format!("there is no toolhub.toml in {folder} or above, and no server at {}", self.url()),
+        )
+        .help("toolhub init")
+        .help("or name a config with --config FILE, or a server with --server URL"))
+    }
+
     /// Loads the config.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod arguments;
 mod build_info;
 mod builtin;
 mod client;
+mod command_hints;
 mod commands;
 mod config;
 mod demo;
@@ -139,12 +140,17 @@ async fn async_main() -> ExitCode {
         }
     };
     let interrupted = matches!(result, Ok(Exit::Interrupted));
+    let (target_flags, thread) = (session.target_flags(), session.global.thread.clone());
+    if result.is_ok() {
+        session.print_footer();
+    }
     tokio::select! {
         () = session.close(interrupted) => {}
         // A second Ctrl-C skips the shutdown. A server handles signals itself.
         Ok(()) = tokio::signal::ctrl_c(), if !handles_signals => {}
     }
     let exit = result.unwrap_or_else(|failure| {
+        let failure = failure.with_flags(&target_flags, thread.as_deref());
         failure.print(&printer);
         failure.exit
     });

@@ -26,11 +26,13 @@ pub(crate) struct Session {
     client: OnceCell<Client>,
     /// Sent to the hub when the user interrupts.
     interrupt_request: Mutex<Option<Request>>,
+    /// A note to print below the output.
+    footer: Mutex<Option<String>>,
 }
 
 impl Session {
     pub(crate) fn new(global: GlobalFlags, printer: Printer) -> Self {
-        Self { global, printer, client: OnceCell::new(), interrupt_request: Mutex::default() }
+        Self { global, printer, client: OnceCell::new(), interrupt_request: Mutex::default(), footer: Mutex::default() }
     }
 
     /// The client: of a server, or of the store of this folder.
@@ -80,6 +82,18 @@ impl Session {
         match self.global.timeout {
             Some(time) => map_elapsed(time, tokio::time::timeout(time, future).await)?,
             None => future.await,
+        }
+    }
+
+    /// Sets a note that is printed below the output of the command.
+    pub(crate) fn set_footer(&self, note: String) {
+        *self.footer.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
+    }
+
+    /// Prints the note below the output.
+    pub(crate) fn print_footer(&self) {
+        if let Some(note) = self.footer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.printer.note(&note);
         }
     }
 

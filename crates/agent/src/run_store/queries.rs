@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 use toolhub_core::{
     backend::{Cursor, RowKey, RowVersion, Scan, Scope, StoreError, Table},
     clock::Timestamp,
-    ids::{RunId, Tenant, ThreadKey},
+    ids::{RunId, Tenant, ThreadId, ThreadKey},
 };
 
 use super::{
@@ -159,5 +159,35 @@ impl RunStore {
         scan.after = before.map(|run| Cursor(row_key(thread_key, Table::Runs, SmolStr::from(run.to_string()))));
         let rows = self.store.scan(scan, now).await?.rows;
         rows.into_iter().map(|(key, row)| decode_row(&key, &row).map(|(record, _)| record)).collect()
+    }
+
+    /// The runs of all threads of a tenant, the newest first; after this run of that thread, if given.
+    pub(crate) async fn tenant_runs(
+        &self,
+        tenant: &Tenant,
+        limit: usize,
+        before: Option<(RunId, ThreadId)>,
+        now: Timestamp,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let limit = limit.max(1);
+        let mut scan = Scan::new(Table::Runs, Scope::Tenant(tenant.clone())).prefix("run_").limit(limit);
+        scan.descending = true;
+        scan.after = before.map(|(run, thread)| {
+            Cursor(row_key(&ThreadKey::new(tenant, &thread), Table::Runs, SmolStr::from(run.to_string())))
+        });
+        let mut runs = Vec::new();
+        loop {
+            // A page of several partitions may be short without being the last.
+            let page = self.store.scan(scan.clone(), now).await?;
+            for (key, row) in page.rows {
+                runs.push(decode_row(&key, &row)?.0);
+            }
+            match page.next {
+                Some(next) if runs.len() < limit => scan.after = Some(next),
+                _ => break,
+            }
+        }
+        runs.truncate(limit);
+        Ok(runs)
     }
 }

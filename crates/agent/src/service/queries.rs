@@ -97,6 +97,23 @@ impl AgentService {
         Ok(runs)
     }
 
+    /// The runs of all threads of a tenant, the newest first; after this run of that thread, if given.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn tenant_runs(
+        &self,
+        tenant: &Tenant,
+        limit: usize,
+        before: Option<(RunId, ThreadId)>,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let mut runs = Vec::new();
+        for record in self.0.run_store.tenant_runs(tenant, limit, before, self.0.hub.now()).await? {
+            runs.push(self.refresh_calls(tenant, record).await?);
+        }
+        Ok(runs)
+    }
+
     /// Requests cancellation of a run and its calls. The run still ends on its own: as cancelled, or with its result if
     /// that came first.
     ///

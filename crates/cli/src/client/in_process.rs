@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use super::{
     events::{ByteSource, EventStream, StreamResponse},
-    request::{ApiResponse, Request},
+    request::{ApiResponse, Request, parse_retry_after},
 };
 use crate::{failure::Failure, serve::InProcessHub};
 
@@ -69,8 +69,9 @@ impl InProcess {
 
 async fn read_body(response: http::Response<Body>) -> Result<ApiResponse, Failure> {
     let status = response.status().as_u16();
+    let retry_after = parse_retry_after(response.headers().get("retry-after").map(http::HeaderValue::as_bytes));
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.map_err(|error| invalid_request(&error))?;
-    Ok(ApiResponse { status, body: body.to_vec() })
+    Ok(ApiResponse { status, body: body.to_vec(), retry_after })
 }
 
 fn invalid_request(error: &dyn std::fmt::Display) -> Failure {

@@ -12,7 +12,7 @@ use toolhub_net::{
 
 use super::{
     events::{ByteSource, EventStream, StreamResponse},
-    request::{ApiResponse, Request},
+    request::{ApiResponse, Request, parse_retry_after},
 };
 use crate::failure::Failure;
 
@@ -84,15 +84,32 @@ impl Remote {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *http_request.body_mut() = Bytes::from(body.to_string());
         }
-        self.http.send(http_request).await.map_err(|error| self.unreachable_failure(&error))
+        match self.http.send(http_request).await {
+            Err(SendError::Dial(DialError::Tls { .. })) if self.speaks_plain_http().await => {
+                let plain = self.url.replacen("https://", "http://", 1);
+                Err(Failure::new("unreachable", format!("the server at {} speaks http, not https", self.url))
+                    .help(format!("--server {plain}")))
+            }
+            sent => sent.map_err(|error| self.unreachable_failure(&error)),
+        }
+    }
+
+    /// Whether a server without TLS responds at this https address.
+    async fn speaks_plain_http(&self) -> bool {
+        let plain = Url::parse(&self.url.replacen("https://", "http://", 1)).ok();
+        let Some(client) = plain.and_then(|url| Client::new(&url, CONNECT_TIMEOUT)) else { return false };
+        let mut request = HttpRequest::new(Bytes::new());
+        *request.uri_mut() = axum::http::Uri::from_static("/livez");
+        tokio::time::timeout(CONNECT_TIMEOUT, client.send(request)).await.is_ok_and(|sent| sent.is_ok())
     }
 
     async fn read_body(&self, mut response: Response) -> Result<ApiResponse, Failure> {
         let (status, mut body) = (response.status.as_u16(), Vec::new());
+        let retry_after = parse_retry_after(response.headers.get("retry-after").map(HeaderValue::as_bytes));
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable_failure(&error))? {
             body.extend_from_slice(&chunk);
         }
-        Ok(ApiResponse { status, body })
+        Ok(ApiResponse { status, body, retry_after })
     }
 
     fn unreachable_failure(&self, error: &SendError) -> Failure {

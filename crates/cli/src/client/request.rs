@@ -76,11 +76,18 @@ fn percent_encode(text: &str) -> String {
     })
 }
 
+/// The seconds of a `Retry-After` header; the API sends no dates.
+pub(super) fn parse_retry_after(header: Option<&[u8]>) -> Option<u64> {
+    std::str::from_utf8(header?).ok()?.trim().parse().ok()
+}
+
 /// A response of the API.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    /// The header `Retry-After`: after how many seconds to retry.
+    pub(crate) retry_after: Option<u64>,
 }
 
 impl ApiResponse {
@@ -93,6 +100,7 @@ impl ApiResponse {
     pub(crate) fn failure(&self) -> Failure {
         let problem = serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
         let mut failure = Failure::from_problem(&problem, self.status);
+        failure.retry_after = self.retry_after;
         match failure.code.as_str() {
             // The API's hint names headers; a CLI user needs flags.
             "unauthenticated" => {

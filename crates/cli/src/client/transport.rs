@@ -33,7 +33,10 @@ pub(crate) async fn connect(global: &GlobalFlags, printer: &Printer, transport: 
     if let Some(url) = &global.server {
         return Remote::new(url, global.token.clone(), true).map(Client::Remote);
     }
-    let local = LocalHub::find(global)?;
+    let local = match LocalHub::find(global) {
+        Ok(local) => local,
+        Err(failure) => return connect_despite(failure, global, printer).await,
+    };
     if let Some(running) = find_running_server(&local, global.token.clone()).await? {
         printer.note_verbose(&format!("using the server at {}", local.url()));
         return Ok(Client::Remote(running));
@@ -41,9 +44,22 @@ pub(crate) async fn connect(global: &GlobalFlags, printer: &Printer, transport: 
     if transport == Transport::Server {
         return Err(Failure::new(NO_SERVER, "no server is running on this config"));
     }
+    local.require_config()?;
     printer.note_verbose("no server is running on this config; opening the store");
     let hub = serve::open_in_process(&local).await?;
     Ok(Client::InProcess(Box::new(InProcess::new(hub))))
+}
+
+/// Uses the running server of a config that has problems now: the server still runs on an earlier version of it.
+async fn connect_despite(failure: Failure, global: &GlobalFlags, printer: &Printer) -> Result<Client, Failure> {
+    let Some(local) = LocalHub::find_partial(global)? else { return Err(failure) };
+    match find_running_server(&local, global.token.clone()).await {
+        Ok(Some(running)) => {
+            printer.note(&format!("{}; using the server at {}: toolhub config check", failure.message, local.url()));
+            Ok(Client::Remote(running))
+        }
+        Ok(None) | Err(_) => Err(failure),
+    }
 }
 
 /// The running server of this config, if there is one.

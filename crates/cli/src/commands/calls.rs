@@ -131,13 +131,17 @@ async fn list_calls(session: &Session, args: List) -> Result<Exit, Failure> {
         .query("since", args.since)
         .query("until", args.until);
     let Some(calls) = paging::fetch_items(session, request, &args.paging).await? else { return Ok(Exit::Success) };
-    let (printer, now) = (&session.printer, SystemClock.now());
-    if calls.is_empty() {
-        printer.note("no calls");
-        return Ok(Exit::Success);
+    match calls.as_slice() {
+        [] => session.printer.note("no calls"),
+        calls => session.printer.print(&render_table(calls, &session.printer)),
     }
-    let mut table = Table::new(COLUMNS);
-    for call in &calls {
+    Ok(Exit::Success)
+}
+
+/// One line per call.
+pub(super) fn render_table(calls: &[Value], printer: &Printer) -> String {
+    let (mut table, now) = (Table::new(COLUMNS), SystemClock.now());
+    for call in calls {
         let (status, style) = format_status(&pointer_text(call, "/status"), printer.ascii);
         let plain = |text: String| (text, anstyle::Style::new());
         table.add_styled_row([
@@ -149,8 +153,7 @@ async fn list_calls(session: &Session, args: List) -> Result<Exit, Failure> {
             plain(pointer_text(call, "/threadId")),
         ]);
     }
-    printer.print(&table.render(printer.width, printer.ascii));
-    Ok(Exit::Success)
+    table.render(printer.width, printer.ascii)
 }
 
 fn render_call(record: &Value, printer: &Printer) -> String {

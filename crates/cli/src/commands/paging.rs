@@ -60,7 +60,7 @@ pub(crate) async fn fetch_items(
                     return Ok(None);
                 }
                 if let Some(next) = next {
-                    session.printer.note(&format!("more items: --cursor {next}"));
+                    session.set_footer(format!("there are more: add --cursor {next}, or a higher --limit"));
                 }
                 return Ok(Some(items));
             }

@@ -29,6 +29,7 @@ pub(crate) fn run(session: &Session, restore: &Restore) -> Result<Exit, Failure>
             .help("stop the server, then run this on its machine, without --server and TOOLHUB_URL"));
     }
     let local = LocalHub::find(&session.global)?;
+    local.require_config()?;
     let (store, restored) =
         if restore.state { restore_states(&local, &restore.file)? } else { restore_hub(&local, &restore.file)? };
     if session.printer.json {

@@ -20,10 +20,10 @@ use crate::{
 /// List and inspect agent runs, and cancel open ones.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// List the runs of a thread, newest first
+    /// List runs, newest first
     #[command(alias = "ls")]
     List {
-        /// Thread [default: the one of --thread]
+        /// Only the runs of this thread [default: the one of --thread, or all]
         #[arg(value_name = "THREAD")]
         thread_id: Option<String>,
         #[command(flatten)]
@@ -42,22 +42,21 @@ pub(crate) enum RunsCommand {
     },
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     Column::new("ID"),
     Column::new("STATUS"),
     Column::new("STEPS").align_right().drop_order(3),
     Column::new("CALLS").align_right().drop_order(2),
     Column::new("STARTED").drop_order(1),
     Column::new("AGENT").drop_order(4).shrink_to(8),
+    Column::new("THREAD").drop_order(5).shrink_to(8),
 ];
 
 pub(crate) async fn run(session: &Session, command: RunsCommand) -> Result<Exit, Failure> {
     match command {
         RunsCommand::List { thread_id, paging } => {
-            let thread = thread_id.or_else(|| session.global.thread.clone()).ok_or_else(|| {
-                Failure::usage("no thread given").help("toolhub runs list THREAD").help("toolhub threads list")
-            })?;
-            list_runs(session, &thread, &paging).await
+            let thread = thread_id.or_else(|| session.global.thread.clone());
+            list_runs(session, thread.as_deref(), &paging).await
         }
         RunsCommand::Show { id } => {
             let response = session.send_checked(Request::get(["runs", &id])).await.map_err(with_not_found_help)?;
@@ -101,8 +100,11 @@ async fn wait_until_ended(session: &Session, id: &str) -> Result<Value, Failure>
     }
 }
 
-async fn list_runs(session: &Session, thread: &str, paging: &Paging) -> Result<Exit, Failure> {
-    let request = Request::get(["threads", thread, "runs"]);
+async fn list_runs(session: &Session, thread: Option<&str>, paging: &Paging) -> Result<Exit, Failure> {
+    let request = match thread {
+        Some(thread) => Request::get(["threads", thread, "runs"]),
+        None => Request::get(["runs"]),
+    };
     let Some(runs) =
         paging::fetch_items(session, request, paging).await.map_err(super::threads::with_not_found_help)?
     else {
@@ -123,6 +125,8 @@ async fn list_runs(session: &Session, thread: &str, paging: &Paging) -> Result<E
             plain(run["calls"].as_array().map_or(0, Vec::len).to_string()),
             plain(format_ago(&pointer_text(run, "/startedAt"), now)),
             plain(pointer_text(run, "/agent")),
+            // The same in every line of one thread.
+            plain(if thread.is_some() { String::new() } else { pointer_text(run, "/threadId") }),
         ]);
     }
     printer.print(&table.render(printer.width, printer.ascii));
@@ -169,7 +173,7 @@ fn run_duration(run: &Value) -> Option<String> {
 
 fn with_not_found_help(failure: Failure) -> Failure {
     match failure.code.as_str() {
-        "run_not_found" => failure.help("toolhub runs list THREAD"),
+        "run_not_found" => failure.help("toolhub runs list"),
         _ => failure,
     }
 }

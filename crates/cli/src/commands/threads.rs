@@ -1,17 +1,23 @@
 //! `threads`: lists, inspects, resets and deletes threads (conversations).
 
+use std::io::{self, IsTerminal as _};
+
 use anstyle::Style;
 use axum::http::Method;
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolhub::clock::{Clock as _, SystemClock};
 
-use super::paging::{self, Paging, pointer_text};
+use super::{
+    call, calls,
+    paging::{self, Paging, pointer_text},
+};
 use crate::{
+    approval_prompt::StdinLines,
     client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
-    output::{Column, Fields, Table, format_ago, format_status, strip_control_chars, truncate_value},
+    output::{Column, Fields, Printer, Table, format_ago, format_status, strip_control_chars, truncate_value},
     session::Session,
 };
 
@@ -27,8 +33,16 @@ pub(crate) enum ThreadsCommand {
         #[command(flatten)]
         paging: Paging,
     },
+    /// Show a thread: its messages and its calls
+    #[command(alias = "get")]
+    Show {
+        /// Thread id
+        id: String,
+        /// Maximum number of messages, and of calls
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
+        limit: u32,
+    },
     /// Show the messages of a thread
-    #[command(alias = "show")]
     Messages {
         /// Thread id
         id: String,
@@ -45,6 +59,9 @@ pub(crate) enum ThreadsCommand {
     Delete {
         /// Thread id
         id: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
     },
     /// Show the status of each tool in a thread
     States {
@@ -71,6 +88,7 @@ pub(crate) enum ThreadsCommand {
 pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Exit, Failure> {
     match command {
         ThreadsCommand::List { paging } => list_threads(session, &paging).await,
+        ThreadsCommand::Show { id, limit } => show_thread(session, &id, limit).await,
         ThreadsCommand::Messages { id, paging } => show_messages(session, &id, &paging).await,
         ThreadsCommand::Export { id } => {
             let response =
@@ -78,7 +96,11 @@ pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Ex
             session.printer.print_json(&response.text());
             Ok(Exit::Success)
         }
-        ThreadsCommand::Delete { id } => {
+        ThreadsCommand::Delete { id, yes } => {
+            if !yes && !confirm_deletion(session, &id).await? {
+                session.printer.note("nothing was deleted");
+                return Ok(Exit::Success);
+            }
             session.send_checked(Request::new(Method::DELETE, ["threads", &id])).await.map_err(with_not_found_help)?;
             if session.printer.json {
                 session.printer.print_json(&json!({"removed": true}).to_string());
@@ -87,7 +109,10 @@ pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Ex
             }
             Ok(Exit::Success)
         }
-        ThreadsCommand::States { id, full: false } => show_tool_states(session, &id).await,
+        ThreadsCommand::States { id, full: false } => {
+            print_tool_states(session, &fetch_tool_states(session, &id).await?)?;
+            Ok(Exit::Success)
+        }
         ThreadsCommand::States { id, full: true } => show_state_details(session, &id).await,
         ThreadsCommand::Rebind { id } => {
             let response =
@@ -113,11 +138,10 @@ pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Ex
     }
 }
 
-/// Prints the status of each tool in a thread.
-pub(super) async fn show_tool_states(session: &Session, thread: &str) -> Result<Exit, Failure> {
+/// The status of each tool in a thread.
+pub(super) async fn fetch_tool_states(session: &Session, thread: &str) -> Result<ApiResponse, Failure> {
     let request = Request::at_root(Method::GET, ["agents", thread, "tool-states"]);
-    print_tool_states(session, &session.send_checked(request).await.map_err(with_not_found_help)?)?;
-    Ok(Exit::Success)
+    session.send_checked(request).await.map_err(with_not_found_help)
 }
 
 /// Prints status, reason, counters, times and dependencies of each tool in a thread.
@@ -172,8 +196,13 @@ async fn show_messages(session: &Session, id: &str, paging: &Paging) -> Result<E
     if messages.is_empty() {
         printer.note("no messages");
     }
+    printer.print(&render_messages(&messages, printer));
+    Ok(Exit::Success)
+}
+
+fn render_messages(messages: &[Value], printer: &Printer) -> String {
     let mut fields = Fields::default();
-    for message in &messages {
+    for message in messages {
         match pointer_text(message, "/role").as_str() {
             "user" => fields.add("you", pointer_text(message, "/content")),
             "assistant" => fields.add("agent", pointer_text(message, "/content")),
@@ -194,11 +223,56 @@ async fn show_messages(session: &Session, id: &str, paging: &Paging) -> Result<E
             fields.add(name, truncate_value(&result["text"], MAX_VALUE_WIDTH, printer.ascii));
         }
     }
+    fields.render(printer.width, 0)
+}
+
+/// Prints a thread: when it was used, its messages, and its latest calls.
+async fn show_thread(session: &Session, id: &str, limit: u32) -> Result<Exit, Failure> {
+    let get = async |request: Request| session.send_checked(request).await.map_err(with_not_found_help);
+    let thread = get(Request::get(["threads", id])).await?.json()?;
+    let messages = get(Request::get(["threads", id, "messages"]).query("limit", Some(limit))).await?;
+    let calls = get(Request::get(["calls"]).query("threadId", Some(id)).query("limit", Some(limit))).await?;
+    let (printer, now) = (&session.printer, SystemClock.now());
+    if printer.json {
+        let document = json!({"thread": thread, "messages": messages.items()?, "calls": calls.items()?});
+        printer.print_json(&document.to_string());
+        return Ok(Exit::Success);
+    }
+    let mut fields = Fields::default();
+    fields.add("id", pointer_text(&thread, "/id"));
+    fields.add("created", format_ago(&pointer_text(&thread, "/createdAt"), now));
+    fields.add("last active", format_ago(&pointer_text(&thread, "/lastActiveAt"), now));
     printer.print(&fields.render(printer.width, 0));
+    if !messages.items()?.is_empty() {
+        printer.print(&format!("\n{}", render_messages(&messages.items()?, printer)));
+    }
+    match calls.items()?.as_slice() {
+        [] => printer.note("no calls"),
+        items => printer.print(&format!("\n{}", calls::render_table(items, printer))),
+    }
+    if messages.next_cursor().is_some() {
+        printer.note(&format!("more messages: toolhub threads messages {id}{}", session.target_flags()));
+    }
+    if calls.next_cursor().is_some() {
+        printer.note(&format!("more calls: toolhub calls list --thread {id}{}", session.target_flags()));
+    }
     Ok(Exit::Success)
 }
 
-fn print_tool_states(session: &Session, response: &ApiResponse) -> Result<(), Failure> {
+/// Asks whether a thread is to be deleted.
+async fn confirm_deletion(session: &Session, id: &str) -> Result<bool, Failure> {
+    let thread = session.send_checked(Request::get(["threads", id])).await.map_err(with_not_found_help)?.json()?;
+    if session.global.no_input || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::usage(format!("deleting `{id}` and all its data needs a confirmation"))
+            .help(format!("toolhub threads delete {id} --yes")));
+    }
+    let calls = pointer_text(&thread, "/calls");
+    let question = format!("delete `{id}` with its messages, its state and its {calls} calls? [y/N] ");
+    let answer = call::approval_dialog::prompt_line(&question, &mut StdinLines::spawn_reader()).await;
+    Ok(answer.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
+}
+
+pub(super) fn print_tool_states(session: &Session, response: &ApiResponse) -> Result<(), Failure> {
     let (printer, now) = (&session.printer, SystemClock.now());
     if printer.json {
         printer.print_json(&response.text());
@@ -228,7 +302,7 @@ fn print_tool_states(session: &Session, response: &ApiResponse) -> Result<(), Fa
 pub(super) fn with_not_found_help(mut failure: Failure) -> Failure {
     match (failure.code.as_str(), failure.suggestions.first().cloned()) {
         ("thread_not_found", _) => {
-            failure.help("a thread is created by the first call that names it; toolhub threads list")
+            failure.help("a thread is created by the first call that names it").help("toolhub threads list")
         }
         ("tool_not_found", Some(closest)) if failure.help.is_empty() || !failure.help[0].contains(&closest) => {
             failure.help.clear();

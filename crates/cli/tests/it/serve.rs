@@ -3,6 +3,7 @@
 mod agents;
 mod approvals;
 mod connection;
+mod dead_ends;
 mod imports;
 mod logs;
 mod process;

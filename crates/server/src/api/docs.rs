@@ -5,7 +5,7 @@
 
 use axum::{
     http::{HeaderName, Method, header},
-    response::{Html, IntoResponse},
+    response::{Html, IntoResponse, Redirect},
 };
 
 use crate::{route::Route, scope::Access};
@@ -21,6 +21,11 @@ const STATIC_CSP_HEADER: &str =
 pub(super) fn routes() -> Vec<Route> {
     let open = Access::Open;
     vec![
+        Route::new(Method::GET, "/", open, "system", root).summary("Leads to the page with this API").response(
+            307,
+            "text/plain",
+            "The page is at `/docs`",
+        ),
         Route::new(Method::GET, "/docs", open, "system", page).summary("This API as a page to read and try").response(
             200,
             "text/html",
@@ -37,6 +42,11 @@ pub(super) fn routes() -> Vec<Route> {
             "The style",
         ),
     ]
+}
+
+/// A browser that opens the address of the server gets the page. Temporary, because another page may take its place.
+async fn root() -> Redirect {
+    Redirect::temporary("/docs")
 }
 
 async fn page() -> impl IntoResponse {

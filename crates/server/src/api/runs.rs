@@ -2,6 +2,8 @@
 
 pub(super) mod event_stream;
 
+use std::str::FromStr;
+
 use axum::{
     extract::State,
     http::{Method, StatusCode},
@@ -10,7 +12,10 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_agent::{RunCancellation, RunRecord, ThreadExport};
-use toolhub_core::{ErrorKind, ids::RunId};
+use toolhub_core::{
+    ErrorKind,
+    ids::{RunId, ThreadId},
+};
 
 use super::threads::{self, ThreadPath, truncate};
 use crate::{
@@ -26,6 +31,7 @@ use crate::{
 };
 
 const LIST_NAME: &str = "runs";
+const ALL_LIST_NAME: &str = "all_runs";
 
 pub(super) fn routes() -> Vec<Route> {
     let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
@@ -34,6 +40,10 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("Runs of a thread, newest first")
             .json_response::<List<RunRecord>>(200, "A page of runs")
             .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/runs", read, "agents", list_all)
+            .summary("Runs of all threads of the key's tenant, newest first")
+            .json_response::<List<RunRecord>>(200, "A page of runs")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/runs/{id}", read, "agents", show)
             .summary("One run")
@@ -107,6 +117,32 @@ async fn list(
     let next = query.limit.truncate(&mut runs).map(|last| last.id.to_string());
     let runs = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
     Ok(uri.list_response(LIST_NAME, runs, next))
+}
+
+/// Where a page over all threads ended.
+struct RunPosition(RunId, ThreadId);
+
+impl FromStr for RunPosition {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (run, thread) = text.split_once(' ').ok_or(())?;
+        Ok(Self(run.parse().map_err(drop)?, ThreadId::new(thread).map_err(drop)?))
+    }
+}
+
+async fn list_all(
+    State(app): State<App>,
+    principal: Principal,
+    Query(query): Query<ListQuery>,
+    uri: RequestUri,
+) -> ApiResult<ListResponse<RunRecord>> {
+    let before = page::decode_cursor_as(query.cursor.as_ref(), ALL_LIST_NAME)?;
+    let before = before.map(|RunPosition(run, thread)| (run, thread));
+    let mut runs = app.agents().tenant_runs(&principal.tenant, query.limit.plus_one(), before).await?;
+    let next = query.limit.truncate(&mut runs).map(|last| format!("{} {}", last.id, last.thread));
+    let runs = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
+    Ok(uri.list_response(ALL_LIST_NAME, runs, next))
 }
 
 async fn show(

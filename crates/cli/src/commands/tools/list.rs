@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use anstyle::Style;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::super::paging::{self, Paging, pointer_text};
+use super::super::{
+    paging::{self, Paging, pointer_text},
+    threads,
+};
 use crate::{
     client::Request,
     exit::Exit,
@@ -43,7 +46,7 @@ const COLUMNS: [Column; 7] = [
 
 pub(super) async fn run(session: &Session, args: List) -> Result<Exit, Failure> {
     if let Some(thread) = &session.global.thread {
-        return super::super::threads::show_tool_states(session, thread).await;
+        return list_in_thread(session, thread).await;
     }
     let request = Request::get(["tools"])
         .query("kind", args.kind.as_deref())
@@ -77,6 +80,24 @@ pub(super) async fn run(session: &Session, args: List) -> Result<Exit, Failure> 
     }
     printer.print(&table.render(printer.width, printer.ascii));
     printer.note(&summary_line(&tools, printer.ascii));
+    Ok(Exit::Success)
+}
+
+/// Lists the tools with their status in a thread.
+async fn list_in_thread(session: &Session, thread: &str) -> Result<Exit, Failure> {
+    let response = threads::fetch_tool_states(session, thread).await?;
+    if !session.printer.json {
+        threads::print_tool_states(session, &response)?;
+        return Ok(Exit::Success);
+    }
+    let states = response.json()?;
+    let items = states["data"]["toolStates"].as_object().into_iter().flatten().map(|(name, state)| {
+        let mut item = serde_json::Map::from_iter([("name".to_owned(), Value::from(name.as_str()))]);
+        item.extend(state.as_object().cloned().unwrap_or_default());
+        Value::Object(item)
+    });
+    let items: Vec<Value> = items.collect();
+    session.printer.print_json(&json!({ "items": items, "nextCursor": null }).to_string());
     Ok(Exit::Success)
 }
 
