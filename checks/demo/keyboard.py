@@ -16,7 +16,7 @@ ARGUMENTS = "key=value to change, or all arguments as JSON; Enter to go back:"
 
 # Typed input by prompt, expected output, output that must not appear, and the exit code.
 CASES = [
-    ("a yes for once", [(PROMPT, "y\n")], ["answered by: you", "/tmp/old is deleted", "Not supported yet"], ["/tmp/older"], 0),
+    ("a yes for once", [(PROMPT, "y\n")], ["answered by: you", "/tmp/old is deleted", "What next"], ["/tmp/older"], 0),
     ("a yes for the thread", [(PROMPT, "t\n")], ["/tmp/older is deleted", '"scope":"thread"'], [], 0),
     ("a yes for good", [(PROMPT, "a\n")], ["/tmp/older is deleted", '"scope":"tool"'], [], 0),
     ("a no with a reason", [(PROMPT, "n not today\n")], ["A person refused this call: not today"], ["is deleted"], 0),
@@ -46,9 +46,9 @@ CASES = [
         ["/tmp/old is deleted"],
         0,
     ),
-    ("the end of input", [(PROMPT, END_OF_INPUT)], ["no answer: end of input", "Not supported yet"], ["is deleted"], 0),
+    ("the end of input", [(PROMPT, END_OF_INPUT)], ["no answer: end of input", "What next"], ["is deleted"], 0),
     ("the end of input in an edit", [(PROMPT, "e\n"), (ARGUMENTS, END_OF_INPUT)], ["no answer: end of input"], ["is deleted"], 0),
-    ("an interrupt", [(PROMPT, INTERRUPT)], ["The tour was interrupted"], ["is deleted", "Not supported yet", "panicked"], 130),
+    ("an interrupt", [(PROMPT, INTERRUPT)], ["The tour was interrupted"], ["is deleted", "What next", "panicked"], 130),
 ]
 
 

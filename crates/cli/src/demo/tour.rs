@@ -41,7 +41,7 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     approval::run(&hub).await?;
     count_events(&mut events, &mut counts);
     show_event_counts(&counts);
-    show_planned();
+    show_next_steps();
     Ok(())
 }
 
@@ -226,7 +226,12 @@ fn show_event_counts(counts: &BTreeMap<&'static str, u32>) {
     }
 }
 
-fn show_planned() {
-    print::heading(17, "Not supported yet");
-    print::print_line("MCP tools · the dashboard · Redis");
+fn show_next_steps() {
+    print::heading(17, "What next");
+    print::print_line(
+        "`toolhub demo` serves these tools and more over HTTP, with an agent; the page /docs tries every route.",
+    );
+    print::print_line(
+        "`toolhub init` writes a config for tools of your own; docs/guide/first-tools.md defines them in Rust.",
+    );
 }
