@@ -68,6 +68,10 @@ pub struct Options {
     pub include: Vec<String>,
     /// Globs: operations that match one of them become no tools, even if they are included.
     pub exclude: Vec<String>,
+    /// Only operations with one of these tags. Empty: all operations.
+    pub tags: Vec<String>,
+    /// Only operations with one of these methods, such as `get`. Empty: all operations.
+    pub methods: Vec<String>,
     /// The base URL of the service, which overrides all `servers` of the document.
     pub base_url: Option<String>,
     /// The URL of the document itself; relative URLs in it are resolved against that.
@@ -96,7 +100,7 @@ pub struct ImportedDocument {
     pub schemes: Vec<Scheme>,
     /// What was omitted or changed.
     pub warnings: Vec<Warning>,
-    /// Number of operations that `include` and `exclude` filtered out.
+    /// Number of operations that `include`, `exclude`, `tags` and `methods` filtered out.
     pub filtered: usize,
 }
 

@@ -1,20 +1,23 @@
 //! `import`: imports tools into the config, from documents that describe an API.
 //!
-//! In: a document. Out: the resulting tools, and lines appended to the config file. Nothing is written before the config with them
-//! was validated, and a failed write leaves no partial files behind.
+//! In: a document. Out: the resulting tools, and a section in the config file, which `config_file` writes.
+
+mod config_file;
 
 use std::{
+    collections::BTreeSet,
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use serde_json::{Value, json};
-use toolhub::openapi::{self, ImportedDocument, Options, Scheme, SchemeKind};
+use toolhub::openapi::{self, ImportedDocument, Options, Scheme};
+
+use config_file::{WrittenConfig, write};
 
 use crate::{
     client,
-    config::{self, FileRequirement, LoadOptions, Problems},
+    config::{self, LoadOptions},
     exit::Exit,
     failure::Failure,
     output::{Column, Table, strip_control_chars},
@@ -41,6 +44,12 @@ pub(crate) struct OpenApiArgs {
     /// Skip operations whose name matches; repeatable
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
+    /// Import only operations with this tag; repeatable
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
+    /// Import only operations with this method, e.g. get; repeatable
+    #[arg(long, value_name = "METHOD")]
+    method: Vec<String>,
     /// Base URL of the service, instead of the one in the document
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -74,24 +83,94 @@ pub(crate) async fn run(session: &Session, import: ImportCommand) -> Result<Exit
         prefix: args.prefix.clone(),
         include: args.include.clone(),
         exclude: args.exclude.clone(),
+        tags: args.tag.clone(),
+        methods: args.method.clone(),
         base_url: args.base_url.clone(),
         document_url: is_url.then(|| client::redact_url(&args.spec)),
         ..Options::default()
     };
     let imported = openapi::import(&text, &import_options).map_err(|error| Failure::usage(error.to_string()))?;
-    let written = match args.dry_run || imported.plans.is_empty() {
+    if imported.plans.is_empty() {
+        return Err(nothing_imported(&imported));
+    }
+    let earlier = EarlierImport::find(&options, &args);
+    if let Some(earlier) = &earlier {
+        earlier.check(&args)?;
+    }
+    let written = match args.dry_run {
         true => None,
         false => {
             let written = write(&options, &args, is_url.then_some(text.as_str()), &imported).await;
             Some(written.inspect_err(|_| session.printer.note("nothing was written"))?)
         }
     };
-    show(session, &args, &imported, written.as_deref());
+    show(session, &args, &imported, written.as_ref());
+    if let Some(earlier) = earlier {
+        session.printer.note(&earlier.note());
+    }
     Ok(Exit::Success)
 }
 
-fn show(session: &Session, args: &OpenApiArgs, imported: &ImportedDocument, written: Option<&Path>) {
+/// No operation became a tool: a mistake in the flags, or a document without usable operations.
+fn nothing_imported(imported: &ImportedDocument) -> Failure {
+    let (filtered, skipped) = (imported.filtered, imported.skipped());
+    let message = match (filtered, skipped) {
+        (0, 0) => format!("\"{}\" has no operations", imported.title),
+        (_, 0) => format!("no operation of \"{}\" was selected; it has {filtered}", imported.title),
+        _ => format!("no operation of \"{}\" can be used: {filtered} not selected, {skipped} skipped", imported.title),
+    };
+    let failure = Failure::usage(strip_control_chars(&message));
+    let warnings = imported.warnings.iter().take(10).map(|warning| strip_control_chars(&warning.to_string()));
+    let failure = warnings.fold(failure, Failure::help);
+    if filtered > 0 {
+        failure.help("without --include, --exclude, --tag and --method, all are imported")
+    } else {
+        failure
+    }
+}
+
+/// A section of the config that imports the same document.
+struct EarlierImport {
+    prefix: Option<String>,
+    spec: String,
+}
+
+impl EarlierImport {
+    fn find(options: &LoadOptions, args: &OpenApiArgs) -> Option<Self> {
+        let (loaded, _) = config::load_partially(options);
+        let loaded = loaded?;
+        let folder = loaded.files.last().and_then(|file| file.parent()).unwrap_or(Path::new(".")).to_owned();
+        let resolve = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let is_same = |section: &&config::OpenApi| match args.is_url() {
+            true => section.document_url.as_deref() == Some(client::redact_url(&args.spec).as_str()),
+            false => resolve(folder.join(&section.spec)) == resolve(options.folder.join(&args.spec)),
+        };
+        let same: Vec<&config::OpenApi> = loaded.raw.imports.openapi.iter().filter(is_same).collect();
+        let found = same.iter().find(|section| section.prefix == args.prefix).or(same.first())?;
+        Some(Self { prefix: found.prefix.clone(), spec: found.spec.clone() })
+    }
+
+    /// Refuses a second import with the same names.
+    fn check(&self, args: &OpenApiArgs) -> Result<(), Failure> {
+        if self.prefix != args.prefix || args.dry_run {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("{} is imported already", args.spec))
+            .help(format!("change its section [[imports.openapi]] with spec = \"{}\" in the config", self.spec))
+            .help("or import it again with another --prefix"))
+    }
+
+    fn note(&self) -> String {
+        let prefix =
+            self.prefix.as_ref().map_or("without a prefix".into(), |prefix| format!("with the prefix `{prefix}`"));
+        format!("this document is imported already, {prefix}")
+    }
+}
+
+fn show(session: &Session, args: &OpenApiArgs, imported: &ImportedDocument, written: Option<&WrittenConfig>) {
     let secrets: Vec<&Scheme> = imported.schemes.iter().collect();
+    let commented: Vec<(usize, &str)> =
+        written.into_iter().flat_map(|written| written.commented_credentials(&imported.schemes)).collect();
     if session.printer.json {
         let tools = imported.plans.iter().map(|plan| {
             json!({ "name": plan.name, "method": plan.method, "path": plan.path, "description": plan.description })
@@ -103,7 +182,8 @@ fn show(session: &Session, args: &OpenApiArgs, imported: &ImportedDocument, writ
         let summary = json!({
             "title": imported.title, "version": imported.version, "tools": tools.collect::<Vec<Value>>(),
             "filtered": imported.filtered, "skipped": imported.skipped(), "warnings": warnings,
-            "secrets": secrets.collect::<Vec<Value>>(), "written": written.map(Path::display).map(|path| path.to_string()),
+            "secrets": secrets.collect::<Vec<Value>>(), "written": written.map(|written| written.file.display().to_string()),
+            "uncomment": commented.iter().map(|(line, text)| json!({"line": line, "text": text})).collect::<Vec<Value>>(),
         });
         return session.printer.print_json(&summary.to_string());
     }
@@ -130,192 +210,34 @@ fn show(session: &Session, args: &OpenApiArgs, imported: &ImportedDocument, writ
             scheme.kind.description()
         )));
     }
+    for (line, text) in commented {
+        session.printer.note(&strip_control_chars(&format!(
+            "without it requests are refused by the service: uncomment line {line}, {}",
+            text.trim_start_matches("# ")
+        )));
+    }
+    for (host, range) in refused_hosts(imported, &args.allow_host) {
+        session.printer.note(&strip_control_chars(&format!(
+            "requests to `{host}` are refused, because it is {range}: {}",
+            match written {
+                Some(_) => format!("add allow_hosts = [\"{host}\"] to the section"),
+                None => format!("add --allow-host {host}"),
+            }
+        )));
+    }
     let (count, left_out) = (imported.plans.len(), imported.filtered + imported.skipped());
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let summary =
         format!("{} of \"{}\", {} left out", counted(count, "tool"), imported.title, counted(left_out, "operation"));
     session.printer.note(&strip_control_chars(&match written {
-        Some(file) => {
-            format!("{summary}; written to {}. Next: start or reload the server", file.display())
+        Some(written) => {
+            format!("{summary}; written to {}. Next: start or reload the server", written.file.display())
         }
-        None if args.dry_run => format!("{summary}; nothing was written"),
-        None => format!("{summary}; nothing to write"),
+        None => format!("{summary}; nothing was written"),
     }));
 }
 
-/// Appends the import to the config file and saves a fetched document beside it. Returns the config file.
-async fn write(
-    options: &LoadOptions,
-    args: &OpenApiArgs,
-    text: Option<&str>,
-    imported: &ImportedDocument,
-) -> Result<PathBuf, Failure> {
-    let file = project_file(options)?;
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let before = fs::read_to_string(&file).map_err(|error| io_failure(&file, &error))?;
-    let with_import = |spec: &str| format!("{}\n\n{}", before.trim_end(), config_lines(options, args, spec, imported));
-    let Some(text) = text else {
-        let new_text = with_import(&relative_path(&options.folder.join(&args.spec), folder));
-        check(options, &file, &new_text).await?;
-        atomic_replace(&file, &new_text).map_err(|error| io_failure(&file, &error))?;
-        return Ok(file);
-    };
-    let extension = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
-    let name = format!("{}.{extension}", spec_file_name(args.prefix.as_deref().unwrap_or(&imported.title)));
-    let target = folder.join("specs").join(&name);
-    if target.exists() {
-        return Err(Failure::usage(format!("{} already exists", target.display()))
-            .help("choose another --prefix, or remove the file first"));
-    }
-    // Validate with a temporary copy, so that a config with errors leaves no document behind.
-    let temp =
-        TempDocument::new(&std::env::temp_dir().join(format!("toolhub-import-{}", std::process::id())), &name, text)?;
-    check(options, &file, &with_import(&temp.path.display().to_string())).await?;
-    drop(temp);
-    let saved = TempDocument::new(&folder.join("specs"), &name, text)?;
-    atomic_replace(&file, &with_import(&relative_path(&target, folder))).map_err(|error| io_failure(&file, &error))?;
-    saved.persist();
-    Ok(file)
-}
-
-/// The file to write to: the project's config, or the one named by `--config`. The user's own config applies everywhere, so it is
-/// only changed when it was named.
-fn project_file(options: &LoadOptions) -> Result<PathBuf, Failure> {
-    let file = options.files().pop().filter(|(file, _)| file.is_file());
-    let user_file = options.user_file();
-    let file = file
-        .filter(|(file, requirement)| *requirement != FileRequirement::Optional || Some(file) != user_file.as_ref());
-    file.map(|(file, _)| file).ok_or_else(|| {
-        let target = options.folder.join(config::FILE_NAME);
-        Failure::usage("no toolhub.toml to write the tools to")
-            .help(format!("`toolhub init --empty` creates {}", target.display()))
-            .help("--config FILE selects another file; --dry-run prints the tools without writing")
-    })
-}
-
-/// Validates the config as if one of its files had this text.
-async fn check(options: &LoadOptions, file: &Path, text: &str) -> Result<(), Failure> {
-    let options = LoadOptions { file_override: Some((file.to_owned(), text.to_owned())), ..options.clone() };
-    let loaded = config::load(&options).map_err(|problems| Failure::from_config_problems(&problems))?;
-    let problems = config::dry_run(&loaded, &[]).await;
-    if problems.is_empty() { Ok(()) } else { Err(Failure::from_config_problems(&Problems::new(problems))) }
-}
-
-/// A document in its own file, removed on drop unless [`Self::persist`] was called.
-struct TempDocument {
-    path: PathBuf,
-    /// The folder, if this created it.
-    created_folder: Option<PathBuf>,
-}
-
-impl TempDocument {
-    fn new(folder: &Path, name: &str, text: &str) -> Result<Self, Failure> {
-        let created_folder = (!folder.exists()).then(|| folder.to_owned());
-        fs::create_dir_all(folder).map_err(|error| io_failure(folder, &error))?;
-        let this = Self { path: folder.join(name), created_folder };
-        let written = fs::File::create_new(&this.path).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|error| io_failure(&this.path, &error))?;
-        Ok(this)
-    }
-
-    fn persist(mut self) {
-        (self.path, self.created_folder) = (PathBuf::new(), None);
-    }
-}
-
-impl Drop for TempDocument {
-    fn drop(&mut self) {
-        // A file that cannot be removed does no harm.
-        let _ = fs::remove_file(&self.path);
-        let _ = self.created_folder.take().map(fs::remove_dir);
-    }
-}
-
-fn io_failure(path: &Path, error: &io::Error) -> Failure {
-    Failure::unexpected(format!("{}: {error}", path.display()))
-}
-
-/// Replaces a file atomically, because it is the user's own and the disk may be full. Keeps symlinks and permissions.
-fn atomic_replace(file: &Path, text: &str) -> io::Result<()> {
-    let file = file.canonicalize()?;
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let temp = file.with_file_name(name);
-    let written = write_temp(&temp, text, file.metadata()?.permissions()).and_then(|()| fs::rename(&temp, &file));
-    let Err(error) = written else { return Ok(()) };
-    let _ = fs::remove_file(&temp);
-    // A file that is a mount point itself, as in containers, cannot be renamed over.
-    if error.kind() == io::ErrorKind::ResourceBusy { fs::write(&file, text) } else { Err(error) }
-}
-
-fn write_temp(file: &Path, text: &str, permissions: fs::Permissions) -> io::Result<()> {
-    let mut written = fs::File::create(file)?;
-    written.set_permissions(permissions)?;
-    written.write_all(text.as_bytes())?;
-    written.sync_all()
-}
-
-/// The TOML lines of the import.
-fn config_lines(options: &LoadOptions, args: &OpenApiArgs, spec: &str, imported: &ImportedDocument) -> String {
-    // `${` would be expanded as a variable.
-    let text = |text: &str| toml_string(&text.replace("${", "$${"));
-    let list =
-        |values: &[String]| format!("[{}]", values.iter().map(|value| text(value)).collect::<Vec<_>>().join(", "));
-    let mut lines = vec![format!("[[imports.openapi]]\nspec = {}", text(spec))];
-    let optional = |key: &str, value: &Option<String>| value.as_deref().map(|value| format!("{key} = {}", text(value)));
-    lines.extend(optional("prefix", &args.prefix));
-    lines.extend(optional("base_url", &args.base_url));
-    for (key, values) in [("include", &args.include), ("exclude", &args.exclude), ("allow_hosts", &args.allow_host)] {
-        lines.extend((!values.is_empty()).then(|| format!("{key} = {}", list(values))));
-    }
-    if args.is_url() {
-        lines.push(format!("document_url = {}", text(&client::redact_url(&args.spec))));
-    }
-    for scheme in &imported.schemes {
-        let Some(last) = scheme.variables.last() else { continue };
-        // A variable that is not set would be a config error. And without a prefix of the user, the document alone would choose the
-        // variable's name, and could have any variable of this machine sent to its service.
-        let is_safe =
-            args.prefix.is_some() && scheme.variables.iter().all(|name| options.environment.get(name).is_some());
-        let comment = if is_safe { "" } else { "# " };
-        let reference = |index: usize| format!("{{ env = {} }}", text(scheme.variables.get(index).unwrap_or(last)));
-        let credentials = match &scheme.kind {
-            SchemeKind::Basic => format!("username = \"…\", password = {}", reference(1)),
-            SchemeKind::ClientCredentials { .. } => format!("client_id = \"…\", client_secret = {}", reference(1)),
-            _ => format!("token = {}", reference(0)),
-        };
-        // The user name or client id is not a secret, and unknown here.
-        let comment = if credentials.contains('…') { "# " } else { comment };
-        lines.push(format!("{comment}credentials.{} = {{ {credentials} }}", toml_key(&scheme.name)));
-    }
-    lines.join("\n") + "\n"
-}
-
-/// A TOML key, quoted if necessary.
-fn toml_key(name: &str) -> String {
-    let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if bare { name.into() } else { toml_string(name) }
-}
-
-/// A TOML string on one line, whatever it holds: it may follow a `#`, and may come from an untrusted document. JSON's escapes are
-/// valid in TOML; DEL must be escaped in addition.
-fn toml_string(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
-}
-
-/// A file name for a saved document.
-fn spec_file_name(title: &str) -> String {
-    let name: String = title
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' })
-        .collect();
-    match name.trim_matches('-') {
-        "" => "openapi".into(),
-        name => name.chars().take(48).collect(),
-    }
-}
-
-/// The path relative to a folder, if it is inside.
-fn relative_path(path: &Path, folder: &Path) -> String {
-    path.strip_prefix(folder).unwrap_or(path).display().to_string()
+/// The hosts of the service that the address guard refuses, with their address ranges.
+fn refused_hosts(imported: &ImportedDocument, allow_hosts: &[String]) -> BTreeSet<(String, &'static str)> {
+    imported.plans.iter().filter_map(|plan| plan.refused_host(allow_hosts)).collect()
 }

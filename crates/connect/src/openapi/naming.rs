@@ -3,7 +3,7 @@
 //! In: names of a document. Out: names that every model provider accepts, the same at each import. Names of tools are unique, and so are
 //! the names of the arguments of a tool; the original names are kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toolhub_core::ToolName;
 
@@ -27,20 +27,53 @@ fn name_from_path(method: &str, path: &str) -> String {
 
 /// The names of tools assigned so far.
 #[derive(Debug, Default)]
-pub(super) struct ToolNames(BTreeSet<ToolName>);
+pub(super) struct ToolNames {
+    assigned: BTreeSet<ToolName>,
+    /// The names of all operations of the document, by their legal form.
+    originals: BTreeMap<String, BTreeSet<String>>,
+}
 
 impl ToolNames {
+    /// Names for the operations of a document, given the names of all of them, imported or not: a filter changes no name.
+    pub(super) fn new(originals: impl IntoIterator<Item = String>) -> Self {
+        let mut names = Self::default();
+        for original in originals {
+            names.originals.entry(legal_name(&original)).or_default().insert(original);
+        }
+        names
+    }
+
     /// Assigns a name to an operation; returns it with the original name. If the name is taken, method and path are appended, so that
     /// the result does not depend on the number of other operations.
     pub(super) fn assign(&mut self, prefix: &str, original: &str, operation: &str) -> Option<(ToolName, String)> {
-        let name = ToolName::imported(prefix, original);
-        if self.0.insert(name.clone()) {
+        let name = self.name_of(prefix, original);
+        if self.assigned.insert(name.clone()) {
             return Some((name, original.to_owned()));
         }
         let longer = format!("{original} {operation}");
         let name = ToolName::imported(prefix, &longer);
-        self.0.insert(name.clone()).then_some((name, longer))
+        self.assigned.insert(name.clone()).then_some((name, longer))
     }
+
+    /// The legal form of a name, if no other operation has the same one and it is short enough; or else one with a hash.
+    pub(super) fn name_of(&self, prefix: &str, original: &str) -> ToolName {
+        let legal = legal_name(original);
+        let is_unique = self.originals.get(&legal).is_none_or(|originals| originals.len() == 1) && !legal.is_empty();
+        let joined = if prefix.is_empty() { legal } else { format!("{prefix}__{legal}") };
+        match ToolName::new(joined) {
+            Ok(name) if is_unique => name,
+            _ => ToolName::imported(prefix, original),
+        }
+    }
+}
+
+/// A name with what providers do not accept replaced by `_`: `pets/{id}` is `pets_id`. A legal name stays as it is.
+fn legal_name(name: &str) -> String {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.chars().all(is_legal) {
+        return name.to_owned();
+    }
+    name.split(|c| !is_legal(c)).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
 }
 
 /// The names of the arguments of one tool assigned so far.
@@ -103,8 +136,23 @@ mod tests {
         let (second, original) = assign("list", "GET /dogs");
         assert!(second.starts_with("pet__list_GET__dogs_"), "{second}");
         assert_eq!(original, "list GET /dogs");
-        assert!(assign("pets/list", "GET /a").0.starts_with("pet__pets_list_"));
+        assert_eq!(assign("pets/list", "GET /a").0.as_str(), "pet__pets_list");
         assert_eq!(ToolNames::default().assign("", "list", "GET /").unwrap().0.as_str(), "list");
+    }
+
+    #[test]
+    fn a_name_gets_a_hash_only_where_two_collide_or_it_is_too_long() {
+        let all = ["pets/list", "pets.get", "pets/get", "pets/{id}", "a_b"].map(str::to_owned);
+        let long = "x".repeat(80);
+        let names = ToolNames::new(all.into_iter().chain([long.clone()]));
+        let name_of = |original: &str| names.name_of("", original).to_string();
+        assert_eq!(name_of("pets/list"), "pets_list");
+        assert_eq!(name_of("pets/{id}"), "pets_id");
+        assert_eq!(name_of("a_b"), "a_b");
+        assert_ne!(names.name_of("pet", "名").as_str(), "pet__");
+        assert!(name_of("pets.get").starts_with("pets_get_") && name_of("pets/get").starts_with("pets_get_"));
+        assert_ne!(name_of("pets.get"), name_of("pets/get"));
+        assert_eq!(name_of(&long).len(), 64);
     }
 
     #[test]

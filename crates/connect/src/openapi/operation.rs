@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use toolhub_core::{Annotations, Glob, ToolName};
+use toolhub_core::{Annotations, Glob};
 use url::Url;
 
 use super::{
@@ -24,6 +24,8 @@ const MAX_DESCRIPTION_LEN: usize = 1_000;
 const MAX_PARAMETERS: usize = 1_000;
 /// The maximum length of a warning; names in a document may have any length.
 const MAX_WARNING_LEN: usize = 400;
+/// How many tags a warning lists.
+const MAX_LISTED_TAGS: usize = 12;
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "trace"];
 
 pub(super) fn import(document: &Value, options: &Options) -> Result<ImportedDocument, ImportError> {
@@ -48,11 +50,25 @@ struct Importer<'d> {
     security: Security<'d>,
     patterns: Patterns,
     names: ToolNames,
+    /// The tags of all operations.
+    found_tags: BTreeSet<String>,
     plans: Vec<Plan>,
     warnings: Vec<Warning>,
     filtered: usize,
     /// Why an operation has no server URL, if one was skipped for that.
     missing_server: Option<String>,
+}
+
+/// The names of all operations.
+fn all_names(document: Document<'_>) -> Vec<String> {
+    let paths = document.root.get("paths").and_then(Value::as_object).into_iter().flatten();
+    let items = paths.filter_map(|(path, item)| Some((path, document.resolve(item).ok()?)));
+    let operations = items
+        .flat_map(|(path, item)| METHODS.iter().filter_map(move |method| Some((*method, path, item.get(*method)?))));
+    let name = |(method, path, definition): (&str, &String, &Value)| {
+        naming::operation_name(member_text(definition, "operationId"), method, path)
+    };
+    operations.map(name).collect()
 }
 
 /// One operation, with its path item.
@@ -73,6 +89,11 @@ impl<'d> Importer<'d> {
         let document_url = document_url.map_err(invalid)?;
         let security = Security::new(document, &options.credentials, document_url.as_ref());
         security.check()?;
+        if let Some(unknown) = options.methods.iter().find(|method| !METHODS.contains(&method.to_lowercase().as_str()))
+        {
+            let reason = format!("`{unknown}` is not a method; use {}", METHODS.join(", "));
+            return Err(ImportError::Setting { setting: "methods", reason });
+        }
         let title = document.root.get("info").and_then(|info| member_text(info, "title")).unwrap_or("openapi");
         let source = options.source.as_deref().or(options.prefix.as_deref()).unwrap_or(title).to_owned();
         Ok(Self {
@@ -85,7 +106,8 @@ impl<'d> Importer<'d> {
             source,
             security,
             patterns: Patterns::new(),
-            names: ToolNames::default(),
+            names: ToolNames::new(all_names(document)),
+            found_tags: BTreeSet::new(),
             plans: Vec::new(),
             warnings: Vec::new(),
             filtered: 0,
@@ -120,7 +142,7 @@ impl<'d> Importer<'d> {
             return Err("it is not an object".into());
         }
         let original_name = naming::operation_name(member_text(definition, "operationId"), method, path);
-        if !self.is_selected(&original_name) {
+        if !self.is_selected(&original_name, method, &tags(definition)) {
             return Ok(None);
         }
         if method == "trace" {
@@ -173,9 +195,16 @@ impl<'d> Importer<'d> {
         Ok(Some((plan, omissions)))
     }
 
-    /// Whether `include` and `exclude` select an operation, by its original and its sanitized name.
-    fn is_selected(&mut self, original: &str) -> bool {
-        let name = ToolName::imported("", original);
+    /// Whether the options select an operation: by its original and its sanitized name, its method and its tags.
+    fn is_selected(&mut self, original: &str, method: &str, tags: &[String]) -> bool {
+        let Options { methods, tags: wanted_tags, .. } = self.options;
+        let has_method = methods.is_empty() || methods.iter().any(|wanted| wanted.eq_ignore_ascii_case(method));
+        self.found_tags.extend(tags.iter().cloned());
+        let has_tag = wanted_tags.is_empty() || tags.iter().any(|tag| wanted_tags.contains(tag));
+        if !has_method || !has_tag {
+            return false;
+        }
+        let name = self.names.name_of("", original);
         let names = [original, name.as_str()];
         let included = self.include.matches_any(names);
         let excluded = self.exclude.matches_any(names);
@@ -194,6 +223,11 @@ impl<'d> Importer<'d> {
         if self.plans.is_empty() && self.warnings.is_empty() && self.filtered == 0 {
             let text = "the document has no operations".into();
             self.warnings.push(Warning { operation: None, text, skipped: false });
+        }
+        for tag in self.options.tags.iter().filter(|tag| !self.found_tags.contains(*tag)) {
+            let found = self.found_tags.iter().take(MAX_LISTED_TAGS).map(|tag| format!("`{tag}`")).collect::<Vec<_>>();
+            let text = format!("no operation has the tag `{tag}`; there are {}", found.join(", "));
+            self.warnings.push(Warning { operation: None, text: truncate(&text, MAX_WARNING_LEN), skipped: false });
         }
         for filter in [&self.include, &self.exclude] {
             for (glob, _) in filter.globs.iter().filter(|(_, used)| !used) {

@@ -57,8 +57,7 @@ fn one_tool_for_each_operation_named_by_its_id_or_by_method_and_path() {
     let imported = import(&document, &options_with_prefix("pet"));
     assert_eq!((imported.title.as_str(), imported.version.as_str()), ("Pets", "7"));
     let found = tool_names(&imported);
-    assert_eq!(found[..3], ["pet__listPets", "pet__post_pets", "pet__get_pets_petId_toys"]);
-    assert!(found[3].starts_with("pet__pets_x_ray_"), "{found:?}");
+    assert_eq!(found, ["pet__listPets", "pet__post_pets", "pet__get_pets_petId_toys", "pet__pets_x_ray"]);
     assert_eq!(imported.plans[3].original_name, "pets/x ray");
     assert_eq!(tool_names(&import(&document, &Options::default()))[0], "listPets");
     // The same each time.

@@ -30,6 +30,12 @@ pub(crate) struct OpenApi {
     /// Globs over operation names: these do not become tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) exclude: Vec<String>,
+    /// Only operations with one of these tags become tools. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<String>,
+    /// Only operations with one of these methods become tools, such as `get`. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) methods: Vec<String>,
     /// Base URL of the service, instead of the one in the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base_url: Option<String>,

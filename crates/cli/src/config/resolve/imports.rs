@@ -63,6 +63,8 @@ fn resolve_document(
         prefix: raw.prefix.clone(),
         include: raw.include.clone(),
         exclude: raw.exclude.clone(),
+        tags: raw.tags.clone(),
+        methods: raw.methods.clone(),
         base_url: raw.base_url.clone(),
         document_url: raw.document_url.clone(),
         auth: auth.clone(),

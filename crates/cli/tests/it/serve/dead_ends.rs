@@ -29,7 +29,11 @@ fn doctor_names_tools_that_cannot_work_and_a_server_starts_without_them() {
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.gone]\ncommand = \"no-such-program-of-toolhub\"\n"));
     let ran = run_toolhub(folder.path(), &["doctor", "--set", "server.port=1"], &[]);
     assert!(ran.code != 0 && ran.out.contains("tools.gone.command: program `no-such-program"), "{}", ran.out);
-    assert!(ran.out.contains("fix: install it") && ran.out.contains("[tools.gone] has no `description`"), "{}", ran.out);
+    assert!(
+        ran.out.contains("fix: install it") && ran.out.contains("[tools.gone] has no `description`"),
+        "{}",
+        ran.out
+    );
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
     assert_eq!(HttpConnection::connect(server.port).send("GET /api/v1/tools/gone", "", "").status, 200);
 }

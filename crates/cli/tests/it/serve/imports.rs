@@ -83,6 +83,73 @@ fn a_way_to_sign_that_is_not_known_stops_no_import() {
     }
 }
 
+/// A document with operations of two tags.
+fn tagged_document() -> String {
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Pets", "version": "1" },
+        "servers": [{ "url": "http://127.0.0.1:9000/v1" }],
+        "components": { "securitySchemes": { "key": api_key_scheme() } },
+        "security": [{ "key": [] }],
+        "paths": {
+            "/pets": {
+                "get": { "operationId": "pets/list", "tags": ["pets"] },
+                "post": { "operationId": "pets/add", "tags": ["pets"] },
+            },
+            "/toys": { "get": { "operationId": "toys.list", "tags": ["toys"] } },
+        },
+    })
+    .to_string()
+}
+
+#[test]
+fn operations_are_selected_by_tag_and_method_and_selecting_none_is_an_error() {
+    let folder = TempFolder::new();
+    for (flags, expected) in [
+        (&["--tag", "pets", "--method", "GET"][..], &["pets_list"][..]),
+        (&["--method", "get"], &["pets_list", "toys_list"]),
+        (&["--tag", "toys", "--tag", "pets"], &["pets_add", "pets_list", "toys_list"]),
+    ] {
+        let ran = import(&folder, &tagged_document(), flags, &[]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(list_tools(&folder, &[]), expected, "{flags:?}");
+    }
+    for (flags, hint) in [(&["--tag", "dogs"][..], "`pets`, `toys`"), (&["--include", "x*"], "`x*` in `include`")] {
+        let ran = import(&folder, &tagged_document(), flags, &[]);
+        assert_eq!((ran.code, folder.read("toolhub.toml").as_str()), (2, "# mine\n"), "{}", ran.err);
+        assert!(ran.err.contains("no operation of \"Pets\" was selected; it has 3"), "{}", ran.err);
+        assert!(ran.err.contains(hint), "{}", ran.err);
+    }
+    let ran = import(&folder, &tagged_document(), &["--method", "fetch"], &[]);
+    assert!(ran.code == 2 && ran.err.contains("`fetch` is not a method"), "{}", ran.err);
+}
+
+#[test]
+fn an_import_says_what_is_left_to_do_and_that_it_was_done_before() {
+    let folder = TempFolder::new();
+    let first = import(&folder, &tagged_document(), &["--prefix", "pet"], &[]);
+    assert_eq!(first.code, 0, "{}", first.err);
+    let config = folder.read("toolhub.toml");
+    let line = config.lines().position(|line| line.starts_with("# credentials.key = ")).expect("the credential") + 1;
+    assert!(first.err.contains(&format!("uncomment line {line}, credentials.key = {{ token")), "{}", first.err);
+    assert!(first.err.contains("requests to `127.0.0.1` are refused"), "{}", first.err);
+    assert!(first.err.contains("allow_hosts = [\"127.0.0.1\"]"), "{}", first.err);
+    let again = |flags: &[&str]| {
+        run_toolhub(
+            folder.path(),
+            &[&["import", "openapi", "./pets.json", "--allow-host", "127.0.0.1"], flags].concat(),
+            &[],
+        )
+    };
+    let refused = again(&["--prefix", "pet"]);
+    assert_eq!((refused.code, folder.read("toolhub.toml")), (2, config), "{}", refused.err);
+    assert!(refused.err.contains("is imported already") && refused.err.contains("another --prefix"), "{}", refused.err);
+    let other = again(&["--prefix", "dog"]);
+    assert_eq!(other.code, 0, "{}", other.err);
+    assert!(other.err.contains("imported already, with the prefix `pet`"), "{}", other.err);
+    assert!(!other.err.contains("are refused, because"), "{}", other.err);
+}
+
 /// Serves a document on every path.
 fn serve_document(document: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
