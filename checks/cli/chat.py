@@ -11,7 +11,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 
-YOU = "you> "
+# The line editor announces itself once for each line; it may draw its prompt more often.
+YOU = "\x1b[?2004h"
+# Without the line editor, while a prompt that got no answer still reads the terminal.
+PLAIN_YOU = "you> "
 ASKED = "[y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  >"
 # Nothing listens on this port.
 CONFIG = """
@@ -58,6 +61,27 @@ CASES = [
         [],
     ),
     ("a first prompt, then a word that ends it", [(YOU, "/quit\n")], ["Hello to you."], ["error"], 0, ["hello"]),
+    (
+        "keys of the line editor",
+        [
+            (YOU, "compute 1+25\x1b[D\x7f\n"),  # Left, then Backspace.
+            (YOU, "\x1b[A+4\n"),  # Up brings the line back.
+            (YOU, "compute 天气\x7f\x7f20+2\n"),
+            (YOU, END_OF_INPUT),
+        ],
+        ["The tool says 6", "The tool says 10", "The tool says 22"],
+        ["error"],
+        0,
+        [],
+    ),
+    (
+        "commands",
+        [(YOU, "/help\n"), (YOU, "/tools\n"), (YOU, "/tolls\n"), (YOU, "/exit\n")],
+        ["the tools of this conversation", "calculator", "available", "there is no command /tolls"],
+        ["Hello to you.", "error"],
+        0,
+        [],
+    ),
     ("only the answer", [], ["The tool says 3"], [YOU], 0, ["-p", "compute 1+2"]),
     (
         "a yes in the middle",
@@ -85,7 +109,7 @@ CASES = [
     ),
     (
         "an interrupt instead of an answer",
-        [(YOU, "delete /tmp/old\n"), (ASKED, INTERRUPT), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
+        [(YOU, "delete /tmp/old\n"), (ASKED, INTERRUPT), (PLAIN_YOU, "hello\n"), (YOU, END_OF_INPUT)],
         ["the conversation continues", "Hello to you."],
         ["is deleted", "error:"],
         0,
@@ -135,7 +159,7 @@ def resumed(program: str) -> list[str]:
     if wrong or code:
         return [*wrong, again]
     watch(program, [], ["chat", "-p", "delete /tmp/old", "--thread", "t2", "--no-input"])
-    stopped, code = watch(program, [(ASKED, INTERRUPT), (YOU, END_OF_INPUT)], ["chat", "--thread", "t2"])
+    stopped, code = watch(program, [(ASKED, INTERRUPT), (PLAIN_YOU, END_OF_INPUT)], ["chat", "--thread", "t2"])
     return [] if "stopped; the conversation continues" in stopped and code == 0 else [f"not stopped, exit code {code}:\n{stopped}"]
 
 

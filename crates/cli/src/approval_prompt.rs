@@ -129,6 +129,11 @@ impl StdinLines {
         Self { read_requests: request_tx, lines, read_pending: false }
     }
 
+    /// Whether a line is being read for a `next` that was dropped: the following one gets it.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.read_pending
+    }
+
     /// The next line; `None` at the end of input.
     pub(crate) async fn next(&mut self) -> Option<String> {
         if !self.read_pending {

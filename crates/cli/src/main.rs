@@ -18,6 +18,7 @@ mod editor;
 mod exit;
 mod failure;
 mod global;
+mod line_editor;
 mod local_hub;
 mod output;
 mod serve;

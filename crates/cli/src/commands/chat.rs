@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal, Read as _};
 
 use serde_json::{Value, json};
 
-use super::paging::pointer_text;
+use super::{paging::pointer_text, threads};
 use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
 use screen::Screen;
 use turn::{Keyboard, TurnEnd, run_turn};
@@ -39,7 +39,13 @@ pub(crate) struct Chat {
 }
 
 /// Input lines that end a conversation.
-const EXIT_COMMANDS: [&str; 4] = ["/quit", "/exit", "/q", "/bye"];
+const EXIT_COMMANDS: [&str; 4] = ["/exit", "/quit", "/q", "/bye"];
+/// The answer to `/help`.
+const HELP: &str = "\
+/help   this list
+/tools  the tools of this conversation and their status
+/exit   end the conversation; Ctrl-D does too
+Up and down arrow bring back earlier lines. Everything else is sent to the agent.";
 
 pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> {
     let from_terminal = io::stdin().is_terminal();
@@ -100,16 +106,32 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
     if once {
         return Err(Failure::usage("no prompt given").help("toolhub chat \"what is 2+3*4?\""));
     }
-    session.printer.note("Ctrl-D ends the conversation, Ctrl-C cancels the run.");
-    while let Some(line) = keyboard.read_line("you> ").await {
+    session.printer.note("/help lists the commands. Ctrl-D ends the conversation, Ctrl-C cancels the run.");
+    while let Some(line) = keyboard.read_message("you> ").await {
         match line.trim() {
             "" => {}
             word if EXIT_COMMANDS.contains(&word) => break,
+            "/help" => session.printer.note(HELP),
+            "/tools" => show_tools(session, &thread).await,
+            word if is_command(word) => session.printer.note(&format!("there is no command {word}\n{HELP}")),
             text => report_turn(session, run_turn(session, message(text), None, &mut screen, &mut keyboard).await)?,
         }
     }
     print_resume_command(session);
     Ok(Exit::Success)
+}
+
+/// Whether a line looks like a command: one word after a slash. A path such as `/tmp/old` is a message.
+fn is_command(line: &str) -> bool {
+    line.strip_prefix('/').is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic()))
+}
+
+/// Prints the tools of the conversation.
+async fn show_tools(session: &Session, thread: &str) {
+    let shown = threads::fetch_tool_states(session, thread).await;
+    if let Err(failure) = shown.and_then(|states| threads::print_tool_states(session, &states)) {
+        failure.print(&session.printer);
+    }
 }
 
 /// Prints how a turn ended. Returns only failures that would fail every further turn too.

@@ -14,6 +14,7 @@ use crate::{
     client::{Event, EventStream, Request, StreamResponse},
     commands::call::approval_dialog,
     failure::Failure,
+    line_editor::LineEditor,
     output::Spinner,
     session::Session,
 };
@@ -34,6 +35,9 @@ pub(super) struct Keyboard {
     is_interactive: bool,
     /// Whether calls of read-only tools are approved without a prompt.
     auto_approve_reads: bool,
+    /// The editor of messages, from the first one on; `None` inside if the terminal cannot be used.
+    editor: Option<Option<LineEditor>>,
+    /// The reader of other prompts.
     lines: Option<StdinLines>,
     interrupts: Interrupts,
     pending_approvals: VecDeque<String>,
@@ -54,7 +58,14 @@ impl Interrupts {
 impl Keyboard {
     pub(super) fn new(is_interactive: bool, auto_approve_reads: bool) -> Self {
         let interrupts = Interrupts(signal(SignalKind::interrupt()).ok());
-        Self { is_interactive, auto_approve_reads, lines: None, interrupts, pending_approvals: VecDeque::new() }
+        Self {
+            is_interactive,
+            auto_approve_reads,
+            editor: None,
+            lines: None,
+            interrupts,
+            pending_approvals: VecDeque::new(),
+        }
     }
 
     /// Sets the approvals that are pending already.
@@ -62,8 +73,13 @@ impl Keyboard {
         self.pending_approvals = approvals;
     }
 
-    /// The next line; `None` at the end of input, or on Ctrl-C.
-    pub(super) async fn read_line(&mut self, prompt: &str) -> Option<String> {
+    /// The next message; `None` at the end of input, or on Ctrl-C.
+    pub(super) async fn read_message(&mut self, prompt: &str) -> Option<String> {
+        // A prompt that ended without an answer may still read stdin; the next line goes there.
+        let is_reading = self.lines.as_ref().is_some_and(StdinLines::is_reading);
+        if let Some(editor) = self.editor.get_or_insert_with(LineEditor::spawn).as_mut().filter(|_| !is_reading) {
+            return editor.read_line(prompt).await;
+        }
         let lines = self.lines.get_or_insert_with(StdinLines::spawn_reader);
         tokio::select! {
             line = approval_dialog::prompt_line(prompt, lines) => line,
