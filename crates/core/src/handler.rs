@@ -49,6 +49,8 @@ use toolhub_types::{
     note = "derive `serde::Deserialize` and `schemars::JsonSchema` for it; a tool without arguments takes `NoArguments`"
 )]
 pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
+// The error then names this trait and both derives, not only the first of its requirements that is missing.
+#[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Arguments for T {}
 
 /// Starts a tool with this executor.

@@ -52,6 +52,17 @@
 //!   `config::create_tool` and `config::ToolFactory` (feature `connect`).
 //! - Agents, which offer a model the available tools and persist their threads: `agent::AgentBuilder` (feature `agent`).
 //! - Test support for tool authors: `toolhub::testing` (feature `testing`).
+//!
+//! # Cargo features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `disk` (default) | `Sqlite`, `Files`: persistent stores. Without it no C compiler is needed |
+//! | `connect` | `rest`, `openapi`, `command`: tools that send HTTP requests or run programs; `config`: tools from configuration |
+//! | `agent` | `agent`: the model loop, and agents with persistent threads |
+//! | `stub` | `agent::Stub`: a scripted model and its server, for demos and tests without a key. Includes `agent` |
+//! | `server` | `server`: the hub over HTTP |
+//! | `testing` | `testing`: a controllable clock, scripted tools, assertions, the contract tests of stores |
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "agent")]

@@ -21,7 +21,8 @@ use toolhub_types::{effect::Effect, error::ToolError};
     label = "not a tool function",
     note = "a tool is an `async fn` whose first parameter is its arguments (`Deserialize` + `JsonSchema`, or `NoArguments`)",
     note = "its other parameters are any of `State<S>`, `CallContext`, `Shared<T>`",
-    note = "it returns `Result<T, ToolError>` where `T` implements `Serialize`, and its future must be `Send`"
+    note = "it returns `Result<T, ToolError>` where `T` implements `Serialize`, and its future must be `Send`",
+    note = "a plain `fn` is registered with `blocking` instead of `tool`"
 )]
 pub trait Handler<P>: Send + Sync + 'static {
     /// The output on success.

@@ -91,8 +91,10 @@ fn arguments_that_cannot_be_read_are_named() {
     check(
         "arguments",
         body,
-        &["JsonSchema", "#[derive(serde::Deserialize)]", "`Alien` to implement `toolhub::Arguments`"],
+        &["`Alien` cannot be the arguments of a tool", "derive `serde::Deserialize` and `schemars::JsonSchema`"],
     );
+    let body = "async fn add(numbers: Plain) -> Result<i64, ToolError> { let _ = numbers; Ok(1) } tool(\"add\", add)";
+    check("schema", body, &["`Plain` cannot be the arguments of a tool", "`schemars::JsonSchema`"]);
 }
 
 #[test]
@@ -112,7 +114,7 @@ fn a_state_without_a_name_is_told_how_to_get_one() {
 #[test]
 fn a_function_that_is_not_async_is_no_tool() {
     let body = "fn add(numbers: Add) -> Result<i64, ToolError> { Ok(numbers.a) } tool(\"add\", add)";
-    check("not_async", body, &["cannot be a tool", "a tool is an `async fn`"]);
+    check("not_async", body, &["cannot be a tool", "a tool is an `async fn`", "registered with `blocking`"]);
 }
 
 #[test]

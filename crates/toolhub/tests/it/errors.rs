@@ -1,6 +1,6 @@
 //! The table of errors and its page in the documentation match.
 
-use toolhub::{CountsAsFailure, ErrorKind, ErrorRow, FailureScope};
+use toolhub::{CountsAsFailure, ErrorRow, FailureScope, prelude::*};
 
 fn render_row(row: &ErrorRow) -> String {
     let counts = match row.counts {
@@ -24,6 +24,23 @@ fn the_page_on_errors_is_the_table_in_the_code() {
     let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
     let coded: Vec<String> = ErrorKind::TABLE.iter().map(render_row).collect();
     assert_eq!(written, coded, "docs/errors.md should say:\n{}", coded.join("\n"));
+}
+
+#[tokio::test]
+async fn any_error_passes_through_a_question_mark() {
+    async fn fails(_: NoArguments) -> Result<(), ToolError> {
+        Err(anyhow::anyhow!("disk quota exceeded").context("cannot save the report"))?
+    }
+    async fn boxed(_: NoArguments) -> Result<(), ToolError> {
+        Err(Box::<dyn std::error::Error + Send + Sync>::from("boxed"))?
+    }
+    let hub = ToolHub::builder().tool(tool("fails", fails)).tool(tool("boxed", boxed)).build().await.unwrap();
+    for (name, expected) in [("fails", "cannot save the report: disk quota exceeded"), ("boxed", "boxed")] {
+        let outcome = hub.call(name, json!({})).await;
+        let error = outcome.error.clone().unwrap();
+        assert!(error.operator.contains(expected), "{}", error.operator);
+        assert!(!outcome.model_text().contains(expected), "only operators see it: {}", outcome.model_text());
+    }
 }
 
 #[test]

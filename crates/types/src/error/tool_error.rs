@@ -153,9 +153,11 @@ impl fmt::Display for ToolError {
     }
 }
 
-/// Lets `?` turn any error into a `ToolError`. This blanket impl requires that `ToolError` itself is not a `std::error::Error`.
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
+/// Lets `?` turn any error into a `ToolError`: errors of the standard library's trait, boxed ones, `anyhow::Error`, and texts. This
+/// blanket impl requires that `ToolError` itself is not a `std::error::Error`.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for ToolError {
     fn from(error: E) -> Self {
+        let error = error.into();
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(deeper) = cause {

@@ -266,7 +266,7 @@ fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() 
     let config = folder.read("toolhub.toml");
     assert!(config.starts_with("# mine\n") && config.contains("env = \"PET_KEY\""), "{config}");
     let twice = run(&[], &[("PET_KEY", "key-of-pets")]);
-    assert!(twice.code == 2 && twice.err.contains("two tools named"), "{} {}", twice.code, twice.err);
+    assert!(twice.code == 2 && twice.err.contains("is imported already"), "{} {}", twice.code, twice.err);
     assert_eq!(folder.read("toolhub.toml"), config, "an invalid config is not written");
 
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF, ("PET_KEY", "key-of-pets")]);
