@@ -34,8 +34,8 @@ use clap::{
 
 use crate::{
     commands::{
-        approvals, backup, call, calls, chat, completions, config_command, demo_words, doctor, import, keys, restore,
-        runs, state, stub_llm, threads, tools, version,
+        approvals, audit, backup, call, calls, chat, completions, config_command, demo_words, doctor, events, import,
+        keys, reload, restore, runs, state, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -92,6 +92,12 @@ enum Command {
     /// List, read and change the state of tools
     #[command(subcommand, alias = "states")]
     State(state::StateCommand),
+    /// Print events as they happen; with --thread, only those of the thread
+    Events(events::EventsArgs),
+    /// List changes and denied requests, newest first
+    Audit(audit::AuditArgs),
+    /// Make the server read its config again
+    Reload(reload::ReloadArgs),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config_command::ConfigCommand),
@@ -171,6 +177,9 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Runs(runs) => runs::run(session, runs).await,
         Command::Threads(threads) => threads::run(session, threads).await,
         Command::State(state) => state::run(session, state).await,
+        Command::Events(args) => events::run(session, &args).await,
+        Command::Audit(args) => audit::run(session, &args).await,
+        Command::Reload(_) => reload::run(session).await,
         Command::Config(config) => config_command::run(session, &config).await,
         Command::Import(import) => import::run(session, import).await,
         Command::Keys(keys) => keys::run(session, keys).await,

@@ -51,6 +51,23 @@ pub(crate) struct Call {
     /// Run in the background; print the call's id
     #[arg(long = "async")]
     detached: bool,
+    /// The thread, if it does not come from --thread.
+    #[arg(skip)]
+    thread: Option<String>,
+}
+
+impl Call {
+    /// The call of a record again.
+    pub(crate) fn repeat(record: &Value) -> Result<Self, Failure> {
+        let arguments = record["arguments"].to_string();
+        if arguments.contains("\"[redacted]\"") {
+            return Err(Failure::usage("the record does not have the secrets that the call was made with")
+                .help("call the tool with all its arguments: toolhub call"));
+        }
+        let thread = record["threadId"].as_str().map(String::from);
+        let (tool, args) = (pointer_text(record, "/tool"), Some(arguments));
+        Ok(Self { tool, pairs: Vec::new(), args, args_file: None, idempotency_key: None, detached: false, thread })
+    }
 }
 
 pub(crate) async fn run(session: &Session, call: Call) -> Result<Exit, Failure> {
@@ -62,7 +79,7 @@ pub(crate) async fn run(session: &Session, call: Call) -> Result<Exit, Failure> 
             .help("start one with `toolhub serve`, or omit --async"));
     }
     let mut body = json!({ "arguments": arguments });
-    if let Some(thread) = &session.global.thread {
+    if let Some(thread) = session.global.thread.as_ref().or(call.thread.as_ref()) {
         body["threadId"] = thread.as_str().into();
     }
     if let Some(timeout) = session.global.timeout {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use toolhub::clock::{Clock as _, SystemClock, Timestamp};
 
 use super::{
-    call,
+    call, events,
     paging::{self, Paging, pointer_text},
 };
 use crate::{
@@ -26,6 +26,19 @@ pub(crate) enum CallsCommand {
     /// Show a call
     #[command(alias = "get")]
     Show {
+        /// Call id, call_…
+        id: String,
+    },
+    /// Print calls as they start and end; with --thread, only those of the thread
+    Tail {
+        /// Only calls of this tool
+        #[arg(long, value_name = "TOOL")]
+        tool: Option<String>,
+        #[command(flatten)]
+        bound: events::EventBound,
+    },
+    /// Make a call again: same tool, arguments and thread
+    Retry {
         /// Call id, call_…
         id: String,
     },
@@ -97,6 +110,13 @@ pub(crate) async fn run(session: &Session, command: CallsCommand) -> Result<Exit
                 session.printer.print(&render_call(&response.json()?, &session.printer));
             }
             Ok(Exit::Success)
+        }
+        CallsCommand::Tail { tool, bound } => {
+            events::follow(session, Some("tool.execution.*"), tool.as_deref(), &bound).await
+        }
+        CallsCommand::Retry { id } => {
+            let response = session.send_checked(Request::get(["calls", &id])).await.map_err(with_not_found_help)?;
+            call::run(session, call::Call::repeat(&response.json()?)?).await
         }
         CallsCommand::Cancel { id } => {
             let response =

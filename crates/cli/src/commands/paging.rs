@@ -68,6 +68,25 @@ pub(crate) async fn fetch_items(
     }
 }
 
+/// The items of a list, for a command that prints them in another form.
+///
+/// # Errors
+/// Errors of the API.
+pub(crate) async fn read_items(session: &Session, request: Request, paging: &Paging) -> Result<Vec<Value>, Failure> {
+    let limit = paging.limit as usize;
+    let (mut items, mut cursor) = (Vec::new(), paging.cursor.clone());
+    while items.len() < limit {
+        let page = request.clone().query("limit", Some((limit - items.len()).min(PAGE_SIZE)));
+        let response = session.send_checked(page.query("cursor", cursor.as_deref())).await?;
+        items.extend(response.items()?);
+        cursor = response.next_cursor();
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(items)
+}
+
 /// The text at a JSON pointer; empty if there is none.
 pub(crate) fn pointer_text(item: &Value, pointer: &str) -> String {
     match item.pointer(pointer) {

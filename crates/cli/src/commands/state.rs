@@ -1,6 +1,9 @@
 //! `state`: lists, reads and changes the state of tools.
 //!
-//! A state is addressed as `thread/state`, or `~/state` if all threads share it, and by its kind, which defaults to `business`.
+//! `past` is about earlier versions, `transfer` about files. A state is addressed as `thread/state`, or `~/state` if all threads share it, and by its kind, which defaults to `business`.
+
+mod past;
+mod transfer;
 
 use std::{io::Read as _, time::Duration};
 
@@ -36,6 +39,16 @@ pub(crate) enum StateCommand {
     Get(StateRef),
     /// Create or replace a state
     Set(Set),
+    /// List what happened to a state, newest first
+    History(past::Past),
+    /// List the stored versions of a state, newest first
+    Versions(past::Past),
+    /// Write a new version with the data of an old one
+    Rollback(past::Rollback),
+    /// Print states as JSON lines; with --thread, only those of the thread
+    Export(transfer::Export),
+    /// Write states from JSON lines
+    Import(transfer::Import),
     /// Remove a state
     #[command(alias = "delete")]
     Rm(StateRef),
@@ -101,6 +114,11 @@ pub(crate) async fn run(session: &Session, command: StateCommand) -> Result<Exit
             Ok(Exit::Success)
         }
         StateCommand::Set(set) => set_state(session, &set).await,
+        StateCommand::History(args) => past::history(session, &args).await,
+        StateCommand::Versions(args) => past::versions(session, &args).await,
+        StateCommand::Rollback(args) => past::rollback(session, &args).await,
+        StateCommand::Export(args) => transfer::export(session, &args).await,
+        StateCommand::Import(args) => transfer::import(session, &args).await,
         StateCommand::Rm(state) => {
             session.send_checked(state_request(Method::DELETE, &state)).await.map_err(with_not_found_help)?;
             if session.printer.json {
@@ -115,6 +133,11 @@ pub(crate) async fn run(session: &Session, command: StateCommand) -> Result<Exit
 
 fn state_request(method: Method, state: &StateRef) -> Request {
     Request::new(method, ["state", "contexts", &state.context, &state.kind])
+}
+
+/// A request below a state, such as for its history.
+fn state_request_below(method: Method, state: &StateRef, below: &str) -> Request {
+    Request::new(method, ["state", "contexts", &state.context, &state.kind, below])
 }
 
 async fn set_state(session: &Session, set: &Set) -> Result<Exit, Failure> {

@@ -1,13 +1,14 @@
 //! `tools`: lists and inspects tools, and changes their status.
 
 mod explain;
+mod insight;
 mod list;
 mod show;
 mod status;
 
 use clap::Subcommand;
 
-use super::call;
+use super::{call, events};
 use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
 
 /// List and inspect tools, and change their status.
@@ -28,6 +29,16 @@ pub(crate) enum ToolsCommand {
     Reset(status::Reset),
     /// Put a tool in maintenance, or end it with --off
     Maintenance(status::Maintenance),
+    /// Disable a tool for all threads, until it is enabled again
+    Disable(status::Switch),
+    /// Enable a tool that was disabled
+    Enable(status::Switch),
+    /// Show which tools must succeed before others
+    Deps(insight::Deps),
+    /// Show the statistics of a tool
+    Stats(insight::Stats),
+    /// Print changes of status and availability as they happen
+    Watch(Watch),
     /// Call a tool, same as `toolhub call`
     Call(call::Call),
 }
@@ -40,6 +51,18 @@ pub(crate) struct Export {
     format: String,
 }
 
+/// Print changes of status and availability.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Watch {
+    /// Only this tool
+    tool: Option<String>,
+    #[command(flatten)]
+    bound: events::EventBound,
+}
+
+/// The events of `tools watch`.
+const WATCHED: &str = "tool.status.changed,tool.availability.changed,tool.registered,tool.unregistered";
+
 pub(crate) async fn run(session: &Session, tools: ToolsCommand) -> Result<Exit, Failure> {
     match tools {
         ToolsCommand::List(args) => list::run(session, args).await,
@@ -48,6 +71,11 @@ pub(crate) async fn run(session: &Session, tools: ToolsCommand) -> Result<Exit, 
         ToolsCommand::Export(args) => export(session, &args).await,
         ToolsCommand::Reset(args) => status::reset(session, &args).await,
         ToolsCommand::Maintenance(args) => status::set_maintenance(session, &args).await,
+        ToolsCommand::Disable(args) => status::switch(session, &args, "disable").await,
+        ToolsCommand::Enable(args) => status::switch(session, &args, "enable").await,
+        ToolsCommand::Deps(args) => insight::deps(session, &args).await,
+        ToolsCommand::Stats(args) => insight::stats(session, &args).await,
+        ToolsCommand::Watch(args) => events::follow(session, Some(WATCHED), args.tool.as_deref(), &args.bound).await,
         ToolsCommand::Call(args) => call::run(session, args).await,
     }
 }

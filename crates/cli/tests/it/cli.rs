@@ -242,6 +242,11 @@ fn colours_come_when_they_are_asked_for_and_never_into_a_pipe_by_themselves() {
 }
 
 #[test]
+fn the_past_of_a_state_and_the_numbers_of_a_tool_are_shown() {
+    play_session("past");
+}
+
+#[test]
 fn keys_are_made_for_the_config() {
     play_session("keys");
 }

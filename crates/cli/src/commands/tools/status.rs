@@ -1,4 +1,4 @@
-//! `tools reset` and `tools maintenance`: change the status of a tool.
+//! `tools reset`, `maintenance`, `disable` and `enable`: change the status of a tool.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -35,6 +35,13 @@ pub(crate) struct Maintenance {
     /// End the maintenance
     #[arg(long)]
     off: bool,
+}
+
+/// Disable or enable a tool.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Switch {
+    /// Name of the tool
+    tool: String,
 }
 
 /// Parses a timestamp or a duration from now.
@@ -82,6 +89,14 @@ pub(super) async fn set_maintenance(session: &Session, args: &Maintenance) -> Re
     let request = Request::new(Method::PUT, ["tools", &args.tool, "status"]).body(body);
     let response =
         session.send_checked(request).await.map_err(|failure| with_help(failure, "maintenance", &args.tool))?;
+    let state = response.json()?;
+    print_status(session, &response, &args.tool, &state)
+}
+
+/// Disables or enables a tool.
+pub(super) async fn switch(session: &Session, args: &Switch, action: &str) -> Result<Exit, Failure> {
+    let request = Request::post(["tools", &args.tool, action]);
+    let response = session.send_checked(request).await.map_err(|failure| with_help(failure, action, &args.tool))?;
     let state = response.json()?;
     print_status(session, &response, &args.tool, &state)
 }
