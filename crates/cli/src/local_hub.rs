@@ -77,7 +77,7 @@ impl LocalHub {
     /// The path of the store's database; `None` for a store in memory.
     pub(crate) fn store_path(&self) -> Option<&Path> {
         match &self.loaded.config.store.backend {
-            Backend::Memory => None,
+            Backend::Memory { .. } => None,
             Backend::Sqlite { path, .. } => Some(path),
         }
     }

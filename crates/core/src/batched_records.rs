@@ -5,7 +5,8 @@
 //! what a caller saw. The buffer is bounded: while it is full, calls wait a moment before they end (backpressure). Only if the
 //! store does not keep up even so are records dropped; drops are counted and logged.
 //!
-//! The record has the arguments and the outcome but not the output, which may be large and can be requested again.
+//! The record has the arguments and the outcome but not the output, which may be large and can be requested again; it refers to
+//! the artifacts of the output, so that they go with it.
 
 use std::{
     collections::HashMap,
@@ -37,6 +38,7 @@ use toolhub_storage::{
     clock::Clock,
 };
 use toolhub_types::{
+    content::Content,
     effect::Effect,
     error::CallError,
     outcome::{Outcome, Status, WriteDurability},
@@ -105,6 +107,8 @@ pub(crate) struct EndedCall {
     effect: Effect,
     error: Option<Box<CallError>>,
     cached: bool,
+    /// The artifacts of the output, which are removed with the record.
+    artifacts: Vec<Content>,
     attempts: u32,
     queued: Duration,
     duration: Duration,
@@ -246,6 +250,12 @@ impl EndedCall {
             effect: outcome.effect,
             error: outcome.error.clone().map(Box::new),
             cached: outcome.cached,
+            artifacts: outcome
+                .content
+                .iter()
+                .filter(|piece| matches!(piece, Content::Artifact { .. }))
+                .cloned()
+                .collect(),
             attempts: outcome.attempts,
             queued: outcome.queued,
             duration: outcome.duration,
@@ -310,8 +320,19 @@ impl Drop for FlushedRecords<'_> {
 fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, RecordBatch)> {
     let (mut threads, mut without_thread) = (HashMap::<Partition, RecordBatch>::new(), Vec::new());
     for call in calls {
-        let EndedCall { context, weight_kib, status, effect, error, cached, attempts, queued, duration, ended_at } =
-            call;
+        let EndedCall {
+            context,
+            weight_kib,
+            status,
+            effect,
+            error,
+            cached,
+            artifacts,
+            attempts,
+            queued,
+            duration,
+            ended_at,
+        } = call;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
         let Call { head, mut arguments, .. } = context.into_call();
         redactor.redact(&mut arguments);
@@ -326,7 +347,7 @@ fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, Recor
             status,
             effect,
             output: Value::Null,
-            content: Vec::new(),
+            content: artifacts,
             error: error.map(|error| *error),
             attempts,
             replayed: false,

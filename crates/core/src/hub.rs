@@ -15,6 +15,7 @@ mod explain;
 mod external_calls;
 mod health_checks;
 mod journal;
+mod journal_trim;
 mod monitor;
 mod offer;
 mod recovery;

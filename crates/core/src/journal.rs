@@ -17,7 +17,10 @@ mod tracker;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -79,13 +82,33 @@ pub(crate) struct Journal {
     /// Notified when a call of this hub may have been left open.
     pub(crate) recovery_needed: Arc<Notify>,
     unwritten: Arc<Mutex<UnwrittenOutcomes>>,
+    /// Number of calls removed because the store was near its size limit.
+    trimmed: Arc<AtomicU64>,
 }
 
 impl Journal {
     /// The journal of a new hub.
     pub(crate) fn new(store: Arc<dyn Backend>, retention: Duration, store_is_exclusive: bool) -> Self {
         let node = format_smolstr!("{:016x}", fastrand::u64(..));
-        Self { store, retention, node, store_is_exclusive, recovery_needed: Arc::default(), unwritten: Arc::default() }
+        Self {
+            store,
+            retention,
+            node,
+            store_is_exclusive,
+            recovery_needed: Arc::default(),
+            unwritten: Arc::default(),
+            trimmed: Arc::default(),
+        }
+    }
+
+    /// Counts calls that were removed because the store was near its size limit.
+    pub(crate) fn count_trimmed(&self, calls: usize) {
+        self.trimmed.fetch_add(calls as u64, Ordering::Relaxed);
+    }
+
+    /// Number of calls that were removed because the store was near its size limit.
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.trimmed.load(Ordering::Relaxed)
     }
 
     /// Records that the outcome of an opened call could not be written. Must be followed by

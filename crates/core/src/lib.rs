@@ -57,7 +57,7 @@ pub use hub::{
     ThreadError, ToolHub, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
-pub use monitor::{ApprovalStats, StatusChanges, ToolStats};
+pub use monitor::{ApprovalStats, StatusChanges, StoreSize, ToolStats};
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
 pub use state::{

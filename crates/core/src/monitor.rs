@@ -15,6 +15,19 @@ mod meter;
 
 pub(crate) use meter::{InFlight, Meter};
 
+/// The size of a store with a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StoreSize {
+    /// The current size, in bytes. In memory: of journal, events, artifacts and threads.
+    pub bytes: u64,
+    /// The maximum size, in bytes.
+    pub limit: u64,
+    /// Number of ended calls that were removed because the store was near its maximum size.
+    pub trimmed_calls: u64,
+}
+
 /// Statistics of a tool since the hub started.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -13,6 +13,7 @@ mod partition;
 mod record;
 mod row;
 mod scan;
+mod size_limit;
 mod terms;
 mod timeout;
 
@@ -32,6 +33,7 @@ pub use record::{decode, encode};
 pub use row::{Row, RowKey, RowVersion, Table};
 pub use scan::{Cursor, Page, Scan, Scope};
 pub use scan::{read_all, read_pages};
+pub use size_limit::SizeLimit;
 pub use terms::Terms;
 pub use timeout::TimeoutBackend;
 
@@ -97,6 +99,12 @@ pub trait Backend: Send + Sync + 'static {
     /// commits, at least for now. Must be cheap; makes no request, so an unreachable store may still return `true`.
     fn is_writable(&self) -> bool {
         true
+    }
+
+    /// The size of the store and its limit, if it has one. The hub removes the oldest journal records when the store comes near
+    /// its limit; what the store does when it reaches the limit is its own decision.
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        None
     }
 
     /// Whether commits are acknowledged before they are durable and flushed later (write-behind).

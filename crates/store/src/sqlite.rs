@@ -19,12 +19,12 @@ mod schema;
 mod term_block;
 mod writer;
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -64,6 +64,7 @@ pub struct Sqlite {
     readers: read::Readers,
     scanners: scan::Scanners,
     writer: writer::Writer,
+    size_limit: Option<Arc<SizeLimit>>,
     change_feed: ChangeFeed,
     _lock: Lock,
 }
@@ -122,6 +123,10 @@ impl Backend for Sqlite {
 
     fn watch(&self, table: Table) -> Watcher {
         self.change_feed.watch(table)
+    }
+
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        self.size_limit.as_deref()
     }
 
     /// Guaranteed by the lock on the file.

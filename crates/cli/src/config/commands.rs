@@ -151,7 +151,7 @@ fn summary(options: &LoadOptions, loaded: &LoadedConfig) -> String {
     };
     let config = &loaded.config;
     let store = match &config.store.backend {
-        Backend::Memory => "in memory".into(),
+        Backend::Memory { .. } => "in memory".into(),
         Backend::Sqlite { path, .. } => format!("in {}", relative(path)),
     };
     let tools = config.tools.len();

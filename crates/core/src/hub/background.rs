@@ -1,4 +1,4 @@
-//! Background tasks of a hub: watches of the store, offer notifications, call recovery, leases, health checks, sweepers.
+//! Background tasks of a hub: watches of the store, offer notifications, call recovery, leases, health checks, sweepers, the size limit.
 //!
 //! In: the engine. Out: supervised tasks that end with the hub. Each calls the module it works for; nothing is decided here.
 
@@ -100,6 +100,10 @@ pub(super) async fn start_tasks(
     if let Some(records) = engine.batched_records.clone() {
         spawner
             .spawn_graceful("read-only call records", move |stopped| Box::pin(write_batched(records.clone(), stopped)));
+    }
+    if services.store.size_limit().is_some() {
+        let hub = weak();
+        spawner.spawn("store size limit", move || Box::pin(super::journal_trim::run(hub.clone())));
     }
     if let Some(idle) = idle_threads {
         let hub = weak();

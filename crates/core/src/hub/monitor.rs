@@ -5,7 +5,7 @@
 use super::ToolHub;
 use crate::{
     execution::Tool,
-    monitor::{ApprovalStats, StatusChanges, ToolStats},
+    monitor::{ApprovalStats, StatusChanges, StoreSize, ToolStats},
     registry::ToolFilter,
 };
 use toolhub_storage::backend::StoreStats;
@@ -51,6 +51,14 @@ impl ToolHub {
     #[must_use]
     pub fn store_stats(&self) -> Vec<StoreStats> {
         self.engine.services.store_meters.stats()
+    }
+
+    /// The size of the hub's store and its limit, if it has one, and how many calls were removed because of it.
+    #[must_use]
+    pub fn store_size(&self) -> Option<StoreSize> {
+        let limit = self.engine.services.store.size_limit()?;
+        let trimmed_calls = self.engine.journal.trimmed();
+        Some(StoreSize { bytes: limit.bytes(), limit: limit.limit(), trimmed_calls })
     }
 
     /// Whether all stores can write, as far as they know without a request:

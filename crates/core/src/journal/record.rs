@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::LAYOUT;
+use super::{KEY_RETENTION, LAYOUT};
 use crate::{call::CallHead, redact::Redactor};
 use toolhub_storage::backend::{Row, RowKey, RowVersion, StoreError, Table, decode};
 use toolhub_types::{
@@ -132,13 +132,20 @@ impl CallRecord {
         }
     }
 
+    /// The record in a row of the table `calls`; `None` for another table, and if it cannot be read.
+    pub(crate) fn of_row(key: &RowKey, row: &Row) -> Option<Self> {
+        let read = || decode::<Self>(Table::Calls, &key.id, LAYOUT, row).ok();
+        (key.table == Table::Calls).then(read).flatten().map(|(record, _)| record)
+    }
+
     /// The content of the outcome in a row of the table `calls`; empty for other tables.
     pub(crate) fn content_of_row(key: &RowKey, row: &Row) -> Vec<Content> {
-        if key.table != Table::Calls {
-            return Vec::new();
-        }
-        let read = decode::<Self>(Table::Calls, &key.id, LAYOUT, row).ok();
-        read.and_then(|(record, _)| record.outcome).map(|outcome| outcome.content).unwrap_or_default()
+        Self::of_row(key, row).and_then(|record| record.outcome).map(|outcome| outcome.content).unwrap_or_default()
+    }
+
+    /// Whether the call has an idempotency key that its caller may still repeat, and must get this outcome for.
+    pub(crate) fn may_be_repeated(&self, now: Timestamp) -> bool {
+        self.key.is_some() && now.since(self.opened_at) < KEY_RETENTION
     }
 
     /// The record with its outcome. The call will not run again, so the secrets in its arguments are redacted.

@@ -14,7 +14,7 @@ use super::{
     record::{Record, merge_activity, read, row_key},
 };
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Expect, Page, Partition, Row, RowKey, Scan, StoreError, Table, Watcher,
+    Backend, Batch, Change, Expect, Page, Partition, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher,
 };
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
@@ -144,6 +144,10 @@ impl Backend for ThreadRowBackend {
 
     fn is_write_behind(&self) -> bool {
         self.store.is_write_behind()
+    }
+
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        self.store.size_limit()
     }
 
     fn name(&self) -> &'static str {

@@ -56,6 +56,7 @@ pub(crate) async fn render(sources: &Sources<'_>) -> String {
     hub(&mut text, sources);
     approvals(&mut text, sources);
     store(&mut text, sources);
+    store_size(&mut text, sources);
     states(&mut text, sources).await;
     server(&mut text, sources);
     process(&mut text, sources);
@@ -190,6 +191,16 @@ fn store(text: &mut PrometheusText, sources: &Sources<'_>) {
     for stats in sources.hub.store_stats() {
         family.latency_histogram(&[("backend", stats.backend), ("op", stats.operation)], &STORE_BOUNDS, &stats.latency);
     }
+}
+
+fn store_size(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let Some(size) = sources.hub.store_size() else { return };
+    let help = "Size of the store: of its file, or in memory of journal, events, artifacts and threads.";
+    text.single("toolhub_store_bytes", MetricType::Gauge, help, size.bytes);
+    let help = "Maximum size of the store (`store.max_size`).";
+    text.single("toolhub_store_limit_bytes", MetricType::Gauge, help, size.limit);
+    let help = "Ended calls removed because the store was near its maximum size, oldest first.";
+    text.single("toolhub_journal_trimmed_total", MetricType::Counter, help, size.trimmed_calls);
 }
 
 async fn states(text: &mut PrometheusText, sources: &Sources<'_>) {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 
-use super::{Backend, Batch, Page, Row, RowKey, Scan, StoreError, Table, Watcher};
+use super::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
 use toolhub_types::timestamp::Timestamp;
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
@@ -46,6 +46,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn is_write_behind(&self) -> bool {
         (**self).is_write_behind()
+    }
+
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        (**self).size_limit()
     }
 
     fn name(&self) -> &'static str {

@@ -32,7 +32,9 @@ use self::{
     partition_key::PartitionKey,
     shard::Shard,
 };
-use super::{Backend, Batch, Page, Row, RowKey, Scan, Scope, StoreError, Table, WatchEvent, Watcher, WriteContext};
+use super::{
+    Backend, Batch, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, WatchEvent, Watcher, WriteContext,
+};
 use toolhub_types::timestamp::Timestamp;
 
 const SHARDS: usize = 64;
@@ -45,6 +47,8 @@ pub struct Memory {
     hasher: RandomState,
     /// The shard where the last sweep stopped.
     next_sweep_shard: AtomicUsize,
+    /// Of the trimmable rows only.
+    size_limit: SizeLimit,
     /// One broadcast channel per table, created by its first watcher because it allocates the whole backlog.
     watch_channels: [OnceLock<ChangeChannel>; Table::ALL.len()],
 }
@@ -55,15 +59,26 @@ type ChangeChannel = broadcast::Sender<(RowKey, Option<u64>)>;
 crate::brief_debug!("Memory" Memory);
 
 impl Memory {
-    /// An empty store.
+    /// An empty store. Journal, events, artifacts and threads may take 256 MiB together.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_max_bytes(Self::DEFAULT_MAX_BYTES)
+    }
+
+    /// The default limit: 256 MiB.
+    pub const DEFAULT_MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+    /// An empty store with a limit for the journal, its events and artifacts, and threads that hold nothing else. The hub removes
+    /// the oldest of them when the store comes near the limit. State, messages, approvals and the like are not counted.
+    #[must_use]
+    pub fn with_max_bytes(bytes: u64) -> Self {
         let hasher = RandomState::new();
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone()))).collect();
         Self {
             shards,
             hasher,
             next_sweep_shard: AtomicUsize::new(0),
+            size_limit: SizeLimit::new(bytes),
             watch_channels: Table::ALL.map(|_| OnceLock::new()),
         }
     }
@@ -110,6 +125,7 @@ impl Memory {
         if let Some(fence) = raised_fence {
             shard.raise_fence(&mut at, partition_key, fence);
         }
+        let bytes_before = shard.trimmable_bytes();
         let context = WriteContext { stamp: batch.stamp, floor: 0, now };
         let mut versions = Vec::with_capacity(batch.writes.len());
         for write in &batch.writes {
@@ -127,7 +143,16 @@ impl Memory {
         if let Some(at) = at {
             shard.remove_if_empty(at);
         }
+        self.count_bytes(&shard, bytes_before);
         Ok(versions)
+    }
+
+    /// Adds the change of a shard's size to that of the store.
+    fn count_bytes(&self, shard: &Shard, before: usize) {
+        let difference = shard.trimmable_bytes() as i64 - before as i64;
+        if difference != 0 {
+            self.size_limit.add(difference);
+        }
     }
 
     fn scan_now(&self, scan: &Scan, now: Timestamp) -> Page {
@@ -172,7 +197,7 @@ impl Memory {
         let mut swept = 0;
         for at in (begin..begin + SHARDS).map(|at| at % SHARDS) {
             while swept < limit {
-                let (removed, done) = self.shard(at).sweep(limit - swept, now);
+                let (removed, done) = self.sweep_shard(at, limit - swept, now);
                 swept += removed;
                 if done {
                     break;
@@ -185,6 +210,14 @@ impl Memory {
                 break;
             }
         }
+        swept
+    }
+
+    fn sweep_shard(&self, at: usize, limit: usize, now: Timestamp) -> (usize, bool) {
+        let mut shard = self.shard(at);
+        let bytes_before = shard.trimmable_bytes();
+        let swept = shard.sweep(limit, now);
+        self.count_bytes(&shard, bytes_before);
         swept
     }
 
@@ -250,6 +283,10 @@ impl Backend for Memory {
                 Err(RecvError::Closed) => None,
             }
         }))
+    }
+
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        Some(&self.size_limit)
     }
 
     fn is_exclusive(&self) -> bool {

@@ -79,6 +79,13 @@ impl Table {
     /// has it is not idle.
     pub const OPEN_RUN: &'static str = "~";
 
+    /// Whether the oldest rows of this table may be removed when a store comes near its size limit: the journal with its events
+    /// and artifacts, and threads that hold nothing else.
+    #[must_use]
+    pub const fn is_trimmable(self) -> bool {
+        matches!(self, Self::Calls | Self::Events | Self::Artifacts | Self::Threads | Self::Evidence)
+    }
+
     /// The name in files, database tables and keys.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -9,7 +9,7 @@ use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use super::{Backend, Batch, Page, Row, RowKey, Scan, StoreError, Table, Watcher};
+use super::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
 use crate::{
     backend::{StoreMeter, StoreMeters},
     latency::LatencyRecorder,
@@ -89,6 +89,10 @@ impl Backend for TimeoutBackend {
 
     fn is_write_behind(&self) -> bool {
         self.store.is_write_behind()
+    }
+
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        self.store.size_limit()
     }
 
     fn name(&self) -> &'static str {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags, Result};
+use toolhub_storage::backend::SizeLimit;
 
 /// There is no other writer, so a lock is busy only while the WAL is being reset.
 const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,9 +31,13 @@ fn open(path: &Path, busy_timeout: Duration) -> Result<Connection> {
 }
 
 /// The only writing connection. Stores the number of WAL pages in `wal_pages` after each commit.
-pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>, wal_pages: Arc<AtomicU32>) -> Result<Connection> {
+pub(super) fn open_writer(
+    path: &Path,
+    size_limit: Option<&SizeLimit>,
+    wal_pages: Arc<AtomicU32>,
+) -> Result<Connection> {
     let mut connection = open(path, WRITER_BUSY_TIMEOUT)?;
-    if let Some(bytes) = max_bytes {
+    if let Some(bytes) = size_limit.map(SizeLimit::limit) {
         let size: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let pages = (bytes / u64::from(size)).clamp(1, u64::from(u32::MAX - 2));
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use rusqlite::Connection;
+use toolhub_storage::backend::SizeLimit;
 use toolhub_types::store_role::StoreRole;
 
 use super::{
@@ -51,8 +52,8 @@ impl Options {
         self
     }
 
-    /// Approximate maximum size of the file. A full store refuses writes that make it grow, and continues to serve reads.
-    /// Default: limited by the disk.
+    /// Approximate maximum size of the file. Near it, a hub removes the oldest ended calls. A store that is full all the same
+    /// refuses writes that make it grow, and continues to serve reads. Default: limited by the disk.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
@@ -81,7 +82,9 @@ impl Sqlite {
         let failed = |error| OpenError::from_sqlite(&path, &error);
         let wal_pages = Arc::new(AtomicU32::new(0));
         let Options { max_bytes, backups, role } = options;
-        let mut write_connection = connection::open_writer(&path, max_bytes, wal_pages.clone()).map_err(failed)?;
+        let size_limit = max_bytes.map(|bytes| Arc::new(SizeLimit::new(bytes)));
+        let mut write_connection =
+            connection::open_writer(&path, size_limit.as_deref(), wal_pages.clone()).map_err(failed)?;
         prepare(&path, &mut write_connection, migrations)?;
         let floor = crate::epoch::version_floor(epoch::resolve_on_open(&write_connection).map_err(failed)?);
         let quarantine = Arc::new(Quarantine::load(&write_connection).map_err(failed)?);
@@ -89,12 +92,18 @@ impl Sqlite {
         let readers = Readers::open(&path, quarantine.clone()).map_err(failed)?;
         let scanners = Scanners::new(&path);
         let io_error = |error| OpenError::Io { path: path.clone(), error };
-        let setup =
-            Setup { path: path.clone(), max_bytes, wal_pages, change_feed: change_feed.clone(), quarantine, floor };
+        let setup = Setup {
+            path: path.clone(),
+            size_limit: size_limit.clone(),
+            wal_pages,
+            change_feed: change_feed.clone(),
+            quarantine,
+            floor,
+        };
         let writer = Writer::spawn(setup, write_connection).map_err(io_error)?;
         let backup_worker =
             BackupWorker::spawn(SqliteBackupSource { path: path.clone(), role }, backups).map_err(io_error)?;
-        Ok(Self { path, backup_worker, readers, scanners, writer, change_feed, _lock: lock })
+        Ok(Self { path, backup_worker, readers, scanners, writer, size_limit, change_feed, _lock: lock })
     }
 }
 

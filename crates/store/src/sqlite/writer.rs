@@ -18,7 +18,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::time::Instant;
 use toolhub_storage::{
-    backend::{Batch, Change, Durability, StoreError, Write},
+    backend::{Batch, Change, Durability, SizeLimit, StoreError, Write},
     clock::Timestamp,
 };
 
@@ -49,7 +49,7 @@ pub(super) struct Writer(Queue<Task>);
 /// Parameters of the writer thread.
 pub(super) struct Setup {
     pub(super) path: PathBuf,
-    pub(super) max_bytes: Option<u64>,
+    pub(super) size_limit: Option<Arc<SizeLimit>>,
     /// The current number of WAL pages.
     pub(super) wal_pages: Arc<AtomicU32>,
     pub(super) change_feed: ChangeFeed,
@@ -70,8 +70,9 @@ enum Task {
 
 impl Writer {
     pub(super) fn spawn(setup: Setup, connection: Connection) -> io::Result<Self> {
-        let Setup { path, max_bytes, wal_pages, change_feed, quarantine, floor } = setup;
-        let connection = WriteConnection::new(&path, max_bytes, connection, wal_pages);
+        let Setup { path, size_limit, wal_pages, change_feed, quarantine, floor } = setup;
+        let mut connection = WriteConnection::new(&path, size_limit, connection, wal_pages);
+        connection.measure_size();
         let work = |jobs| {
             let caches = Caches { row_heads: RowHeadCache::new(), term_blocks: TermBlockCache::new() };
             WriterThread { jobs, connection, caches, change_feed, quarantine, floor, last_group_size: 1 }
@@ -141,6 +142,7 @@ impl Work for WriterThread {
             let group = self.collect_group(first);
             self.last_group_size = group.len();
             self.run_group(group);
+            self.connection.measure_size();
             self.connection.checkpoint_if_needed();
         }
     }

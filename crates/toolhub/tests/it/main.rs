@@ -77,6 +77,7 @@ mod status_health_checks;
 mod status_views;
 mod store;
 mod store_cleanup;
+mod store_size_limit;
 mod stress;
 mod threads;
 mod toolsets;

@@ -27,7 +27,7 @@ pub(crate) struct Store {
 /// Storage backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Backend {
-    Memory,
+    Memory { max_size: u64 },
     Sqlite { path: PathBuf, max_size: Option<u64>, backup: Option<BackupSchedule> },
 }
 
@@ -72,7 +72,7 @@ impl Store {
     /// The folder of backups, scheduled or on request.
     pub(crate) fn backup_folder(&self) -> PathBuf {
         match &self.backend {
-            Backend::Memory => PathBuf::new(),
+            Backend::Memory { .. } => PathBuf::new(),
             Backend::Sqlite { backup: Some(backup), .. } => backup.folder.clone(),
             Backend::Sqlite { path, .. } => path.with_file_name("backups"),
         }
@@ -83,8 +83,11 @@ impl Store {
     /// # Errors
     /// When the folder cannot be created, or the file cannot be opened, e.g. because another process has it open.
     pub(crate) fn open(&self) -> Result<StoreHandle, OpenStoreError> {
-        let Backend::Sqlite { path, max_size, backup } = &self.backend else {
-            return Ok(StoreHandle::Memory(Arc::new(Memory::new())));
+        let (path, max_size, backup) = match &self.backend {
+            Backend::Memory { max_size } => {
+                return Ok(StoreHandle::Memory(Arc::new(Memory::with_max_bytes(*max_size))));
+            }
+            Backend::Sqlite { path, max_size, backup } => (path, max_size, backup),
         };
         if let Some(folder) = path.parent() {
             create_private_dir(folder).map_err(|error| OpenStoreError::Folder(folder.to_owned(), error))?;
@@ -113,18 +116,14 @@ pub(super) fn resolve(raw: &raw::Store, diagnostics: &mut Diagnostics<'_>) -> St
     let at = |key| Path::of(["store", key]);
     let backend = match raw.backend {
         raw::Backend::Memory => {
-            let unused = [
-                (raw.path != raw::Store::default().path, "path"),
-                (raw.max_size.is_some(), "max_size"),
-                (raw.backup.enabled, "backup"),
-            ];
+            let unused = [(raw.path != raw::Store::default().path, "path"), (raw.backup.enabled, "backup")];
             for (is_set, key) in unused {
                 if is_set {
                     let message = format!("`store.{key}` has no effect with backend = \"memory\"");
                     diagnostics.report(&at(key), message, "remove it, or use backend = \"sqlite\"");
                 }
             }
-            Backend::Memory
+            Backend::Memory { max_size: raw.max_size.map_or(Memory::DEFAULT_MAX_BYTES, |size| size.0) }
         }
         raw::Backend::Sqlite => {
             if raw.path.is_empty() || raw.path.ends_with('/') {

@@ -12,6 +12,8 @@ use toolhub_types::timestamp::Timestamp;
 
 /// Marks the table number of a row that has index terms. There are far fewer tables.
 const HAS_TERMS: u8 = 0x80;
+/// Approximate memory of a row besides its id and value: the row itself, its partition key and metadata, index and allocator.
+const OVERHEAD_BYTES: usize = 192;
 
 /// A row with its metadata packed into one allocation.
 pub(super) struct PackedRow {
@@ -103,6 +105,11 @@ impl PackedRow {
         str::from_utf8(self.sort_key().1).expect("ids are valid UTF-8").into()
     }
 
+    /// The approximate memory of the row if it is trimmable, otherwise 0.
+    pub(super) fn trimmable_bytes(&self) -> usize {
+        trimmable_bytes(self.table(), self.sort_key().1.len(), self.value.len())
+    }
+
     /// Compares the sort key of this row with an id.
     pub(super) fn cmp_id(&self, row_id: RowId<'_>) -> Ordering {
         self.sort_key().cmp(&(row_id.table as u8, row_id.id.as_bytes()))
@@ -159,6 +166,11 @@ impl PackedRow {
         let terms = if has_terms { take_slice(&mut rest) } else { &[] };
         (terms, rest)
     }
+}
+
+/// The approximate memory of a row with an id and a value of these lengths, if its table is trimmable, otherwise 0.
+pub(super) fn trimmable_bytes(table: Table, id_len: usize, value_len: usize) -> usize {
+    if table.is_trimmable() { value_len + id_len + OVERHEAD_BYTES } else { 0 }
 }
 
 /// The exact length, so that converting the `Vec` into a box never reallocates.

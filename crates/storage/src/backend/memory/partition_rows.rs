@@ -8,7 +8,7 @@ use super::{
     pages::ScanWindow,
     sorted_rows::SortedRows,
 };
-use crate::backend::{Row, Table};
+use crate::backend::Row;
 use toolhub_types::timestamp::Timestamp;
 
 /// Later than every expiry.
@@ -109,9 +109,9 @@ impl PartitionRows {
         }
     }
 
-    /// Removes at most `limit` expired rows and reports their tables to `on_removed`. If more are left, `next_expiry` stays in
+    /// Removes at most `limit` expired rows and reports them to `on_removed`. If more are left, `next_expiry` stays in
     /// the past.
-    pub(super) fn sweep(&mut self, limit: usize, now: Timestamp, mut on_removed: impl FnMut(Table)) {
+    pub(super) fn sweep(&mut self, limit: usize, now: Timestamp, mut on_removed: impl FnMut(&PackedRow)) {
         if self.next_expiry() > now {
             return;
         }
@@ -121,7 +121,7 @@ impl PartitionRows {
             let Some(expires) = packed.expires() else { return true };
             if expires <= now && remaining > 0 {
                 remaining -= 1;
-                on_removed(packed.table());
+                on_removed(packed);
                 return false;
             }
             next_expiry = next_expiry.min(expires);

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 
 use super::{
     chunked_vec::ChunkedVec,
-    packed_row::{PackedRow, RowId},
+    packed_row::{self, PackedRow, RowId},
     partition_rows::{NEVER, PartitionRows},
 };
 use crate::backend::{Action, Applied, Change, Expect, PriorRow, Row, StoreError, Table, Write, WriteContext};
@@ -27,6 +27,8 @@ pub(super) struct Shard {
     partitions: ChunkedVec<PartitionRows>,
     /// Rows per table in this shard, so that a scan can skip a shard without rows of its table.
     counts: [usize; Table::ALL.len()],
+    /// Approximate memory of the trimmable rows in this shard.
+    trimmable_bytes: usize,
     /// No row of the shard expires before this.
     next_expiry: Timestamp,
     /// The position of an unfinished sweep. It walks from the end to the beginning: `swap_remove` moves only partitions
@@ -49,6 +51,7 @@ impl Shard {
             index: HashTable::new(),
             partitions: ChunkedVec::default(),
             counts,
+            trimmable_bytes: 0,
             next_expiry: NEVER,
             sweep: None,
         }
@@ -57,6 +60,11 @@ impl Shard {
     pub(super) fn find(&self, hash: u64, partition_key: &[u8]) -> Option<usize> {
         let at = self.index.find(hash, |at| self.partitions[*at as usize].key() == partition_key);
         at.map(|at| *at as usize)
+    }
+
+    /// Approximate memory of the trimmable rows.
+    pub(super) fn trimmable_bytes(&self) -> usize {
+        self.trimmable_bytes
     }
 
     pub(super) fn partition(&self, at: usize) -> &PartitionRows {
@@ -148,6 +156,7 @@ impl Shard {
             (Action::Remove, _) => {
                 let removed = at.and_then(|at| self.partitions[at].remove(row_id));
                 self.counts[row_id.table as usize] -= usize::from(removed.is_some());
+                self.trimmable_bytes -= removed.as_ref().map_or(0, PackedRow::trimmable_bytes);
             }
             (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
         }
@@ -168,6 +177,13 @@ impl Shard {
         if let Some(sweep) = &mut self.sweep {
             sweep.next_expiry = sweep.next_expiry.min(expires);
         }
+        let (mut before, mut after) = (0, 0);
+        let make = |found: Option<&PackedRow>| {
+            before = found.map_or(0, PackedRow::trimmable_bytes);
+            let row = make(found);
+            after = packed_row::trimmable_bytes(row_id.table, row_id.id.len(), row.value.len());
+            row
+        };
         let is_new = match *at {
             Some(at) => self.partitions[at].put(row_id, terms, make),
             None => {
@@ -175,6 +191,7 @@ impl Shard {
                 true
             }
         };
+        self.trimmable_bytes = self.trimmable_bytes + after - before;
         self.counts[row_id.table as usize] += usize::from(is_new);
     }
 
@@ -218,9 +235,10 @@ impl Shard {
         let mut swept = 0;
         for _ in 0..SWEEP_STEP {
             let Some(at) = pass.at.checked_sub(1).filter(|_| swept < limit) else { break };
-            let (partition, counts) = (&mut self.partitions[at], &mut self.counts);
-            partition.sweep(limit - swept, now, |table| {
-                counts[table as usize] -= 1;
+            let (partition, counts, bytes) = (&mut self.partitions[at], &mut self.counts, &mut self.trimmable_bytes);
+            partition.sweep(limit - swept, now, |removed| {
+                counts[removed.table() as usize] -= 1;
+                *bytes -= removed.trimmable_bytes();
                 swept += 1;
             });
             let next_expiry = partition.next_expiry();

@@ -19,7 +19,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, Result, config::DbConfig};
 use tokio::time::Instant;
-use toolhub_storage::backend::{Durability, StoreError};
+use toolhub_storage::backend::{Durability, SizeLimit, StoreError};
 
 use super::super::{connection, error};
 use crate::failpoint;
@@ -29,7 +29,7 @@ const CHECKPOINT_PAGES: u32 = 1000;
 
 pub(super) struct WriteConnection {
     path: PathBuf,
-    max_bytes: Option<u64>,
+    size_limit: Option<Arc<SizeLimit>>,
     /// `None` from an I/O error until recovery.
     connection: Option<Connection>,
     /// The current `synchronous` setting; `None` if unknown.
@@ -46,10 +46,15 @@ impl WriteConnection {
         &self.path
     }
 
-    pub(super) fn new(path: &Path, max_bytes: Option<u64>, connection: Connection, wal_pages: Arc<AtomicU32>) -> Self {
+    pub(super) fn new(
+        path: &Path,
+        size_limit: Option<Arc<SizeLimit>>,
+        connection: Connection,
+        wal_pages: Arc<AtomicU32>,
+    ) -> Self {
         Self {
             path: path.to_owned(),
-            max_bytes,
+            size_limit,
             connection: Some(connection),
             level: None,
             wal_pages,
@@ -115,6 +120,24 @@ impl WriteConnection {
         }
     }
 
+    /// Measures the used part of the file, if its size is limited. Free pages do not count: they are used again.
+    pub(super) fn measure_size(&mut self) {
+        let (Some(limit), Some(connection)) = (&self.size_limit, &self.connection) else { return };
+        let pragma = |name: &str| -> Result<u64> {
+            connection
+                .prepare_cached(&format!("PRAGMA {name}"))?
+                .query_row((), |row| row.get(0).map(i64::cast_unsigned))
+        };
+        let used_bytes = || -> Result<u64> {
+            let used_pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
+            Ok(used_pages.saturating_mul(pragma("page_size")?))
+        };
+        // After an error the last size holds; the next write reports it.
+        if let Ok(bytes) = used_bytes() {
+            limit.set(bytes);
+        }
+    }
+
     /// Closes the connection; it is recovered before the next write.
     pub(super) fn discard_connection(&mut self) {
         if let Some(connection) = self.connection.take() {
@@ -143,7 +166,7 @@ impl WriteConnection {
         };
         self.rewrite_wal().map_err(|error| failed(&error))?;
         let reopen = || -> Result<(Connection, bool)> {
-            let connection = connection::open_writer(&self.path, self.max_bytes, self.wal_pages.clone())?;
+            let connection = connection::open_writer(&self.path, self.size_limit.as_deref(), self.wal_pages.clone())?;
             set_keep_wal_on_close(&connection, true);
             connection.execute_batch("PRAGMA synchronous = FULL")?;
             let complete = checkpoint(&connection, "TRUNCATE")?;
