@@ -457,7 +457,8 @@ async fn a_hook_that_panics_when_it_is_dropped_still_fails_closed_and_ends_the_c
         assert_eq!(script.recorded_arguments().len(), usize::from(!before));
         let record = hub.call_record(&toolhub::ids::Tenant::default(), outcome.id).await.unwrap();
         assert_eq!(record.map(|record| record.status), (!before).then_some(Status::Error), "before {before}");
-        assert_eq!(hub.tool_stats("it").unwrap().errors, [("forbidden", 1)].into());
+        let stats = hub.tool_stats("it").unwrap();
+        assert_eq!(if before { stats.refusals } else { stats.errors }, [("forbidden", 1)].into());
         let running = hub.call("it", json!({})).start();
         tokio::time::sleep(SECOND).await;
         running.cancel();

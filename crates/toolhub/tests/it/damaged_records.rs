@@ -87,7 +87,9 @@ async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
     hub.call("flaky", json!({})).thread("t1").await.assert_success();
     let view = StatusScope::Thread(&tenant, &id);
     hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, view).await.unwrap();
-    assert_eq!(lines(), [flaky]);
+    let changed = "WARN message=tool status changed tool=\"flaky\" status=\"maintenance\" before=\"available\" thread=\"t1\" \
+                   reason=\"in maintenance\"";
+    assert_eq!(lines(), [flaky, changed.to_owned()]);
     hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
     hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
     let evidence =
