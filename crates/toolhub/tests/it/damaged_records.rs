@@ -21,12 +21,13 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// Captures log lines per thread. The subscriber is global: with a thread-local one, a callsite that another thread
+/// Captures the log lines of the thread that wants them. The subscriber is global: with a thread-local one, a callsite that another thread
 /// registered first, without a subscriber, would stay disabled.
 struct LogCapture;
 
 thread_local! {
-    static CAPTURED_LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// `None` on threads of other tests, some of which count allocated memory.
+    static CAPTURED_LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
 /// One log line: the fields in the order they were recorded.
@@ -43,9 +44,12 @@ impl Subscriber for LogCapture {
         metadata.target().starts_with("toolhub")
     }
     fn event(&self, event: &Event<'_>) {
-        let mut line = LogLine(event.metadata().level().to_string());
-        event.record(&mut line);
-        CAPTURED_LINES.with_borrow_mut(|lines| lines.push(line.0));
+        CAPTURED_LINES.with_borrow_mut(|lines| {
+            let Some(lines) = lines else { return };
+            let mut line = LogLine(event.metadata().level().to_string());
+            event.record(&mut line);
+            lines.push(line.0);
+        });
     }
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)
@@ -67,7 +71,8 @@ async fn write_raw_row(store: &dyn Backend, table: Table, id: &str, text: &str, 
 #[tokio::test(start_paused = true)]
 async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
     tracing::subscriber::set_global_default(LogCapture).unwrap();
-    let lines = || CAPTURED_LINES.with_borrow_mut(std::mem::take);
+    CAPTURED_LINES.set(Some(Vec::new()));
+    let lines = || CAPTURED_LINES.with_borrow_mut(|lines| lines.as_mut().map(std::mem::take).unwrap_or_default());
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
     write_raw_row(&*store, Table::Statuses, "flaky", r#"{"epoch": "my secret"}"#, 1).await;
     write_raw_row(&*store, Table::Statuses, "later", "{}", 2).await;
