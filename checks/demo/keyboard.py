@@ -37,7 +37,7 @@ CASES = [
         [
             "`maybe` is not one of the answers",
             "y  yes, this once",
-            "that is not JSON",
+            "that is neither key=value nor JSON",
             "folder: expected a string",
             "deleting the root folder is never allowed",
             "/tmp/new is deleted",

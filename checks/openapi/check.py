@@ -77,6 +77,12 @@ def operations(document):
     return sum(1 for item in document["paths"].values() for method in item if method in METHODS)
 
 
+def climbs(tool, given):
+    """Whether a path argument has the segment `.` or `..`, which is refused whatever its schema allows."""
+    values = [given.get(one["argument"]) for one in tool["parameters"] if one["place"] == "path"]
+    return any(segment in (".", "..") for value in values for segment in str(value).split("/"))
+
+
 def spread(tools, wanted):
     """Orders tools so that the first ones are spread over the document."""
     step = max(1, len(tools) // wanted)
@@ -106,6 +112,8 @@ def check(name, file, program, calls):
                 del seen[:]
                 outcome = caller.call(tool["name"], given)
                 done += 1
+                if not outcome["ok"] and not seen and climbs(tool, given):
+                    continue
                 if not outcome["ok"] or len(seen) != 1:
                     wrong = [f"{len(seen)} requests; {outcome['text'][:300]}"]
                 else:
