@@ -52,7 +52,7 @@ const MAX_PINNED_THREADS: usize = 10_000;
 
 struct OfferMap {
     by_thread: HashMap<ThreadKey, Vec<Weak<BoundOffer>>>,
-    /// Offers that stay bound although nobody holds them, because `auto_rebind` is off. One per toolset of a thread.
+    /// Offers that stay bound without a live handle, because `auto_rebind` is off. One per toolset of a thread.
     pinned: LruCache<ThreadKey, Vec<Arc<BoundOffer>>>,
     /// Number of entries at which threads without a held offer are pruned.
     prune_at: usize,

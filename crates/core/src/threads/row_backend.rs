@@ -1,8 +1,8 @@
 //! Backend decorator that stores a thread's row no later than the first row that belongs to the thread.
 //!
 //! In: the requests of `Backend`. Out: the inner store's results. A commit that puts rows into a thread's partition also puts
-//! the thread's own row, unless this node knows that it is stored. So a crash leaves no rows of an unknown thread, whoever
-//! wrote them. `store.rs` keeps the activity in that row up to date.
+//! the thread's own row, unless this node knows that it is stored. So a crash leaves no rows of an unknown thread by any
+//! writer. `store.rs` keeps the activity in that row up to date.
 
 use std::{collections::BTreeMap, sync::Arc};
 

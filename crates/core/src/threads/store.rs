@@ -97,7 +97,7 @@ impl ThreadStore {
         self.activity.is_stored(owner)
     }
 
-    /// Pauses flushes until the guard is dropped. Whoever deletes a thread holds it from forgetting the thread's activity until
+    /// Pauses flushes until the guard is dropped. The deletion of a thread holds it from forgetting the thread's activity until
     /// the thread's row is removed.
     pub(crate) async fn pause_flushes(&self) -> AsyncMutexGuard<'_, ()> {
         self.write_lock.lock().await

@@ -1,7 +1,7 @@
 //! The page of `/metrics`: numbers about the hub, the agents, the server and the process.
 //!
 //! In: the counters of hub, agents and server. Out: text in the Prometheus format. Names of tools and routes are
-//! labels; ids of threads and calls never are, to bound the cardinality. A tool that nobody called has one sample, its
+//! labels; ids of threads and calls never are, to bound the cardinality. A tool without calls has one sample, its
 //! status: a hub may have thousands of them.
 
 use std::{collections::HashSet, sync::atomic::Ordering::Relaxed, time::Duration};

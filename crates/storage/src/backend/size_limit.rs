@@ -1,6 +1,6 @@
 //! `SizeLimit`: how much a store holds, how much it may hold, and a signal when it comes near that.
 //!
-//! In: the size, from the store. Out: the same for metrics, and a wake-up for whoever removes old rows. The store knows neither
+//! In: the size, from the store. Out: the same for metrics, and a wake-up for the task that removes old rows. The store knows neither
 //! which rows are old nor which may go.
 
 use std::sync::atomic::{AtomicU64, Ordering};

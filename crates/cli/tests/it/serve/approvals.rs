@@ -1,4 +1,4 @@
-//! Approvals across processes: a call that nobody waits for, the link in the log, and grants.
+//! Approvals across processes: a call without a waiting caller, the link in the log, and grants.
 
 use serde_json::{Value, json};
 use toolhub_testkit::TempFolder;
