@@ -28,7 +28,7 @@ pub(crate) use record::{ToolVersion, binding, current_binding, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiters::ApprovalWaiters;
 
-use crate::{events::Events, redact::Redactor};
+use crate::events::Events;
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Partition, RowKey, RowVersion, StoreError, Table, Write, decode,
@@ -36,6 +36,7 @@ use toolhub_storage::{
     },
     clock::Clock,
 };
+use toolhub_types::redact::Redactor;
 use toolhub_types::{
     event_kind::EventKind,
     ids::{ApprovalId, CallId, Tenant, ThreadId},

@@ -8,9 +8,9 @@ use crate::{
     handler::{JsonState, State},
     hub::{BatchRequest, CallHandle, CallRequest, HubBuilder, ToolHub},
     registry::{Registry, ToolBuilder, Tools},
-    state::{ContextState, StateManager, ToolState},
     threads::{ThreadContext, Threads},
 };
+use toolhub_state::ToolState;
 
 macro_rules! brief {
     ($($name:literal $this:ident: $type:ty { $($field:literal: $value:expr),* })*) => {$(
@@ -36,9 +36,7 @@ brief! {
     "CallContext" cx: CallContext { "call": cx.call_id(), "tool": cx.tool() }
     "Job" job: Job<'_> { "tool": job.tool.name }
     "Subscription" _events: Subscription {}
-    "StateManager" _state: StateManager {}
     "JsonState" state: JsonState { "parameter": state.parameter() }
-    "ContextState" state: ContextState { "id": state.id() }
     "Threads" threads: Threads { "instances": threads.instances() }
     "ThreadContext" _context: ThreadContext {}
 }

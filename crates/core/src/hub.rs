@@ -48,9 +48,9 @@ use crate::{
     engine::Engine,
     execution::Tool,
     registry::{BuildContext, BuiltTools, Registry, RegistryError, ToolBuilder, ToolFilter, Tools},
-    state::StateManager,
 };
 use toolhub_schema::export;
+use toolhub_state::StateManager;
 use toolhub_storage::backend::{Backend, StoreError};
 use toolhub_types::{
     event_kind::EventKind,
@@ -186,6 +186,20 @@ impl ToolHub {
     }
 
     /// The state manager: access to the state of tools from outside a call.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use toolhub_core::{StateKind, ToolHub, ids::{StateName, Tenant, ThreadId}};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let hub = ToolHub::builder().build().await?;
+    /// let (state, tenant) = (hub.state(), Tenant::default());
+    /// let cart = state.create_context(&tenant, &StateName::new("cart")?, &ThreadId::new("t1")?).await?;
+    /// state.set_state(&tenant, &cart, StateKind::Business, json!({"tea": 1}), None).await?;
+    /// let version = state.update_state(&tenant, &cart, StateKind::Business, json!({"cake": 2})).await?;
+    /// assert_eq!(version, 2);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn state(&self) -> StateManager {
         self.engine.services.state.clone()

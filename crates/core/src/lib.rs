@@ -21,7 +21,6 @@ mod journal;
 mod monitor;
 mod offers;
 mod pipeline;
-mod redact;
 mod reentrancy;
 mod registration;
 mod registry;
@@ -29,8 +28,6 @@ mod result_cache;
 mod runaway;
 mod scheduler;
 mod services;
-mod sharded;
-mod state;
 mod statuses;
 mod step;
 #[doc(hidden)]
@@ -60,14 +57,14 @@ pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, StatusChanges, StoreSize, ToolStats};
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
-pub use state::{
+pub use step::WaitReason;
+pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
+pub use tokio_util::sync::CancellationToken;
+pub use toolhub_state::{
     COOKIE_STATE_PREFIX, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState,
     HistoryEntry, HistoryEvent, KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition,
     StateEntry, StateError, StateKind, StateManager, StateStats, StateTag, StateVersion, ToolState,
 };
-pub use step::WaitReason;
-pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
-pub use tokio_util::sync::CancellationToken;
 
 pub use toolhub_schema::{export, schema, suggest};
 pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};

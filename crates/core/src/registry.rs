@@ -23,10 +23,8 @@ pub(crate) use error::join_lines;
 pub use tools::{ToolFilter, Tools};
 pub use toolset::Toolset;
 
-use crate::{
-    execution::{EvidenceDemand, Tool},
-    state::StoreRouter,
-};
+use crate::execution::{EvidenceDemand, Tool};
+use toolhub_state::StoreRouter;
 use toolhub_types::{policy::PolicySet, tool::ToolName};
 
 /// Every tool the hub knows.

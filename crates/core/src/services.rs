@@ -8,14 +8,14 @@ use crate::{
     blocking::BlockingPool,
     events::Events,
     extensions::Extensions,
-    redact::Redactor,
-    state::{StateManager, WriteLocks},
     threads::{InstancePool, ThreadActivity},
 };
+use toolhub_state::{StateManager, WriteLocks};
 use toolhub_storage::{
     backend::{Backend, StoreMeters},
     clock::Clock,
 };
+use toolhub_types::redact::Redactor;
 
 pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,

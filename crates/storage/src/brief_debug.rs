@@ -1,6 +1,8 @@
 //! `Debug` that prints only the type name, for types that hold locks or stores.
 
 /// Usage: `brief_debug!("Name" Type);`
+#[doc(hidden)]
+#[macro_export]
 macro_rules! brief_debug {
     ($name:literal $type:ty) => {
         impl std::fmt::Debug for $type {
@@ -10,4 +12,3 @@ macro_rules! brief_debug {
         }
     };
 }
-pub(crate) use brief_debug;

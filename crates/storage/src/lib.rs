@@ -7,7 +7,6 @@ pub mod backend;
 mod brief_debug;
 pub mod clock;
 pub mod latency;
+pub mod sharded;
 #[cfg(feature = "testing")]
 pub mod testing;
-
-pub(crate) use brief_debug::brief_debug;

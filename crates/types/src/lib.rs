@@ -17,6 +17,7 @@ pub mod outcome;
 pub mod policy;
 pub mod problem;
 pub mod progress;
+pub mod redact;
 pub mod state_config;
 pub mod status;
 pub mod store_role;

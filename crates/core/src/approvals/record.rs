@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{call::Call, redact::Redactor};
+use crate::call::Call;
 use toolhub_storage::backend::{Partition, PartitionKind};
+use toolhub_types::redact::Redactor;
 use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
     digest,

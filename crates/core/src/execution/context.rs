@@ -20,8 +20,8 @@ use crate::{
     call::Call,
     execution::{CallEnvelope, CallSlot, WeakSlot},
     services::Services,
-    state::{ContextState, StateCheckouts, StateError},
 };
+use toolhub_state::{ContextState, StateCheckouts, StateError};
 use toolhub_storage::clock::Instant;
 use toolhub_types::{
     content::Content,
@@ -196,6 +196,18 @@ impl CallContext {
     }
 
     /// The state of this name in the thread of the call. Does not create it.
+    ///
+    /// ```
+    /// use serde_json::{Value, json};
+    /// use toolhub_core::{CallContext, NoArguments, StateKind, ToolError, ids::StateName};
+    ///
+    /// async fn connect(_: NoArguments, cx: CallContext) -> Result<u64, ToolError> {
+    ///     let state = cx.state(&StateName::new("mailbox")?)?;
+    ///     state.set(StateKind::Connection, json!({"active": true, "lastUsed": cx.now()}), None).await?;
+    ///     state.note(json!({"connected": "imap"})).await?;
+    ///     Ok(state.connection().await?.error_count)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// When the call has no thread and `session_isolation` is on.

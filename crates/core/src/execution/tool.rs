@@ -11,9 +11,9 @@ use crate::{
     registration::{RegisteredTool, Registration},
     scheduler::ToolRuntime,
     services::Services,
-    state::StateSettings,
 };
 use toolhub_schema::schema::Schema;
+use toolhub_state::StateSettings;
 use toolhub_types::{
     ids::StateName,
     language::Language,

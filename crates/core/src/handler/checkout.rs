@@ -1,9 +1,7 @@
 //! Loads the state of a tool for a running call, and records the use.
 
-use crate::{
-    execution::CallContext,
-    state::{ContextId, LoadedContext, StateError},
-};
+use crate::execution::CallContext;
+use toolhub_state::{ContextId, LoadedContext, StateError};
 use toolhub_types::error::ToolError;
 
 /// Loads a context for the tool of a call, and marks the context as used.

@@ -8,10 +8,8 @@ use serde_json::{Map, Value};
 use smol_str::SmolStr;
 
 use super::checkout;
-use crate::{
-    execution::CallContext,
-    state::{Checkout, PendingState, StateKind, data, entry, merge},
-};
+use crate::execution::CallContext;
+use toolhub_state::{Checkout, PendingState, StateKind, data, entry, merge};
 use toolhub_storage::backend::Row;
 use toolhub_types::{
     effect::Effect,

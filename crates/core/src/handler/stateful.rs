@@ -10,8 +10,8 @@ use crate::{
     execution::{CallContext, Executor, Job, Reply},
     handler::State,
     registry::ToolBuilder,
-    state::ToolState,
 };
+use toolhub_state::ToolState;
 use toolhub_types::error::ToolError;
 
 /// A tool with state, as a trait: for tools that carry settings of their own.

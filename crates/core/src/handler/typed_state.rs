@@ -9,10 +9,8 @@ use std::{
 };
 
 use super::{FromCall, checkout};
-use crate::{
-    execution::CallContext,
-    state::{Checkout, LoadedContext, PendingState, ToolState, data},
-};
+use crate::execution::CallContext;
+use toolhub_state::{Checkout, LoadedContext, PendingState, ToolState, data};
 use toolhub_storage::backend::Row;
 use toolhub_types::{
     effect::Effect,

@@ -11,10 +11,10 @@ use super::ToolHub;
 use crate::{
     approvals::{Answer, Approval, ApprovalError, Grant, GrantScope, current_binding},
     execution::Tool,
-    redact::Redactor,
     registry::ToolFilter,
 };
 use toolhub_storage::backend::StoreError;
+use toolhub_types::redact::Redactor;
 use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
     ids::{ApprovalId, Tenant},

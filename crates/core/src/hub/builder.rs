@@ -15,9 +15,9 @@ use crate::{
     registry::{RegistryError, ToolBuilder, join_lines},
     runaway::RunLimits,
     scheduler::QueueLimits,
-    state::OpenStore,
     threads::InstanceLimits,
 };
+use toolhub_state::OpenStore;
 use toolhub_storage::{
     backend::{Backend, StoreError},
     clock::{Clock, SystemClock},

@@ -18,10 +18,10 @@ use crate::{
     engine::Engine,
     pipeline,
     registry::ToolFilter,
-    state::StateCleanup,
     statuses::StatusKey,
     threads::{ThreadContext, ThreadInfo, ThreadPage, Threads},
 };
+use toolhub_state::StateCleanup;
 use toolhub_storage::backend::{Cursor, StoreError};
 use toolhub_types::{
     error::CallError,

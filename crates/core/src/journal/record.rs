@@ -10,8 +10,9 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::{KEY_RETENTION, LAYOUT};
-use crate::{call::CallHead, redact::Redactor};
+use crate::call::CallHead;
 use toolhub_storage::backend::{Row, RowKey, RowVersion, StoreError, Table, decode};
+use toolhub_types::redact::Redactor;
 use toolhub_types::{
     content::Content,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},

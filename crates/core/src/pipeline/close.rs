@@ -23,10 +23,10 @@ use crate::{
     engine::Engine,
     execution::{CallContext, CallEnvelope, EvidenceDemand, Reply},
     journal::OpenCall,
-    state::Drafts,
     statuses::StatusKey,
 };
 use commit_plan::{CommitError, CommitPlan};
+use toolhub_state::Drafts;
 use toolhub_types::{
     error::{CallError, ErrorKind, ToolError},
     outcome::Outcome,

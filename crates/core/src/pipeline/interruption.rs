@@ -9,11 +9,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::report;
-use crate::{
-    engine::Engine,
-    journal::OpenCall,
-    state::{Draft, ExecutionHistory, HistoryEvent, PendingState},
-};
+use crate::{engine::Engine, journal::OpenCall};
+use toolhub_state::{Draft, ExecutionHistory, HistoryEvent, PendingState};
 use toolhub_storage::backend::{Backend, Batch, Partition, Row, StoreError, Table, Write};
 use toolhub_types::{
     effect::Effect,

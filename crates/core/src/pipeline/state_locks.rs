@@ -8,8 +8,8 @@ use futures_core::future::BoxFuture;
 use crate::{
     execution::{CallContext, Reply},
     reentrancy,
-    state::WriteLockEntry,
 };
+use toolhub_state::WriteLockEntry;
 use toolhub_types::{
     effect::Effect,
     error::{ErrorKind, ToolError},

@@ -18,9 +18,9 @@ use crate::{
     registration::Registration,
     scheduler::Scheduler,
     services::Services,
-    state::StateSettings,
 };
 use toolhub_schema::schema::{self, Schema};
+use toolhub_state::StateSettings;
 use toolhub_types::{
     policy::{Gate, Glob, Limits, Policy},
     tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},

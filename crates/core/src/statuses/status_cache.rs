@@ -10,8 +10,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::sharded::Sharded;
 use toolhub_storage::backend::{Partition, PartitionKind, RowKey, RowVersion, Table};
+use toolhub_storage::sharded::Sharded;
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
     status::{StatusRecord, ToolStatus},

@@ -12,7 +12,7 @@ use hashlink::LruCache;
 use tokio::sync::OnceCell;
 
 use super::StatusKey;
-use crate::sharded::{SHARDS, Sharded};
+use toolhub_storage::sharded::{SHARDS, Sharded};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
 /// Maximum number of entries per shard; about 100,000 in total.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::sharded::{SHARDS, Sharded};
+use toolhub_storage::sharded::{SHARDS, Sharded};
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,

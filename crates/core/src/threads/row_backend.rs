@@ -13,6 +13,7 @@ use super::{
     ThreadActivity,
     record::{Record, merge_activity, read, row_key},
 };
+use toolhub_state::ThreadRows;
 use toolhub_storage::backend::{
     Backend, Batch, Change, Expect, Page, Partition, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher,
 };
@@ -30,16 +31,6 @@ pub(crate) struct ThreadRowBackend {
 impl ThreadRowBackend {
     pub(crate) fn new(store: Arc<dyn Backend>, activity: Arc<ThreadActivity>) -> Self {
         Self { store, activity }
-    }
-
-    /// Stores the row of the thread to which this batch belongs, before the batch is committed to another store.
-    pub(crate) async fn store_thread_of(&self, batch: &Batch, now: Timestamp) -> Result<(), StoreError> {
-        match thread_with_new_rows(batch) {
-            Some(owner) if !self.activity.is_stored(&owner) => {
-                self.commit_with_row(&owner, &Batch::new(batch.partition.clone()), now).await.map(|_| ())
-            }
-            _ => Ok(()),
-        }
     }
 
     async fn commit_in_thread(&self, owner: ThreadKey, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
@@ -104,6 +95,19 @@ fn thread_with_new_rows(batch: &Batch) -> Option<ThreadKey> {
     let has_own_row = batch.writes.iter().any(|write| write.table == Table::Threads);
     (!has_own_row && batch.writes.iter().any(|write| puts(&write.change)))
         .then(|| ThreadKey::new(&batch.partition.tenant, thread))
+}
+
+impl ThreadRows for ThreadRowBackend {
+    fn store_thread_of<'a>(&'a self, batch: &'a Batch, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            match thread_with_new_rows(batch) {
+                Some(owner) if !self.activity.is_stored(&owner) => {
+                    self.commit_with_row(&owner, &Batch::new(batch.partition.clone()), now).await.map(|_| ())
+                }
+                _ => Ok(()),
+            }
+        })
+    }
 }
 
 impl Backend for ThreadRowBackend {

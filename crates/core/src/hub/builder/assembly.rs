@@ -24,10 +24,10 @@ use crate::{
     registry::Registry,
     scheduler::Scheduler,
     services::Services,
-    state::{StateManager, StoreRouter},
     statuses::Statuses,
     threads::{InstancePool, ThreadActivity, ThreadRowBackend, ThreadStore},
 };
+use toolhub_state::{StateManager, StoreRouter};
 use toolhub_storage::backend::{Backend, Memory, StoreMeters, TimeoutBackend};
 use toolhub_types::event_kind::EventKind;
 
@@ -89,7 +89,8 @@ impl HubBuilder {
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
         let router = StoreRouter::new(
-            (thread_rows, has_store),
+            (thread_rows.clone(), has_store),
+            thread_rows,
             meters.clone(),
             self.state_store_factory,
             manager.clone(),

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::{BuildError, HubBuilder};
-use crate::{hooks::Hook, redact::Redactor};
+use crate::hooks::Hook;
 use toolhub_storage::backend::Memory;
+use toolhub_types::redact::Redactor;
 use toolhub_types::{
     policy::{Glob, PolicyError, PolicySet},
     state_config::ManagerType,

@@ -13,8 +13,8 @@ use crate::{
     execution::{CallEnvelope, Tool},
     journal::{CallRecord, OpenCall},
     pipeline::{attempts::panic_text, dependencies, ticket::Ticket},
-    state::{ConflictOutcome, Draft, Drafts, ExecutionHistory, HistoryEvent},
 };
+use toolhub_state::{ConflictOutcome, Draft, Drafts, ExecutionHistory, HistoryEvent};
 use toolhub_storage::backend::{Backend, Batch, Partition, RowVersion, StoreError, Table, Write};
 use toolhub_types::{
     content::Content,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::ToolBuilder;
-use crate::state::{StateCleanup, StateSettings};
+use toolhub_state::{StateCleanup, StateSettings};
 use toolhub_types::{
     ids::StateName,
     state_config::{ConflictResolution, ManagerType},

@@ -22,6 +22,7 @@ const USERS: &[(&str, &[&str])] = &[
         "tokio",
         &[
             "toolhub-storage",
+            "toolhub-state",
             "toolhub-store",
             "toolhub-core",
             "toolhub-net",

@@ -8,9 +8,11 @@ use std::{
 };
 
 /// The number of shards: well above the number of cores that could contend.
-pub(crate) const SHARDS: usize = 64;
+pub const SHARDS: usize = 64;
 
-pub(crate) struct Sharded<M> {
+/// Values by key, distributed over locked shards.
+#[derive(Debug)]
+pub struct Sharded<M> {
     shards: [Mutex<M>; SHARDS],
     hasher: RandomState,
 }
@@ -22,18 +24,19 @@ impl<M: Default> Default for Sharded<M> {
 }
 
 impl<M> Sharded<M> {
-    pub(crate) fn new(make: impl Fn() -> M) -> Self {
+    /// Each shard holds what `make` returns.
+    pub fn new(make: impl Fn() -> M) -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::new(make())), hasher: RandomState::new() }
     }
 
     /// The shard of this key. Hold it for a few lines only.
-    pub(crate) fn shard(&self, key: &impl Hash) -> MutexGuard<'_, M> {
+    pub fn shard(&self, key: &impl Hash) -> MutexGuard<'_, M> {
         let index = self.hasher.hash_one(key) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every shard, one after the other. Hold each for a few lines only.
-    pub(crate) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, M>> {
+    pub fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, M>> {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

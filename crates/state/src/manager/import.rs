@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{MAX_ATTEMPTS, StateManager, deletion::unconditional_removal};
-use crate::state::{
+use crate::{
     ContextId, HistoryEntry, StateError, StateKind, data,
     entry::state_id,
     export_line::{ExportedContext, ExportedState},

@@ -19,17 +19,17 @@ const CHECKSUM_PREFIX: &str = ",\"checksum\":\"";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ExportedContext {
-    pub(crate) context: ContextId,
+    pub context: ContextId,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) business: Option<ExportedState>,
+    pub business: Option<ExportedState>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) session: Option<ExportedState>,
+    pub session: Option<ExportedState>,
     /// The snapshots, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) versions: Vec<ExportedState>,
+    pub versions: Vec<ExportedState>,
     /// The history, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) history: Vec<ExportedEntry>,
+    pub history: Vec<ExportedEntry>,
     /// SHA-256 of the text before it. Optional, so that a line can be written by hand.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     checksum: Option<String>,
@@ -39,12 +39,12 @@ pub(crate) struct ExportedContext {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ExportedState {
-    pub(crate) version: u64,
+    pub version: u64,
     /// The layout version of the data.
-    pub(crate) schema: u32,
+    pub schema: u32,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) expires: Option<Timestamp>,
-    pub(crate) data: Value,
+    pub expires: Option<Timestamp>,
+    pub data: Value,
 }
 
 /// An entry of the history.
@@ -52,10 +52,10 @@ pub(crate) struct ExportedState {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ExportedEntry {
     /// The part of the row id after the name of the state.
-    pub(crate) id: String,
+    pub id: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) expires: Option<Timestamp>,
-    pub(crate) entry: HistoryEntry,
+    pub expires: Option<Timestamp>,
+    pub entry: HistoryEntry,
 }
 
 impl ExportedState {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::StateManager;
-use crate::state::{
+use crate::{
     ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats,
     entry::KindInfo,
     sessions::{SESSION_ROW, Session},
@@ -38,7 +38,8 @@ impl Default for ContextFilter {
 
 impl StateManager {
     /// The current row version of each of these states in a thread.
-    pub(crate) async fn row_versions(
+    #[doc(hidden)]
+    pub async fn row_versions(
         &self,
         tenant: &Tenant,
         thread: &ThreadId,

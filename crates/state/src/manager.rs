@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 use smol_str::SmolStr;
 
 pub use condition::StateCondition;
-pub(crate) use draft::{ConflictOutcome, ExecutionHistory};
+pub use draft::{ConflictOutcome, ExecutionHistory};
 pub use list::ContextFilter;
 pub use watch::{StateChange, StateChanges};
 
@@ -53,22 +53,9 @@ const MAX_ATTEMPTS: usize = 1_000;
 const BATCH_SIZE: usize = 100;
 
 /// The states of tools, by context and kind. Cheap to clone; all clones share the same data.
-///
-/// ```
-/// use serde_json::json;
-/// use toolhub_core::{StateKind, ToolHub, ids::{StateName, Tenant, ThreadId}};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let hub = ToolHub::builder().build().await?;
-/// let (state, tenant) = (hub.state(), Tenant::default());
-/// let cart = state.create_context(&tenant, &StateName::new("cart")?, &ThreadId::new("t1")?).await?;
-/// state.set_state(&tenant, &cart, StateKind::Business, json!({"tea": 1}), None).await?;
-/// let version = state.update_state(&tenant, &cart, StateKind::Business, json!({"cake": 2})).await?;
-/// assert_eq!(version, 2);
-/// # Ok(()) }
-/// ```
 #[derive(Clone)]
 pub struct StateManager(Arc<Inner>);
+toolhub_storage::brief_debug!("StateManager" StateManager);
 
 struct Inner {
     store: StoreRouter,
@@ -82,7 +69,8 @@ struct Inner {
 }
 
 impl StateManager {
-    pub(crate) fn new(
+    #[doc(hidden)]
+    pub fn new(
         store: StoreRouter,
         clock: Arc<dyn Clock>,
         business: BusinessStateConfig,
@@ -93,7 +81,8 @@ impl StateManager {
         Self(Arc::new(Inner { store, clock, connections, sequence, sessions, business, config }))
     }
 
-    pub(crate) fn store_router(&self) -> &StoreRouter {
+    #[doc(hidden)]
+    pub fn store_router(&self) -> &StoreRouter {
         &self.0.store
     }
 
@@ -116,7 +105,8 @@ impl StateManager {
     }
 
     /// As [`context`](Self::context) for an optional thread: without a thread only a shared context exists.
-    pub(crate) fn context_for(&self, state: &StateName, thread: Option<&ThreadId>) -> Option<ContextId> {
+    #[doc(hidden)]
+    pub fn context_for(&self, state: &StateName, thread: Option<&ThreadId>) -> Option<ContextId> {
         match thread {
             Some(thread) => Some(self.context(state, thread)),
             None => (!self.0.config.session_isolation).then(|| ContextId::shared(state.clone())),

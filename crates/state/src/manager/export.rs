@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{MAX_ATTEMPTS, StateManager, history::newest_first_scan};
-use crate::state::{
+use crate::{
     ContextId, StateError, StateKind,
     entry::{self, state_id},
     export_line::{ExportedContext, ExportedEntry, ExportedState},

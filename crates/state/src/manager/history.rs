@@ -4,7 +4,7 @@
 //! limit; the excess is removed by a random fraction of the writes, so that not every write pays for it.
 
 use super::{BATCH_SIZE, MAX_ATTEMPTS, StateManager, deletion::unconditional_removal};
-use crate::state::{
+use crate::{
     ContextId, HistoryEntry, HistoryEvent, StateError, StateKind, StateVersion, entry, history, sessions, versions,
 };
 use toolhub_storage::backend::{Batch, Scan, Scope, StoreError, Table};

@@ -17,35 +17,20 @@ use toolhub_types::ids::{StateName, Tenant, ThreadId};
 /// The state of one name in the thread of a call.
 ///
 /// Every change is committed immediately, independently of the call: it stays when the call fails. A change that must
-/// be committed together with the end of the call belongs in a [`State`](crate::State). A call that changes the same
+/// be committed together with the end of the call belongs in a `State`. A call that changes the same
 /// state in both ways conflicts with itself and ends with `state_conflict`.
-///
-/// ```
-/// use serde_json::{Value, json};
-/// use toolhub_core::{CallContext, NoArguments, StateKind, ToolError, ids::StateName};
-///
-/// async fn connect(_: NoArguments, cx: CallContext) -> Result<u64, ToolError> {
-///     let state = cx.state(&StateName::new("mailbox")?)?;
-///     state.set(StateKind::Connection, json!({"active": true, "lastUsed": cx.now()}), None).await?;
-///     state.note(json!({"connected": "imap"})).await?;
-///     Ok(state.connection().await?.error_count)
-/// }
-/// ```
 #[derive(Clone)]
 pub struct ContextState {
     manager: StateManager,
     tenant: Tenant,
     context: ContextId,
 }
+toolhub_storage::brief_debug!("ContextState" ContextState);
 
 impl ContextState {
     /// The state of this name in a thread; `None` without a thread, unless all threads share their states.
-    pub(crate) fn new(
-        manager: &StateManager,
-        tenant: &Tenant,
-        thread: Option<&ThreadId>,
-        name: &StateName,
-    ) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn new(manager: &StateManager, tenant: &Tenant, thread: Option<&ThreadId>, name: &StateName) -> Option<Self> {
         let context = manager.context_for(name, thread)?;
         Some(Self { manager: manager.clone(), tenant: tenant.clone(), context })
     }

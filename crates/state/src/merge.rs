@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 /// A value with both changes; or the JSON pointer of a value that both changed.
-pub(crate) fn three_way(base: &Value, mine: &Value, theirs: &Value) -> Result<Value, String> {
+pub fn three_way(base: &Value, mine: &Value, theirs: &Value) -> Result<Value, String> {
     if mine == theirs || base == theirs {
         return Ok(mine.clone());
     }
@@ -20,7 +20,7 @@ pub(crate) fn three_way(base: &Value, mine: &Value, theirs: &Value) -> Result<Va
 }
 
 /// Describes the location of a conflict in words.
-pub(crate) fn describe_conflict(at: &str) -> String {
+pub fn describe_conflict(at: &str) -> String {
     format!("both changed {}", if at.is_empty() { "the whole value" } else { at })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::StateManager;
-use crate::state::{ContextId, StateEntry, StateError, StateKind, StateTag, entry::state_id};
+use crate::{ContextId, StateEntry, StateError, StateKind, StateTag, entry::state_id};
 use toolhub_storage::backend::Row;
 use toolhub_types::ids::Tenant;
 

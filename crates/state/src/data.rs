@@ -44,7 +44,7 @@ pub struct SessionState {
 }
 
 /// The members of a value that is a state or a patch of one; refuses other JSON types.
-pub(crate) fn into_object(value: Value) -> Result<Map<String, Value>, StateError> {
+pub fn into_object(value: Value) -> Result<Map<String, Value>, StateError> {
     match value {
         Value::Object(members) => Ok(members),
         other => Err(StateError::Refused(format!("a state is a JSON object, not {}", json_type_name(&other)))),
@@ -52,7 +52,7 @@ pub(crate) fn into_object(value: Value) -> Result<Map<String, Value>, StateError
 }
 
 /// The JSON text of a state, if it is valid.
-pub(crate) fn encode_state(kind: StateKind, data: &Map<String, Value>, limit: usize) -> Result<Arc<[u8]>, StateError> {
+pub fn encode_state(kind: StateKind, data: &Map<String, Value>, limit: usize) -> Result<Arc<[u8]>, StateError> {
     let shape = match kind {
         StateKind::Connection => check_shape::<ConnectionState>(data),
         StateKind::Session => check_shape::<SessionState>(data),
@@ -71,7 +71,7 @@ pub(crate) fn encode_imported(data: &Value, limit: usize) -> Result<Arc<[u8]>, S
 }
 
 /// Refuses the text of a typed state that is nested too deeply. Counts brackets in the JSON text without parsing it.
-pub(crate) fn check_depth(text: &[u8]) -> Result<(), StateError> {
+pub fn check_depth(text: &[u8]) -> Result<(), StateError> {
     // Each level takes two brackets.
     if text.len() <= 2 * MAX_DEPTH {
         return Ok(());

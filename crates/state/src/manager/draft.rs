@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{LAYOUT, StateManager, write::NewState};
-use crate::state::{
+use crate::{
     ContextId, Draft, HistoryEvent, LoadedContext, SessionState, StateCleanup, StateError, StateKind, StateSettings,
     entry::state_id,
 };
@@ -19,15 +19,18 @@ use toolhub_types::{
 };
 
 /// What the history records of a call.
-pub(crate) struct ExecutionHistory {
-    pub(crate) started_at: Timestamp,
+pub struct ExecutionHistory {
+    /// When the tool started.
+    pub started_at: Timestamp,
     /// The arguments of the tool, redacted.
-    pub(crate) parameters: Value,
-    pub(crate) end_event: HistoryEvent,
+    pub parameters: Value,
+    /// How it ended.
+    pub end_event: HistoryEvent,
 }
+toolhub_storage::brief_debug!("ExecutionHistory" ExecutionHistory);
 
 /// The result of resolving a conflict.
-pub(crate) enum ConflictOutcome {
+pub enum ConflictOutcome {
     /// The draft can be committed.
     Ready,
     /// The tool must run again to produce a new draft.
@@ -35,10 +38,12 @@ pub(crate) enum ConflictOutcome {
     /// The draft cannot be committed.
     Refused(CallError),
 }
+toolhub_storage::brief_debug!("ConflictOutcome" ConflictOutcome);
 
 impl StateManager {
     /// Loads a context for a tool.
-    pub(crate) async fn check_out(&self, tenant: &Tenant, context: &ContextId) -> Result<LoadedContext, StoreError> {
+    #[doc(hidden)]
+    pub async fn check_out(&self, tenant: &Tenant, context: &ContextId) -> Result<LoadedContext, StoreError> {
         let keys = [context.key(tenant, StateKind::Business), context.key(tenant, StateKind::Session)];
         let (thread_session, rows) = self.load_in_session(&context.partition(tenant), &keys, self.now()).await?;
         let mut rows = rows.into_iter();
@@ -49,7 +54,8 @@ impl StateManager {
     ///
     /// # Errors
     /// When a call that may write would exceed the session's limit of contexts.
-    pub(crate) async fn record_use(
+    #[doc(hidden)]
+    pub async fn record_use(
         &self,
         tenant: &Tenant,
         context: &ContextId,
@@ -65,7 +71,8 @@ impl StateManager {
     }
 
     /// The writes that extend the thread's session when a call commits these drafts.
-    pub(crate) async fn session_writes_for_drafts(
+    #[doc(hidden)]
+    pub async fn session_writes_for_drafts(
         &self,
         tenant: &Tenant,
         drafts: &[&Draft],
@@ -80,17 +87,20 @@ impl StateManager {
     }
 
     /// Whether a changed state is committed without an explicit save.
-    pub(crate) fn auto_save(&self) -> bool {
+    #[doc(hidden)]
+    pub fn auto_save(&self) -> bool {
         self.0.business.auto_save
     }
 
     /// How a conflict with a concurrent write is resolved.
-    pub(crate) fn on_conflict(&self, rules: &StateSettings) -> ConflictResolution {
+    #[doc(hidden)]
+    pub fn on_conflict(&self, rules: &StateSettings) -> ConflictResolution {
         rules.on_conflict.or(self.0.business.conflict_resolution).unwrap_or(ConflictResolution::Reject)
     }
 
     /// Refuses a draft that exceeds the size limit.
-    pub(crate) fn check_size(&self, draft: &Draft) -> Result<(), StateError> {
+    #[doc(hidden)]
+    pub fn check_size(&self, draft: &Draft) -> Result<(), StateError> {
         let limit = self.0.business.max_state_size;
         match draft.text.as_ref().map(|text| text.len()) {
             Some(bytes) if bytes > limit => Err(StateError::TooLarge { bytes, limit }),
@@ -99,7 +109,8 @@ impl StateManager {
     }
 
     /// All writes of a draft that are committed together with the end of its call.
-    pub(crate) async fn draft_writes(
+    #[doc(hidden)]
+    pub async fn draft_writes(
         &self,
         tenant: &Tenant,
         draft: &Draft,
@@ -154,7 +165,8 @@ impl StateManager {
     }
 
     /// Rebases a draft on the current state after a concurrent write.
-    pub(crate) async fn resolve_conflict(
+    #[doc(hidden)]
+    pub async fn resolve_conflict(
         &self,
         tenant: &Tenant,
         draft: &mut Draft,
@@ -199,7 +211,8 @@ impl StateManager {
     }
 
     /// Cleans up after a call that has ended.
-    pub(crate) async fn clean_up_after_call(&self, tenant: &Tenant, context: &ContextId, rules: &StateSettings) {
+    #[doc(hidden)]
+    pub async fn clean_up_after_call(&self, tenant: &Tenant, context: &ContextId, rules: &StateSettings) {
         if rules.cleanup == StateCleanup::AfterCall {
             // A failure is harmless: the call's closing batch has removed the state itself.
             let _ = self.cleanup_context(tenant, context).await;

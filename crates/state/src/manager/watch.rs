@@ -9,7 +9,7 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 
 use super::StateManager;
-use crate::state::{ContextId, StateKind, entry};
+use crate::{ContextId, StateKind, entry};
 use toolhub_storage::backend::{Table, WatchEvent};
 use toolhub_types::ids::Tenant;
 

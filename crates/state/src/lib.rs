@@ -1,21 +1,22 @@
 //! Tool state: typed values loaded before a tool runs and committed in the call's closing batch, and JSON access to the
 //! same rows for operators, adapters and the API.
 //!
-//! In: a thread and a type. Out: the value, and at the end of the call the writes that join its closing batch.
-//! `pipeline/close.rs` decides whether the writes are committed; a failed call leaves the state unchanged. `manager` is
-//! the access from outside a call.
+//! In: a thread and a type. Out: the value, and at the end of the call the writes that join its closing batch. The
+//! pipeline of `toolhub-core` decides whether the writes are committed; a failed call leaves the state unchanged.
+//! `manager` is the access from outside a call.
+#![forbid(unsafe_code)]
 
 mod checkouts;
 mod connection_states;
 mod context_id;
 mod context_state;
-pub(crate) mod data;
-pub(crate) mod entry;
+pub mod data;
+pub mod entry;
 mod error;
 mod export_line;
 mod history;
 mod manager;
-pub(crate) mod merge;
+pub mod merge;
 mod patch;
 mod sessions;
 mod settings;
@@ -24,21 +25,21 @@ mod tag;
 mod versions;
 mod write_locks;
 
-pub(crate) use checkouts::{Checkout, Draft, Drafts, LoadedContext, PendingState, StateCheckouts};
+pub use checkouts::{Checkout, Draft, Drafts, LoadedContext, PendingState, StateCheckouts};
 pub use context_id::{COOKIE_STATE_PREFIX, ContextId};
 pub use context_state::ContextState;
 pub use data::{ConnectionState, SessionState};
 pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, StateStats};
 pub use error::StateError;
 pub use history::{HistoryEntry, HistoryEvent};
-pub(crate) use manager::{ConflictOutcome, ExecutionHistory};
+pub use manager::{ConflictOutcome, ExecutionHistory};
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};
 pub use settings::StateCleanup;
-pub(crate) use settings::StateSettings;
-pub(crate) use store_router::{OpenStore, StoreRouter};
+pub use settings::StateSettings;
+pub use store_router::{OpenStore, StoreRouter, ThreadRows};
 pub use tag::StateTag;
 pub use versions::StateVersion;
-pub(crate) use write_locks::{WriteLockEntry, WriteLocks};
+pub use write_locks::{WriteLockEntry, WriteLocks};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -49,7 +50,7 @@ use serde_json::Value;
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
-/// use toolhub_core::ToolState;
+/// use toolhub_state::ToolState;
 ///
 /// #[derive(Default, Serialize, Deserialize)]
 /// struct Cart { lines: Vec<(String, u32)> }

@@ -25,18 +25,19 @@ pub enum StateCleanup {
 
 /// The state settings of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct StateSettings {
+pub struct StateSettings {
     /// The names of the states it checks out, without duplicates.
-    pub(crate) names: Vec<StateName>,
-    pub(crate) cleanup: StateCleanup,
+    pub names: Vec<StateName>,
+    /// When they are deleted.
+    pub cleanup: StateCleanup,
     /// The manager of these states; the default is the manager of the hub.
-    pub(crate) manager: Option<ManagerType>,
+    pub manager: Option<ManagerType>,
     /// How a conflict with a concurrent write is resolved; the default is the setting of the hub.
-    pub(crate) on_conflict: Option<ConflictResolution>,
+    pub on_conflict: Option<ConflictResolution>,
     /// Whether the tool may be rerun with the current state after a conflict.
-    pub(crate) rerunnable: bool,
+    pub rerunnable: bool,
     /// Whether the tool takes its state as JSON.
-    pub(crate) json: bool,
+    pub json: bool,
     /// The argument in which a JSON tool receives its state.
-    pub(crate) parameter: Option<SmolStr>,
+    pub parameter: Option<SmolStr>,
 }

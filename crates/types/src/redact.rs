@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use toolhub_types::policy::Glob;
+use crate::policy::Glob;
 
 /// Replaces a secret.
 const REDACTED: &str = "[redacted]";
@@ -14,11 +14,11 @@ const SECRET_WORDS: [&str; 5] = ["authorization", "apikey", "token", "secret", "
 
 /// Redacts the members with built-in secret names, and those that match the configured globs.
 #[derive(Debug, Default)]
-pub(crate) struct Redactor(pub(crate) Vec<Glob>);
+pub struct Redactor(pub Vec<Glob>);
 
 impl Redactor {
     /// Redacts the secrets of a value, at any depth.
-    pub(crate) fn redact(&self, value: &mut Value) {
+    pub fn redact(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
                 for (name, value) in members.iter_mut() {
@@ -38,7 +38,7 @@ impl Redactor {
 
     /// Restores the redacted values that an editor left unchanged, from the original. `false` if a redacted value is at
     /// another place than before, because its original is unknown then.
-    pub(crate) fn restore(&self, edited: &mut Value, original: &Value) -> bool {
+    pub fn restore(&self, edited: &mut Value, original: &Value) -> bool {
         match edited {
             Value::Object(members) => members.iter_mut().all(|(name, value)| match original.get(name) {
                 Some(original) if *value == REDACTED && self.is_secret(name) => {
@@ -62,7 +62,7 @@ impl Redactor {
     }
 
     /// Removes the redacted members, whose values are unknown.
-    pub(crate) fn remove_redacted(&self, value: &mut Value) {
+    pub fn remove_redacted(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
                 members.retain(|name, value| *value != REDACTED || !self.is_secret(name));
@@ -74,7 +74,7 @@ impl Redactor {
     }
 
     /// Whether a value, which may be under a secret name, contains a redacted value.
-    pub(crate) fn contains_redacted(&self, value: &Value, is_secret: bool) -> bool {
+    pub fn contains_redacted(&self, value: &Value, is_secret: bool) -> bool {
         match value {
             Value::Object(members) => {
                 members.iter().any(|(name, value)| self.contains_redacted(value, is_secret || self.is_secret(name)))
@@ -85,13 +85,13 @@ impl Redactor {
     }
 
     /// Whether values under this name are redacted.
-    pub(crate) fn is_secret(&self, name: &str) -> bool {
+    pub fn is_secret(&self, name: &str) -> bool {
         is_secret_name(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))
     }
 }
 
 /// The value without its secrets.
-pub(crate) fn redact(value: &Value) -> Value {
+pub fn redact(value: &Value) -> Value {
     match value {
         Value::Object(members) => Value::Object(redact_members(members)),
         Value::Array(items) => items.iter().map(redact).collect(),
@@ -100,7 +100,7 @@ pub(crate) fn redact(value: &Value) -> Value {
 }
 
 /// The members without their secrets.
-pub(crate) fn redact_members(members: &Map<String, Value>) -> Map<String, Value> {
+pub fn redact_members(members: &Map<String, Value>) -> Map<String, Value> {
     let member = |(name, value): (&String, &Value)| {
         // Null is not secret: it only shows that a value was deleted.
         let is_secret = !value.is_null() && is_secret_name(name);
@@ -110,7 +110,7 @@ pub(crate) fn redact_members(members: &Map<String, Value>) -> Map<String, Value>
 }
 
 /// Whether a JSON text may have a member with a secret name. A fast check with false positives but no false negatives.
-pub(crate) fn may_hold_secrets(text: &[u8]) -> bool {
+pub fn may_hold_secrets(text: &[u8]) -> bool {
     // Escapes and non-ASCII characters may hide a word from the search below.
     if text.iter().any(|byte| *byte == b'\\' || !byte.is_ascii()) {
         return true;

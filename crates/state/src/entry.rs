@@ -104,7 +104,7 @@ impl StateEntry {
 }
 
 /// The id of one kind of state of a context.
-pub(crate) fn state_id(context: &ContextId, kind: StateKind) -> SmolStr {
+pub fn state_id(context: &ContextId, kind: StateKind) -> SmolStr {
     smol_str::format_smolstr!("{context}/{kind}")
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn reported_version(kind: StateKind, row: u64) -> u64 {
 }
 
 /// Parses the data of a row.
-pub(crate) fn read_data(context: &ContextId, kind: StateKind, row: &Row) -> Result<Value, StateError> {
+pub fn read_data(context: &ContextId, kind: StateKind, row: &Row) -> Result<Value, StateError> {
     serde_json::from_slice(&row.value).map_err(|error| {
         let reason = format!("it is not JSON (line {}, column {})", error.line(), error.column());
         StateError::Unreadable { state: state_id(context, kind), reason }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{BATCH_SIZE, StateManager, deletion::unconditional_removal};
-use crate::state::{
+use crate::{
     ContextId, StateError,
     sessions::{self, Session, Sessions},
 };
@@ -123,12 +123,14 @@ impl StateManager {
     }
 
     /// The interval between two sweeps for ended sessions; `None` when sessions are disabled.
-    pub(crate) fn session_sweep_interval(&self) -> Option<Duration> {
+    #[doc(hidden)]
+    pub fn session_sweep_interval(&self) -> Option<Duration> {
         self.0.sessions.as_ref().map(Sessions::sweep_interval)
     }
 
     /// Waits until there is a reason to sweep before the interval has passed.
-    pub(crate) async fn wait_session_cleanup(&self) {
+    #[doc(hidden)]
+    pub async fn wait_session_cleanup(&self) {
         match &self.0.sessions {
             Some(sessions) => sessions.cleanup_needed.notified().await,
             None => std::future::pending().await,
@@ -136,7 +138,8 @@ impl StateManager {
     }
 
     /// The threads whose session may have ended: those this node tracks, and those found in the store.
-    pub(crate) async fn find_ended_sessions(&self) -> Result<HashSet<ThreadKey>, StoreError> {
+    #[doc(hidden)]
+    pub async fn find_ended_sessions(&self) -> Result<HashSet<ThreadKey>, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(HashSet::new()) };
         let now = self.now();
         let mut ended = sessions.due(now);
@@ -150,7 +153,8 @@ impl StateManager {
     }
 
     /// Purges an ended session. Returns whether the thread's instances must be closed, because they were created in it.
-    pub(crate) async fn end_session(&self, owner: &ThreadKey) -> Result<bool, StoreError> {
+    #[doc(hidden)]
+    pub async fn end_session(&self, owner: &ThreadKey) -> Result<bool, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(false) };
         let (partition, now) = (Partition::from(owner), self.now());
         match self.load_in_session(&partition, &[], now).await?.0 {
@@ -172,7 +176,8 @@ impl StateManager {
     }
 
     /// Removes the connection states of a thread.
-    pub(crate) fn forget_connections(&self, owner: &ThreadKey) {
+    #[doc(hidden)]
+    pub fn forget_connections(&self, owner: &ThreadKey) {
         self.0.connections.remove_thread(owner);
     }
 

@@ -11,10 +11,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 
 use super::StateSettings;
-use crate::threads::ThreadRowBackend;
 use toolhub_storage::backend::{
     Backend, Batch, Cursor, Memory, Page, Row, RowKey, Scan, StoreError, StoreMeters, Table, TimeoutBackend, read_pages,
 };
@@ -25,16 +25,21 @@ use toolhub_types::{
 };
 
 /// Opens the store of a configuration.
-pub(crate) type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, Box<dyn Error + Send + Sync>>
+pub type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, Box<dyn Error + Send + Sync>>
     + Send
     + Sync;
 
+/// Knows the rows of threads, which are in the hub's store.
+pub trait ThreadRows: Send + Sync {
+    /// Stores the row of the thread to which this batch belongs, before the batch is committed to another store.
+    fn store_thread_of<'a>(&'a self, batch: &'a Batch, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
+}
+
 /// The stores of states.
-pub(crate) struct StoreRouter {
+pub struct StoreRouter {
     /// The store of call records.
     hub_store: Arc<dyn Backend>,
-    /// The same store, which holds the rows of threads.
-    thread_rows: Arc<ThreadRowBackend>,
+    thread_rows: Arc<dyn ThreadRows>,
     /// The store of every state whose tools configure no manager type.
     default_store: Arc<dyn Backend>,
     /// The stores of the other states, by state name.
@@ -45,18 +50,19 @@ pub(crate) struct StoreRouter {
     meters: Arc<StoreMeters>,
     config: (StateManagerConfig, BusinessStateConfig),
 }
+toolhub_storage::brief_debug!("StoreRouter" StoreRouter);
 
 impl StoreRouter {
     /// A router over the hub's store; `is_explicit` when the application passed that store.
-    pub(crate) fn new(
-        (thread_rows, is_explicit): (Arc<ThreadRowBackend>, bool),
+    pub fn new(
+        (hub_store, is_explicit): (Arc<dyn Backend>, bool),
+        thread_rows: Arc<dyn ThreadRows>,
         meters: Arc<StoreMeters>,
         open_store: Option<Arc<OpenStore>>,
         manager: StateManagerConfig,
         business: BusinessStateConfig,
     ) -> Result<Self, String> {
         let manager_type = manager.manager_type;
-        let hub_store: Arc<dyn Backend> = thread_rows.clone();
         let mut router = Self {
             default_store: hub_store.clone(),
             hub_store,
@@ -79,7 +85,7 @@ impl StoreRouter {
     }
 
     /// The store of a manager type, opened on first use.
-    pub(crate) fn open(&self, manager: ManagerType) -> Result<Arc<dyn Backend>, String> {
+    pub fn open(&self, manager: ManagerType) -> Result<Arc<dyn Backend>, String> {
         let mut opened = self.lock();
         if let Some(store) = opened.get(&manager) {
             return Ok(store.clone());
@@ -102,7 +108,7 @@ impl StoreRouter {
     }
 
     /// Checks that a tool may have this manager type, and opens its store; or returns the reason why not.
-    pub(crate) fn check(&self, rules: &StateSettings) -> Result<(), String> {
+    pub fn check(&self, rules: &StateSettings) -> Result<(), String> {
         let Some(manager) = rules.manager else { return Ok(()) };
         if self.config.0.manager_type == Some(ManagerType::Session) {
             return Err(
@@ -116,7 +122,7 @@ impl StoreRouter {
 
     /// Assigns these states to the stores of their tools' manager types, or to the default store. A state that no tool
     /// uses any more keeps its store.
-    pub(crate) fn assign_stores(&self, manager_types: &HashMap<StateName, Option<ManagerType>>) {
+    pub fn assign_stores(&self, manager_types: &HashMap<StateName, Option<ManagerType>>) {
         let mut next = HashMap::clone(&self.overrides.load());
         for (name, manager) in manager_types {
             // `check` opened the store when the tool was registered.
@@ -135,12 +141,12 @@ impl StoreRouter {
     }
 
     /// Whether a state is in the hub's store, and so committed in one batch with the calls that write it.
-    pub(crate) fn is_in_hub_store(&self, state: &str) -> bool {
+    pub fn is_in_hub_store(&self, state: &str) -> bool {
         Arc::ptr_eq(self.overrides.load().get(state).unwrap_or(&self.default_store), &self.hub_store)
     }
 
     /// The stores of states that are not the hub's own.
-    pub(crate) fn non_hub_stores(&self) -> Vec<Arc<dyn Backend>> {
+    pub fn non_hub_stores(&self) -> Vec<Arc<dyn Backend>> {
         self.all_stores().into_iter().filter(|store| !Arc::ptr_eq(store, &self.hub_store)).collect()
     }
 
@@ -163,7 +169,7 @@ impl StoreRouter {
     }
 
     /// As [`Backend::load`], each key from the store that holds it.
-    pub(crate) async fn load(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+    pub async fn load(&self, keys: &[RowKey], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
         match self.single_store_for(keys.iter().map(|key| &key.id)) {
             Some(store) => store.load(keys, now).await,
             None => self.load_across_stores(keys, now).await,
@@ -172,7 +178,7 @@ impl StoreRouter {
 
     /// As [`Backend::commit`]; refused when the rows are in different stores. The thread of the rows is stored first, if they
     /// are not in the store that holds the threads.
-    pub(crate) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+    pub async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         match self.single_store_for(batch.writes.iter().map(|write| &write.id)) {
             Some(store) => {
                 if !Arc::ptr_eq(&store, &self.hub_store) {
@@ -185,7 +191,7 @@ impl StoreRouter {
     }
 
     /// As [`Backend::scan`]; across all stores when the scan covers more than one state.
-    pub(crate) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
+    pub async fn scan(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
         match scan.prefix.split_once('/') {
             _ if self.overrides.load().is_empty() => self.default_store.scan(scan, now).await,
             Some((state, _)) => self.store_for(state).scan(scan, now).await,
@@ -194,12 +200,12 @@ impl StoreRouter {
     }
 
     /// Every row of a scan.
-    pub(crate) async fn read_all(&self, scan: Scan, now: Timestamp) -> Result<Vec<(RowKey, Row)>, StoreError> {
+    pub async fn read_all(&self, scan: Scan, now: Timestamp) -> Result<Vec<(RowKey, Row)>, StoreError> {
         read_pages(scan, |scan| self.scan(scan, now)).await
     }
 
     /// The number of rows per row id, each state counted in its own store.
-    pub(crate) async fn count_by_id(&self, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
+    pub async fn count_by_id(&self, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
         let mut all = BTreeMap::new();
         for store in self.all_stores() {
             let mut counts = store.count_by_id(Table::State, now).await?;

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{LAYOUT, MAX_ATTEMPTS, StateCondition, StateManager, data};
-use crate::state::{
+use crate::{
     ContextId, StateError, StateKind,
     entry::{self, state_id},
     history::Updates,

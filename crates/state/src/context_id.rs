@@ -60,7 +60,8 @@ impl ContextId {
     }
 
     /// The partition of the context's rows, which is the unit of a commit.
-    pub(crate) fn partition(&self, tenant: &Tenant) -> Partition {
+    #[doc(hidden)]
+    pub fn partition(&self, tenant: &Tenant) -> Partition {
         let kind = match &self.thread {
             Some(thread) => PartitionKind::Thread(thread.clone()),
             None => PartitionKind::State(self.state.as_str().into()),
@@ -69,7 +70,8 @@ impl ContextId {
     }
 
     /// The row key of one kind of its state.
-    pub(crate) fn key(&self, tenant: &Tenant, kind: StateKind) -> RowKey {
+    #[doc(hidden)]
+    pub fn key(&self, tenant: &Tenant, kind: StateKind) -> RowKey {
         RowKey { partition: self.partition(tenant), table: Table::State, id: self.row_id(kind) }
     }
 
@@ -79,7 +81,8 @@ impl ContextId {
     }
 
     /// The prefix of the ids of all its rows, in every table.
-    pub(crate) fn prefix(&self) -> String {
+    #[doc(hidden)]
+    pub fn prefix(&self) -> String {
         format!("{}/", self.state)
     }
 

@@ -4,7 +4,7 @@
 //! expects the rows as read, so that a concurrent write is either deleted with them or starts a new state.
 
 use super::{BATCH_SIZE, MAX_ATTEMPTS, StateCondition, StateManager};
-use crate::state::{ContextId, StateError, StateKind, entry::state_id, versions};
+use crate::{ContextId, StateError, StateKind, entry::state_id, versions};
 use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write};
 use toolhub_types::ids::Tenant;
 
