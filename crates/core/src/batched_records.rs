@@ -8,8 +8,9 @@
 //! The record has the arguments and the outcome but not the output, which may be large and can be requested again; it refers to
 //! the artifacts of the output, so that they go with it.
 
+mod ended_call;
+
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -20,7 +21,6 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use smol_str::SmolStr;
 use tokio::{
     runtime::Handle,
@@ -28,22 +28,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    call::Call,
-    execution::CallContext,
-    journal::{CallRecord, LAYOUT, terms_of_record},
-};
+pub(crate) use ended_call::EndedCall;
+use ended_call::{RecordBatch, by_partition};
+
+use crate::journal::{LAYOUT, terms_of_record};
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
     clock::Clock,
 };
-use toolhub_types::{
-    content::Content,
-    effect::Effect,
-    error::CallError,
-    outcome::{Outcome, Status, WriteDurability},
-    timestamp::Timestamp,
-};
+use toolhub_types::timestamp::Timestamp;
 
 /// Capacity of the buffer, in KiB. A record takes one, plus the size of its arguments.
 const CAPACITY_KIB: usize = 64 * 1024;
@@ -97,22 +90,6 @@ struct WarningState {
     last: Option<Timestamp>,
     /// Number of records dropped since then.
     unreported: u64,
-}
-
-/// A call that has ended. Owns the call's context: nothing is copied, and the writer task drops it.
-pub(crate) struct EndedCall {
-    context: CallContext,
-    weight_kib: usize,
-    status: Status,
-    effect: Effect,
-    error: Option<Box<CallError>>,
-    cached: bool,
-    /// The artifacts of the output, which are removed with the record.
-    artifacts: Vec<Content>,
-    attempts: u32,
-    queued: Duration,
-    duration: Duration,
-    ended_at: Timestamp,
 }
 
 impl BatchedRecords {
@@ -240,41 +217,6 @@ impl BatchedRecords {
     }
 }
 
-impl EndedCall {
-    pub(crate) fn new(context: CallContext, outcome: &Outcome) -> Self {
-        let weight_kib = 1 + estimated_bytes(&context.envelope().call.arguments) / 1024;
-        Self {
-            context,
-            weight_kib: weight_kib.min(CAPACITY_KIB),
-            status: outcome.status,
-            effect: outcome.effect,
-            error: outcome.error.clone().map(Box::new),
-            cached: outcome.cached,
-            artifacts: outcome
-                .content
-                .iter()
-                .filter(|piece| matches!(piece, Content::Artifact { .. }))
-                .cloned()
-                .collect(),
-            attempts: outcome.attempts,
-            queued: outcome.queued,
-            duration: outcome.duration,
-            ended_at: outcome.ended_at,
-        }
-    }
-
-    fn permits(&self) -> u32 {
-        u32::try_from(self.weight_kib).unwrap_or(u32::MAX)
-    }
-}
-
-/// The records of one partition, and the capacity they take.
-#[derive(Default)]
-struct RecordBatch {
-    records: Vec<CallRecord>,
-    weight_kib: usize,
-}
-
 /// The result of writing a batch of records.
 struct WriteResult {
     count: usize,
@@ -313,90 +255,6 @@ impl Drop for FlushedRecords<'_> {
             self.records.count_dropped(self.uncounted as u64, "the write was interrupted");
         }
         self.records.free_kib.add_permits(self.weight_kib);
-    }
-}
-
-/// Builds the records, grouped by thread. A call without a thread has its own partition.
-fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Partition, RecordBatch)> {
-    let (mut threads, mut without_thread) = (HashMap::<Partition, RecordBatch>::new(), Vec::new());
-    for call in calls {
-        let EndedCall {
-            context,
-            weight_kib,
-            status,
-            effect,
-            error,
-            cached,
-            artifacts,
-            attempts,
-            queued,
-            duration,
-            ended_at,
-        } = call;
-        let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
-        let Call { head, mut arguments, .. } = context.into_call();
-        redactor.redact(&mut arguments);
-        let head = Arc::unwrap_or_clone(head);
-        let trace_id = head.trace_id();
-        let partition = Partition::for_call(head.tenant, head.thread.as_ref(), head.id);
-        let outcome = Outcome {
-            id: head.id,
-            tool: head.tool,
-            thread: head.thread.clone(),
-            model_call: head.model_call,
-            status,
-            effect,
-            output: Value::Null,
-            content: artifacts,
-            error: error.map(|error| *error),
-            attempts,
-            replayed: false,
-            cached,
-            durability: WriteDurability::Durable,
-            approval: None,
-            trace_id,
-            queued,
-            duration,
-            started_at: head.arrived_at,
-            ended_at,
-        };
-        let record = CallRecord {
-            id: head.id,
-            tool,
-            caller: head.caller,
-            thread: head.thread,
-            run: head.run,
-            key: None,
-            arguments,
-            status,
-            approval: None,
-            external_until: None,
-            trace_id,
-            opened_at: head.arrived_at,
-            outcome: Some(outcome),
-            opening: None,
-        };
-        match record.thread {
-            Some(_) => {
-                let batch = threads.entry(partition).or_default();
-                batch.records.push(record);
-                batch.weight_kib += weight_kib;
-            }
-            None => without_thread.push((partition, RecordBatch { records: vec![record], weight_kib })),
-        }
-    }
-    without_thread.into_iter().chain(threads)
-}
-
-/// Estimated size of a value in memory.
-fn estimated_bytes(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 32,
-        Value::String(text) => 32 + text.len(),
-        Value::Array(items) => 32 + items.iter().map(estimated_bytes).sum::<usize>(),
-        Value::Object(fields) => {
-            32 + fields.iter().map(|(name, value)| 64 + name.len() + estimated_bytes(value)).sum::<usize>()
-        }
     }
 }
 

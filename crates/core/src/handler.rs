@@ -25,7 +25,7 @@ pub use blocking::{BlockingHandler, blocking};
 pub use extract::{FromCall, NoArguments, Shared};
 pub use function::{Handler, Parameters, tool};
 pub use instance::{Instance, instance};
-pub use json::{JsonReply, dynamic, dynamic_stateful, legacy_stateful};
+pub use json::{JsonReply, LegacyResult, dynamic, dynamic_stateful, legacy_stateful};
 pub use json_state::JsonState;
 pub use shared_instance::{SharedInstance, shared_instance};
 pub use stateful::{StatefulTool, stateful};

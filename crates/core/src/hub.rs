@@ -116,7 +116,7 @@ impl ToolHub {
     pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
         let new = self.build_tools(tools);
         let names: Vec<_> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
-        self.engine.registry.add(new, self.engine.services.state.store_router())?;
+        self.engine.registry.add(new, &self.engine.services.state)?;
         self.engine.services.availability_changed.notify_one();
         for tool_name in names {
             self.emit(EventKind::ToolRegistered { tool_name });

@@ -43,9 +43,9 @@ pub use call::{CallReceipt, ReportError};
 pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, Job, Reply, Tool};
 pub use futures_core::Stream;
 pub use handler::{
-    Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, JsonState, NoArguments, Parameters, Shared,
-    SharedInstance, State, StatefulTool, blocking, dynamic, dynamic_stateful, instance, legacy_stateful,
-    shared_instance, stateful, tool,
+    Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, JsonState, LegacyResult, NoArguments,
+    Parameters, Shared, SharedInstance, State, StatefulTool, blocking, dynamic, dynamic_stateful, instance,
+    legacy_stateful, shared_instance, stateful, tool,
 };
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{

@@ -24,7 +24,7 @@ pub use tools::{ToolFilter, Tools};
 pub use toolset::Toolset;
 
 use crate::execution::{EvidenceDemand, Tool};
-use toolhub_state::StoreRouter;
+use toolhub_state::StateManager;
 use toolhub_types::{policy::PolicySet, tool::ToolName};
 
 /// Every tool the hub knows.
@@ -54,10 +54,10 @@ impl Registry {
         tools.get(name).map(|tool| (tool.clone(), tools.evidence_demand(name)))
     }
 
-    /// Adds tools, all or none. Their states are assigned to stores in `router` before the tools can be called.
-    pub(crate) fn add(&self, new: BuiltTools, router: &StoreRouter) -> Result<(), RegistryError> {
+    /// Adds tools, all or none. The settings of their states are applied in `states` before the tools can be called.
+    pub(crate) fn add(&self, new: BuiltTools, states: &StateManager) -> Result<(), RegistryError> {
         let policies = self.lock_policies();
-        self.current.store(Arc::new(register_managers(self.current.load().with_added(new, &policies)?, router)?));
+        self.current.store(Arc::new(with_state_settings(self.current.load().with_added(new, &policies)?, states)?));
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Registry {
         &self,
         (removed, new): (&[ToolName], BuiltTools),
         policies: Option<PolicySet>,
-        router: &StoreRouter,
+        states: &StateManager,
         on_apply: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
         let mut current_policies = self.lock_policies();
@@ -75,7 +75,7 @@ impl Registry {
         let before = self.snapshot();
         let replaced: Vec<ToolName> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
         let retained = before.retained(removed.iter().chain(&replaced), &policies);
-        let after = Arc::new(register_managers(retained.with_added(new, &policies)?, router)?);
+        let after = Arc::new(with_state_settings(retained.with_added(new, &policies)?, states)?);
         self.current.store(after.clone());
         *current_policies = policies;
         on_apply();
@@ -103,7 +103,7 @@ impl Registry {
     }
 }
 
-fn register_managers(tools: Tools, router: &StoreRouter) -> Result<Tools, RegistryError> {
-    router.assign_stores(&tools.manager_types()?);
+fn with_state_settings(tools: Tools, states: &StateManager) -> Result<Tools, RegistryError> {
+    states.apply_settings(&tools.state_settings()?);
     Ok(tools)
 }

@@ -84,7 +84,7 @@ impl ExportedContext {
     }
 
     /// Parses and validates a line; or returns the reason why it is invalid.
-    pub(crate) fn parse(line: &str, max_state_bytes: usize) -> Result<Self, String> {
+    pub(crate) fn parse(line: &str, max_state_bytes: impl Fn(&ContextId) -> usize) -> Result<Self, String> {
         // Report the position, not the text: the text may contain a secret.
         let invalid = |error: serde_json::Error| format!("not an exported context (column {})", error.column());
         let exported: Self = serde_json::from_str(line).map_err(invalid)?;
@@ -94,7 +94,7 @@ impl ExportedContext {
                 return Err("the checksum does not match: the line was changed or truncated after the export".into());
             }
         }
-        exported.check(max_state_bytes)?;
+        exported.check(max_state_bytes(&exported.context))?;
         Ok(exported)
     }
 

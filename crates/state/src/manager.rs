@@ -10,13 +10,15 @@ mod draft;
 mod export;
 mod history;
 mod import;
+mod limits;
 mod list;
 mod session;
 mod watch;
 mod write;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
+use arc_swap::ArcSwap;
 use smol_str::SmolStr;
 
 pub use condition::StateCondition;
@@ -25,7 +27,7 @@ pub use list::ContextFilter;
 pub use watch::{StateChange, StateChanges};
 
 use super::{
-    ContextId, SessionState, StateEntry, StateError, StateKind,
+    ContextId, SessionState, StateEntry, StateError, StateKind, StateLimits,
     connection_states::ConnectionStates,
     data,
     entry::state_id,
@@ -64,6 +66,8 @@ struct Inner {
     sequence: HistoryIds,
     /// `None` when sessions are not configured.
     sessions: Option<Sessions>,
+    /// The limits that tools set for their states.
+    limits: ArcSwap<HashMap<StateName, StateLimits>>,
     business: BusinessStateConfig,
     config: StateManagerConfig,
 }
@@ -78,7 +82,8 @@ impl StateManager {
     ) -> Self {
         let (connections, sequence, sessions) =
             (ConnectionStates::default(), HistoryIds::default(), Sessions::from_config(&config));
-        Self(Arc::new(Inner { store, clock, connections, sequence, sessions, business, config }))
+        let limits = ArcSwap::default();
+        Self(Arc::new(Inner { store, clock, connections, sequence, sessions, limits, business, config }))
     }
 
     #[doc(hidden)]
@@ -139,7 +144,7 @@ impl StateManager {
                 table: Table::State,
                 id: context.row_id(StateKind::Session),
                 expect: Expect::Absent,
-                change: Change::Put { value, schema: LAYOUT, expires: self.expiry(None, now)? },
+                change: Change::Put { value, schema: LAYOUT, expires: self.limits(&context).expiry(None, now)? },
                 durability: Durability::PowerSafe,
             });
             batch.writes.extend(session_writes);
@@ -209,23 +214,6 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Vec<SmolStr>, StoreError> {
         Ok(self.all_rows(tenant, context, Table::Versions, now).await?.into_iter().map(|(id, _)| id).collect())
-    }
-
-    /// When a value written now expires.
-    fn expiry(&self, ttl: Option<Duration>, now: Timestamp) -> Result<Option<Timestamp>, StateError> {
-        /// Longer times are cut to this, which every store can represent.
-        const MAX_TTL: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-        match ttl.or(self.0.config.ttl) {
-            Some(ttl) if ttl.as_millis() == 0 => {
-                Err(StateError::Refused("a time to live must be at least one millisecond".into()))
-            }
-            ttl => Ok(ttl.map(|ttl| now + ttl.min(MAX_TTL))),
-        }
-    }
-
-    /// Maximum number of snapshots per state; 0 when versioning is off.
-    fn max_snapshots(&self) -> usize {
-        if self.0.business.versioning { self.0.business.max_versions } else { 0 }
     }
 
     fn now(&self) -> Timestamp {

@@ -25,7 +25,6 @@ const KEYS: &[(&str, &str)] = &[
     ("state.redis_url", "Redis is not supported yet; remove the key"),
     ("state.redis_prefix", "Redis is not supported yet; remove the key"),
     ("state.redis_db", "Redis is not supported yet; remove the key"),
-    ("tools.*.state.ttl", "a TTL for one tool's state is not supported yet; `ttl` in [state] applies to all states"),
     ("tools.*.state.type", "business state is the only supported type; remove the key"),
 ];
 

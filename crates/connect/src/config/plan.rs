@@ -16,7 +16,7 @@ use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder, schema::Schem
 
 use self::source::Source;
 use super::{
-    Diagnostics, KeyPath, Problem, ToolFactory,
+    Diagnostics, KeyPath, Problem, Size, ToolFactory,
     raw::{self, Annotations, Cleanup, DependsOn, ToolConfig, ToolState},
 };
 
@@ -228,6 +228,21 @@ impl ToolPlan {
         }
         if let Some(conflict) = state.conflict_resolution {
             tool = tool.on_conflict(conflict.into());
+        }
+        if let Some(ttl) = state.ttl {
+            tool = tool.state_ttl(ttl.0);
+        }
+        if let Some(Size(bytes)) = state.max_state_size {
+            tool = tool.max_state_size(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        if let Some(versions) = state.max_versions {
+            tool = tool.max_versions(usize::try_from(versions).unwrap_or(usize::MAX));
+        }
+        if let Some(entries) = state.max_history_size {
+            tool = tool.max_history_size(usize::try_from(entries).unwrap_or(usize::MAX));
+        }
+        if let Some(auto_save) = state.auto_save {
+            tool = tool.auto_save(auto_save);
         }
         if let Some(inject) = state.inject {
             tool = tool.state_injection(inject);

@@ -112,6 +112,13 @@ where
     )
 }
 
+/// Extracts the parameters of one execution. State is loaded from the store, which may be slow: a timeout here must not count
+/// against the tool.
+pub(super) async fn extract<P: Parameters>(job: Job<'_>, stateful: bool) -> Result<P, ToolError> {
+    let extraction = P::from_job(job);
+    if stateful { job.context.wait_before_start(extraction).await? } else { extraction.await }
+}
+
 struct FunctionExecutor<H, P> {
     handler: H,
     stateful: bool,
@@ -121,10 +128,7 @@ struct FunctionExecutor<H, P> {
 impl<H: Handler<P>, P: Parameters> Executor for FunctionExecutor<H, P> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let extraction = P::from_job(job);
-            // State is loaded from the store, which may be slow: a timeout here must not count against the tool.
-            let parameters =
-                if self.stateful { job.context.wait_before_start(extraction).await?? } else { extraction.await? };
+            let parameters = extract::<P>(job, self.stateful).await?;
             to_reply(self.handler.call(parameters).await.map_err(Into::into)?)
         })
     }

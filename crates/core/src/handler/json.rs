@@ -74,11 +74,40 @@ where
     ToolBuilder::new(name, Kind::Stateful).parameters(schema).executor(Arc::new(executor)).json_state(state)
 }
 
-/// Starts a tool that was written for an older system: a blocking function of the parameters and the state, in JSON. A member
-/// `state` of its result is removed from the result and becomes the new state. The state has the tool's name.
-pub fn legacy_stateful(name: &str, function: impl Fn(Value, Value) -> Value + Send + Sync + 'static) -> ToolBuilder {
-    let executor = LegacyExecutor { function: Arc::new(function) };
-    ToolBuilder::new(name, Kind::Stateful).states(&[name]).executor(Arc::new(executor))
+/// Starts a tool that was written for an older system: a blocking function of the parameters and the state, in JSON, that
+/// returns a result, or a `Result` of one. The members of a member `state` of its result are merged into the state, so that those
+/// it does not name stay, and removed from the result. The state has the tool's name.
+pub fn legacy_stateful<R: LegacyResult>(
+    name: &str,
+    function: impl Fn(Value, Value) -> R + Send + Sync + 'static,
+) -> ToolBuilder {
+    let function: Arc<LegacyFunction> = Arc::new(move |parameters, state| function(parameters, state).into_result());
+    ToolBuilder::new(name, Kind::Stateful).states(&[name]).executor(Arc::new(LegacyExecutor { function }))
+}
+
+/// What a function of an older system returns: a JSON value, or a `Result` of one.
+#[diagnostic::on_unimplemented(
+    message = "a legacy tool cannot return `{Self}`",
+    note = "it returns a `serde_json::Value`, or `Result<Value, E>` where `E` converts into a `ToolError`"
+)]
+pub trait LegacyResult: 'static {
+    /// The result as the hub sees it.
+    ///
+    /// # Errors
+    /// Whatever the function returned.
+    fn into_result(self) -> Result<Value, ToolError>;
+}
+
+impl LegacyResult for Value {
+    fn into_result(self) -> Result<Value, ToolError> {
+        Ok(self)
+    }
+}
+
+impl<E: Into<ToolError> + 'static> LegacyResult for Result<Value, E> {
+    fn into_result(self) -> Result<Value, ToolError> {
+        self.map_err(Into::into)
+    }
 }
 
 type ReplyFuture = BoxFuture<'static, Result<JsonReply, ToolError>>;
@@ -118,11 +147,13 @@ impl<F: Fn(Value, CallContext) -> ReplyFuture + Send + Sync + 'static> Executor 
     }
 }
 
-struct LegacyExecutor<F> {
-    function: Arc<F>,
+type LegacyFunction = dyn Fn(Value, Value) -> Result<Value, ToolError> + Send + Sync;
+
+struct LegacyExecutor {
+    function: Arc<LegacyFunction>,
 }
 
-impl<F: Fn(Value, Value) -> Value + Send + Sync + 'static> Executor for LegacyExecutor<F> {
+impl Executor for LegacyExecutor {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let state = JsonState::from_context(job.context).await?;
@@ -132,10 +163,10 @@ impl<F: Fn(Value, Value) -> Value + Send + Sync + 'static> Executor for LegacyEx
                 let _held = slot;
                 function(arguments, before)
             };
-            let mut output = job.context.services().blocking.run(job.context.deadline(), stuck, work).await?;
-            let next = output.as_object_mut().and_then(|members| members.remove("state"));
-            if let Some(next) = next {
-                state.set(next).map_err(|error| error.effect(Effect::Done))?;
+            let mut output = job.context.services().blocking.run(job.context.deadline(), stuck, work).await??;
+            let changes = output.as_object_mut().and_then(|members| members.remove("state"));
+            if let Some(changes) = changes {
+                state.merge(changes).map_err(|error| error.effect(Effect::Done))?;
             }
             Ok(output.into())
         })

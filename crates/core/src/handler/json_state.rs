@@ -90,6 +90,17 @@ impl JsonState {
         *self.pending.lock() = Some(text.to_vec());
         Ok(())
     }
+
+    /// Sets these members of the loaded value, and keeps the others.
+    pub(super) fn merge(&self, changes: Value) -> Result<(), ToolError> {
+        match (self.value.clone(), changes) {
+            (Value::Object(mut members), Value::Object(changes)) => {
+                members.extend(changes);
+                self.set(Value::Object(members))
+            }
+            (_, changes) => self.set(changes),
+        }
+    }
 }
 
 impl JsonPendingState {

@@ -116,7 +116,7 @@ impl<S: ToolState> State<S> {
         let pending = Arc::new(TypedPendingState {
             phase: Mutex::new(StatePhase::InUse),
             loaded,
-            auto_save: manager.auto_save(),
+            auto_save: cx.envelope().tool.state.auto_save.unwrap_or_else(|| manager.auto_save()),
         });
         cx.checkouts().put(Checkout { context, loaded: found, pending: pending.clone() })?;
         Ok(Self { value: Some(value), dirty: false, updates: Vec::new(), explicit_save: None, version, pending })

@@ -157,12 +157,11 @@ impl ToolHub {
         // No tool can have an invalid name, so there is nothing to remove.
         let remove: Vec<ToolName> = remove.into_iter().filter_map(|name| ToolName::new(name).ok()).collect();
         let engine = &self.engine;
-        let (before, after) =
-            engine.registry.apply((&remove, new), policies, engine.services.state.store_router(), || {
-                if let Some(settings) = status {
-                    engine.statuses.update_settings(settings);
-                }
-            })?;
+        let (before, after) = engine.registry.apply((&remove, new), policies, &engine.services.state, || {
+            if let Some(settings) = status {
+                engine.statuses.update_settings(settings);
+            }
+        })?;
         engine.services.availability_changed.notify_one();
         let summary = ChangeSummary::between(&before, &after);
         let mut retired = Vec::new();

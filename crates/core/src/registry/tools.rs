@@ -5,10 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use super::{RegistryError, Toolset, built_tools::BuiltTools, dependencies};
 use crate::execution::{EvidenceDemand, Tool};
 use toolhub_schema::suggest;
+use toolhub_state::SharedStateSettings;
 use toolhub_types::{
     ids::StateName,
     policy::PolicySet,
-    state_config::ManagerType,
     tool::{Definition, Kind, ToolName},
 };
 
@@ -150,22 +150,20 @@ impl Tools {
         }
         let next = Self::with_demands(by_name, self.revision + 1);
         problems.extend(dependencies::check(&next, &names, &failed));
-        problems.extend(next.manager_types().err());
+        problems.extend(next.state_settings().err());
         RegistryError::combine(problems)?;
         Ok(next)
     }
 
-    /// The manager type of each state, if one of the tools sets it.
-    pub(super) fn manager_types(&self) -> Result<HashMap<StateName, Option<ManagerType>>, RegistryError> {
-        let mut all: HashMap<StateName, Option<ManagerType>> = HashMap::new();
+    /// The settings of each state, from all tools that use it.
+    pub(super) fn state_settings(&self) -> Result<HashMap<StateName, SharedStateSettings>, RegistryError> {
+        let mut all: HashMap<StateName, SharedStateSettings> = HashMap::new();
         for tool in self.by_name.values() {
             for state in &tool.state.names {
-                let manager = all.entry(state.clone()).or_default();
-                if manager.is_some() && tool.state.manager.is_some() && *manager != tool.state.manager {
-                    let reason = format!("another tool with the state `{state}` has a different `manager_type`");
-                    return Err(RegistryError::Refused { tool: tool.definition.name.clone(), reason });
-                }
-                *manager = manager.or(tool.state.manager);
+                all.entry(state.clone()).or_default().add(&tool.state).map_err(|setting| {
+                    let reason = format!("another tool with the state `{state}` has a different `{setting}`");
+                    RegistryError::Refused { tool: tool.definition.name.clone(), reason }
+                })?;
             }
         }
         Ok(all)

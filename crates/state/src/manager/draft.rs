@@ -86,12 +86,6 @@ impl StateManager {
         self.session_writes(&first.context.partition(tenant), first.loaded.thread_session, &unseen, now).await
     }
 
-    /// Whether a changed state is committed without an explicit save.
-    #[doc(hidden)]
-    pub fn auto_save(&self) -> bool {
-        self.0.business.auto_save
-    }
-
     /// How a conflict with a concurrent write is resolved.
     #[doc(hidden)]
     pub fn on_conflict(&self, rules: &StateSettings) -> ConflictResolution {
@@ -101,7 +95,7 @@ impl StateManager {
     /// Refuses a draft that exceeds the size limit.
     #[doc(hidden)]
     pub fn check_size(&self, draft: &Draft) -> Result<(), StateError> {
-        let limit = self.0.business.max_state_size;
+        let limit = self.limits(&draft.context).max_state_size;
         match draft.text.as_ref().map(|text| text.len()) {
             Some(bytes) if bytes > limit => Err(StateError::TooLarge { bytes, limit }),
             _ => Ok(()),
@@ -125,9 +119,10 @@ impl StateManager {
         }
         let current_expiry = loaded.business.as_ref().and_then(|row| row.expires);
         // A configured time to live restarts with each call; without one the state keeps its expiry.
-        let expires = if self.0.config.ttl.is_some() { self.expiry(None, now)? } else { current_expiry };
+        let limits = self.limits(context);
+        let expires = if limits.ttl.is_some() { limits.expiry(None, now)? } else { current_expiry };
         let mut writes = Vec::new();
-        let has_history = self.0.business.max_history_size > 0;
+        let has_history = limits.max_history_size > 0;
         if let Some(execution) = execution.filter(|_| has_history) {
             let start_event = HistoryEvent::ExecutionStart { parameters: execution.parameters.clone() };
             writes.push(self.0.sequence.note(context, start_event, execution.started_at, expires)?);

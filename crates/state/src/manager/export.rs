@@ -85,6 +85,7 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<ExportedContext, StateError> {
         let mut exported = ExportedContext::new(context.clone());
+        let limits = self.limits(context);
         let state = |kind, row: &Row, version| {
             let data = entry::read_data(context, kind, row)?;
             Ok::<_, StateError>(ExportedState { version, schema: row.schema, expires: row.expires, data })
@@ -95,7 +96,7 @@ impl StateManager {
             for (key, row) in self.all_rows(tenant, context, Table::Versions, now).await? {
                 let number = key.rsplit('/').next().and_then(|digits| digits.parse().ok());
                 if let Some(number) =
-                    number.filter(|number| versions::is_retained(*number, version, self.max_snapshots()))
+                    number.filter(|number| versions::is_retained(*number, version, limits.max_snapshots))
                 {
                     exported.versions.push(state(StateKind::Business, &row, number)?);
                 }
@@ -104,8 +105,8 @@ impl StateManager {
         if let Some(Some(row)) = rows.get(1) {
             exported.session = Some(state(StateKind::Session, row, row.version.number)?);
         }
-        if self.0.business.max_history_size > 0 {
-            let scan = newest_first_scan(tenant, context, Table::History, self.0.business.max_history_size);
+        if limits.max_history_size > 0 {
+            let scan = newest_first_scan(tenant, context, Table::History, limits.max_history_size);
             for (key, row) in self.0.store.scan(scan, now).await?.rows.into_iter().rev() {
                 match history::read(&key.id, &row) {
                     Ok(entry) => {

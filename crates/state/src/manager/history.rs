@@ -21,7 +21,7 @@ impl StateManager {
         context: &ContextId,
         event: HistoryEvent,
     ) -> Result<(), StateError> {
-        if self.0.business.max_history_size == 0 {
+        if self.limits(context).max_history_size == 0 {
             return Ok(());
         }
         let (partition, event) = (context.partition(tenant), event.sanitize());
@@ -54,7 +54,7 @@ impl StateManager {
         context: &ContextId,
         limit: usize,
     ) -> Result<Vec<HistoryEntry>, StateError> {
-        let limit = limit.min(self.0.business.max_history_size);
+        let limit = limit.min(self.limits(context).max_history_size);
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -76,7 +76,7 @@ impl StateManager {
     /// # Errors
     /// When the store fails, or a stored value is not JSON.
     pub async fn versions(&self, tenant: &Tenant, context: &ContextId) -> Result<Vec<StateVersion>, StateError> {
-        let (limit, now) = (self.max_snapshots(), self.now());
+        let (limit, now) = (self.limits(context).max_snapshots, self.now());
         let Some(row) = self.load_row(tenant, context, StateKind::Business, now).await? else { return Ok(Vec::new()) };
         if limit == 0 {
             return Ok(Vec::new());
@@ -105,7 +105,7 @@ impl StateManager {
 
     /// Trims the history with a probability that keeps the excess small. After a failure the next trim removes more.
     pub(super) async fn maybe_trim_history(&self, tenant: &Tenant, context: &ContextId) {
-        let limit = self.0.business.max_history_size;
+        let limit = self.limits(context).max_history_size;
         if limit > 0 && fastrand::usize(..(limit / 4).clamp(1, 256)) == 0 {
             let _ = self.trim_history(tenant, context).await;
         }
@@ -113,7 +113,7 @@ impl StateManager {
 
     async fn trim_history(&self, tenant: &Tenant, context: &ContextId) -> Result<(), StoreError> {
         let now = self.now();
-        let mut scan = newest_first_scan(tenant, context, Table::History, self.0.business.max_history_size);
+        let mut scan = newest_first_scan(tenant, context, Table::History, self.limits(context).max_history_size);
         let mut next = self.0.store.scan(scan.clone(), now).await?.next;
         scan.limit = BATCH_SIZE;
         while next.is_some() {

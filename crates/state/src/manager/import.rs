@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{MAX_ATTEMPTS, StateManager, deletion::unconditional_removal};
+use super::{MAX_ATTEMPTS, StateManager, deletion::unconditional_removal, limits::AppliedLimits};
 use crate::{
     ContextId, HistoryEntry, StateError, StateKind, data,
     entry::state_id,
@@ -32,7 +32,8 @@ impl StateManager {
         let mut contexts = HashSet::new();
         for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
             let invalid = |reason| StateError::InvalidLine { line, reason };
-            let exported = ExportedContext::parse(text, self.0.business.max_state_size).map_err(invalid)?;
+            let exported =
+                ExportedContext::parse(text, |context| self.limits(context).max_state_size).map_err(invalid)?;
             if !contexts.insert(exported.context.clone()) {
                 return Err(invalid(format!("duplicate context `{}`", exported.context)));
             }
@@ -99,7 +100,7 @@ impl StateManager {
     ) -> Result<(), StateError> {
         let change = match state {
             Some(state) => {
-                let value = data::encode_imported(&state.data, self.0.business.max_state_size)?;
+                let value = data::encode_imported(&state.data, self.limits(context).max_state_size)?;
                 let ExportedState { schema, expires, version, .. } = *state;
                 Change::Restore { value, schema, expires, version }
             }
@@ -122,13 +123,13 @@ impl StateManager {
     ) -> Result<(), StateError> {
         // The version the imported state will get.
         let version = state.version.max(row.map_or(0, |row| row.version.number) + 1);
-        let limit = self.max_snapshots();
+        let AppliedLimits { max_snapshots: limit, max_state_size, .. } = self.limits(&exported.context);
         let snapshots = exported.versions.iter().filter(|old| old.is_live(now)).map(|old| (old.version, old));
         // The current version comes last; it is stored as its own snapshot.
         for (version, old) in
             snapshots.chain([(version, state)]).filter(|(number, _)| versions::is_retained(*number, version, limit))
         {
-            let value = data::encode_imported(&old.data, self.0.business.max_state_size)?;
+            let value = data::encode_imported(&old.data, max_state_size)?;
             let put = Change::Put { value, schema: old.schema, expires: old.expires };
             writes.add(versions::write(versions::row_id(&exported.context, version), put));
         }
@@ -136,7 +137,7 @@ impl StateManager {
     }
 
     fn add_entries(&self, writes: &mut WriteSet, exported: &ExportedContext, now: Timestamp) -> Result<(), StateError> {
-        let excess = exported.history.len().saturating_sub(self.0.business.max_history_size);
+        let excess = exported.history.len().saturating_sub(self.limits(&exported.context).max_history_size);
         let is_live = |expires: Option<Timestamp>| expires.is_none_or(|at| at > now);
         for old in exported.history.iter().skip(excess).filter(|old| is_live(old.expires)) {
             let id = format_smolstr!("{}/{}", exported.context.state(), old.id);

@@ -81,11 +81,15 @@ impl StateManager {
         condition: StateCondition,
     ) -> Result<WrittenRow, StateError> {
         let data = Value::Object(data::into_object(data)?);
-        if kind == StateKind::Cache && ttl.or(self.0.config.ttl).is_none() {
+        if kind == StateKind::Cache && ttl.or(self.limits(context).ttl).is_none() {
             return Err(StateError::Refused("a state of kind `cache` must have a time to live".into()));
         }
         let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects_conflicts() };
-        self.write(target, |input| self.replacement(kind, input.row, &data, self.expiry(ttl, input.now)?)).await
+        self.write(target, |input| {
+            let expires = self.limits(context).expiry(ttl, input.now)?;
+            self.replacement((context, kind), input.row, &data, expires)
+        })
+        .await
     }
 
     /// Applies a JSON merge patch: null deletes a member, objects are merged. The expiry does not change. Returns the
@@ -120,7 +124,7 @@ impl StateManager {
             // A typed tool may have written another JSON type, which a patch would destroy; refuse it.
             let mut members = data::into_object(entry::read_data(context, kind, row)?)?;
             patch::merge(&mut members, &patch);
-            let text = data::encode_state(kind, &members, self.0.business.max_state_size)?;
+            let text = data::encode_state(kind, &members, self.limits(context).max_state_size)?;
             Ok(NewState { text, schema: row.schema, expires: row.expires, patch: Some(&recorded_patch) })
         })
         .await
@@ -149,9 +153,9 @@ impl StateManager {
         let write = self.write(target, |input| {
             let expires = match input.row {
                 Some(row) => row.expires,
-                None => self.expiry(None, input.now)?,
+                None => self.limits(context).expiry(None, input.now)?,
             };
-            self.replacement(kind, input.row, &data, expires)
+            self.replacement((context, kind), input.row, &data, expires)
         });
         write.await.map(|written| written.row.version.number)
     }
@@ -182,7 +186,7 @@ impl StateManager {
             Target { tenant, context, kind, snapshot: Some(version), condition, reject: self.rejects_conflicts() };
         self.write(target, |input| {
             let row = input.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
-            let is_retained = versions::is_retained(version, row.version.number, self.max_snapshots());
+            let is_retained = versions::is_retained(version, row.version.number, self.limits(context).max_snapshots);
             let snapshot = input.snapshot.filter(|_| is_retained);
             let no_version = || StateError::NoVersion { state: state_id(context, kind), version };
             let snapshot = snapshot.ok_or_else(no_version)?;
@@ -194,13 +198,13 @@ impl StateManager {
 
     fn replacement<'a>(
         &self,
-        kind: StateKind,
+        (context, kind): (&ContextId, StateKind),
         row: Option<&Row>,
         data: &'a Value,
         expires: Option<Timestamp>,
     ) -> Result<NewState<'a>, StateError> {
         let Value::Object(members) = data else { return Err(StateError::Refused("a state is a JSON object".into())) };
-        let text = data::encode_state(kind, members, self.0.business.max_state_size)?;
+        let text = data::encode_state(kind, members, self.limits(context).max_state_size)?;
         // A replaced typed state keeps the layout version of its tool.
         let schema = row.map_or(LAYOUT, |row| row.schema);
         Ok(NewState { text, schema, expires, patch: None })
@@ -291,16 +295,16 @@ impl StateManager {
             return Ok(batch);
         }
         let version = row_version.map_or(1, |current| current.number + 1);
-        batch.writes.extend(versions::writes(context, version, &put, self.max_snapshots()));
+        batch.writes.extend(versions::writes(context, version, &put, self.limits(context).max_snapshots));
         if row_version.is_none() {
             // An expired state leaves its snapshots behind; they do not belong to the new state.
             let leftovers = self.snapshot_ids(tenant, context, now).await?;
             let new_snapshot = versions::row_id(context, version);
-            let has_snapshots = self.max_snapshots() > 0;
+            let has_snapshots = self.limits(context).max_snapshots > 0;
             let leftovers = leftovers.into_iter().filter(|id| !has_snapshots || *id != new_snapshot);
             batch.writes.extend(leftovers.map(|id| versions::write(id, Change::Remove)));
         }
-        if self.0.business.max_history_size > 0 {
+        if self.limits(context).max_history_size > 0 {
             let updates = next.patch.map_or(Updates::Whole(&next.text), Updates::Patch);
             batch.writes.push(self.0.sequence.note_update(context, (&updates, version), now, next.expires)?);
         }

@@ -42,6 +42,37 @@ async fn a_failed_call_leaves_the_state_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_blocking_function_has_a_state_that_is_committed_only_if_it_returns_in_time() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let add = move |item: AddItem, mut cart: State<Cart>, cx: CallContext| {
+        cart.lines.push((item.sku.clone(), item.qty));
+        match item.sku.as_str() {
+            "poison" => Err(ToolError::new("not sold")),
+            "late" => {
+                released.lock().unwrap().recv().unwrap();
+                assert!(cx.is_cancelled());
+                Ok(cart.lines.len())
+            }
+            _ => Ok(cart.lines.len()),
+        }
+    };
+    let timeout = std::time::Duration::from_millis(300);
+    let hub = ToolHub::builder()
+        .tool(blocking("add", add).timeout(timeout))
+        .tool(tool("show_cart", show_cart))
+        .build()
+        .await
+        .unwrap();
+    assert_eq!(hub.call("add", item("tea")).thread("t").await.assert_success(), &json!(1));
+    hub.call("add", item("poison")).thread("t").await.assert_error(ErrorKind::ToolError);
+    hub.call("add", item("late")).thread("t").await.assert_error(ErrorKind::Timeout);
+    release.send(()).unwrap();
+    assert_eq!(hub.call("add", item("cake")).thread("t").await.assert_success(), &json!(2));
+    assert_eq!(hub.call("show_cart", json!({})).thread("t").await.output, json!([["tea", 1], ["cake", 1]]));
+}
+
+#[tokio::test]
 async fn state_changed_meanwhile_is_a_conflict_that_keeps_the_result() {
     let store = Arc::new(Memory::new());
     let meddler = store.clone();

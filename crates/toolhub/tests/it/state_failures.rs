@@ -409,7 +409,7 @@ async fn a_tool_whose_state_does_not_come_has_done_nothing() {
         tool("function", add),
         stateful("object", UnreachableTool),
         dynamic_stateful("json", "count", json!({"type": "object"}), json),
-        toolhub::legacy_stateful("legacy", |_, _| panic!("it must not run without its state")),
+        toolhub::legacy_stateful("legacy", |_, _| -> Value { panic!("it must not run without its state") }),
     ];
     let hub =
         ToolHub::builder().shared_store(store.clone()).tools(tools.map(ToolBuilder::no_retry)).build().await.unwrap();

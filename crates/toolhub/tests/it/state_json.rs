@@ -107,6 +107,24 @@ async fn an_old_tool_gives_its_state_back_inside_its_result() {
 }
 
 #[tokio::test]
+async fn members_that_a_legacy_tool_does_not_return_stay_in_its_state() {
+    let remember = |params: Value, _: Value| match params["key"].as_str() {
+        Some(key) => Ok(json!({"state": {key: params["value"]}})),
+        None => Err(ToolError::new("no key was given")),
+    };
+    let hub = ToolHub::builder().tool(legacy_stateful("remember", remember)).build().await.unwrap();
+    for (key, value) in [("a", json!(1)), ("b", json!({"x": 1})), ("b", json!({"y": 2})), ("c", json!(null))] {
+        hub.call("remember", json!({"key": key, "value": value})).thread("t").await.assert_success();
+    }
+    let expected = json!({"a": 1, "b": {"y": 2}, "c": null});
+    assert_eq!(stored_state(&hub, "t/remember").await, Some(expected.clone()));
+    let outcome = hub.call("remember", json!({})).thread("t").await;
+    outcome.assert_error(ErrorKind::ToolError);
+    assert_eq!(outcome.error.unwrap().operator, "no key was given");
+    assert_eq!(stored_state(&hub, "t/remember").await, Some(expected));
+}
+
+#[tokio::test]
 async fn whatever_the_arguments_are_a_json_tool_has_its_state_or_is_not_called() {
     for schema in [json!({}), json!(true), json!({"type": "object"}), json!({"type": ["object", "null"]})] {
         let tool = dynamic_stateful("step", "steps", schema.clone(), step);

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    BusinessStateConfig, ContextId, HistoryEvent, SessionState, StateCleanup, StateManagerConfig,
+    BusinessStateConfig, ContextId, HistoryEvent, JsonReply, SessionState, StateCleanup, StateManagerConfig,
     backend::Memory,
+    dynamic_stateful,
     prelude::*,
     testing::{AssertOutcome, TestClock},
 };
@@ -265,4 +266,76 @@ async fn opening_a_session_makes_the_context_of_a_tools_state() {
     hub.open_session("add_to_cart", &tenant, &thread).await.unwrap();
     hub.call("add_to_cart", item("tea")).thread("t").await.assert_success();
     assert_eq!(business_state(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_its_own_limits_of_its_state_and_every_writer_keeps_to_them() {
+    let clock = TestClock::new();
+    let add = tool("add_to_cart", add_to_cart)
+        .state_ttl(Duration::from_secs(60))
+        .max_state_size(60)
+        .max_versions(2)
+        .max_history_size(3);
+    let other = dynamic_stateful("other", "other", json!({"type": "object"}), async |_: Value, _: CallContext| {
+        Ok(JsonReply::with_state(json!("ok"), json!({"text": "x".repeat(100)})))
+    });
+    let hub = ToolHub::builder()
+        .clock(clock.clone())
+        .tool(add)
+        .tool(tool("show_cart", show_cart).read_only())
+        .tool(other)
+        .build()
+        .await
+        .unwrap();
+    let (state, tenant) = (hub.state(), Tenant::default());
+    for sku in ["a", "b", "c"] {
+        hub.call("add_to_cart", item(sku)).thread("t").await.assert_success();
+    }
+    assert_eq!(state.versions(&tenant, &id("t/cart")).await.unwrap().len(), 2);
+    assert_eq!(state.history(&tenant, &id("t/cart"), 100).await.unwrap().len(), 3);
+    let entry = state.get_state(&tenant, &id("t/cart"), StateKind::Business).await.unwrap().unwrap();
+    assert_eq!(entry.expires, Some(entry.updated + Duration::from_secs(60)));
+    // The size limit applies to the tool, and to writes that come from elsewhere.
+    let too_large = hub.call("add_to_cart", json!({"sku": "x".repeat(60), "qty": 1})).thread("t").await;
+    too_large.assert_error(ErrorKind::StateTooLarge);
+    let data = json!({"lines": [["x".repeat(60), 1]]});
+    assert!(state.set_state(&tenant, &id("t/cart"), StateKind::Business, data, None).await.is_err());
+    // Another state has the hub's limits.
+    hub.call("other", json!({})).thread("t").await.assert_success();
+    let entry = state.get_state(&tenant, &id("t/other"), StateKind::Business).await.unwrap().unwrap();
+    assert_eq!(entry.expires, None);
+    clock.advance(Duration::from_secs(61)).await;
+    assert_eq!(hub.call("show_cart", json!({})).thread("t").await.assert_success(), &json!([]));
+}
+
+#[tokio::test]
+async fn a_tool_that_saves_explicitly_commits_nothing_else() {
+    async fn add_and_save(item: crate::shop_tools::AddItem, mut cart: State<Cart>) -> Result<(), ToolError> {
+        cart.lines.push((item.sku, item.qty));
+        cart.save()?;
+        cart.lines.push(("unsaved".into(), 1));
+        Ok(())
+    }
+    let hub = ToolHub::builder()
+        .tool(tool("saves", add_and_save).auto_save(false))
+        .tool(tool("forgets", add_to_cart).auto_save(false))
+        .tool(tool("show_cart", show_cart).read_only())
+        .build()
+        .await
+        .unwrap();
+    hub.call("forgets", item("a")).thread("t").await.assert_success();
+    hub.call("saves", item("b")).thread("t").await.assert_success();
+    assert_eq!(hub.call("show_cart", json!({})).thread("t").await.assert_success(), &json!([["b", 1]]));
+}
+
+#[tokio::test]
+async fn tools_that_share_a_state_cannot_limit_it_differently() {
+    let limited = |name: &str, versions| tool(name, add_to_cart).max_versions(versions);
+    let built = ToolHub::builder().tool(limited("a", 2)).tool(limited("b", 3)).build().await;
+    let error = built.unwrap_err().to_string();
+    assert!(error.contains("another tool with the state `cart` has a different `max_versions`"), "{error}");
+    let hub = ToolHub::builder().tool(limited("a", 2)).tool(tool("c", add_to_cart)).build().await.unwrap();
+    assert!(hub.register(limited("b", 3)).is_err());
+    let zero = ToolHub::builder().tool(tool("a", add_to_cart).state_ttl(Duration::ZERO)).build().await;
+    assert!(zero.unwrap_err().to_string().contains("`ttl` of less than a millisecond"));
 }

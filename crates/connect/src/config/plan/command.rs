@@ -61,8 +61,16 @@ pub(super) fn resolve(
     CommandPlan { raw: raw.clone(), program, env, cwd, stateful }
 }
 
-/// Checks the name of the state in requests and responses.
+/// Checks the state settings of a program.
 pub(super) fn check_state(state: &raw::ToolState, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) {
+    if state.auto_save.is_some() {
+        let message = "`auto_save` has no effect for a program, because a state that it returns is saved";
+        diagnostics.report(
+            &at.key("state").key("auto_save"),
+            message,
+            "remove it; a reply without a state leaves it unchanged",
+        );
+    }
     let path = at.key("state").key("parameter_name");
     let Some(name) = state.parameter_name.as_deref() else { return };
     if state.inject == Some(false) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolhub_core::ConflictResolution;
 
 use super::{CallSettings, Command, Rest};
-use crate::config::{KeyPath, PositiveDuration};
+use crate::config::{KeyPath, PositiveDuration, Size};
 
 /// The config of one tool, from a file, an API request, or code.
 ///
@@ -189,6 +189,21 @@ pub struct ToolState {
     /// Whether the tool may be rerun with the current state, for `conflict_resolution = "retry"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerunnable: Option<bool>,
+    /// How long the state lives after each write. Default: as in `[state]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<PositiveDuration>,
+    /// Maximum size of the state as JSON; a larger one is refused. Default: as in `[state]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_state_size: Option<Size>,
+    /// Maximum number of earlier versions that are kept, including the current one. Default: as in `[state]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_versions: Option<u32>,
+    /// Maximum number of history entries; 0 for none. Default: as in `[state]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_history_size: Option<u32>,
+    /// Whether changes are committed without an explicit save; only for Rust functions. Default: as in `[state]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_save: Option<bool>,
     /// Whether requests to the program carry the state; only for a `command`. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inject: Option<bool>,

@@ -7,7 +7,7 @@ use toolhub_connect::{
     command::Guard,
     config::{ConfigEnv, Diagnostics, KeyPath, ProcessEnv, ToolConfig, ToolFactory, create_tool},
 };
-use toolhub_core::{ErrorKind, Kind, ToolFilter};
+use toolhub_core::{ErrorKind, Kind, StateKind, ToolFilter, ids::Tenant};
 use toolhub_testkit::TempFolder;
 
 use super::{factory, hub, parse_config};
@@ -76,13 +76,22 @@ async fn a_program_that_remembers_is_made_of_json() {
                 print(json.dumps({'id': request['id'], 'result': memory['n'], 'memory': memory}), flush=True)";
     let config = parse_config(json!({
         "name": "count", "kind": "stateful", "command": "python3", "args": ["-c", code],
-        "state": {"parameter_name": "memory", "cleanup": "thread_end", "conflict_resolution": "reject"},
+        "state": {"parameter_name": "memory", "cleanup": "thread_end", "conflict_resolution": "reject",
+                  "ttl": "1h", "max_state_size": "1KiB", "max_versions": 1, "max_history_size": 2},
         "parameters": {"type": "object", "properties": {"by": {"type": "integer"}}},
     }));
     let hub = hub().await;
     hub.register(create_tool(&config).unwrap()).unwrap();
     let count = async |thread: &str, by: u32| expect_output(hub.call("count", json!({"by": by})).thread(thread).await);
     assert_eq!((count("a", 2).await, count("a", 3).await, count("b", 1).await), (json!(2), json!(5), json!(1)));
+    // The state has the limits of the config.
+    let (state, tenant, context) = (hub.state(), Tenant::default(), "a/count".parse().unwrap());
+    let entry = state.get_state(&tenant, &context, StateKind::Business).await.unwrap().unwrap();
+    assert_eq!(entry.expires.unwrap().since(entry.updated), Duration::from_secs(3600));
+    assert_eq!(state.versions(&tenant, &context).await.unwrap().len(), 1);
+    assert_eq!(state.history(&tenant, &context, 100).await.unwrap().len(), 2);
+    let large = json!({"text": "x".repeat(1024)});
+    assert!(state.set_state(&tenant, &context, StateKind::Business, large, None).await.is_err());
     hub.shutdown(Duration::from_secs(5)).await;
 }
 

@@ -1,6 +1,6 @@
 //! State settings of `ToolBuilder`, and their validation.
 
-use std::{collections::HashSet, ptr};
+use std::{collections::HashSet, ptr, time::Duration};
 
 use serde_json::Value;
 use smol_str::SmolStr;
@@ -38,6 +38,39 @@ impl ToolBuilder {
     /// If it is not the hub's own store, the state is committed just before the end of the call, not in the same transaction.
     pub fn manager_type(mut self, manager: ManagerType) -> Self {
         self.state.manager = Some(manager);
+        self
+    }
+
+    /// How long its state lives after each write. Default: the hub's `ttl`. Like the other limits of a state, it applies to every
+    /// write, also over the API, and tools that share the state must not set different ones.
+    pub fn state_ttl(mut self, ttl: Duration) -> Self {
+        self.state.limits.ttl = Some(ttl);
+        self
+    }
+
+    /// Maximum size of its state as JSON text, in bytes. Default: the hub's `max_state_size`.
+    pub fn max_state_size(mut self, bytes: usize) -> Self {
+        self.state.limits.max_state_size = Some(bytes);
+        self
+    }
+
+    /// Maximum number of snapshots of its state, including the current version. Default: the hub's `max_versions`. The hub's
+    /// `versioning` must be on.
+    pub fn max_versions(mut self, versions: usize) -> Self {
+        self.state.limits.max_versions = Some(versions);
+        self
+    }
+
+    /// Maximum number of history entries of its state; 0 for none. Default: the hub's `max_history_size`.
+    pub fn max_history_size(mut self, entries: usize) -> Self {
+        self.state.limits.max_history_size = Some(entries);
+        self
+    }
+
+    /// Whether its changes are committed when the call succeeds; if not, only [`State::save`](crate::State::save) commits.
+    /// Default: the hub's `auto_save`.
+    pub fn auto_save(mut self, auto_save: bool) -> Self {
+        self.state.auto_save = Some(auto_save);
         self
     }
 
@@ -87,6 +120,9 @@ pub(super) fn rules(mut rules: StateSettings, names: &[SmolStr]) -> Result<State
 pub(super) fn check(rules: &StateSettings, definition: &Definition) -> Result<(), String> {
     if rules.names.is_empty() && *rules != StateSettings::default() {
         return Err("it has no state, so state settings do not apply".into());
+    }
+    if rules.limits.ttl.is_some_and(|ttl| ttl.as_millis() == 0) {
+        return Err("its state has a `ttl` of less than a millisecond; use a longer one, or none".into());
     }
     if rules.parameter.is_some() && !rules.json {
         return Err("only a JSON tool can get its state as an argument".into());
