@@ -99,7 +99,7 @@ fn a_key_that_nobody_knows_is_never_passed_over() {
         (json!({"auth": {"type": "bearer", "tokn": "x"}}), "tokn"),
         (json!({"retry": {"atempts": 2}}), "atempts"),
         (json!({"connection": {"pool": 2}}), "pool"),
-        (json!({"state": {"ttl": "5s"}}), "ttl"),
+        (json!({"state": {"tll": "5s"}}), "tll"),
         (json!({"annotations": {"readonly": true}}), "readonly"),
     ] {
         let error = serde_json::from_value::<ToolConfig>(inside).unwrap_err().to_string();
