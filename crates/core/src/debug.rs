@@ -5,10 +5,12 @@ use std::fmt;
 use crate::{
     events::Subscription,
     execution::{CallContext, Job, Tool},
-    handler::{JsonState, State},
-    hub::{BatchRequest, CallHandle, CallRequest, HubBuilder, ToolHub},
+    handler::{Instance, JsonState, SharedInstance, State},
+    hub::{
+        BatchRequest, CallHandle, CallRequest, HubBuilder, InstanceGuard, SharedInstanceGuard, ThreadContext, Threads,
+        ToolHub,
+    },
     registry::{Registry, ToolBuilder, Tools},
-    threads::{ThreadContext, Threads},
 };
 use toolhub_state::ToolState;
 
@@ -44,5 +46,17 @@ brief! {
 impl<S: ToolState> fmt::Debug for State<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").field("name", &S::NAME).field("version", &self.version()).finish_non_exhaustive()
+    }
+}
+
+impl<I: Instance> fmt::Debug for InstanceGuard<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InstanceGuard").finish_non_exhaustive()
+    }
+}
+
+impl<I: SharedInstance> fmt::Debug for SharedInstanceGuard<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedInstanceGuard").finish_non_exhaustive()
     }
 }

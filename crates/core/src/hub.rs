@@ -23,6 +23,7 @@ mod request;
 mod sessions;
 mod snapshot;
 mod status;
+mod thread_context;
 mod thread_removal;
 mod threads;
 
@@ -41,6 +42,7 @@ pub use offer::{Offer, OfferOptions};
 pub use request::{CallHandle, CallRequest};
 pub use snapshot::SnapshotRestore;
 pub use status::{StatusScope, ToolStatusInfo};
+pub use thread_context::{InstanceGuard, SharedInstanceGuard, ThreadContext, Threads};
 pub use threads::ThreadError;
 
 use crate::{

@@ -50,15 +50,16 @@ pub use handler::{
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DependencyStatus,
-    Explanation, HubBuilder, HubChange, Offer, OfferOptions, RateQuota, SnapshotRestore, StatusDetails, StatusScope,
-    ThreadError, ToolHub, ToolStatusDetails, ToolStatusInfo,
+    Explanation, HubBuilder, HubChange, InstanceGuard, Offer, OfferOptions, RateQuota, SharedInstanceGuard,
+    SnapshotRestore, StatusDetails, StatusScope, ThreadContext, ThreadError, Threads, ToolHub, ToolStatusDetails,
+    ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, StatusChanges, StoreSize, ToolStats};
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
 pub use step::WaitReason;
-pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
+pub use threads::{InstanceInfo, ThreadInfo, ThreadPage};
 pub use tokio_util::sync::CancellationToken;
 pub use toolhub_state::{
     COOKIE_STATE_PREFIX, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState,

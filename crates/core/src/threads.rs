@@ -4,7 +4,7 @@
 //! tools store per thread is in `state`; access control is decided elsewhere.
 
 mod activity;
-mod context;
+mod instance_info;
 mod instance_pool;
 mod instance_slot;
 mod pool_state;
@@ -13,7 +13,7 @@ mod row_backend;
 mod store;
 
 pub(crate) use activity::ThreadActivity;
-pub use context::{InstanceInfo, ThreadContext, Threads};
+pub use instance_info::InstanceInfo;
 pub(crate) use instance_pool::{InstanceLease, InstancePool, run_exclusive, run_idle_sweeper};
 pub(crate) use instance_slot::InstanceCell;
 pub(crate) use pool_state::InstanceLimits;

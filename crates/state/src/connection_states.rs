@@ -1,7 +1,8 @@
 //! In-memory LRU cache of connection states, local to this node.
 //!
-//! In: the state of a connection. Out: the same row until it expires or is evicted. Nothing is stored, so that after a
-//! restart no connection claims to be active. Bounded: the least recently written entries are evicted first.
+//! In: what a writer sets, and the executions and instances that hold a connection. Out: one row per context until it expires
+//! or is evicted. Nothing is stored, so that after a restart no connection claims to be active. Bounded: the least recently
+//! written entries are evicted first.
 
 use std::{
     hash::RandomState,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use hashlink::LruCache;
+use serde_json::{Map, Value, json};
 
 use super::{ContextId, StateKind, entry::KindInfo};
 use toolhub_storage::backend::{Row, RowVersion};
@@ -19,11 +21,36 @@ use toolhub_types::{
 
 /// Maximum number of cached connection states.
 const MAX_CONNECTIONS: usize = 65_536;
+/// The layout version of their rows.
+const LAYOUT: u32 = 1;
 
 /// Connection states as rows like those of a store, so that the write path treats both alike.
-pub(crate) struct ConnectionStates(Mutex<Rows>);
+pub(crate) struct ConnectionStates(Mutex<Connections>);
 
-type Rows = LruCache<(Tenant, ContextId), Row, RandomState>;
+type Connections = LruCache<(Tenant, ContextId), Connection, RandomState>;
+
+/// One connection. Executions only change counters; its row is brought up to date when it is read.
+struct Connection {
+    row: Row,
+    /// Number of executions and instances that hold it.
+    holds: u32,
+    /// Number of instances among them.
+    instances: u32,
+    /// What a writer set; it applies while nothing holds the connection.
+    written_active: bool,
+    changes: Changes,
+}
+
+/// What executions changed since the row was last brought up to date.
+#[derive(Default)]
+struct Changes {
+    /// Whether the row is out of date.
+    any: bool,
+    last_used: Option<Timestamp>,
+    errors: u64,
+    last_error: Option<String>,
+    session_active: Option<bool>,
+}
 
 impl Default for ConnectionStates {
     fn default() -> Self {
@@ -31,10 +58,58 @@ impl Default for ConnectionStates {
     }
 }
 
+impl Connection {
+    fn new(row: Row) -> Self {
+        let mut connection = Self { row, holds: 0, instances: 0, written_active: false, changes: Changes::default() };
+        connection.written_active = connection.members().get("active").and_then(Value::as_bool).unwrap_or(false);
+        connection
+    }
+
+    fn empty(now: Timestamp) -> Self {
+        let version = RowVersion { number: 0, stamp: 0 };
+        let value = b"{}".as_slice().into();
+        Self::new(Row { version, schema: LAYOUT, value, expires: None, created: now, updated: now })
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        serde_json::from_slice(&self.row.value).unwrap_or_default()
+    }
+
+    /// Records a change by an execution.
+    fn change(&mut self, now: Timestamp, change: impl FnOnce(&mut Changes)) {
+        change(&mut self.changes);
+        (self.changes.any, self.row.updated) = (true, now);
+        self.row.version = RowVersion { number: self.row.version.number + 1, stamp: fastrand::u64(..) };
+    }
+
+    /// The row, up to date.
+    fn row(&mut self) -> &Row {
+        if self.changes.any {
+            let mut members = self.members();
+            let Changes { last_used, errors, last_error, session_active, .. } = std::mem::take(&mut self.changes);
+            members.insert("active".into(), json!(self.holds > 0 || self.written_active));
+            if let Some(at) = last_used {
+                members.insert("lastUsed".into(), json!(at));
+            }
+            let before = members.get("errorCount").and_then(Value::as_u64).unwrap_or(0);
+            members.insert("errorCount".into(), json!(before.saturating_add(errors)));
+            if let Some(error) = last_error {
+                members.insert("lastError".into(), json!(error));
+            }
+            if let Some(active) = session_active {
+                members.insert("sessionActive".into(), json!(active));
+            }
+            self.row.value = Value::Object(members).to_string().into_bytes().into();
+        }
+        &self.row
+    }
+}
+
 impl ConnectionStates {
     pub(crate) fn get(&self, tenant: &Tenant, context: &ContextId, now: Timestamp) -> Option<Row> {
-        let row = self.rows().peek(&(tenant.clone(), context.clone())).cloned();
-        row.filter(|row| !row.is_expired(now))
+        let mut rows = self.lock();
+        let row = rows.peek_mut(&(tenant.clone(), context.clone()))?.row();
+        Some(row).filter(|row| !row.is_expired(now)).cloned()
     }
 
     /// Replaces the row with what `make` returns for the current one, and returns the new row. Writers are serialized.
@@ -46,13 +121,81 @@ impl ConnectionStates {
         make: impl FnOnce(Option<&Row>) -> Result<Row, E>,
     ) -> Result<Row, E> {
         let key = (tenant.clone(), context.clone());
-        let mut rows = self.rows();
-        let before = rows.peek(&key).filter(|row| !row.is_expired(now));
+        let mut rows = self.lock();
+        let (mut holds, mut instances) = (0, 0);
+        let before = match rows.peek_mut(&key) {
+            Some(before) => {
+                (holds, instances) = (before.holds, before.instances);
+                Some(before.row()).filter(|row| !row.is_expired(now))
+            }
+            None => None,
+        };
         let (version, created) = before.map_or((1, now), |row| (row.version.number + 1, row.created));
         let version = RowVersion { number: version, stamp: fastrand::u64(..) };
         let row = Row { version, created, updated: now, ..make(before)? };
-        rows.insert(key, row.clone());
+        rows.insert(key, Connection { holds, instances, ..Connection::new(row.clone()) });
         Ok(row)
+    }
+
+    /// Records that an execution or an instance holds the connection from now on.
+    pub(crate) fn hold(&self, tenant: &Tenant, context: &ContextId, by_instance: bool, now: Timestamp) {
+        self.with_connection((tenant, context), now, |connection| {
+            connection.holds += 1;
+            connection.instances += u32::from(by_instance);
+            connection.change(now, |changes| {
+                changes.last_used = Some(now);
+                changes.session_active = if by_instance { Some(true) } else { changes.session_active };
+            });
+        });
+    }
+
+    /// Records that it does not hold the connection any more, and the error with which it ended.
+    pub(crate) fn release(
+        &self,
+        (tenant, context): (&Tenant, &ContextId),
+        by_instance: bool,
+        error: Option<String>,
+        now: Timestamp,
+    ) {
+        // It may have been removed meanwhile, with its thread for example.
+        let mut rows = self.lock();
+        let Some(connection) = rows.get_mut(&(tenant.clone(), context.clone())) else { return };
+        connection.holds = connection.holds.saturating_sub(1);
+        connection.instances = connection.instances.saturating_sub(u32::from(by_instance));
+        let ended = by_instance && connection.instances == 0;
+        connection.change(now, |changes| {
+            changes.last_used = Some(now);
+            changes.session_active = if ended { Some(false) } else { changes.session_active };
+            changes.errors += u64::from(error.is_some());
+            changes.last_error = error.or(changes.last_error.take());
+        });
+    }
+
+    /// Records whether a session is open on the connection.
+    pub(crate) fn set_session_active(&self, tenant: &Tenant, context: &ContextId, active: bool, now: Timestamp) {
+        self.with_connection((tenant, context), now, |connection| {
+            connection.change(now, |changes| changes.session_active = Some(active));
+        });
+    }
+
+    /// Changes a connection, which begins anew if it has expired.
+    fn with_connection(
+        &self,
+        (tenant, context): (&Tenant, &ContextId),
+        now: Timestamp,
+        change: impl FnOnce(&mut Connection),
+    ) {
+        let mut rows = self.lock();
+        let key = (tenant.clone(), context.clone());
+        match rows.get_mut(&key) {
+            Some(connection) if !connection.row.is_expired(now) => change(connection),
+            expired => {
+                let (holds, instances) = expired.map_or((0, 0), |old| (old.holds, old.instances));
+                let mut connection = Connection { holds, instances, ..Connection::empty(now) };
+                change(&mut connection);
+                rows.insert(key, connection);
+            }
+        }
     }
 
     /// Removes one row, unless `check` refuses it.
@@ -63,34 +206,36 @@ impl ConnectionStates {
         check: impl FnOnce(Option<&Row>) -> Result<(), E>,
     ) -> Result<(), E> {
         let key = (tenant.clone(), context.clone());
-        let mut rows = self.rows();
-        check(rows.peek(&key))?;
+        let mut rows = self.lock();
+        check(rows.peek_mut(&key).map(|connection| connection.row()))?;
         rows.remove(&key);
         Ok(())
     }
 
     pub(crate) fn remove(&self, tenant: &Tenant, context: &ContextId) {
-        self.rows().remove(&(tenant.clone(), context.clone()));
+        self.lock().remove(&(tenant.clone(), context.clone()));
     }
 
     /// Removes all rows of a thread.
     pub(crate) fn remove_thread(&self, owner: &ThreadKey) {
-        self.rows().retain(|(tenant, context), _| *tenant != owner.tenant || context.thread() != Some(&owner.thread));
+        self.lock().retain(|(tenant, context), _| *tenant != owner.tenant || context.thread() != Some(&owner.thread));
     }
 
     /// All connections of a tenant that have not expired.
     pub(crate) fn of_tenant(&self, tenant: &Tenant, now: Timestamp) -> Vec<(ContextId, KindInfo)> {
-        let rows = self.rows();
-        let live = rows.iter().filter(|((owner, _), row)| owner == tenant && !row.is_expired(now));
-        live.map(|((_, context), row)| (context.clone(), KindInfo::from_row(StateKind::Connection, row))).collect()
+        let mut rows = self.lock();
+        let own = rows.iter_mut().filter(|((owner, _), _)| owner == tenant);
+        let live =
+            own.map(|((_, context), connection)| (context, connection.row())).filter(|(_, row)| !row.is_expired(now));
+        live.map(|(context, row)| (context.clone(), KindInfo::from_row(StateKind::Connection, row))).collect()
     }
 
     /// The number of connections of all tenants that have not expired.
     pub(crate) fn count(&self, now: Timestamp) -> u64 {
-        self.rows().iter().map(|(_, row)| row).filter(|row| !row.is_expired(now)).count() as u64
+        self.lock().iter().filter(|(_, connection)| !connection.row.is_expired(now)).count() as u64
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

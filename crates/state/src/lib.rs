@@ -34,7 +34,7 @@ pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateStats};
 pub use error::StateError;
 pub use history::{HistoryEntry, HistoryEvent};
 pub use kind::StateKind;
-pub use manager::{ConflictOutcome, ExecutionHistory};
+pub use manager::{ConflictOutcome, ConnectionHold, ExecutionHistory};
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};
 pub use settings::StateCleanup;
 pub use settings::{SharedStateSettings, StateLimits, StateSettings};

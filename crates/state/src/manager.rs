@@ -5,6 +5,7 @@
 //! rows; the pipeline reads and commits it.
 
 mod condition;
+mod connection_hold;
 mod deletion;
 mod draft;
 mod export;
@@ -22,6 +23,7 @@ use arc_swap::ArcSwap;
 use smol_str::SmolStr;
 
 pub use condition::StateCondition;
+pub use connection_hold::ConnectionHold;
 pub use draft::{ConflictOutcome, ExecutionHistory};
 pub use list::ContextFilter;
 pub use watch::{StateChange, StateChanges};

@@ -83,7 +83,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("a session can be opened before the first call");
     let (tenant, wednesday) = (Tenant::default(), ThreadId::new("wednesday")?);
     hub.open_session("session", &tenant, &wednesday).await?;
-    assert!(hub.thread_context(&tenant, &wednesday).get("session").is_some());
+    assert!(hub.thread_context(&tenant, &wednesday).info("session").is_some());
     assert_eq!(set("wednesday", "water").await.output, json!([4, ["water"]]));
 
     println!("and everything is closed at the end");

@@ -104,7 +104,7 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
     let result = exchange.run_with_timeout(outgoing).await;
     let result = result.map_err(|error| error.into_tool_error(sent.load(Ordering::Relaxed)));
     if let Some(session) = exchange.session {
-        session.close(&plan.origin, result.as_ref().err()).await;
+        session.close(&plan.origin).await;
     }
     result
 }

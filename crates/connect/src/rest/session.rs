@@ -1,7 +1,7 @@
-//! The session of a thread with a service: its cookies, and statistics about its connection.
+//! The session of a thread with a service: its cookies.
 //!
 //! In: a call in a thread. Out: the cookies to send; at the end, changed cookies are written to the thread's state. Cookies are state
-//! of kind `cache`: they outlive the process and expire. Connection statistics are state of kind `connection`, which does not.
+//! of kind `cache`: they outlive the process and expire.
 
 use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
@@ -60,19 +60,11 @@ impl<'a> Session<'a> {
     }
 
     /// Stores changed cookies. A failure is only logged, because the request has already been made.
-    pub(crate) async fn close(self, origin: &Origin, failed: Option<&ToolError>) {
-        let (state, now) = (&self.state, self.call.now());
-        if let Err(error) = self.persist(origin, now).await {
-            tracing::warn!(state = %state.id(), %error, "storing session cookies failed; cookies are lost");
+    pub(crate) async fn close(self, origin: &Origin) {
+        if let Err(error) = self.persist(origin, self.call.now()).await {
+            tracing::warn!(state = %self.state.id(), %error, "storing session cookies failed; cookies are lost");
         }
-        // The error count is informational only.
-        let before = state.connection().await.unwrap_or_default();
-        let errors = before.error_count + u64::from(failed.is_some());
-        let last = failed.map(ToString::to_string).or(before.last_error);
-        let statistics = json!({
-            "active": false, "lastUsed": now, "errorCount": errors, "lastError": last, "sessionActive": !self.jar.is_empty(),
-        });
-        let _ = state.set(StateKind::Connection, statistics, None).await;
+        self.call.set_session_active(!self.jar.is_empty());
     }
 
     async fn persist(&self, origin: &Origin, now: Timestamp) -> Result<(), ToolError> {

@@ -21,7 +21,7 @@ use crate::{
     execution::{CallEnvelope, CallSlot, WeakSlot},
     services::Services,
 };
-use toolhub_state::{ContextState, StateCheckouts, StateError};
+use toolhub_state::{ConnectionHold, ContextId, ContextState, StateCheckouts, StateError};
 use toolhub_storage::clock::Instant;
 use toolhub_types::{
     content::Content,
@@ -193,6 +193,34 @@ impl CallContext {
     pub async fn store_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
         let services = self.services();
         artifact::save(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
+    }
+
+    /// Records in the connection state of the tool whether a session is open with its service.
+    pub fn set_session_active(&self, active: bool) {
+        if let Some(context) = self.connection_context() {
+            self.services().state.set_session_active(self.tenant(), &context, active);
+        }
+    }
+
+    /// Marks the tool's connection as active while this execution lasts.
+    pub(crate) fn hold_connection(&self) -> Option<ConnectionHold> {
+        let context = self.connection_context()?;
+        Some(self.services().state.hold_connection(self.tenant(), context))
+    }
+
+    /// Marks the tool's connection as active while its instance lives.
+    pub(crate) fn hold_session(&self) -> Option<ConnectionHold> {
+        let context = self.connection_context()?;
+        Some(self.services().state.hold_session(self.tenant(), context))
+    }
+
+    /// The context whose kind `connection` describes the connection of the tool. Calls without a thread share one.
+    fn connection_context(&self) -> Option<ContextId> {
+        let name = self.envelope().tool.connection.as_ref()?;
+        Some(match self.thread() {
+            Some(thread) => self.services().state.context(name, thread),
+            None => ContextId::shared(name.clone()),
+        })
     }
 
     /// The state of this name in the thread of the call. Does not create it.

@@ -44,6 +44,8 @@ pub struct Tool {
     pub(crate) fingerprint: String,
     /// The states it checks out, and their rules.
     pub(crate) state: StateSettings,
+    /// The name of the state whose kind `connection` describes its connection: of stateful and REST tools.
+    pub(crate) connection: Option<StateName>,
     /// Why it is disabled by its definition, if it is.
     pub(crate) disabled: Option<Box<str>>,
     /// Whether a call whose process died is rerun. The tool is idempotent then.

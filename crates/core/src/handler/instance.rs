@@ -119,7 +119,7 @@ where
             return Ok(live);
         }
         let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
-        lease.mark_created();
+        lease.mark_created(context.hold_session());
         Ok(live)
     }
 

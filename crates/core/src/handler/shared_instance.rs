@@ -99,7 +99,7 @@ where
             let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
             let live = Arc::new(live);
             cell.put(live.clone());
-            lease.mark_created();
+            lease.mark_created(context.hold_session());
             Ok(live)
         };
         run_exclusive(lease, create).await?

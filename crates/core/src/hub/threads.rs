@@ -11,7 +11,7 @@ use std::{
 use smol_str::SmolStr;
 
 use super::{
-    ToolHub,
+    ThreadContext, Threads, ToolHub,
     thread_removal::{self, RemovalResult},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     pipeline,
     registry::ToolFilter,
     statuses::StatusKey,
-    threads::{ThreadContext, ThreadInfo, ThreadPage, Threads},
+    threads::{ThreadInfo, ThreadPage},
 };
 use toolhub_state::StateCleanup;
 use toolhub_storage::backend::{Cursor, StoreError};
@@ -51,7 +51,7 @@ impl ToolHub {
     /// The live instances of all threads, which can be closed through it.
     #[must_use]
     pub fn thread_contexts(&self) -> Threads {
-        Threads(self.engine.services.instances.clone())
+        Threads(self.clone())
     }
 
     /// The live instances of one thread.

@@ -194,13 +194,17 @@ fn retry_delay(
 /// Runs the tool once. A panic of the tool, even in a drop, is a failure of the tool.
 async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.count_attempt();
+    let mut connection = context.hold_connection();
     let result = {
         let work = pin!(execute(context));
         catch_panic(work).await
     };
     let result = result.unwrap_or_else(|panic| Err(ToolError::operator_only(ErrorKind::Crashed, panic_text(panic))));
-    if result.is_err() {
+    if let Err(error) = &result {
         context.checkouts().release_locks();
+        if let Some(connection) = &mut connection {
+            connection.fail(&error.to_string());
+        }
     }
     result
 }

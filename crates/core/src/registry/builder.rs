@@ -328,6 +328,7 @@ impl ToolBuilder {
             fingerprint: definition.fingerprint(),
             needs_thread: stateful || !definition.depends_on.is_empty(),
             services: context.services.clone(),
+            connection: state::connection_name(&state, &definition),
             state,
             policy: self.policy,
             rerun_interrupted: self.rerun_interrupted,

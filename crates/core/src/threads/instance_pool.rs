@@ -23,6 +23,7 @@ use crate::{
     reentrancy,
     registration::{RegisteredTool, Registration},
 };
+use toolhub_state::ConnectionHold;
 use toolhub_storage::clock::Clock;
 use toolhub_types::{error::ToolError, event_kind::EventKind, ids::ThreadKey, tool::ToolName};
 
@@ -65,6 +66,12 @@ impl InstancePool {
     ) -> InstanceLease {
         let (id, slot) = self.lock().acquire(owner, (tool, from_offer), self.clock.instant(), || Arc::new(new_cell()));
         InstanceLease { id, slot, pool: self.clone() }
+    }
+
+    /// Leases the slot of a tool in a thread if it has an instance.
+    pub(crate) fn find(self: &Arc<Self>, owner: &ThreadKey, tool: &str) -> Option<InstanceLease> {
+        let (id, slot) = self.lock().acquire_live(owner, tool)?;
+        Some(InstanceLease { id, slot, pool: self.clone() })
     }
 
     pub(crate) fn instance_info(&self, owner: &ThreadKey, tool: &str) -> Option<InstanceInfo> {
@@ -144,6 +151,7 @@ async fn close_instance(slot: Arc<InstanceSlot>, reason: &'static str, events: E
         if !matches!(AssertUnwindSafe(bounded).catch_unwind().await, Ok(true)) {
             tracing::warn!(tool = %slot.tool, "closing a tool instance panicked or timed out");
         }
+        slot.set_connection(None);
         emit_executor_cleaned(&slot, reason, &events, &*clock);
     }
 }
@@ -183,14 +191,22 @@ impl InstanceLease {
         any.downcast().ok()
     }
 
-    /// Records that an instance was created in this slot. Evicts others that exceed the limits.
-    pub(crate) fn mark_created(&self) {
+    /// Identifies the slot for the re-entrancy check.
+    pub(crate) fn lock_id(&self) -> reentrancy::LockId {
+        let slot: Weak<InstanceSlot> = Arc::downgrade(&self.slot);
+        slot
+    }
+
+    /// Records that an instance was created in this slot, and holds its connection. Evicts others that exceed the limits.
+    pub(crate) fn mark_created(&self, connection: Option<ConnectionHold>) {
+        self.slot.set_connection(connection);
         let evicted = self.pool.lock().instance_created(self.id, self.pool.clock.now());
         self.pool.spawn_closes(evicted);
     }
 
     /// Records that the instance was dropped without a close.
     pub(crate) fn mark_lost(&self, reason: &'static str) {
+        self.slot.set_connection(None);
         self.pool.lock().instance_lost(self.id);
         self.pool.emit_cleaned(&self.slot, reason);
     }
@@ -209,8 +225,7 @@ impl Drop for InstanceLease {
 /// # Errors
 /// When an enclosing call holds the slot already: the two would deadlock.
 pub(crate) async fn run_exclusive<T>(lease: &InstanceLease, work: impl Future<Output = T>) -> Result<T, ToolError> {
-    let slot: Weak<InstanceSlot> = Arc::downgrade(&lease.slot);
-    reentrancy::with_locks(vec![slot], work).await.map_err(|reentrancy::Reentrant| {
+    reentrancy::with_locks(vec![lease.lock_id()], work).await.map_err(|reentrancy::Reentrant| {
         let text = "this tool is at work in this thread and has, directly or through other tools, called itself; \
                     the two calls would wait for each other";
         ToolError::refused(text).uncounted()

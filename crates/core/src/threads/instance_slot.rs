@@ -9,10 +9,11 @@ use std::{
 };
 
 use futures_core::future::BoxFuture;
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::registration::Registration;
+use toolhub_state::ConnectionHold;
 use toolhub_types::{ids::ThreadKey, tool::ToolName};
 
 /// The slot of one tool's instance in one thread.
@@ -23,11 +24,20 @@ pub(crate) struct InstanceSlot {
     /// different one and gets its own slot.
     pub(super) registration: Registration,
     pub(super) cell: Arc<dyn AnyInstance>,
+    /// Marks the connection of the tool as active while there is an instance.
+    pub(super) connection: Mutex<Option<ConnectionHold>>,
     /// Cancelled when the instance is closed, or when there was none.
     pub(super) closed: CancellationToken,
 }
 
 impl InstanceSlot {
+    /// Replaces the hold on the connection; `None` when the instance is gone.
+    pub(super) fn set_connection(&self, connection: Option<ConnectionHold>) {
+        let before =
+            std::mem::replace(&mut *self.connection.lock().unwrap_or_else(PoisonError::into_inner), connection);
+        drop(before);
+    }
+
     /// Whether it belongs to a tool of this name.
     pub(super) fn is_for_tool(&self, tool: &str) -> bool {
         self.tool.as_str() == tool
@@ -42,19 +52,24 @@ pub(crate) trait AnyInstance: Any + Send + Sync {
 
 /// Holds an instance: empty until it is created, and while a call uses it exclusively.
 pub(crate) struct InstanceCell<T> {
-    exclusive: AsyncMutex<()>,
+    exclusive: Arc<AsyncMutex<()>>,
     instance: Mutex<Option<T>>,
     close: fn(T) -> BoxFuture<'static, ()>,
 }
 
 impl<T: Send + 'static> InstanceCell<T> {
     pub(crate) fn new(close: fn(T) -> BoxFuture<'static, ()>) -> Self {
-        Self { exclusive: AsyncMutex::default(), instance: Mutex::default(), close }
+        Self { exclusive: Arc::default(), instance: Mutex::default(), close }
     }
 
     /// Waits until no other call has exclusive use. The deadline of the enclosing call bounds the wait.
     pub(crate) async fn lock_exclusive(&self) -> MutexGuard<'_, ()> {
         self.exclusive.lock().await
+    }
+
+    /// The same, as a guard that owns its reference to the lock.
+    pub(crate) async fn lock_owned(&self) -> OwnedMutexGuard<()> {
+        self.exclusive.clone().lock_owned().await
     }
 
     pub(crate) fn take(&self) -> Option<T> {

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -86,12 +86,26 @@ impl PoolState {
             ids.iter().find(is_for_registration).copied()
         });
         let id = found.unwrap_or_else(|| self.add(owner, (tool, from_offer), new_cell(), now));
+        (id, self.add_user(id))
+    }
+
+    /// Acquires the slot of a tool in a thread if it has an instance.
+    pub(super) fn acquire_live(&mut self, owner: &ThreadKey, tool: &str) -> Option<(u64, Arc<InstanceSlot>)> {
+        let is_live = |id: &&u64| {
+            self.slots.get(id).is_some_and(|entry| entry.created_at.is_some() && entry.slot.is_for_tool(tool))
+        };
+        // The newest registration of the tool comes last.
+        let id = self.threads.get(owner)?.iter().rev().find(is_live).copied()?;
+        Some((id, self.add_user(id)))
+    }
+
+    fn add_user(&mut self, id: u64) -> Arc<InstanceSlot> {
         let entry = self.slots.get_mut(&id).expect("a thread lists only slots of this pool");
         entry.users += 1;
         if let Some(lru_key) = entry.lru_key.take() {
             self.idle_lru.remove(&lru_key);
         }
-        (id, entry.slot.clone())
+        entry.slot.clone()
     }
 
     fn add(
@@ -107,7 +121,8 @@ impl PoolState {
         let registration = tool.registration.clone();
         // A call that waited while its tool was removed may still create an instance; it is evicted when the call ends.
         let evict_reason = (registration.is_retired() && !from_offer).then_some("the tool was removed");
-        let slot = Arc::new(InstanceSlot { owner, tool: name, registration, cell, closed: CancellationToken::new() });
+        let (connection, closed) = (Mutex::default(), CancellationToken::new());
+        let slot = Arc::new(InstanceSlot { owner, tool: name, registration, cell, connection, closed });
         let entry = SlotEntry { slot, users: 0, created_at: None, last_used: now, lru_key: None, evict_reason };
         self.slots.insert(self.next_id, entry);
         if evict_reason.is_some() {

@@ -3,12 +3,11 @@
 //! In: the drafts a tool left, and how its call ended. Out: the writes that join the call's closing batch; after a
 //! conflict, drafts rebased on the current state, as far as the tool's rules allow.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::{LAYOUT, StateManager, write::NewState};
 use crate::{
-    ContextId, Draft, HistoryEvent, LoadedContext, SessionState, StateCleanup, StateError, StateKind, StateSettings,
-    entry::state_id,
+    ContextId, Draft, HistoryEvent, LoadedContext, StateCleanup, StateError, StateKind, StateSettings, entry::state_id,
 };
 use toolhub_storage::backend::{Change, Durability, Expect, Row, RowVersion, StoreError, Table, Write, decode, encode};
 use toolhub_types::{
@@ -150,9 +149,13 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Write, StateError> {
         let id = context.row_id(StateKind::Session);
-        let stored = row.and_then(|row| decode::<SessionState>(Table::State, &id, LAYOUT, row).ok());
-        let mut session = stored.map_or(SessionState { created: now, ..SessionState::default() }, |(stored, _)| stored);
-        (session.last_activity, session.calls) = (now, session.calls.saturating_add(1));
+        // Others may have added members, which stay.
+        let stored = row.and_then(|row| decode::<Map<String, Value>>(Table::State, &id, LAYOUT, row).ok());
+        let mut session = stored.map(|(stored, _)| stored).unwrap_or_default();
+        let calls = session.get("calls").and_then(Value::as_u64).unwrap_or(0);
+        session.entry("created").or_insert_with(|| json!(now));
+        session.insert("lastActivity".into(), json!(now));
+        session.insert("calls".into(), json!(calls.saturating_add(1)));
         let value = encode(Table::State, &id, &session)?;
         let change = Change::Put { value, schema: LAYOUT, expires };
         let expect = row.map_or(Expect::Absent, |row| Expect::Same(row.version));

@@ -95,7 +95,7 @@ async fn what_an_old_tool_makes_for_a_call_that_waited_goes_with_the_call() {
     replacing.await.unwrap().unwrap();
     wait_until(|| closed.load(SeqCst) == 2).await;
     let two = hub.thread_context(&Tenant::default(), &ThreadId::new("two").unwrap());
-    assert!(two.get("line").is_none(), "the old tool is removed");
+    assert!(two.info("line").is_none(), "the old tool is removed");
 }
 
 #[tokio::test(start_paused = true)]

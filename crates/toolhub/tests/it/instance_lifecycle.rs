@@ -166,8 +166,8 @@ async fn however_many_threads_there_are_no_more_instances_are_kept_than_the_cap(
     let closed = log.take().iter().filter(|line| line.starts_with("closed")).count();
     assert_eq!(closed, 450, "each was closed");
     let (tenant, newest) = tenant_and_thread("t499");
-    assert!(hub.thread_context(&tenant, &newest).get("page").is_some());
-    assert!(hub.thread_context(&tenant, &tenant_and_thread("t0").1).get("page").is_none());
+    assert!(hub.thread_context(&tenant, &newest).info("page").is_some());
+    assert!(hub.thread_context(&tenant, &tenant_and_thread("t0").1).info("page").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -361,16 +361,64 @@ async fn a_threads_context_shows_its_instances_and_closes_them_and_no_others() {
         hub.call(tool, json!({})).thread("t1").tenant(stranger.clone()).await.assert_success();
     }
     let context = hub.thread_contexts().get_or_create(&tenant, &thread);
-    assert!(context.get("a").is_some_and(|page| !page.in_use && page.tool.as_str() == "a"));
-    assert!(context.get("c").is_none());
+    assert!(context.info("a").is_some_and(|page| !page.in_use && page.tool.as_str() == "a"));
+    assert!(context.info("c").is_none());
     log.take();
     assert!(context.cleanup("a").await);
     assert!(!context.cleanup("a").await, "there is no instance");
-    assert!(context.get("a").is_none() && context.get("b").is_some());
+    assert!(context.info("a").is_none() && context.info("b").is_some());
     assert_eq!(context.cleanup_all().await.len(), 1);
     assert_eq!(log.take(), ["closed a@t1", "closed b@t1"]);
     assert_eq!(hub.thread_contexts().instances(), 2, "the other tenant's thread of the same name is a different one");
     assert_eq!(hub.thread_contexts().cleanup(&stranger, &thread).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_threads_context_makes_an_instance_once_and_lends_it_while_calls_wait() {
+    struct Tally(u32);
+    impl Instance for Tally {
+        type Arguments = NoArguments;
+        type Output = u32;
+        async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<u32, ToolError> {
+            self.0 += 1;
+            Ok(self.0)
+        }
+    }
+    let log = InstanceLog::default();
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = made.clone();
+    let open = move |_: CallContext| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Tally(10)) }
+    };
+    let asks_itself = tool("plain", async |_: NoArguments| Ok::<_, ToolError>(0));
+    let builder = paused_builder().tool(instance("tally", open).timeout(MINUTE)).tool(page_tool("page", &log));
+    let hub = builder.tool(asks_itself).build().await.unwrap();
+    let (tenant, thread) = tenant_and_thread("t1");
+    let context = hub.thread_context(&tenant, &thread);
+    // Two at once: one instance, lent to one after the other.
+    let (first, second) = tokio::join!(context.get::<Tally>("tally"), async {
+        tokio::time::timeout(MINUTE / 2, context.get::<Tally>("tally")).await
+    });
+    let mut first = first.unwrap();
+    assert!(second.is_err(), "the first one has it");
+    assert_eq!((first.0, made.load(Ordering::SeqCst)), (10, 1));
+    first.0 = 20;
+    let waiting = hub.call("tally", json!({})).thread("t1").start();
+    tokio::time::sleep(MINUTE / 60).await;
+    assert!(context.info("tally").unwrap().in_use);
+    drop(first);
+    assert_eq!(waiting.await.assert_success(), &json!(21));
+    // A user that keeps it longer than the tool's timeout does not block others forever.
+    let kept = context.get::<Tally>("tally").await.unwrap();
+    assert_eq!(context.get::<Tally>("tally").await.unwrap_err().kind, ErrorKind::Timeout);
+    drop(kept);
+    // Wrong types, tools without instances and unknown tools are refused.
+    assert!(context.get::<Page>("tally").await.unwrap_err().operator.contains("another type"));
+    assert!(context.get::<Tally>("plain").await.unwrap_err().operator.contains("has no instances"));
+    assert_eq!(context.get::<Tally>("nothing").await.unwrap_err().kind, ErrorKind::ToolNotFound);
+    assert_eq!(hub.call("tally", json!({})).thread("t1").await.assert_success(), &json!(22));
+    assert_eq!(made.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -381,7 +429,7 @@ async fn an_instance_that_is_cleaned_up_while_it_works_is_closed_when_its_call_e
     let context = hub.thread_context(&tenant, &thread);
     let long = hub.call("page", json!({"minutes": 5})).thread("t1").start();
     tokio::time::sleep(MINUTE).await;
-    assert!(context.get("page").is_some_and(|page| page.in_use));
+    assert!(context.info("page").is_some_and(|page| page.in_use));
     assert!(context.cleanup("page").await, "it waits, but not forever");
     assert_eq!(log.take(), ["made page@t1"]);
     visit(&hub, "page", "t1").await.assert_success();
@@ -389,7 +437,7 @@ async fn an_instance_that_is_cleaned_up_while_it_works_is_closed_when_its_call_e
     long.await.assert_success();
     tokio::time::sleep(MINUTE / 60).await;
     assert_eq!(log.take(), ["closed page@t1"]);
-    assert!(context.get("page").is_some_and(|page| !page.in_use));
+    assert!(context.info("page").is_some_and(|page| !page.in_use));
 }
 
 #[tokio::test(start_paused = true)]

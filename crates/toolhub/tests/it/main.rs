@@ -59,6 +59,7 @@ mod state_across_hubs;
 mod state_concurrency;
 mod state_conditions;
 mod state_config;
+mod state_connections;
 mod state_count;
 mod state_equivalence;
 mod state_failures;

@@ -147,7 +147,7 @@ async fn calls_their_ends_and_their_questions_are_as_their_schemas_say() {
     assert_eq!(grants.len(), 1);
     grants.iter().for_each(check::<Grant>);
     check::<JournalStats>(&hub.journal_stats());
-    check::<InstanceInfo>(&hub.thread_context(&tenant, &thread).get("line").unwrap());
+    check::<InstanceInfo>(&hub.thread_context(&tenant, &thread).info("line").unwrap());
     check::<ThreadInfo>(&hub.thread(&tenant, &thread).await.unwrap().unwrap());
 }
 

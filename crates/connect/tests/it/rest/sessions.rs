@@ -5,7 +5,7 @@ use std::{io, net::IpAddr, sync::Arc};
 use hyper::Response;
 use serde_json::{Value, json};
 use toolhub_connect::rest::{Resolve, Rest, Upstreams};
-use toolhub_core::{BoxFuture, ContextId, StateKind, ToolHub, backend::Memory, ids::Tenant, testing::AssertOutcome};
+use toolhub_core::{BoxFuture, StateKind, ToolHub, backend::Memory, ids::Tenant, testing::AssertOutcome};
 
 use super::support::{Server, any_object_schema, json_ok};
 
@@ -81,11 +81,13 @@ async fn what_is_known_of_the_connection_is_state_of_the_thread() {
     let (server, store) = (login_service().await, Arc::new(Memory::new()));
     let hub = hub(&server, &store, true).await;
     call_in_thread(&hub, "login", "t1", json!({"name": "ann"})).await;
-    let context: ContextId = format!("t1/cookies:{}", server.address).parse().unwrap();
-    let stored = async |kind| hub.state().get_state(&Tenant::default(), &context, kind).await.unwrap();
-    let connection = stored(StateKind::Connection).await.unwrap().data;
+    let stored = async |context: &str, kind| {
+        hub.state().get_state(&Tenant::default(), &context.parse().unwrap(), kind).await.unwrap()
+    };
+    let connection = stored("t1/login", StateKind::Connection).await.unwrap().data;
     assert_eq!((&connection["sessionActive"], &connection["errorCount"]), (&json!(true), &json!(0)));
-    let cookies = stored(StateKind::Cache).await.unwrap();
+    assert_eq!(connection["active"], false);
+    let cookies = stored(&format!("t1/cookies:{}", server.address), StateKind::Cache).await.unwrap();
     assert!(cookies.expires.is_some(), "stored cookies must expire");
     assert_eq!(cookies.data["cookies"].as_object().unwrap().len(), 2);
 }

@@ -10,7 +10,7 @@ use toolhub_state::{StateCleanup, StateSettings};
 use toolhub_types::{
     ids::StateName,
     state_config::{ConflictResolution, ManagerType},
-    tool::Definition,
+    tool::{Definition, Kind},
 };
 
 impl ToolBuilder {
@@ -114,6 +114,16 @@ pub(super) fn rules(mut rules: StateSettings, names: &[SmolStr]) -> Result<State
     }
     rules.names.sort_unstable();
     Ok(rules)
+}
+
+/// The name of the state that describes the connection of a tool: its first state, or one of its own name.
+pub(super) fn connection_name(rules: &StateSettings, definition: &Definition) -> Option<StateName> {
+    match definition.kind {
+        Kind::Stateful | Kind::Rest => {
+            rules.names.first().cloned().or_else(|| StateName::new(definition.name.as_str()).ok())
+        }
+        _ => None,
+    }
 }
 
 /// Checks the state rules against the tool's definition.
