@@ -15,8 +15,8 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::{ContextId, data};
 use toolhub_storage::backend::{Change, Durability, Expect, Row, StoreError, Table, Write, decode, encode};
-use toolhub_types::redact;
-use toolhub_types::{error::CallError, timestamp::Timestamp};
+
+use toolhub_types::{error::CallError, redact::Redactor, timestamp::Timestamp};
 
 /// The layout of these records.
 const LAYOUT: u32 = 1;
@@ -73,12 +73,6 @@ pub enum HistoryEvent {
 }
 
 impl HistoryEvent {
-    /// The arguments of a tool, redacted and truncated for the history.
-    #[doc(hidden)]
-    pub fn redact_parameters(arguments: &Value) -> Value {
-        redact_and_truncate(arguments)
-    }
-
     #[doc(hidden)]
     pub fn success(output: &Value) -> Self {
         Self::ExecutionSuccess { result_type: data::json_type_name(output).into() }
@@ -90,13 +84,15 @@ impl HistoryEvent {
     }
 
     /// The same event, redacted and truncated for storage.
-    pub(crate) fn sanitize(self) -> Self {
+    pub(crate) fn sanitize(self, redactor: &Redactor) -> Self {
         match self {
             Self::ExecutionStart { parameters } => {
-                Self::ExecutionStart { parameters: redact_and_truncate(&parameters) }
+                Self::ExecutionStart { parameters: redact_and_truncate(&parameters, redactor) }
             }
-            Self::Update { updates, version } => Self::Update { updates: redact_and_truncate(&updates), version },
-            Self::Note { what } => Self::Note { what: redact_and_truncate(&what) },
+            Self::Update { updates, version } => {
+                Self::Update { updates: redact_and_truncate(&updates, redactor), version }
+            }
+            Self::Note { what } => Self::Note { what: redact_and_truncate(&what, redactor) },
             Self::ExecutionError { error, error_type } => {
                 Self::ExecutionError { error: truncate_text(&error), error_type: truncate_text(&error_type) }
             }
@@ -108,8 +104,8 @@ impl HistoryEvent {
 }
 
 /// A value without its secrets; replaced by its size when it is too long.
-pub(crate) fn redact_and_truncate(value: &Value) -> Value {
-    let redacted = redact::redact(value);
+pub(crate) fn redact_and_truncate(value: &Value, redactor: &Redactor) -> Value {
+    let redacted = redactor.redacted(value);
     let bytes = redacted.to_string().len();
     if bytes > MAX_ENTRY_BYTES { json!({ "omittedBytes": bytes }) } else { redacted }
 }
@@ -131,33 +127,55 @@ pub(crate) enum Updates<'a> {
 impl Updates<'_> {
     /// The JSON text of the entry, built without parsing the state; `None` when that is not possible. A whole state is
     /// parsed only if it may contain a secret, because states are long and written often.
-    fn to_raw_entry(&self, timestamp: Timestamp, version: u64) -> Result<Option<String>, serde_json::Error> {
+    fn to_raw_entry(
+        &self,
+        timestamp: Timestamp,
+        version: u64,
+        redactor: &Redactor,
+    ) -> Result<Option<String>, serde_json::Error> {
         let Self::Whole(text) = self else { return Ok(None) };
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_ENTRY_BYTES);
-        let Some(text) = text.filter(|text| !redact::may_hold_secrets(text.as_bytes())) else { return Ok(None) };
+        let Some(text) = text.filter(|text| !redactor.may_find_secrets(text.as_bytes())) else { return Ok(None) };
         let timestamp = serde_json::to_string(&timestamp)?;
         Ok(Some(format!(r#"{{"timestamp":{timestamp},"type":"update","updates":{text},"version":{version}}}"#)))
     }
 
-    fn to_redacted_value(&self) -> Value {
+    fn to_redacted_value(&self, redactor: &Redactor) -> Value {
         match self {
-            Self::Patch(patch) => redact_and_truncate(patch),
+            Self::Patch(patch) => redact_and_truncate(patch, redactor),
             Self::Whole(text) if text.len() > MAX_ENTRY_BYTES => json!({ "omittedBytes": text.len() }),
-            Self::Whole(text) => redact_and_truncate(&serde_json::from_slice(text).unwrap_or_default()),
+            Self::Whole(text) => redact_and_truncate(&serde_json::from_slice(text).unwrap_or_default(), redactor),
         }
     }
 }
 
-/// Numbers the entries of this node, so that entries of one millisecond keep their order. Entries of two nodes in the
+/// Makes entries without secrets. Numbers those of this node, so that entries of one millisecond keep their order. Entries of two nodes in the
 /// same millisecond may have either order: a strict order would need one more round trip to the store per write.
 #[derive(Default)]
-pub(crate) struct HistoryIds(AtomicU64);
+pub(crate) struct HistoryWriter {
+    next: AtomicU64,
+    redactor: Arc<Redactor>,
+}
 
-impl HistoryIds {
+impl HistoryWriter {
+    pub(crate) fn new(redactor: Arc<Redactor>) -> Self {
+        Self { next: AtomicU64::new(0), redactor }
+    }
+
+    /// An event, redacted and truncated for storage.
+    pub(crate) fn sanitize(&self, event: HistoryEvent) -> HistoryEvent {
+        event.sanitize(&self.redactor)
+    }
+
+    /// The arguments of a tool, redacted and truncated.
+    pub(crate) fn redact_parameters(&self, arguments: &Value) -> Value {
+        redact_and_truncate(arguments, &self.redactor)
+    }
+
     /// An id that sorts after all earlier ids of this node and that no other node generates.
     fn next_id(&self, context: &ContextId, now: Timestamp) -> SmolStr {
         let at = u64::try_from(now.millis()).unwrap_or(0);
-        let number = self.0.fetch_add(1, Ordering::Relaxed);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         format_smolstr!("{}/{at:012x}-{number:010x}-{:08x}", context.state(), fastrand::u32(..))
     }
 
@@ -169,10 +187,11 @@ impl HistoryIds {
         now: Timestamp,
         expires: Option<Timestamp>,
     ) -> Result<Write, StoreError> {
-        match updates.to_raw_entry(now, version) {
+        match updates.to_raw_entry(now, version, &self.redactor) {
             Ok(Some(text)) => Ok(put(self.next_id(context, now), text.into_bytes().into(), expires)),
             _ => {
-                self.note(context, HistoryEvent::Update { updates: updates.to_redacted_value(), version }, now, expires)
+                let updates = updates.to_redacted_value(&self.redactor);
+                self.note(context, HistoryEvent::Update { updates, version }, now, expires)
             }
         }
     }
@@ -230,7 +249,7 @@ mod tests {
         ] {
             let updates = Updates::Whole(text.as_bytes());
             let write =
-                HistoryIds::default().note_update(&context, (&updates, 7), Timestamp::from_millis(5), None).unwrap();
+                HistoryWriter::default().note_update(&context, (&updates, 7), Timestamp::from_millis(5), None).unwrap();
             let Change::Put { value, .. } = write.change else { panic!("an entry is put") };
             let entry: HistoryEntry = serde_json::from_slice(&value).unwrap();
             let event = HistoryEvent::Update { updates: recorded, version: 7 };
@@ -240,11 +259,14 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_told_by_its_size() {
-        let long = HistoryEvent::Update { updates: json!({"a": "x".repeat(MAX_ENTRY_BYTES)}), version: 3 }.sanitize();
+        let long = HistoryEvent::Update { updates: json!({"a": "x".repeat(MAX_ENTRY_BYTES)}), version: 3 }
+            .sanitize(&Redactor::default());
         assert_eq!(long, HistoryEvent::Update { updates: json!({"omittedBytes": MAX_ENTRY_BYTES + 8}), version: 3 });
         let error =
             HistoryEvent::ExecutionError { error: "ä".repeat(MAX_ENTRY_BYTES), error_type: "tool_error".into() };
-        let HistoryEvent::ExecutionError { error, .. } = error.sanitize() else { panic!("still an error") };
+        let HistoryEvent::ExecutionError { error, .. } = error.sanitize(&Redactor::default()) else {
+            panic!("still an error")
+        };
         assert!(error.ends_with('…') && error.len() <= MAX_ENTRY_BYTES + '…'.len_utf8());
     }
 }

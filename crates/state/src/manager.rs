@@ -33,7 +33,7 @@ use super::{
     connection_states::ConnectionStates,
     data,
     entry::state_id,
-    history::HistoryIds,
+    history::HistoryWriter,
     sessions::{Session, Sessions},
     store_router::StoreRouter,
 };
@@ -44,6 +44,7 @@ use toolhub_storage::{
 use toolhub_types::{
     ids::{StateName, Tenant, ThreadId},
     outcome::WriteDurability,
+    redact::Redactor,
     state_config::{BusinessStateConfig, StateManagerConfig},
     timestamp::Timestamp,
 };
@@ -65,7 +66,7 @@ struct Inner {
     store: StoreRouter,
     clock: Arc<dyn Clock>,
     connections: ConnectionStates,
-    sequence: HistoryIds,
+    history: HistoryWriter,
     /// `None` when sessions are not configured.
     sessions: Option<Sessions>,
     /// The limits that tools set for their states.
@@ -79,13 +80,13 @@ impl StateManager {
     pub fn new(
         store: StoreRouter,
         clock: Arc<dyn Clock>,
-        business: BusinessStateConfig,
-        config: StateManagerConfig,
+        (business, config): (BusinessStateConfig, StateManagerConfig),
+        redactor: Arc<Redactor>,
     ) -> Self {
-        let (connections, sequence, sessions) =
-            (ConnectionStates::default(), HistoryIds::default(), Sessions::from_config(&config));
+        let (connections, history, sessions) =
+            (ConnectionStates::default(), HistoryWriter::new(redactor), Sessions::from_config(&config));
         let limits = ArcSwap::default();
-        Self(Arc::new(Inner { store, clock, connections, sequence, sessions, limits, business, config }))
+        Self(Arc::new(Inner { store, clock, connections, history, sessions, limits, business, config }))
     }
 
     #[doc(hidden)]

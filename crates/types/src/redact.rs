@@ -3,7 +3,7 @@
 //! In: arguments, parameters or updates. Out: the same, with the values of members with secret names replaced. A secret
 //! under another name stays, unless the configuration lists that name.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::policy::Glob;
 
@@ -84,40 +84,39 @@ impl Redactor {
         }
     }
 
+    /// The value without its secrets.
+    #[must_use]
+    pub fn redacted(&self, value: &Value) -> Value {
+        match value {
+            Value::Object(members) => {
+                let member = |(name, value): (&String, &Value)| {
+                    // Null is not secret: it only shows that a value was deleted.
+                    let is_secret = !value.is_null() && self.is_secret(name);
+                    (name.clone(), if is_secret { REDACTED.into() } else { self.redacted(value) })
+                };
+                Value::Object(members.iter().map(member).collect())
+            }
+            Value::Array(items) => items.iter().map(|item| self.redacted(item)).collect(),
+            leaf => leaf.clone(),
+        }
+    }
+
+    /// Whether a JSON text may have a member with a secret name. A fast check with false positives but no false negatives.
+    #[must_use]
+    pub fn may_find_secrets(&self, text: &[u8]) -> bool {
+        // Escapes and non-ASCII characters may hide a word from the search below, and it does not know the configured globs.
+        if !self.0.is_empty() || text.iter().any(|byte| *byte == b'\\' || !byte.is_ascii()) {
+            return true;
+        }
+        let normalized: Vec<u8> =
+            (text.iter().filter(|byte| !matches!(byte, b'_' | b'-' | b' '))).map(u8::to_ascii_lowercase).collect();
+        std::str::from_utf8(&normalized).is_ok_and(|text| SECRET_WORDS.iter().any(|word| text.contains(word)))
+    }
+
     /// Whether values under this name are redacted.
     pub fn is_secret(&self, name: &str) -> bool {
         is_secret_name(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))
     }
-}
-
-/// The value without its secrets.
-pub fn redact(value: &Value) -> Value {
-    match value {
-        Value::Object(members) => Value::Object(redact_members(members)),
-        Value::Array(items) => items.iter().map(redact).collect(),
-        leaf => leaf.clone(),
-    }
-}
-
-/// The members without their secrets.
-pub fn redact_members(members: &Map<String, Value>) -> Map<String, Value> {
-    let member = |(name, value): (&String, &Value)| {
-        // Null is not secret: it only shows that a value was deleted.
-        let is_secret = !value.is_null() && is_secret_name(name);
-        (name.clone(), if is_secret { REDACTED.into() } else { redact(value) })
-    };
-    members.iter().map(member).collect()
-}
-
-/// Whether a JSON text may have a member with a secret name. A fast check with false positives but no false negatives.
-pub fn may_hold_secrets(text: &[u8]) -> bool {
-    // Escapes and non-ASCII characters may hide a word from the search below.
-    if text.iter().any(|byte| *byte == b'\\' || !byte.is_ascii()) {
-        return true;
-    }
-    let normalized: Vec<u8> =
-        (text.iter().filter(|byte| !matches!(byte, b'_' | b'-' | b' '))).map(u8::to_ascii_lowercase).collect();
-    std::str::from_utf8(&normalized).is_ok_and(|text| SECRET_WORDS.iter().any(|word| text.contains(word)))
 }
 
 fn is_secret_name(name: &str) -> bool {
@@ -134,13 +133,13 @@ mod tests {
     #[test]
     fn a_text_that_cannot_hold_a_secret_is_known_at_a_glance() {
         for harmless in [r#"{"city":"Ulm","list":[1,2]}"#, "{}"] {
-            assert!(!may_hold_secrets(harmless.as_bytes()), "{harmless}");
+            assert!(!Redactor::default().may_find_secrets(harmless.as_bytes()), "{harmless}");
         }
         // A word that occurs only in a value is a false positive.
         let doubtful =
             [r#"{"API-Key":1}"#, r#"{"to ken":1}"#, r#"{"\u0074oken":1}"#, "{\"to\u{212a}en\":1}", r#"{"a":"token"}"#];
         for text in doubtful {
-            assert!(may_hold_secrets(text.as_bytes()), "{text}");
+            assert!(Redactor::default().may_find_secrets(text.as_bytes()), "{text}");
         }
     }
 
@@ -171,7 +170,7 @@ mod tests {
 
     #[test]
     fn members_that_sound_secret_lose_their_values_at_any_depth() {
-        let redacted = redact(&json!({
+        let redacted = Redactor::default().redacted(&json!({
             "Authorization": "Bearer x", "api_key": "x", "API-Key": "x", "x-api-key": "x", "accessToken": "x",
             "client_secret": {"inner": "x"}, "PASSWORD_2": ["x"], "list": [{"deep": {"refresh_token": "x"}}],
             "token": null, "city": "Ulm", "count": 3,

@@ -7,6 +7,7 @@ mod dead_ends;
 mod imports;
 mod logs;
 mod process;
+mod redaction;
 mod reload_and_restore;
 mod runs_killed;
 mod service;

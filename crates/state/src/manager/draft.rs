@@ -124,7 +124,7 @@ impl StateManager {
         let has_history = limits.max_history_size > 0;
         if let Some(execution) = execution.filter(|_| has_history) {
             let start_event = HistoryEvent::ExecutionStart { parameters: execution.parameters.clone() };
-            writes.push(self.0.sequence.note(context, start_event, execution.started_at, expires)?);
+            writes.push(self.0.history.note(context, start_event, execution.started_at, expires)?);
         }
         if let Some(text) = text {
             let next = NewState { text: text.clone(), schema: pending.layout(), expires, patch: None };
@@ -133,7 +133,7 @@ impl StateManager {
         }
         if let Some(execution) = execution {
             if has_history {
-                writes.push(self.0.sequence.note(context, execution.end_event.clone(), now, expires)?);
+                writes.push(self.0.history.note(context, execution.end_event.clone(), now, expires)?);
             }
             writes.push(self.usage_write(context, loaded.session.as_ref(), expires, now)?);
         }

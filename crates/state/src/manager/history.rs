@@ -3,6 +3,8 @@
 //! In: a context. Out: its snapshots and its history, oldest first. Readers never see more entries than the configured
 //! limit; the excess is removed by a random fraction of the writes, so that not every write pays for it.
 
+use serde_json::Value;
+
 use super::{BATCH_SIZE, MAX_ATTEMPTS, StateManager, deletion::unconditional_removal};
 use crate::{
     ContextId, HistoryEntry, HistoryEvent, StateError, StateKind, StateVersion, entry, history, sessions, versions,
@@ -24,12 +26,12 @@ impl StateManager {
         if self.limits(context).max_history_size == 0 {
             return Ok(());
         }
-        let (partition, event) = (context.partition(tenant), event.sanitize());
+        let (partition, event) = (context.partition(tenant), self.0.history.sanitize(event));
         for _ in 0..MAX_ATTEMPTS {
             let now = self.now();
             let (session, _) = self.load_in_session(&partition, &[], now).await?;
             let session_writes = self.session_writes(&partition, session, &[], now).await?;
-            let note = self.0.sequence.note(context, event.clone(), now, None)?;
+            let note = self.0.history.note(context, event.clone(), now, None)?;
             let mut batch = Batch::new(partition.clone()).with(note);
             batch.writes.extend(session_writes);
             match self.0.store.commit(batch, now).await {
@@ -101,6 +103,12 @@ impl StateManager {
         }
         found.reverse();
         Ok(found)
+    }
+
+    /// The arguments of a tool, redacted and truncated for the history.
+    #[doc(hidden)]
+    pub fn redact_parameters(&self, arguments: &Value) -> Value {
+        self.0.history.redact_parameters(arguments)
     }
 
     /// Trims the history with a probability that keeps the excess small. After a failure the next trim removes more.

@@ -141,7 +141,10 @@ impl StateManager {
         let is_live = |expires: Option<Timestamp>| expires.is_none_or(|at| at > now);
         for old in exported.history.iter().skip(excess).filter(|old| is_live(old.expires)) {
             let id = format_smolstr!("{}/{}", exported.context.state(), old.id);
-            let entry = HistoryEntry { timestamp: old.entry.timestamp, event: old.entry.event.clone().sanitize() };
+            let entry = HistoryEntry {
+                timestamp: old.entry.timestamp,
+                event: self.0.history.sanitize(old.entry.event.clone()),
+            };
             writes.add(history::write(id, &entry, old.expires)?);
         }
         Ok(())

@@ -306,7 +306,7 @@ impl StateManager {
         }
         if self.limits(context).max_history_size > 0 {
             let updates = next.patch.map_or(Updates::Whole(&next.text), Updates::Patch);
-            batch.writes.push(self.0.sequence.note_update(context, (&updates, version), now, next.expires)?);
+            batch.writes.push(self.0.history.note_update(context, (&updates, version), now, next.expires)?);
         }
         Ok(batch)
     }

@@ -11,7 +11,8 @@ pub(crate) struct Telemetry {
     pub(crate) log: Log,
     /// Whether `/metrics` is served.
     pub(crate) metrics: bool,
-    /// Globs over names whose values are redacted in logs and in `config show`; case is ignored.
+    /// Globs over names whose values are redacted in logs, `config show`, call records, approvals, events and the state history; case is
+    /// ignored. Names that contain `authorization`, `apikey`, `token`, `secret` or `password` are always redacted in records.
     pub(crate) redact: Vec<String>,
 }
 

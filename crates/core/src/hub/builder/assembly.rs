@@ -97,7 +97,7 @@ impl HubBuilder {
             business.clone(),
         );
         let router = router.map_err(BuildError::StateStore)?;
-        let state = StateManager::new(router, self.clock.clone(), business, manager);
+        let state = StateManager::new(router, self.clock.clone(), (business, manager), redactor.clone());
         let thread_store = Arc::new(ThreadStore::new(thread_activity.clone(), store.clone(), self.clock.clone()));
         let instances = Arc::new(InstancePool::new(
             self.instance_limits,

@@ -180,9 +180,7 @@ impl<'a> CommitPlan<'a> {
             None => HistoryEvent::success(&outcome.output),
             Some(error) => HistoryEvent::error(error),
         };
-        let mut parameters = self.envelope.call.arguments.clone();
-        self.engine.services.redactor.redact(&mut parameters);
-        let parameters = HistoryEvent::redact_parameters(&parameters);
+        let parameters = self.engine.services.state.redact_parameters(&self.envelope.call.arguments);
         Some(ExecutionHistory { started_at: outcome.started_at + outcome.queued, parameters, end_event: end })
     }
 
