@@ -29,8 +29,8 @@ pub(super) struct ToolSnapshot {
     /// The record of the scope itself; in the shared scope the same as `shared_facts`.
     pub(super) own_facts: Arc<StatusRecord>,
     shared_facts: Arc<StatusRecord>,
-    /// When the status last changed; `None` if that was before the scope existed.
-    last_changed: Option<Timestamp>,
+    /// When the status last changed; not before the scope began to exist.
+    last_changed: Timestamp,
 }
 
 impl ToolSnapshot {
@@ -46,14 +46,14 @@ impl ToolSnapshot {
         failures.max_by_key(|failure| failure.at).cloned()
     }
 
-    /// The status, with its reason in this language. `since` is when the scope began to exist: nothing changed before.
-    pub(super) fn info(&self, since: Timestamp, language: Language) -> ToolStatusInfo {
+    /// The status, with its reason in this language.
+    pub(super) fn info(&self, language: Language) -> ToolStatusInfo {
         let Self { own_facts: own, shared_facts: shared, .. } = self;
         ToolStatusInfo {
             tool_name: self.tool.definition.name.clone(),
             status: self.reading.status,
             reason: self.reading.reason.text(language),
-            last_updated: self.last_changed.unwrap_or(since),
+            last_updated: self.last_changed,
             consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
             last_success_time: own.last_success.max(shared.last_success),
             last_failure_time: own.last_failure_time().max(shared.last_failure_time()),
@@ -70,9 +70,10 @@ impl ToolHub {
         scope: StatusScope<'_>,
         language: Language,
     ) -> Result<Vec<ToolStatusInfo>, CallError> {
-        let snapshots = self.snapshot_tools(tools, scope).await?;
+        let evidence = self.load_evidence(scope, has_dependencies(&tools)).await?;
         let since = self.scope_start(scope).await?;
-        Ok(snapshots.iter().map(|snapshot| snapshot.info(since, language)).collect())
+        let snapshots = self.snapshot_tools_with(tools, scope, &evidence, since);
+        Ok(snapshots.iter().map(|snapshot| snapshot.info(language)).collect())
     }
 
     /// The status of one tool in a scope.
@@ -96,15 +97,21 @@ impl ToolHub {
         Ok(created.or_else(|| self.engine.started_at.get().copied()).unwrap_or_else(|| self.now()))
     }
 
-    /// Snapshots of these tools in a scope.
+    /// Snapshots of these tools in a scope, for those who do not ask for their times.
     pub(super) async fn snapshot_tools(
         &self,
         tools: Vec<Arc<Tool>>,
         scope: StatusScope<'_>,
     ) -> Result<Vec<ToolSnapshot>, CallError> {
-        let has_dependencies = tools.iter().any(|tool| !tool.definition.depends_on.is_empty());
-        let evidence = self.load_evidence(scope, has_dependencies).await?;
-        Ok(self.snapshot_tools_with(tools, scope, &evidence))
+        let evidence = self.load_evidence(scope, has_dependencies(&tools)).await?;
+        // Offers are made for every step: read the thread's row only if a reset may be older than the thread.
+        let shared_facts = |tool: &Arc<Tool>| self.engine.statuses.facts(&StatusKey::shared(&tool.definition.name));
+        let since = if tools.iter().filter_map(shared_facts).any(|facts| facts.reset.is_some()) {
+            self.scope_start(scope).await?
+        } else {
+            Timestamp::default()
+        };
+        Ok(self.snapshot_tools_with(tools, scope, &evidence, since))
     }
 
     /// Loads what earlier processes recorded about a scope, and for a thread its evidence. Most tools have no dependencies, so
@@ -124,12 +131,13 @@ impl ToolHub {
         Ok(Evidence::default())
     }
 
-    /// Snapshots of these tools in a scope, with evidence that is already loaded.
+    /// Snapshots of these tools in a scope that exists `since` then, with evidence that is already loaded.
     pub(super) fn snapshot_tools_with(
         &self,
         tools: Vec<Arc<Tool>>,
         scope: StatusScope<'_>,
         evidence: &Evidence,
+        since: Timestamp,
     ) -> Vec<ToolSnapshot> {
         let now = self.now();
         let held_offers = match scope {
@@ -149,7 +157,7 @@ impl ToolHub {
                 }
             };
             let presence = tool.presence_override().unwrap_or(presence);
-            let (own_facts, shared_facts) = self.status_facts(&tool, scope, now);
+            let (own_facts, shared_facts) = self.status_facts(&tool, scope, since, now);
             let mut reading = status::evaluate_in_thread(&own_facts, &shared_facts, &presence, &settings, now);
             if presence == Readiness::DependenciesMet && reading.status == ToolStatus::Available {
                 reading.next_change = next_expiry(depends_on, evidence);
@@ -162,6 +170,10 @@ impl ToolHub {
             let facts_changed =
                 [&own_facts, &shared_facts].map(|facts| facts.last_changed(now).max(facts.last_success));
             let last_changed = facts_changed.into_iter().chain([changed, tool.registered_at]).max().flatten();
+            let last_changed = match scope {
+                StatusScope::Shared => last_changed.unwrap_or(since),
+                StatusScope::Thread(..) => last_changed.map_or(since, |changed| changed.max(since)),
+            };
             ToolSnapshot { tool, reading, unmet_dependencies, should_rebind, own_facts, shared_facts, last_changed }
         };
         tools.into_iter().map(snapshot).collect()
@@ -172,10 +184,11 @@ impl ToolHub {
         &self,
         tool: &Tool,
         scope: StatusScope<'_>,
+        since: Timestamp,
         now: Timestamp,
     ) -> (Arc<StatusRecord>, Arc<StatusRecord>) {
         let statuses = &self.engine.statuses;
-        let shared = statuses.facts_at(&StatusKey::shared(&tool.definition.name), now).unwrap_or_default();
+        let mut shared = statuses.facts_at(&StatusKey::shared(&tool.definition.name), now).unwrap_or_default();
         match scope {
             StatusScope::Shared => {
                 let shared = with_success(shared, tool.runtime.last_success.get());
@@ -185,10 +198,18 @@ impl ToolHub {
             StatusScope::Thread(tenant, thread) => {
                 let key = StatusKey::thread(&tool.definition.name, tenant, thread);
                 let own = statuses.facts_at(&key, now).unwrap_or_default();
+                if shared.reset.is_some_and(|reset| reset < since) {
+                    // The tool was reset before the thread existed: there it has never run.
+                    Arc::make_mut(&mut shared).reset = None;
+                }
                 (with_success(own, statuses.successes.get_since_reset(&key)), shared)
             }
         }
     }
+}
+
+fn has_dependencies(tools: &[Arc<Tool>]) -> bool {
+    tools.iter().any(|tool| !tool.definition.depends_on.is_empty())
 }
 
 fn is_offered(tool: &Tool, reading: &EffectiveStatus) -> bool {

@@ -189,7 +189,7 @@ impl ToolHub {
             return;
         }
         let read = |tool: &Arc<Tool>| {
-            self.snapshot_tools_with(vec![tool.clone()], StatusScope::Shared, &Evidence::default()).pop()
+            self.snapshot_tools_with(vec![tool.clone()], StatusScope::Shared, &Evidence::default(), self.now()).pop()
         };
         let (Some(before), Some(after)) = (read(old), read(new)) else { return };
         let (before, after) = (before.reading, after.reading);

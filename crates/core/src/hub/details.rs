@@ -69,9 +69,9 @@ impl ToolHub {
         let scope = StatusScope::Thread(tenant, thread);
         let evidence = self.load_evidence(scope, true).await?;
         let since = self.scope_start(scope).await?;
-        let snapshots = self.snapshot_tools_with(self.list_toolset(toolset), scope, &evidence);
+        let snapshots = self.snapshot_tools_with(self.list_toolset(toolset), scope, &evidence, since);
         let tools = snapshots.iter().map(|snapshot| ToolStatusDetails {
-            info: snapshot.info(since, *language),
+            info: snapshot.info(*language),
             dependencies: dependencies(snapshot, &evidence),
         });
         Ok(StatusDetails { summary: summary_line(&snapshots, *language), tools: tools.collect(), language: *language })

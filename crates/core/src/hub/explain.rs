@@ -159,7 +159,7 @@ impl ToolHub {
         let (tool, scope) = (self.require_tool(tool)?, StatusScope::Thread(tenant, thread));
         let not_found = || self.tool_not_found(&tool.definition.name);
         let snapshot = self.snapshot_tools(vec![tool.clone()], scope).await?.pop().ok_or_else(not_found)?;
-        let info = snapshot.info(self.now(), Language::English);
+        let info = snapshot.info(Language::English);
         let missing = tools_to_call(&snapshot.unmet_dependencies);
         let gate = &snapshot.tool.gate;
         let ask_labels = gate.ask_labels(&snapshot.tool.definition);

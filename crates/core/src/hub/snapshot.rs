@@ -84,9 +84,9 @@ impl ToolHub {
     pub async fn serialize_tool_states(&self, tenant: &Tenant, thread: &ThreadId) -> Result<String, CallError> {
         let scope = StatusScope::Thread(tenant, thread);
         let evidence = self.load_evidence(scope, true).await?;
-        let snapshots = self.snapshot_tools_with(self.list(&ToolFilter::default()), scope, &evidence);
         let since = self.scope_start(scope).await?;
-        let states = snapshots.iter().map(|snapshot| SavedToolState::from_snapshot(snapshot, since)).collect();
+        let snapshots = self.snapshot_tools_with(self.list(&ToolFilter::default()), scope, &evidence, since);
+        let states = snapshots.iter().map(SavedToolState::from_snapshot).collect();
         let config = &*self.engine.statuses.settings();
         let serialized = SerializedSnapshot { states, config, timestamp: self.now(), evidence };
         serde_json::to_string(&serialized)
@@ -156,8 +156,8 @@ impl ParsedSnapshot {
 }
 
 impl SavedToolState {
-    fn from_snapshot(snapshot: &ToolSnapshot, since: Timestamp) -> Self {
-        let info = snapshot.info(since, Language::English);
+    fn from_snapshot(snapshot: &ToolSnapshot) -> Self {
+        let info = snapshot.info(Language::English);
         Self {
             tool_name: info.tool_name,
             status: info.status,

@@ -11,7 +11,7 @@ use toolhub_types::{
     error::{CountsAsFailure, ErrorKind, ToolError},
     ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::{
-        FailureContext, HealthSignal, StatusEvent, StatusRecord, ThreadFingerprint, counts_as_failure, failure_targets,
+        Breaker, FailureContext, HealthSignal, StatusEvent, StatusRecord, ThreadFingerprint, counts_as_failure, failure_targets,
     },
     tool::ToolName,
 };
@@ -173,22 +173,43 @@ impl ProbeGuard {
             HealthVerdict::Uncounted => (HealthSignal::Uncounted, HealthSignal::Uncounted),
             HealthVerdict::Failed(failure) => self.attribute_failure(failure).await?,
         };
+        let concerns = [self.concerns_shared(&shared), self.concerns_own(&thread)];
         let statuses = self.statuses.clone();
         let records = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
-        for (record, signal) in records {
+        for ((record, signal), is_concerned) in records.into_iter().zip(concerns) {
             let Some(record) = record else { continue };
-            // A success creates no record, unless successes count for the failure rate, or it was reported from outside: that
-            // one is not in the journal.
-            if signal != HealthSignal::Success
-                || self.call.is_none()
-                || statuses.tracks_failure_rate()
-                || statuses.facts(&record.key).is_some()
-            {
+            if is_concerned {
                 statuses.apply(&record.key, &StatusEvent::CallEnded { signal, epoch: record.epoch }).await?;
             }
             record.is_probe = false;
         }
         Ok(())
+    }
+
+    /// Whether a signal goes to the record of the result's own scope: the thread's, or the shared one without a thread. A success
+    /// creates no record, unless successes count for the failure rate, or it was reported from outside: that one is not in the
+    /// journal.
+    fn concerns_own(&self, signal: &HealthSignal) -> bool {
+        let own = self.thread.as_ref().unwrap_or(&self.shared);
+        *signal != HealthSignal::Success
+            || self.call.is_none()
+            || self.statuses.tracks_failure_rate()
+            || self.statuses.facts(&own.key).is_some()
+    }
+
+    /// Whether a signal goes to the shared record. From a thread it does only if it changes what counts there: other threads and
+    /// tenants see that record. A report from outside must not end a shared probation either, because no probe was made.
+    fn concerns_shared(&self, signal: &HealthSignal) -> bool {
+        if self.thread.is_none() {
+            return self.concerns_own(signal);
+        }
+        let facts = self.statuses.facts(&self.shared.key).unwrap_or_default();
+        let may_change = self.call.is_some() || facts.breaker == Breaker::Closed;
+        match signal {
+            HealthSignal::Failure { .. } => true,
+            HealthSignal::Success => may_change && !facts.is_unchanged_by_success(&self.statuses.settings()),
+            HealthSignal::Uncounted => may_change,
+        }
     }
 
     /// Decides whether a failure counts for the thread's record and for the shared one.

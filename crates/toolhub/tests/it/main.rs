@@ -75,6 +75,7 @@ mod status;
 mod status_after_restart;
 mod status_events;
 mod status_health_checks;
+mod status_other_threads;
 mod status_views;
 mod store;
 mod store_cleanup;
