@@ -36,6 +36,7 @@ def session() -> list[tuple[str, str, list[str]]]:
 def normal(line: str) -> str:
     """A line without what differs between two runs: erased text, times, the port, widths of columns."""
     line = line.rsplit("\x1b[K", 1)[-1]
+    line = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "MOMENT", line)
     line = re.sub(r"<?\b[\d.]+ ?m?s\b", "TIME", line.replace("<1ms", "1ms"))
     return re.sub(r"\s+", " ", re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", line)).strip()
 

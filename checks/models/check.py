@@ -3,7 +3,7 @@
 usage: check.py TOOLHUB     TOOLHUB: the binary
 
 Their types accept every response, whole and streamed, with and without calls; errors arrive as the packages' own exceptions;
-and the agents of examples/http that use these packages work.
+and the agents of examples/http that use these packages work, as does the one on LangChain that runs its tools itself.
 """
 import contextlib
 import json
@@ -213,6 +213,22 @@ def examples(program):
             print(f"examples/http/{name}: ok")
 
 
+def reports(program):
+    """LangChain runs tools and reports their results; the offers follow from them."""
+    name = "langchain_reports.py"
+    with served(program, "demo", "--port", "0") as hub:
+        command = [sys.executable, ROOT / "examples" / "http" / name]
+        environment = {**os.environ, "TOOLHUB_URL": hub}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        sys.exit(f"examples/http/{name} failed:\n{done.stdout}{done.stderr}")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("offered: ")]
+    expect(lines, ["offered: weather", "offered: report, weather", "offered: report"], name)
+    if "failed: failed 3 times in a row" not in done.stdout or "# Weather in Oslo" not in done.stdout:
+        sys.exit(f"examples/http/{name} printed:\n{done.stdout}")
+    print(f"examples/http/{name}: ok")
+
+
 def main():
     program = sys.argv[1]
     with served(program, "stub-llm", "--script", str(HERE / "script.toml")) as url:
@@ -221,6 +237,7 @@ def main():
                 conversation(api, stream)
             once(api)
     examples(program)
+    reports(program)
 
 
 if __name__ == "__main__":

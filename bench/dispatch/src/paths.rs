@@ -124,7 +124,7 @@ pub(crate) async fn hub_with_many_threads() -> (ToolHub, Tenant, ThreadId) {
 }
 
 pub(crate) async fn list_available_tools(hub: &ToolHub, tenant: &Tenant, thread: &ThreadId) {
-    black_box(hub.available_tools(tenant, thread).await.expect("the memory store does not fail"));
+    black_box(hub.available_tools(StatusScope::Thread(tenant, thread)).await.expect("the memory store does not fail"));
 }
 
 pub(crate) fn parse_json(text: &str) -> Value {

@@ -27,8 +27,9 @@ mod thread_context;
 mod thread_removal;
 mod threads;
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use serde_json::Value;
 use smol_str::SmolStr;
 
@@ -51,19 +52,20 @@ use crate::{
     execution::Tool,
     registry::{BuildContext, BuiltTools, Registry, RegistryError, ToolBuilder, ToolFilter, Tools},
 };
-use toolhub_schema::export;
 use toolhub_state::StateManager;
 use toolhub_storage::backend::{Backend, StoreError};
 use toolhub_types::{
     event_kind::EventKind,
-    export_format::Format,
     ids::{ArtifactId, Tenant},
     timestamp::Timestamp,
-    tool::{Definition, Kind, ToolName},
+    tool::{Kind, ToolName},
 };
 
 /// Interval at which `shutdown` cancels calls that arrived after it had cancelled all others.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long an executor may take to close the connections of one tool.
+const EXECUTOR_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A hub: registers tools and runs their calls. Cheap to clone; all clones are the same hub.
 ///
@@ -150,7 +152,7 @@ impl ToolHub {
         self.register_kind(tool, &Kind::Rest)
     }
 
-    /// Removes a tool and closes its instances. Running calls continue. Tools that depend on it stay registered and wait
+    /// Removes a tool and closes its instances and connections. Running calls continue. Tools that depend on it stay registered and wait
     /// for it.
     pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
         let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;
@@ -175,10 +177,14 @@ impl ToolHub {
         self.engine.registry.find(name).map(|(tool, _)| tool)
     }
 
-    /// The tools that pass the filter, sorted by name.
+    /// The tools that pass the filter, sorted by name. Its status is the shared one.
     #[must_use]
     pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
-        self.tools().list(filter)
+        let mut tools = self.tools().list(filter);
+        if let Some(status) = filter.status {
+            tools.retain(|tool| self.shared_status(tool).status == status);
+        }
+        tools
     }
 
     /// The registry of tools. It cannot execute them.
@@ -233,16 +239,6 @@ impl ToolHub {
         self.engine.registry.snapshot()
     }
 
-    /// The definitions of all tools in the format of a model provider, sorted by name.
-    #[must_use]
-    pub fn export(&self, format: Format) -> Vec<Value> {
-        let tools = self.list(&ToolFilter::default());
-        let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
-        let exported = export::export(format, definitions);
-        self.emit(EventKind::ExecutorExported { format, count: exported.len() });
-        exported
-    }
-
     /// Fetches an artifact: content that was too long for the model.
     ///
     /// # Errors
@@ -264,7 +260,7 @@ impl ToolHub {
     }
 
     /// Shuts down gracefully: refuses new calls (`shutting_down`), lets running ones finish for `grace`, cancels the rest,
-    /// closes all instances, and flushes thread activity, batched call records and stored events. Detached calls that wait
+    /// closes all instances and connections, and flushes thread activity, batched call records and stored events. Detached calls that wait
     /// for approval stay open for the next start. The hub's background tasks have ended when this returns, so the store is
     /// free as soon as the last clone of the hub is dropped.
     pub async fn shutdown(&self, grace: Duration) {
@@ -280,6 +276,9 @@ impl ToolHub {
             }
         }
         services.instances.shut_down().await;
+        for tool in self.list(&ToolFilter::default()) {
+            self.close_executor(&tool, "the hub was shut down").await;
+        }
         if let Err(error) = thread_store.flush_all().await {
             tracing::warn!(%error, "thread activity not flushed at shutdown");
         }
@@ -324,11 +323,25 @@ impl ToolHub {
         self.emit(EventKind::ToolUnregistered { tool_name: name.clone() });
         self.engine.services.availability_changed.notify_one();
         self.engine.scheduler.result_cache.forget_tool(name);
-        self.close_instances(tool).await;
+        self.close_resources(tool).await;
     }
 
-    async fn close_instances(&self, tool: &Arc<Tool>) {
-        self.engine.services.instances.close_tool_instances(&tool.registration, "the tool was removed").await;
+    /// Closes the instances and the connections of a tool that was removed or replaced.
+    async fn close_resources(&self, tool: &Arc<Tool>) {
+        let reason = "the tool was removed";
+        self.engine.services.instances.close_tool_instances(&tool.registration, reason).await;
+        self.close_executor(tool, reason).await;
+    }
+
+    async fn close_executor(&self, tool: &Tool, reason: &'static str) {
+        let closing = AssertUnwindSafe(tool.executor.close(&tool.definition)).catch_unwind();
+        match tokio::time::timeout(EXECUTOR_CLOSE_TIMEOUT, closing).await {
+            Ok(Ok(true)) => {
+                self.emit(EventKind::ExecutorCleaned { tool_name: tool.definition.name.clone(), reason });
+            }
+            Ok(Ok(false)) => {}
+            _ => tracing::warn!(tool = %tool.definition.name, "closing an executor panicked or timed out"),
+        }
     }
 
     fn emit(&self, kind: EventKind) {

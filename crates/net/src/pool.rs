@@ -117,6 +117,11 @@ impl Pool {
         Ok(Lease { pool: self.clone(), sender, watch, reused: false })
     }
 
+    /// Closes all idle connections; returns how many there were.
+    pub fn close_idle(&self) -> usize {
+        std::mem::take(&mut self.idle().conns).len()
+    }
+
     /// Closes expired idle connections; returns when to run again, or `None` if no idle connection is left.
     fn reap(&self, idle_timeout: Duration) -> Option<Duration> {
         let mut idle = self.idle();

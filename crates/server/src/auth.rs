@@ -8,7 +8,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     extract::Request,
-    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use futures_util::FutureExt;
@@ -26,6 +26,9 @@ use crate::{
     settings::Auth,
 };
 
+/// Builds a page for a browser that sends no key, from the head of its request. It must show no data.
+pub(crate) type KeyPage = fn(&App, &mut Parts) -> Response;
+
 /// Guards one route.
 pub(crate) struct RouteGuard {
     pub(crate) app: App,
@@ -35,6 +38,7 @@ pub(crate) struct RouteGuard {
     /// The action to record in the audit log, if the route is audited.
     pub(crate) audited: Option<&'static str>,
     pub(crate) meter: Arc<RouteMeter>,
+    pub(crate) key_page: Option<KeyPage>,
 }
 
 /// Logs and counts a request that no route handles, and answers with `problem`.
@@ -54,7 +58,10 @@ impl RouteGuard {
     {
         let summary = RequestSummary::of(&request);
         let (response, principal) = match self.admit(request.headers(), summary.info.as_ref()).await {
-            Err(problem) => (refusal_response(problem), None),
+            Err(problem) => match self.key_page.filter(|_| is_browser_without_key(&problem, request.headers())) {
+                Some(page) => (unauthorized(page(&self.app, &mut request.into_parts().0)), None),
+                None => (refusal_response(problem), None),
+            },
             Ok(principal) => {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
@@ -141,11 +148,20 @@ impl RouteGuard {
 
 /// The response to a refused request. HTTP requires `WWW-Authenticate` with a 401.
 fn refusal_response(problem: Problem) -> Response {
-    let mut response = problem.into_response();
-    if response.status() == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
+    let response = problem.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED { unauthorized(response) } else { response }
+}
+
+fn unauthorized(mut response: Response) -> Response {
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
+}
+
+/// Whether a request was refused because it has no key, and its sender shows pages to a person.
+fn is_browser_without_key(problem: &Problem, headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    problem.is_unauthenticated() && !headers.contains_key(header::AUTHORIZATION) && accept.contains("text/html")
 }
 
 /// Without keys only loopback peers are served, even if a proxy or forwarder brought another connection here.

@@ -151,6 +151,11 @@ fn describe_operation(
             || json!({"description": description, "content": {"application/problem+json": {"schema": problem}}}),
         );
     }
+    if route.key_page.is_some()
+        && let Some(content) = responses.get_mut("401").and_then(|response| response["content"].as_object_mut())
+    {
+        content.insert("text/html".into(), json!({}));
+    }
     let has_parameter = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
     for (status, response) in &mut responses {
         let headers = headers::response_headers(route, status, has_parameter);

@@ -107,6 +107,11 @@ impl Problem {
         self
     }
 
+    /// Whether the request has no valid key.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        self.code == Code::UNAUTHENTICATED.name
+    }
+
     /// Overrides the status of the code.
     pub(crate) fn status(mut self, status: u16) -> Self {
         self.status = status;

@@ -17,7 +17,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
     app::App,
-    auth::RouteGuard,
+    auth::{KeyPage, RouteGuard},
     handler::Handler,
     idempotency::Idempotency,
     operation::Operation,
@@ -56,6 +56,8 @@ pub(crate) struct Route {
     pub(crate) replays_responses: bool,
     /// Response headers, by status, that do not follow from its parameters.
     pub(crate) response_headers: Vec<(&'static [u16], &'static str, &'static str)>,
+    /// The page for a browser that sends no key.
+    pub(crate) key_page: Option<KeyPage>,
     handler: ErasedHandler,
 }
 
@@ -91,6 +93,7 @@ impl Route {
             adds_success_flag: false,
             audited: None,
             response_headers: Vec::new(),
+            key_page: None,
             handler,
         }
     }
@@ -148,6 +151,12 @@ impl Route {
         self
     }
 
+    /// Answers a browser that sends no key with this page, and status 401.
+    pub(crate) fn key_page(mut self, page: KeyPage) -> Self {
+        self.key_page = Some(page);
+        self
+    }
+
     /// Adds HTTP problems it may answer with, beyond those of every route.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -164,10 +173,11 @@ impl Route {
 /// All routes as one router, each behind its guard.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router<App> {
     routes.into_iter().fold(Router::new(), |router, route| {
-        let Route { method, path, access, audited, adds_success_flag, replays_responses, handler, .. } = route;
+        let Route { method, path, access, audited, adds_success_flag, replays_responses, key_page, handler, .. } =
+            route;
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let meter = app.meters().route(path, method.as_str());
-        let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter };
+        let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter, key_page };
         let idempotency = replays_responses.then(|| Arc::new(Idempotency::new(app, path)));
         let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, adds_success_flag });
         let serve = tower::service_fn(move |request| {

@@ -47,7 +47,7 @@ pub struct SessionState {
 pub fn into_object(value: Value) -> Result<Map<String, Value>, StateError> {
     match value {
         Value::Object(members) => Ok(members),
-        other => Err(StateError::Refused(format!("a state is a JSON object, not {}", json_type_name(&other)))),
+        other => Err(StateError::Refused(format!("a state is a JSON object, not {}", json_type_in_words(&other)))),
     }
 }
 
@@ -109,16 +109,26 @@ fn check_shape<'a, T: Deserialize<'a>>(data: &'a Map<String, Value>) -> Result<(
     T::deserialize(data).map(|_| ())
 }
 
-/// The JSON type of a value, with its article.
-pub(crate) fn json_type_name(value: &Value) -> &'static str {
+/// The name of the JSON type of a value.
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
+}
+
+/// The JSON type of a value with its article, for messages.
+fn json_type_in_words(value: &Value) -> String {
+    let article = match value {
+        Value::Null => "",
+        Value::Array(_) | Value::Object(_) => "an ",
+        _ => "a ",
+    };
+    format!("{article}{}", json_type(value))
 }
 
 fn is_deeper_than(value: &Value, levels: usize) -> bool {

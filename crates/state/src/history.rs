@@ -48,7 +48,7 @@ pub enum HistoryEvent {
     },
     /// The tool succeeded.
     ExecutionSuccess {
-        /// The JSON type of its result.
+        /// The JSON type of its result: `object`, `array`, `string`, `number`, `boolean` or `null`.
         result_type: String,
     },
     /// The tool failed.
@@ -75,7 +75,7 @@ pub enum HistoryEvent {
 impl HistoryEvent {
     #[doc(hidden)]
     pub fn success(output: &Value) -> Self {
-        Self::ExecutionSuccess { result_type: data::json_type_name(output).into() }
+        Self::ExecutionSuccess { result_type: data::json_type(output).into() }
     }
 
     #[doc(hidden)]

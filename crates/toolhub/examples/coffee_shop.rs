@@ -215,7 +215,7 @@ fn indented_text(outcome: &Outcome) -> String {
 
 /// Prints the tools available to a thread.
 async fn print_available_tools(hub: &ToolHub, thread: &str) -> Result<Vec<String>, Box<dyn Error>> {
-    let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await?;
+    let names = hub.available_tools(StatusScope::Thread(&Tenant::default(), &ThreadId::new(thread)?)).await?;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     println!("  available to {thread}: {}", names.join(", "));
     Ok(names)

@@ -76,7 +76,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Whether the tool is available in a new thread.
 async fn is_offered(hub: &ToolHub) -> Result<bool, Box<dyn Error>> {
     let thread = ThreadId::new("wednesday")?;
-    let names = hub.available_tools(&Tenant::default(), &thread).await.map_err(|error| error.operator)?;
+    let names =
+        hub.available_tools(StatusScope::Thread(&Tenant::default(), &thread)).await.map_err(|error| error.operator)?;
     println!("available tools: {:?}", names.iter().map(ToString::to_string).collect::<Vec<_>>());
     Ok(names.iter().any(|name| name.as_str() == "weather"))
 }

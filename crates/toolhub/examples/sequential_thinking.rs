@@ -203,7 +203,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match entry.event {
             HistoryEvent::ExecutionStart { parameters } => println!("started: {}", parameters["thought"]),
             HistoryEvent::Update { version, .. } => println!("  wrote version {version}"),
-            HistoryEvent::ExecutionSuccess { result_type } => println!("  succeeded with {result_type}"),
+            HistoryEvent::ExecutionSuccess { result_type } => println!("  succeeded, result: {result_type}"),
             HistoryEvent::ExecutionError { error, .. } => println!("  failed: {error}"),
             _ => {}
         }

@@ -148,9 +148,9 @@ pub enum EventKind {
         /// The reason, as text.
         reason: String,
     },
-    /// `tool.executor.cleaned`: an instance was closed.
+    /// `tool.executor.cleaned`: an instance, or the connections of a tool, were closed.
     ExecutorCleaned {
-        /// The tool of the instance.
+        /// The tool.
         tool_name: ToolName,
         /// The reason.
         reason: &'static str,

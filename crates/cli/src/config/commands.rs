@@ -113,8 +113,9 @@ pub(crate) async fn run(
 pub(crate) async fn check(options: &LoadOptions, output: &mut CommandOutput<'_>) -> io::Result<u8> {
     let (loaded, mut problems) = load_partially(options);
     if let Some(loaded) = &loaded {
-        problems.extend(dry_run(loaded, &problems).await);
-        problems.extend(find_obstacles(loaded, &problems));
+        // A tool that cannot be registered may have an obstacle too, so that both are told at once.
+        let found = [dry_run(loaded, &problems).await, find_obstacles(loaded, &problems)];
+        problems.extend(found.into_iter().flatten());
     }
     let loaded = match loaded.filter(|_| problems.is_empty()).ok_or_else(|| Problems::new(problems)) {
         Ok(loaded) => loaded,

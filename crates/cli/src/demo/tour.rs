@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, error::Error, time::Duration};
 use anstream::println;
 use tokio::time::Instant;
 use toolhub::{
-    ToolFilter, ToolHub,
+    StatusScope, ToolFilter, ToolHub,
     events::{EventKind, Subscription},
     export::Format,
     ids::{Tenant, ThreadId},
@@ -207,7 +207,7 @@ async fn show_rate_limit(hub: &ToolHub) {
 }
 
 async fn print_available_tools(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
-    let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await;
+    let names = hub.available_tools(StatusScope::Thread(&Tenant::default(), &ThreadId::new(thread)?)).await;
     let names: Vec<String> = names.map_err(|error| error.operator)?.iter().map(ToString::to_string).collect();
     print::print_line(&format!("available in thread {thread}: {}", names.join(" ")));
     Ok(())

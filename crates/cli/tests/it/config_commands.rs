@@ -170,3 +170,16 @@ fn no_command_prints_a_secret() {
         }
     }
 }
+
+#[test]
+fn a_tool_that_cannot_be_registered_and_has_no_script_is_told_both_in_the_words_of_a_config() {
+    let folder = TempFolder::new();
+    let text = "[tools.cart]\nkind = \"stateful\"\ncommand = \"python3\"\nargs = [\"nowhere.py\"]\n\
+                description = \"A cart.\"\nparameters = { type = \"object\", properties = { state = { type = \"string\" } } }\n";
+    folder.write("toolhub.toml", text);
+    let ran = run_config(&folder, &["check"]);
+    assert_eq!(ran.code, 2);
+    for told in ["`state.parameter_name`", "`state.inject = false`", "script `nowhere.py` does not exist"] {
+        assert!(ran.err.contains(told), "`{told}` is missing: {}", ran.err);
+    }
+}

@@ -62,6 +62,15 @@ impl Executor for RestExecutor {
         let (origin, target) = plan.health.as_ref()?;
         Some(Box::pin(is_healthy(plan, origin, target)))
     }
+
+    fn close<'a>(&'a self, _: &'a Definition) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(self.plan.as_ref().is_ok_and(close_connections)))
+    }
+}
+
+/// Closes the idle connections of a tool, unless another tool or a running call uses the same pool.
+fn close_connections(plan: &Plan) -> bool {
+    Arc::strong_count(&plan.pool) == 1 && plan.pool.close_idle() > 0
 }
 
 fn join_problems(problems: &[RestError]) -> String {

@@ -48,6 +48,8 @@ pub struct Rest {
     pub(super) body: Option<Body>,
     pub(super) auth: Option<Auth>,
     pub(super) connection: ConnectionStateConfig,
+    /// The retry policy of the tool, if it does not follow from `connection`.
+    retry: Option<Retry>,
     pub(super) select: Option<String>,
     pub(super) response_format: ResponseFormat,
     pub(super) allow_hosts: Vec<String>,
@@ -140,6 +142,7 @@ impl Rest {
             body: None,
             auth: None,
             connection: ConnectionStateConfig::default(),
+            retry: None,
             select: None,
             response_format: ResponseFormat::Auto,
             allow_hosts: Vec::new(),
@@ -212,6 +215,13 @@ impl Rest {
     #[must_use]
     pub fn connection(mut self, config: ConnectionStateConfig) -> Self {
         self.connection = config;
+        self
+    }
+
+    /// Sets the retry policy of the tool. Default: that of the connection settings, if it differs from the default.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = Some(retry);
         self
     }
 
@@ -344,8 +354,9 @@ impl Rest {
             .config(config)
             .executor(Arc::new(RestExecutor::new(plan)));
         // Defaults are not set on the tool, because its own settings override the policies that match it by name.
-        if self.connection.retry() != Retry::default() {
-            tool = tool.retry(self.connection.retry());
+        let from_connection = Some(self.connection.retry()).filter(|retry| *retry != Retry::default());
+        if let Some(retry) = self.retry.or(from_connection) {
+            tool = tool.retry(retry);
         }
         if timeout > Limits::default().timeout {
             tool = tool.timeout(timeout);

@@ -41,6 +41,14 @@ pub trait Executor: Send + Sync + 'static {
         None
     }
 
+    /// Closes what a tool holds open outside its instances, such as idle connections that no other tool uses; returns whether
+    /// there was anything. Called once when the tool is removed or replaced, or the hub shuts down. Calls that are still running
+    /// must not be disturbed.
+    fn close<'a>(&'a self, tool: &'a Definition) -> BoxFuture<'a, bool> {
+        let _ = tool;
+        Box::pin(std::future::ready(false))
+    }
+
     /// Validates a definition before it is registered.
     ///
     /// # Errors

@@ -179,6 +179,14 @@ impl ToolHub {
         tools.into_iter().map(snapshot).collect()
     }
 
+    /// The status of a tool in the shared scope.
+    pub(super) fn shared_status(&self, tool: &Arc<Tool>) -> EffectiveStatus {
+        let presence = tool.presence_override().unwrap_or_default();
+        let (now, settings) = (self.now(), self.engine.statuses.settings());
+        let (facts, _) = self.status_facts(tool, StatusScope::Shared, now, now);
+        status::evaluate(&facts, &presence, &settings, now)
+    }
+
     /// The records of a scope: its own and the shared one.
     fn status_facts(
         &self,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{BuildError, StatusScope, ToolHub};
+use super::{BuildError, ToolHub};
 use crate::{
     execution::Tool,
     registry::{RegistryError, ToolBuilder, ToolFilter, Tools},
@@ -17,7 +17,7 @@ use toolhub_types::{
     event_kind::EventKind,
     language::Language,
     policy::{Policy, PolicySet, Rule},
-    status::{Evidence, StatusSettings, ToolStatus},
+    status::{StatusSettings, ToolStatus},
     tool::ToolName,
 };
 
@@ -179,7 +179,7 @@ impl ToolHub {
             self.emit_presence_change(old, new);
         }
         // Closing starts for all of them before the first is awaited: if the caller is dropped, none stays open.
-        futures_util::future::join_all(retired.into_iter().map(|tool| self.close_instances(tool))).await;
+        futures_util::future::join_all(retired.into_iter().map(|tool| self.close_resources(tool))).await;
         Ok(summary)
     }
 
@@ -188,11 +188,7 @@ impl ToolHub {
         if old.disabled == new.disabled {
             return;
         }
-        let read = |tool: &Arc<Tool>| {
-            self.snapshot_tools_with(vec![tool.clone()], StatusScope::Shared, &Evidence::default(), self.now()).pop()
-        };
-        let (Some(before), Some(after)) = (read(old), read(new)) else { return };
-        let (before, after) = (before.reading, after.reading);
+        let (before, after) = (self.shared_status(old), self.shared_status(new));
         if before.status != after.status {
             let (tool_name, reason) = (new.definition.name.clone(), after.reason.text(Language::English));
             let (old_status, new_status) = (Some(before.status), after.status);

@@ -140,13 +140,13 @@ impl Explanation {
 }
 
 impl ToolHub {
-    /// The tools a thread may use now: not withheld, and with their dependencies met.
+    /// The tools that may be used now, sorted by name. In a thread: not withheld, and with their dependencies met. In the shared
+    /// scope: not withheld from all threads.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn available_tools(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<ToolName>, CallError> {
-        let snapshots =
-            self.snapshot_tools(self.list(&ToolFilter::default()), StatusScope::Thread(tenant, thread)).await?;
+    pub async fn available_tools(&self, scope: StatusScope<'_>) -> Result<Vec<ToolName>, CallError> {
+        let snapshots = self.snapshot_tools(self.list(&ToolFilter::default()), scope).await?;
         let offered = snapshots.iter().filter(|snapshot| snapshot.is_offered());
         Ok(offered.map(|snapshot| snapshot.tool.definition.name.clone()).collect())
     }

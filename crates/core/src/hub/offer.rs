@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
@@ -35,40 +36,54 @@ use toolhub_types::{
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The tools offered to a thread for one step. Make its calls [from](super::CallRequest::from_offer) these.
-#[derive(Debug, Clone)]
-pub struct Offer(Arc<BoundOffer>);
+#[derive(Clone)]
+pub struct Offer {
+    bound: Arc<BoundOffer>,
+    /// For the events of exports. Weak: an offer must not keep the hub and its store open.
+    engine: Weak<Engine>,
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bound.fmt(f)
+    }
+}
 
 impl Offer {
     /// The tools, to be passed to [`from_offer`](super::CallRequest::from_offer).
     #[must_use]
     pub fn tools(&self) -> &Arc<Tools> {
-        &self.0.tools
+        &self.bound.tools
     }
 
     /// Whether the two offers have the same tools with the same definitions. Their exports are then byte for byte equal, so a
     /// provider's prompt cache stays valid.
     #[must_use]
     pub fn has_same_definitions(&self, other: &Self) -> bool {
-        let list = |offer: &Self| offer.0.tools.list(&ToolFilter::default());
+        let list = |offer: &Self| offer.bound.tools.list(&ToolFilter::default());
         let same = |(mine, theirs): (Arc<Tool>, Arc<Tool>)| {
             Arc::ptr_eq(&mine, &theirs) || mine.definition == theirs.definition
         };
-        Arc::ptr_eq(&self.0, &other.0)
-            || (self.0.tools.len() == other.0.tools.len() && list(self).into_iter().zip(list(other)).all(same))
+        Arc::ptr_eq(&self.bound, &other.bound)
+            || (self.bound.tools.len() == other.bound.tools.len() && list(self).into_iter().zip(list(other)).all(same))
     }
 
     /// The tools' names, sorted.
     #[must_use]
     pub fn names(&self) -> Vec<ToolName> {
-        self.0.names().into_iter().collect()
+        self.bound.names().into_iter().collect()
     }
 
-    /// The tools' definitions in the format of a model provider.
+    /// The tools' definitions in the format of a model provider, sorted by name. Emits `tool.executor.exported` in the thread.
     #[must_use]
     pub fn export(&self, format: Format) -> Vec<Value> {
-        let tools = self.0.tools.list(&ToolFilter::default());
-        let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
-        export::export(format, definitions)
+        let BoundOffer { tenant, thread, tools, .. } = &*self.bound;
+        let exported = export_tools(tools, format);
+        if let Some(engine) = self.engine.upgrade() {
+            let (services, event) = (&engine.services, EventKind::ExecutorExported { format, count: exported.len() });
+            services.events.emit_for_tenant(services.clock.now(), tenant, Some(thread), event);
+        }
+        exported
     }
 }
 
@@ -141,7 +156,10 @@ impl ToolHub {
     /// With `auto_rebind` off, the offer that is held for the thread and stays until it is rebound.
     fn pinned_offer(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Offer> {
         let is_pinned = !self.engine.statuses.settings().auto_rebind;
-        is_pinned.then(|| self.engine.offers.latest(tenant, thread, toolset)).flatten().map(Offer)
+        is_pinned
+            .then(|| self.engine.offers.latest(tenant, thread, toolset))
+            .flatten()
+            .map(|bound| self.to_offer(bound))
     }
 
     /// Offers a thread its currently available tools, regardless of the offer that is held for it.
@@ -194,7 +212,25 @@ impl ToolHub {
             // Evidence expires without an event. Wake `watch_offers`, so that it schedules a check for that time.
             self.engine.services.availability_changed.notify_one();
         }
-        Offer(bound)
+        self.to_offer(bound)
+    }
+
+    fn to_offer(&self, bound: Arc<BoundOffer>) -> Offer {
+        Offer { bound, engine: Arc::downgrade(&self.engine) }
+    }
+
+    /// The definitions of all tools in the format of a model provider, sorted by name. Emits `tool.executor.exported`.
+    #[must_use]
+    pub fn export(&self, format: Format) -> Vec<Value> {
+        self.export_toolset(format, &Toolset::default())
+    }
+
+    /// Like [`export`](Self::export), for the tools of a toolset.
+    #[must_use]
+    pub fn export_toolset(&self, format: Format, toolset: &Toolset) -> Vec<Value> {
+        let exported = export_tools(&self.tools().in_toolset(toolset), format);
+        self.emit(EventKind::ExecutorExported { format, count: exported.len() });
+        exported
     }
 
     /// Whether the thread would be offered other tools now.
@@ -202,7 +238,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn should_rebind(&self, offer: &Offer) -> Result<bool, CallError> {
-        Ok(self.diff_offer(&offer.0).await?.0 != OfferDiff::default())
+        Ok(self.diff_offer(&offer.bound).await?.0 != OfferDiff::default())
     }
 
     /// The tools of a toolset that a thread may use now, and when evidence for one of them expires.
@@ -280,6 +316,12 @@ impl ToolHub {
         }
         next
     }
+}
+
+fn export_tools(tools: &Tools, format: Format) -> Vec<Value> {
+    let tools = tools.list(&ToolFilter::default());
+    let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
+    export::export(format, definitions)
 }
 
 /// The usable tools, and when evidence for one of them expires, so that it waits for its dependencies again.

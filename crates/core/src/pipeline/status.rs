@@ -135,11 +135,13 @@ fn withheld_error(
     reason: &Reason,
     retry_after: Option<Duration>,
 ) -> CallError {
-    let (name, reason) = (&envelope.tool.definition.name, reason.text(Language::English));
-    let text = match kind {
+    let (name, is_probing) = (&envelope.tool.definition.name, *reason == Reason::OnProbation);
+    let (reason, now) = (reason.text(Language::English), envelope.tool.services.clock.now());
+    let text = match (kind, retry_after) {
         // The reason begins with the word.
-        ErrorKind::ToolMaintenance => format!("`{name}` is {reason}"),
-        ErrorKind::ToolUnavailable => format!("`{name}` is unavailable: {reason}"),
+        (ErrorKind::ToolMaintenance, _) => format!("`{name}` is {reason}"),
+        (ErrorKind::ToolUnavailable, _) => format!("`{name}` is unavailable: {reason}"),
+        (_, Some(time)) if !is_probing => format!("`{name}` is withheld until {}: {reason}", now + time),
         _ => format!("`{name}` is withheld: {reason}"),
     };
     let mut error = CallError::new(kind).operator(text);

@@ -9,6 +9,7 @@ use toolhub_state::SharedStateSettings;
 use toolhub_types::{
     ids::StateName,
     policy::PolicySet,
+    status::ToolStatus,
     tool::{Definition, Kind, ToolName},
 };
 
@@ -30,6 +31,8 @@ pub struct ToolFilter {
     pub kind: Option<Kind>,
     /// Only tools with this tag.
     pub tag: Option<String>,
+    /// Only tools with this status in the shared scope. Only a hub knows statuses: [`ToolHub::list`](crate::ToolHub::list).
+    pub status: Option<ToolStatus>,
 }
 
 impl Tools {
@@ -59,7 +62,7 @@ impl Tools {
         self.sequences.get(tool).into_iter().flatten().map(AsRef::as_ref)
     }
 
-    /// The tools that pass the filter, sorted by name.
+    /// The tools that pass the filter except for its status, sorted by name.
     #[must_use]
     pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
         let mut tools: Vec<_> =

@@ -11,7 +11,8 @@ use toolhub_types::{
     error::{CountsAsFailure, ErrorKind, ToolError},
     ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::{
-        Breaker, FailureContext, HealthSignal, StatusEvent, StatusRecord, ThreadFingerprint, counts_as_failure, failure_targets,
+        Breaker, FailureContext, HealthSignal, StatusEvent, StatusRecord, ThreadFingerprint, counts_as_failure,
+        failure_targets,
     },
     tool::ToolName,
 };

@@ -5,8 +5,12 @@
 
 use std::fmt::Write as _;
 
-use axum::{extract::State, http::Method, response::IntoResponse};
-use toolhub_core::{Approval, ApprovalState, ErrorKind};
+use axum::{
+    extract::State,
+    http::{Method, request::Parts},
+    response::{IntoResponse, Response},
+};
+use toolhub_core::{Approval, ApprovalState, ErrorKind, ids::ApprovalId};
 
 use super::{
     approvals::ApprovalPath,
@@ -14,7 +18,7 @@ use super::{
 };
 use crate::{
     app::App,
-    extract::Params,
+    extract::{FromParts, Params},
     links::Links,
     problem::{ApiResult, Code},
     route::Route,
@@ -27,6 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/ui/approvals/{id}", Access::Needs(Scope::ToolsRead), "approvals", page)
             .summary("One approval as a page to read")
             .response(200, "text/html", "The page")
+            .key_page(key_page)
             .problems(&[Code::APPROVAL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -42,6 +47,30 @@ async fn page(
     let with_keys = matches!(app.settings().auth, Auth::Keys(_));
     let title = format!("Approval of {}", escape_html(&approval.tool));
     Ok(html_page(&title, &body(&approval, &links.base_url(), with_keys), "../../"))
+}
+
+/// The page for a person whose browser sends no key: how to see and answer the approval in a terminal. It says nothing about the
+/// approval, not even whether it exists.
+fn key_page(app: &App, parts: &mut Parts) -> Response {
+    let server = Links::from_parts(parts, app).map(|links| links.base_url()).unwrap_or_default();
+    let id = parts.uri.path().rsplit('/').next().and_then(|id| id.parse::<ApprovalId>().ok());
+    let id = id.map_or_else(|| "ID".to_owned(), |id| id.to_string());
+    let flags = server_flag(&server);
+    let commands = format!(
+        "export TOOLHUB_TOKEN=thk_…\ntoolhub approvals show {id}{flags}\ntoolhub approvals approve {id}{flags}\n\
+         toolhub approvals deny {id} --reason 'not today'{flags}"
+    );
+    let body = format!(
+        "<p class=\"lead\">This server shows approvals only with a key, and a browser sends none.</p>\
+         <p>In a terminal, with a key that has the scopes <code>tools:read</code> and <code>approvals:write</code>:</p>\
+         <pre>{}</pre>",
+        show(&commands)
+    );
+    html_page("Approval", &body, "../../").into_response()
+}
+
+fn server_flag(server: &str) -> String {
+    if server.is_empty() { String::new() } else { format!(" --server {server}") }
 }
 
 fn body(approval: &Approval, server: &str, with_keys: bool) -> String {
@@ -75,7 +104,7 @@ fn body(approval: &Approval, server: &str, with_keys: bool) -> String {
     html.push_str("</dl>");
     if approval.state == ApprovalState::Pending {
         let id = approval.id;
-        let flags = if server.is_empty() { String::new() } else { format!(" --server {server}") };
+        let flags = server_flag(server);
         let commands =
             format!("toolhub approvals approve {id}{flags}\ntoolhub approvals deny {id} --reason 'not today'{flags}");
         let key = if with_keys { ", with a key that has the scope <code>approvals:write</code>" } else { "" };

@@ -4,11 +4,7 @@ use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
-use toolhub_core::{
-    ErrorKind, ToolFilter,
-    export::{self, Format},
-    ids::ThreadId,
-};
+use toolhub_core::{ErrorKind, export::Format, ids::ThreadId};
 
 use crate::{
     app::App,
@@ -62,11 +58,7 @@ async fn export_tools(
 ) -> ApiResult<Json<ExportResponse>> {
     let toolset = super::toolsets::find_toolset(&app, query.toolset.as_deref())?;
     let tools = match &query.thread_id {
-        None if query.toolset.is_none() => app.hub().export(query.format),
-        None => {
-            let tools = app.hub().tools().in_toolset(&toolset).list(&ToolFilter::default());
-            export::export(query.format, tools.iter().map(|tool| &tool.definition))
-        }
+        None => app.hub().export_toolset(query.format, &toolset),
         Some(thread) => app.hub().offer_with(&principal.tenant, thread, &toolset.into()).await?.export(query.format),
     };
     Ok(Json(ExportResponse { format: query.format, tools }))

@@ -4,11 +4,10 @@
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_core::{ErrorKind, StatusScope, ToolError, ToolStatusInfo};
+use toolhub_core::{ErrorKind, StatusScope, ToolError, ToolStatusInfo, ids::ThreadId};
 
 use super::{
     reported_error::{self, ReportedError, invalid},
-    threads,
     tools::ToolPath,
 };
 use crate::{
@@ -26,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("tool.report")
             .summary("Report the result of an execution that happened elsewhere; one that counts for every thread needs `admin`")
             .json_response::<ToolStatusInfo>(200, "The tool's status now")
-            .problems(&[Code::THREAD_NOT_FOUND, Code::FORBIDDEN])
+            .problems(&[Code::FORBIDDEN])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]
 }
@@ -36,7 +35,8 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Report {
     /// The thread it belongs to, if any.
-    thread_id: Option<String>,
+    /// A thread that does not exist is created, as by a call.
+    thread_id: Option<ThreadId>,
     /// Whether it succeeded. May be omitted if there is an error.
     success: Option<bool>,
     /// The error: a text, or an object with a `message` and more.
@@ -52,10 +52,7 @@ async fn report(
     let tool = super::stats::find_tool(&app, &name)?;
     let result = parse_result(report.success, report.error)?;
     authorize(&principal, report.thread_id.is_some(), &result)?;
-    let thread = match &report.thread_id {
-        Some(id) => Some(threads::find(&app, &principal.tenant, id).await?.id),
-        None => None,
-    };
+    let thread = report.thread_id;
     let view = thread.as_ref().map_or(StatusScope::Shared, |thread| StatusScope::Thread(&principal.tenant, thread));
     Ok(Json(app.hub().report_result(&tool.definition.name, view, result).await?))
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{ErrorKind, Kind, StatusScope, ToolFilter, ToolStatusInfo, clock::Timestamp, status::ToolStatus};
 
+use super::reported_error;
 use crate::{
     app::App,
     extract::{Body, MaybeBody, Params, Query},
@@ -89,7 +90,7 @@ async fn list(
     uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let after = page::decode_cursor(query.cursor.as_ref(), "tools")?;
-    let filter = ToolFilter { kind: query.kind, tag: query.tag };
+    let filter = ToolFilter { kind: query.kind, tag: query.tag, status: query.status };
     let toolset = super::toolsets::find_toolset(&app, query.toolset.as_deref())?;
     let mut tools = app.hub().list(&filter);
     tools.retain(|tool| toolset.contains(&tool.definition.name));
@@ -101,9 +102,6 @@ async fn list(
     let (mut items, mut next) = (Vec::new(), None);
     for tool in tools {
         let Ok(index) = statuses.binary_search_by(|info| info.tool_name.cmp(&tool.definition.name)) else { continue };
-        if query.status.is_some_and(|status| statuses[index].status != status) {
-            continue;
-        }
         if items.len() == query.limit.get() {
             next = items.last().map(|last: &ToolView| last.name().to_owned());
             break;
@@ -129,7 +127,7 @@ struct StatusBody {
     status: ToolStatus,
     /// The reason.
     reason: Option<String>,
-    /// When the override expires.
+    /// When the override expires; in the future.
     until: Option<Timestamp>,
     /// Only for this thread. Default: for all threads.
     thread_id: Option<String>,
@@ -142,6 +140,13 @@ async fn set_status(
     Body(body): Body<StatusBody>,
 ) -> ApiResult<Json<ToolStatusInfo>> {
     let StatusBody { status, reason, until, thread_id } = body;
+    let now = app.hub().now();
+    if let Some(until) = until.filter(|until| *until <= now) {
+        return Err(reported_error::invalid(
+            "/until",
+            &format!("`until` is {until}, which is not in the future: it is {now}"),
+        ));
+    }
     let thread = match &thread_id {
         Some(id) => Some(super::threads::find(&app, &principal.tenant, id).await?.id),
         None => None,

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 use toolhub_core::ids::Tenant;
 
-use crate::support_api::{ApiFixture, Reply, api_fixture};
+use crate::{
+    support_api::{ApiFixture, Reply, api_fixture},
+    support_state::state_fixture,
+};
 
 async fn request_order(api: &ApiFixture, what: &str) -> Value {
     let body = json!({"arguments": {"what": what}, "threadId": "t1"});
@@ -186,4 +189,28 @@ async fn a_server_that_goes_away_promises_the_call_whose_client_waits_for_a_pers
     let call = reply.expect_status(202);
     assert_eq!(call["status"], "awaiting_approval", "the call continues after a restart: {call}");
     assert_eq!(reply.header("location"), format!("/api/v1/calls/{}", call["id"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_browser_without_a_key_is_told_which_commands_answer_an_approval_and_nothing_about_it() {
+    let server = state_fixture().await;
+    let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    let id = "apr_00000000-0000-7000-8000-000000000001";
+    let path = format!("GET /ui/approvals/{id}");
+    let page = server.request("nobody", &path, None, &browser).await;
+    assert_eq!((page.status, page.header("content-type")), (401, "text/html; charset=utf-8"));
+    assert_eq!(page.header("www-authenticate"), "Bearer");
+    let commands = [
+        "a key".to_owned(),
+        "TOOLHUB_TOKEN".to_owned(),
+        format!("toolhub approvals show {id} --server http://localhost"),
+        format!("toolhub approvals approve {id} --server http://localhost"),
+    ];
+    for shown in commands {
+        assert!(page.text().contains(&shown), "`{shown}` is missing: {}", page.text());
+    }
+    let injected = server.request("nobody", "GET /ui/approvals/%3Cb%3E", None, &browser).await;
+    assert!(injected.status == 401 && !injected.text().contains("<b>") && !injected.text().contains("%3Cb"));
+    server.request("nobody", &path, None, &[]).await.expect_problem(401, "unauthenticated");
+    server.request("ann", &path, None, &browser).await.expect_problem(404, "approval_not_found");
 }

@@ -11,6 +11,7 @@ mod api_events;
 mod api_idempotency;
 mod api_metrics;
 mod api_openapi;
+mod api_refusals;
 mod api_tools;
 mod api_validation;
 mod listener_audit;

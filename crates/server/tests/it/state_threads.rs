@@ -56,8 +56,6 @@ async fn another_tenants_thread_is_not_there() {
     ] {
         server.request("bob", what, None, &[]).await.expect_problem(404, "thread_not_found");
     }
-    let report = Some(json!({"threadId": "t1", "success": true}));
-    server.request("bob", "POST /api/v1/tools/look/reports", report, &[]).await.expect_problem(404, "thread_not_found");
     server
         .request("bob", "GET /api/v1/state/contexts/t1%2Fcart/business", None, &[])
         .await

@@ -1,6 +1,7 @@
 //! Reports, explanations, statistics, policies and the dependency graph of tools.
 
 use serde_json::{Value, json};
+use toolhub_core::testing::EventRecorder;
 
 use crate::support_state::state_fixture;
 
@@ -35,6 +36,57 @@ async fn a_reported_success_is_evidence_and_an_error_may_be_a_text() {
     assert_eq!(offered().await, true);
     for wrong in [json!(" "), json!(["tool_error", "x"]), json!(7)] {
         report(json!({"threadId": "t1", "error": wrong})).await.expect_problem(422, "invalid_request");
+    }
+}
+
+#[tokio::test]
+async fn a_report_makes_the_thread_it_names_and_touches_no_other() {
+    let server = state_fixture().await;
+    server.send_json("POST /api/v1/threads", json!({"id": "t2"})).await.expect_status(201);
+    let body = json!({"threadId": "t1", "success": true});
+    let reported = server.send_json("POST /api/v1/tools/look/reports", body.clone()).await.expect_status(200);
+    assert_eq!(reported["reason"], "executed successfully");
+    assert_eq!(server.get("/api/v1/threads").await.items("id"), ["t1", "t2"]);
+    let looks = async |who: &str, thread: &str| {
+        let states = server.request(who, &format!("GET /agents/{thread}/tool-states"), None, &[]).await;
+        states.expect_status(200)["data"]["toolStates"]["look"]["reason"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        (looks("ann", "t1").await, looks("ann", "t2").await),
+        ("executed successfully".into(), "never run".into())
+    );
+    assert_eq!(server.request("bob", "GET /api/v1/threads", None, &[]).await.items("id"), [""; 0]);
+    server.request("bob", "POST /api/v1/threads", Some(json!({"id": "t2"})), &[]).await.expect_status(201);
+    assert_eq!(looks("bob", "t2").await, "never run", "another tenant sees nothing of it");
+    // A thread of the same name belongs to each tenant for itself.
+    server.request("bob", "POST /api/v1/tools/look/reports", Some(body), &[]).await.expect_status(200);
+    assert_eq!(server.request("bob", "GET /api/v1/threads", None, &[]).await.items("id"), ["t1", "t2"]);
+    let wrong = json!({"threadId": "a/b", "success": true});
+    server.send_json("POST /api/v1/tools/look/reports", wrong).await.expect_problem(422, "invalid_request");
+}
+
+#[tokio::test]
+async fn a_status_that_would_have_ended_already_is_refused() {
+    let server = state_fixture().await;
+    let set = async |body: Value| server.request("boss", "PUT /api/v1/tools/look/status", Some(body), &[]).await;
+    for status in ["unavailable", "maintenance", "failed"] {
+        let problem = set(json!({"status": status, "until": "2020-01-01T00:00:00Z"})).await;
+        let problem = problem.expect_problem(422, "invalid_request");
+        assert_eq!(problem["errors"][0]["pointer"], "/until");
+        assert!(problem["detail"].as_str().unwrap().contains("not in the future"), "{problem}");
+    }
+    let held = set(json!({"status": "unavailable", "until": "2999-01-01T00:00:00Z"})).await.expect_status(200);
+    assert_eq!(held["status"], "unavailable");
+}
+
+#[tokio::test]
+async fn every_export_over_http_is_told_to_listeners() {
+    let server = state_fixture().await;
+    let mut events = EventRecorder::new(&server.hub);
+    for query in ["format=openai", "format=openai&threadId=t1"] {
+        server.get(&format!("/api/v1/tools/export?{query}")).await.expect_status(200);
+        assert_eq!(events.names(), ["tool.executor.exported"], "{query}");
+        events = EventRecorder::new(&server.hub);
     }
 }
 

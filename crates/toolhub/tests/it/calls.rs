@@ -220,6 +220,8 @@ async fn the_owners_things_are_given_to_tools_that_ask_for_them() {
 async fn a_tool_knows_the_call_it_serves() {
     async fn who(_: NoArguments, cx: CallContext) -> Result<Value, ToolError> {
         assert!(!cx.is_cancelled());
+        let until_deadline = cx.deadline().saturating_duration_since(tokio::time::Instant::now());
+        assert!(until_deadline <= Duration::from_secs(9) && until_deadline > Duration::from_secs(1));
         Ok(json!({
             "call": cx.call_id(), "tool": cx.tool(), "thread": cx.thread(), "tenant": cx.tenant(), "caller": cx.caller(),
             "key": cx.idempotency_key(), "run": cx.run(), "left": cx.time_left().as_secs(), "now": cx.now(),

@@ -109,6 +109,27 @@ async fn an_event_is_plain_json_with_its_payload_and_time() {
 }
 
 #[tokio::test]
+async fn every_export_is_told_with_its_format_and_count() {
+    let hub = ToolHub::builder().tool(tool("add", add)).tool(tool("plus", add)).build().await.unwrap();
+    let toolset = Toolset::from_patterns(["add"]).unwrap();
+    let offer = hub.offer(&Tenant::default(), &thread_id()).await.unwrap();
+    let mut recorder = EventRecorder::new(&hub);
+    assert_eq!(hub.export(Format::OpenAi).len(), 2);
+    assert_eq!(hub.export_toolset(Format::Mcp, &toolset).len(), 1);
+    assert_eq!(offer.export(Format::Anthropic).len(), 2);
+    let told: Vec<Value> = recorder.events().iter().map(|event| serde_json::to_value(&**event).unwrap()).collect();
+    let told = told.iter().map(|event| json!([event["event"], event["format"], event["count"], event["threadId"]]));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            json!(["tool.executor.exported", "openai", 2, null]),
+            json!(["tool.executor.exported", "mcp", 1, null]),
+            json!(["tool.executor.exported", "anthropic", 2, "here"]),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_listener_that_falls_behind_is_told_and_goes_on() {
     let hub = ToolHub::builder().tool(tool("add", add).read_only()).build().await.unwrap();
     let mut slow = hub.subscribe();

@@ -1,6 +1,6 @@
 //! Kinds of tools added from outside the workspace.
 
-use toolhub::{BoxFuture, Definition, Executor, Job, Kind, Reply, prelude::*, testing::AssertOutcome};
+use toolhub::{BoxFuture, Definition, Executor, Job, Kind, RateLimit, Reply, Rule, prelude::*, testing::AssertOutcome};
 
 /// Runs tools of kind `shout`: returns the configured word in upper case.
 struct Shouter;
@@ -38,6 +38,23 @@ async fn a_foreign_kind_passes_the_same_pipeline_stages() {
     failed.assert_error(ErrorKind::UpstreamUnreachable);
     assert!(failed.error.unwrap().retryable);
     assert_eq!(hub.get("hey").unwrap().definition.kind, Kind::from("shout"));
+    // The registry lists tools and cannot run them; a call through the hub passes rules, limits and the status.
+    assert!(hub.registry().snapshot().get("hey").is_some());
+    let asks = ToolHub::builder()
+        .executor("shout", Shouter)
+        .tool(shout(json!({"word": "hey!"})).no_retry().rate_limit(RateLimit::per_hour(4)))
+        .rule(Rule::deny("hey").when("/times", "^2$").reason("not twice"))
+        .build()
+        .await
+        .unwrap();
+    asks.call("hey", json!({"times": 2})).await.assert_error(ErrorKind::Forbidden);
+    for _ in 0..3 {
+        asks.call("hey", json!({"times": 9})).await.assert_error(ErrorKind::UpstreamUnreachable);
+    }
+    asks.call("hey", json!({"times": 1})).await.assert_error(ErrorKind::ToolFailedStatus);
+    asks.reset_tool_status("hey", StatusScope::Shared).await.unwrap();
+    asks.call("hey", json!({"times": 1})).await.assert_success();
+    asks.call("hey", json!({"times": 1})).await.assert_error(ErrorKind::RateLimited);
 }
 
 #[tokio::test]

@@ -171,7 +171,7 @@ async fn a_tool_that_is_always_denied_is_not_offered_and_the_rule_is_named() {
         .unwrap();
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     let offered = ["free", "not_for_guests", "sometimes"].map(|name| ToolName::new(name).unwrap());
-    assert_eq!(hub.available_tools(&tenant, &thread).await.unwrap(), offered);
+    assert_eq!(hub.available_tools(StatusScope::Thread(&tenant, &thread)).await.unwrap(), offered);
     let offer = hub.offer(&tenant, &thread).await.unwrap();
     assert_eq!(offer.names(), offered);
     assert_eq!(offer.export(Format::Anthropic).len(), 3);

@@ -1,6 +1,6 @@
 //! Registration of tools: what is accepted, and how tools are added and removed.
 
-use toolhub::{Kind, RegistryError, prelude::*, testing::scripted};
+use toolhub::{Kind, RegistryError, prelude::*, status::ToolStatus, testing::scripted};
 
 use crate::shop_tools::{add, add_to_cart, shop_hub};
 
@@ -149,7 +149,7 @@ async fn kinds_follow_from_what_a_function_asks_for() {
 }
 
 #[tokio::test]
-async fn tools_are_listed_by_name_and_filtered_by_kind_and_tag() {
+async fn tools_are_listed_by_name_and_filtered_by_kind_tag_and_status() {
     let hub = shop_hub().await;
     hub.register(tool("zero", add).tag("math")).unwrap();
     let names = |filter: &ToolFilter| -> Vec<String> {
@@ -161,6 +161,16 @@ async fn tools_are_listed_by_name_and_filtered_by_kind_and_tag() {
         ["add_to_cart", "show_cart"]
     );
     assert_eq!(names(&ToolFilter { tag: Some("math".into()), ..ToolFilter::default() }), ["zero"]);
+    hub.set_tool_status("zero", ToolStatus::Maintenance, None, None, StatusScope::Shared).await.unwrap();
+    hub.register(tool("off", add).disabled("not today")).unwrap();
+    let with_status = |status| names(&ToolFilter { status: Some(status), ..ToolFilter::default() });
+    assert_eq!(with_status(ToolStatus::Available), ["add", "add_to_cart", "show_cart"]);
+    assert_eq!(with_status(ToolStatus::Maintenance), ["zero"]);
+    assert_eq!(with_status(ToolStatus::Unavailable), ["off"]);
+    let kind = Some(Kind::Stateful);
+    assert_eq!(names(&ToolFilter { kind, status: Some(ToolStatus::Maintenance), ..ToolFilter::default() }), [""; 0]);
+    let usable = hub.available_tools(StatusScope::Shared).await.unwrap();
+    assert_eq!(usable.iter().map(ToString::to_string).collect::<Vec<_>>(), with_status(ToolStatus::Available));
 }
 
 #[tokio::test]

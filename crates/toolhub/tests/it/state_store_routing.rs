@@ -312,3 +312,28 @@ async fn a_tool_is_not_run_once_more_after_a_state_of_it_was_committed_elsewhere
     assert_eq!(notes.data, json!(["noted"]), "one call, one note");
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateConflict);
 }
+
+#[tokio::test]
+async fn a_state_manager_is_opened_once_for_all_tools_and_calls() {
+    let (opened, disk): (Arc<AtomicUsize>, Arc<Memory>) = Default::default();
+    let counter = opened.clone();
+    let config = StateManagerConfig { manager_type: Some(ManagerType::Persistent), ..Default::default() };
+    let hub = ToolHub::builder()
+        .state_store_factory(move |_, _: &BusinessStateConfig| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok::<Arc<dyn Backend>, String>(disk.clone())
+        })
+        .state_manager(config)
+        .tool(tool("note", note))
+        .tool(tool("add_to_cart", add_to_cart))
+        .build()
+        .await
+        .unwrap();
+    let registered = hub.get("note").unwrap();
+    for count in 1..=3 {
+        assert_eq!(hub.call("note", json!({})).thread("t1").await.assert_success(), &json!(count));
+        hub.call("add_to_cart", tea()).thread("t1").await.assert_success();
+    }
+    assert_eq!(opened.load(Ordering::Relaxed), 1);
+    assert!(Arc::ptr_eq(&registered, &hub.get("note").unwrap()), "calls build no tool");
+}

@@ -78,7 +78,7 @@ async fn calls_are_told_in_the_history_of_the_states_they_use() {
     let expected = [
         json!({"type": "execution_start", "parameters": {"sku": "tea", "qty": 1}}),
         json!({"type": "update", "updates": {"lines": [["tea", 1]]}, "version": 1}),
-        json!({"type": "execution_success", "resultType": "a number"}),
+        json!({"type": "execution_success", "resultType": "number"}),
         json!({"type": "execution_start", "parameters": {"sku": "poison", "qty": 1}}),
         json!({"type": "execution_error", "error": "the shop does not sell poison", "errorType": "tool_error"}),
     ];

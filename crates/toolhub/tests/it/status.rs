@@ -291,6 +291,16 @@ async fn a_threads_reset_lets_a_shared_breaker_be_tried_but_lifts_no_shared_over
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_says_until_when_the_tool_is_withheld() {
+    let (hub, _) = flaky_hub(vec![fail(), fail(), fail()]).await;
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    let refused = call(&hub, "t1").await.error.unwrap();
+    assert_eq!(refused.operator, "`flaky` is withheld until 2024-01-01T12:05:00.000Z: failed 3 times in a row");
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_reported_from_elsewhere_count_the_same() {
     let (hub, _) = flaky_hub(vec![]).await;
     let mut recorder = EventRecorder::new(&hub);
@@ -368,7 +378,12 @@ async fn a_clock_set_back_does_not_keep_a_tool_away() {
 async fn a_thread_may_use_what_is_not_withheld_and_has_nothing_to_wait_for() {
     let (hub, tenant, thread) = hub_with_broken_tool().await;
     let names = async || -> Vec<String> {
-        hub.available_tools(&tenant, &thread).await.unwrap().iter().map(ToString::to_string).collect()
+        hub.available_tools(StatusScope::Thread(&tenant, &thread))
+            .await
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     };
     assert_eq!(names().await, ["base"]);
     hub.call("base", json!({})).thread("t1").await.assert_success();
@@ -770,7 +785,10 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
     let check = async |hub: &ToolHub, reason: Option<&str>| {
         let outcome = hub.call("it", json!({})).thread("t1").await;
         assert_eq!(outcome.error_kind(), reason.map(|_| ErrorKind::ToolUnavailable));
-        assert_eq!(hub.available_tools(&tenant, &thread).await.unwrap().len(), usize::from(reason.is_none()));
+        assert_eq!(
+            hub.available_tools(StatusScope::Thread(&tenant, &thread)).await.unwrap().len(),
+            usize::from(reason.is_none())
+        );
         let info = hub.tool_status("it", StatusScope::Shared).await.unwrap();
         assert_eq!(info.status == ToolStatus::Unavailable, reason.is_some());
         if let Some(reason) = reason {

@@ -35,7 +35,7 @@ async fn status_in_all_views(hub: &ToolHub, tool: &str) -> (ToolStatus, String) 
     assert_eq!(all.iter().find(|one| *one.tool_name == *tool), Some(&info));
     let why = hub.explain(tool, &tenant, &thread).await.unwrap();
     assert_eq!((why.status, &why.reason), (info.status, &info.reason));
-    let offered = hub.available_tools(&tenant, &thread).await.unwrap().iter().any(|name| **name == *tool);
+    let offered = hub.available_tools(view).await.unwrap().iter().any(|name| **name == *tool);
     assert_eq!((offered, why.offered), (info.status == ToolStatus::Available, offered));
     let pinned = hub.offer(&tenant, &thread).await.unwrap();
     assert_eq!(pinned.tools().get(tool).is_some(), offered);

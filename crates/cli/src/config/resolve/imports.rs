@@ -6,8 +6,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use toolhub::{
-    ConnectionStateConfig, ToolBuilder,
-    config::SecretSource,
+    ConnectionStateConfig, Retry, ToolBuilder,
+    config::{Connection, SecretSource},
     openapi::{self, ImportError, Options, Plan},
     rest,
 };
@@ -26,6 +26,7 @@ pub(crate) struct Operation {
     plan: Plan,
     allow_hosts: Vec<String>,
     connection: ConnectionStateConfig,
+    retry: Option<Retry>,
     /// The key of its document.
     at: Path,
     /// Hash of everything that defines the tool, including secrets; a plan itself cannot be compared.
@@ -110,14 +111,15 @@ fn resolve_document(
         format!("{}: no credentials for `{name}`, which needs {needed}; requests are sent without it", raw.spec)
     }));
     let connection = raw.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
+    let retry = raw.connection.as_ref().and_then(Connection::retry);
     let secrets = hasher.finish();
     for plan in imported.plans {
         let mut plan_hasher = DefaultHasher::new();
         secrets.hash(&mut plan_hasher);
-        format!("{plan:?}{connection:?}{:?}", raw.allow_hosts).hash(&mut plan_hasher);
-        let (allow_hosts, connection, fingerprint) =
-            (raw.allow_hosts.clone(), connection.clone(), plan_hasher.finish());
-        operations.push(Operation { plan, allow_hosts, connection, at: at.clone(), fingerprint });
+        format!("{plan:?}{connection:?}{retry:?}{:?}", raw.allow_hosts).hash(&mut plan_hasher);
+        let (allow_hosts, connection, retry, fingerprint) =
+            (raw.allow_hosts.clone(), connection.clone(), retry.clone(), plan_hasher.finish());
+        operations.push(Operation { plan, allow_hosts, connection, retry, at: at.clone(), fingerprint });
     }
 }
 
@@ -182,7 +184,10 @@ impl Operation {
 
     /// The builder of its tool.
     pub(super) fn tool_builder(&self) -> ToolBuilder {
-        let request = self.plan.request().connection(self.connection.clone());
+        let mut request = self.plan.request().connection(self.connection.clone());
+        if let Some(retry) = &self.retry {
+            request = request.retry(retry.clone());
+        }
         self.plan.tool_with_request(self.allow_hosts.iter().fold(request, rest::Rest::allow_host))
     }
 }

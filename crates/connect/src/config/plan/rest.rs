@@ -210,6 +210,9 @@ impl RestPlan {
             request = request.auth(auth.clone());
         }
         request = request.connection(self.connection.clone()).session(raw.session == Some(true));
+        if let Some(retry) = raw.connection.as_ref().and_then(raw::Connection::retry) {
+            request = request.retry(retry);
+        }
         request = raw.allow_hosts.iter().fold(request, rest::Rest::allow_host);
         request = request.redirects(match raw.redirect_hosts.as_slice() {
             _ if raw.follow_redirects == Some(false) => rest::Redirects::Never,

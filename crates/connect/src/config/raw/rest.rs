@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhub_core::ConnectionStateConfig;
+use toolhub_core::{ConnectionStateConfig, Retry};
 
 use crate::config::{PositiveDuration, SecretSource, Size, secret};
 
@@ -217,16 +217,32 @@ pub struct Connection {
     pub keep_alive_timeout: PositiveDuration,
     /// Interval of the liveness checks of an idle connection.
     pub keep_alive_interval: PositiveDuration,
-    /// Maximum number of attempts, including the first. `retry` of the tool takes precedence.
+    /// Maximum number of attempts, including the first. If one of the `retry_` keys is set, they take precedence over `[defaults]`
+    /// and `[limits]`, and `retry` of the tool over them. Default: 3.
     #[schemars(range(min = 1))]
-    pub retry_attempts: u32,
-    /// Delay before the second attempt.
-    pub retry_delay: PositiveDuration,
-    /// Growth factor of the delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_attempts: Option<u32>,
+    /// Delay before the second attempt. Default: "1s".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_delay: Option<PositiveDuration>,
+    /// Growth factor of the delay. Default: 2.
     #[schemars(range(min = 1))]
-    pub retry_backoff: f64,
-    /// Whether each delay is randomized.
-    pub retry_jitter: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_backoff: Option<f64>,
+    /// Whether each delay is randomized. Default: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_jitter: Option<bool>,
+}
+
+impl Connection {
+    /// The retry policy, if a part of it is set.
+    #[must_use]
+    pub fn retry(&self) -> Option<Retry> {
+        let Self { retry_attempts, retry_delay, retry_backoff, retry_jitter, .. } = self;
+        let is_set =
+            retry_attempts.is_some() || retry_delay.is_some() || retry_backoff.is_some() || retry_jitter.is_some();
+        is_set.then(|| ConnectionStateConfig::from(self).retry())
+    }
 }
 
 impl Default for Connection {
@@ -245,10 +261,10 @@ impl Default for Connection {
             keep_alive: defaults.keep_alive,
             keep_alive_timeout: PositiveDuration(defaults.keep_alive_timeout),
             keep_alive_interval: PositiveDuration(defaults.keep_alive_interval),
-            retry_attempts: defaults.retry_attempts,
-            retry_delay: PositiveDuration(defaults.retry_delay),
-            retry_backoff: defaults.retry_backoff,
-            retry_jitter: defaults.retry_jitter,
+            retry_attempts: None,
+            retry_delay: None,
+            retry_backoff: None,
+            retry_jitter: None,
         }
     }
 }
@@ -257,6 +273,7 @@ impl From<&Connection> for ConnectionStateConfig {
     fn from(connection: &Connection) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let time = |time: PositiveDuration| -> Duration { time.0 };
+        let defaults = Self::default();
         Self {
             pool_size: count(connection.pool_size),
             max_overflow: count(connection.max_overflow),
@@ -269,10 +286,10 @@ impl From<&Connection> for ConnectionStateConfig {
             keep_alive: connection.keep_alive,
             keep_alive_timeout: time(connection.keep_alive_timeout),
             keep_alive_interval: time(connection.keep_alive_interval),
-            retry_attempts: connection.retry_attempts,
-            retry_delay: time(connection.retry_delay),
-            retry_backoff: connection.retry_backoff,
-            retry_jitter: connection.retry_jitter,
+            retry_attempts: connection.retry_attempts.unwrap_or(defaults.retry_attempts),
+            retry_delay: connection.retry_delay.map_or(defaults.retry_delay, time),
+            retry_backoff: connection.retry_backoff.unwrap_or(defaults.retry_backoff),
+            retry_jitter: connection.retry_jitter.unwrap_or(defaults.retry_jitter),
         }
     }
 }

@@ -7,7 +7,7 @@ use toolhub_connect::{
     command::Guard,
     config::{ConfigEnv, Diagnostics, KeyPath, ProcessEnv, ToolConfig, ToolFactory, create_tool},
 };
-use toolhub_core::{ErrorKind, Kind, StateKind, ToolFilter, ids::Tenant};
+use toolhub_core::{ErrorKind, Kind, Policy, Retry, StateKind, ToolFilter, ToolHub, ids::Tenant};
 use toolhub_testkit::TempFolder;
 
 use super::{factory, hub, parse_config};
@@ -178,4 +178,22 @@ fn two_plans_are_equal_when_their_tools_would_be() {
     assert_ne!(plan(&ToolConfig { tags: vec!["b".into()], ..config.clone() }), first);
     std::fs::write(&secret, "two").unwrap();
     assert_ne!(plan(&config), first, "a changed secret changes the plan");
+}
+
+#[tokio::test]
+async fn retries_that_a_connection_sets_hold_even_if_they_are_the_default() {
+    let once = Policy { retry: Some(Retry { attempts: 1, ..Retry::default() }), ..Policy::default() };
+    for (connection, attempts) in [
+        (json!({"retry_attempts": 3, "retry_delay": "1s"}), 3),
+        (json!({"retry_jitter": true}), 3),
+        (json!({"retry_attempts": 2}), 2),
+        (json!({"pool_size": 4}), 1),
+    ] {
+        let config = parse_config(json!({
+            "name": "weather", "url": "https://api.example/", "description": "The weather.", "connection": connection,
+        }));
+        let hub = ToolHub::builder().default_policy(once.clone()).build().await.unwrap();
+        hub.register(create_tool(&config).unwrap()).unwrap();
+        assert_eq!(hub.get("weather").unwrap().limits().retry.attempts, attempts, "{connection}");
+    }
 }

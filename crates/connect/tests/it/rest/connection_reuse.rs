@@ -11,10 +11,14 @@ use std::{
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use toolhub_connect::rest::{Body, Rest};
-use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, testing::AssertOutcome};
+use toolhub_connect::rest::{Body, Rest, Upstreams};
+use toolhub_core::{
+    ConnectionStateConfig, Effect, ErrorKind, HubChange,
+    events::EventKind,
+    testing::{AssertOutcome, EventRecorder},
+};
 
-use super::support::{allow_local, call, hub, raw_server};
+use super::support::{Server, allow_local, any_object_schema, call, hub, hub_with_tool, raw_server};
 
 fn no_retry_config() -> ConnectionStateConfig {
     ConnectionStateConfig { retry_attempts: 1, ..Default::default() }
@@ -77,4 +81,43 @@ fn a_request_that_came_back_unsent_and_finds_no_other_connection_has_done_nothin
         tokio::spawn(async {});
         call(&hub, json!({})).start().await.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamUnreachable);
     });
+}
+
+#[tokio::test]
+async fn connections_are_closed_with_the_last_tool_that_uses_them_and_listeners_hear_it() {
+    let server = Server::echo().await;
+    let upstreams = Upstreams::new();
+    let tool = |name: &str| {
+        let rest = Rest::get(server.url("/")).allow_host("127.0.0.1").upstreams(&upstreams);
+        rest.tool_with(name, any_object_schema())
+    };
+    let hub = hub_with_tool(tool("one")).await;
+    hub.register(tool("two")).unwrap();
+    let mut recorder = EventRecorder::new(&hub);
+    let mut cleaned = async || {
+        tokio::task::yield_now().await;
+        let events = recorder.events();
+        let of_tool = events.iter().filter_map(|event| match &event.kind {
+            EventKind::ExecutorCleaned { tool_name, reason } => Some(format!("{tool_name}: {reason}")),
+            _ => None,
+        });
+        of_tool.collect::<Vec<_>>()
+    };
+    for name in ["one", "two"] {
+        hub.call(name, json!({})).await.assert_success();
+    }
+    assert_eq!(server.connections(), 1);
+    hub.unregister("one").await.unwrap();
+    assert_eq!(cleaned().await, [""; 0], "the other tool uses the connection");
+    hub.apply(HubChange::tools_only().put(tool("two").description("other"))).await.unwrap();
+    assert_eq!(cleaned().await, [""; 0], "the new tool uses it");
+    hub.call("two", json!({})).await.assert_success();
+    assert_eq!(server.connections(), 1);
+    hub.unregister("two").await.unwrap();
+    assert_eq!(cleaned().await, ["two: the tool was removed"]);
+    hub.register(tool("two")).unwrap();
+    hub.call("two", json!({})).await.assert_success();
+    assert_eq!(server.connections(), 2);
+    hub.shutdown(std::time::Duration::ZERO).await;
+    assert_eq!(cleaned().await.last().unwrap(), "two: the hub was shut down");
 }

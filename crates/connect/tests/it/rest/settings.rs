@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolhub_connect::rest::{Auth, Body, KeyLocation, Parameter, Rest, Secret, Style};
-use toolhub_core::{ConnectionStateConfig, ToolHub};
+use toolhub_core::{ConnectionStateConfig, Kind, ToolHub, testing::AssertOutcome};
 
-use super::support::any_object_schema;
+use super::support::{Server, allow_local, any_object_schema};
 
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "callers pass temporary values")]
@@ -101,6 +101,18 @@ async fn a_tool_is_what_its_method_says_unless_its_owner_says_otherwise() {
     assert_eq!((annotations("GET").await, annotations("head").await), ((true, false, true), (true, false, true)));
     assert_eq!((annotations("PUT").await, annotations("DELETE").await), ((false, true, true), (false, true, true)));
     assert_eq!((annotations("POST").await, annotations("PATCH").await), ((false, true, false), (false, true, false)));
+}
+
+#[tokio::test]
+async fn a_request_is_registered_by_its_kind_and_called() {
+    let server = Server::echo().await;
+    let hub = ToolHub::builder().build().await.unwrap();
+    let rest = allow_local(Rest::get(server.url("/v1/{city}")).header("X-From", "toolhub"));
+    hub.register_rest(rest.tool_with("weather", any_object_schema())).unwrap();
+    let outcome = hub.call("weather", json!({"city": "Oslo"})).await;
+    assert_eq!(outcome.assert_success(), &json!({"target": "/v1/Oslo"}));
+    assert_eq!(server.single_request().header("x-from"), "toolhub");
+    assert_eq!(hub.get("weather").unwrap().definition.kind, Kind::Rest);
 }
 
 #[test]

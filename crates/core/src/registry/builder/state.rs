@@ -141,7 +141,8 @@ pub(super) fn check(rules: &StateSettings, definition: &Definition) -> Result<()
     if has_parameter(&definition.parameters, parameter) {
         return Err(format!(
             "its schema has a parameter `{parameter}`, which is the name of its state argument; rename the parameter, choose \
-             another name with `state_parameter_name`, or turn `state_injection` off"
+             another name for the state (`state_parameter_name`, in a config `state.parameter_name`), or do not pass it \
+             (`state_injection(false)`, in a config `state.inject = false`)"
         ));
     }
     Ok(())

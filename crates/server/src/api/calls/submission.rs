@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
-    CallReceipt, CallRequest, CancellationToken, ErrorKind, Outcome,
+    CallError, CallReceipt, CallRequest, CancellationToken, Effect, ErrorKind, Outcome,
     ids::{CallId, Tenant, ThreadId},
 };
 
@@ -182,9 +182,12 @@ impl CallBody {
     }
 }
 
-/// Whether a call was refused before its tool ran.
+/// Whether a call was refused before its tool ran. The state and the connection of a tool are acquired inside its first attempt;
+/// if that fails, the call had no effect and no result.
 fn was_refused(outcome: &Outcome) -> bool {
-    outcome.attempts == 0 && outcome.error.as_ref().is_some_and(|error| error.kind.row().http != 200)
+    let did_nothing = outcome.effect == Effect::None && outcome.output.is_null() && outcome.content.is_empty();
+    let is_refusal = |error: &CallError| error.kind.row().http != 200;
+    (outcome.attempts == 0 || did_nothing) && outcome.error.as_ref().is_some_and(is_refusal)
 }
 
 /// The response to a call that has ended: its outcome if it ran, a problem if it was refused.

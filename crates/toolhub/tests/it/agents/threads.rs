@@ -1,6 +1,9 @@
 //! A service with agents by thread: one run at a time, idempotency keys, stored and deleted data.
 
+use std::sync::Arc;
+
 use toolhub::{
+    backend::{Backend, Memory},
     ids::{IdempotencyKey, ThreadId},
     prelude::*,
     testing::{ScriptStep, scripted},
@@ -178,4 +181,32 @@ async fn a_hundred_threads_at_once_do_not_hear_each_other() {
         }
     });
     futures_util::future::join_all(runs).await;
+}
+
+#[tokio::test]
+async fn an_agent_set_after_a_restart_has_the_conversation_and_the_tools_of_before() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let (main, t) = (default_tenant(), thread("t"));
+    let hub = async || {
+        let tools = [scripted("base", []).0, scripted("next", []).0.after("base")];
+        ToolHub::builder().shared_store(store.clone()).tools(tools).build().await.unwrap()
+    };
+    let first = hub().await;
+    let model = ScriptedModel::new([calls_reply([("base", json!({}))]), text_reply("Done.")]);
+    let agent = AgentService::new(&first).set_agent(&main, &t, AgentDefinition::new(model.clone())).await.unwrap();
+    agent.invoke("Begin").await.unwrap();
+    assert!(!model.prompts()[0].tools.iter().any(|tool| tool == "next"));
+    first.shutdown(std::time::Duration::ZERO).await;
+    drop((agent, first));
+
+    let second = hub().await;
+    let model = ScriptedModel::new([text_reply("And on.")]);
+    let agent = AgentService::new(&second).set_agent(&main, &t, AgentDefinition::new(model.clone())).await.unwrap();
+    let states: Value = serde_json::from_str(&agent.serialize_tool_states().await.unwrap()).unwrap();
+    assert_eq!(states["states"][0]["reason"], "executed successfully", "before anything was said");
+    assert_eq!(agent.invoke("Go on").await.unwrap().content, "And on.");
+    let prompt = &model.prompts()[0];
+    assert_eq!(prompt.messages[0], Message::User { content: "Begin".into() });
+    assert_eq!(prompt.messages.len(), 5, "a question, a call, its result, an answer, and the next question");
+    assert!(prompt.tools.iter().any(|tool| tool == "next"), "its dependency was met before the restart");
 }
