@@ -29,8 +29,15 @@ fn a_name_that_the_owner_lists_is_redacted_wherever_a_call_or_state_is_recorded(
     let shown = send(&format!("GET /api/v1/approvals/{approval}"), json!({})).text;
     assert!(shown.contains("[redacted]") && !shown.contains("canary"), "{shown}");
     send(&format!("POST /api/v1/approvals/{approval}"), json!({"outcome": "cancel"}));
-    assert_eq!(send("PUT /api/v1/state/contexts/t%2Fstaff/business", json!({"data": {"salaryOld": "canary-2"}})).status, 201);
-    for what in ["GET /api/v1/calls", "GET /api/v1/approvals?state=denied", "GET /api/v1/state/contexts/t%2Fstaff/business/history"] {
+    assert_eq!(
+        send("PUT /api/v1/state/contexts/t%2Fstaff/business", json!({"data": {"salaryOld": "canary-2"}})).status,
+        201
+    );
+    for what in [
+        "GET /api/v1/calls",
+        "GET /api/v1/approvals?state=denied",
+        "GET /api/v1/state/contexts/t%2Fstaff/business/history",
+    ] {
         let found = send(what, json!({}));
         assert_eq!(found.status, 200, "{what}: {}", found.text);
         assert!(found.text.contains("[redacted]") && !found.text.contains("canary"), "{what}: {}", found.text);
