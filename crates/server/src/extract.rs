@@ -2,14 +2,16 @@
 
 mod headers;
 
+use std::collections::HashMap;
+
 use axum::{
     body::Bytes,
     extract::{FromRequestParts, RawPathParams, State},
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, Uri, header, request::Parts},
 };
 use futures_util::FutureExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{self, DeserializeOwned, value::MapDeserializer};
+use serde::de::{self, DeserializeOwned, IgnoredAny, value::MapDeserializer};
 use serde_json::{Map, Value};
 use toolhub_core::suggest;
 
@@ -117,9 +119,33 @@ impl<Q: DeserializeOwned + JsonSchema + Send + 'static> FromParts for Query<Q> {
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let read = axum::extract::Query::<Q>::try_from_uri(&parts.uri);
         read.map(|axum::extract::Query(query)| Self(query)).map_err(|error| {
-            Problem::new(Code::INVALID_REQUEST, format!("the query is not valid: {}", error.body_text()))
+            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            let detail = missing_parameter(&parts.uri, Q::json_schema).unwrap_or(cause);
+            Problem::new(Code::INVALID_REQUEST, format!("the query is not valid: {detail}"))
         })
     }
+}
+
+/// The first required query parameter that a request lacks, with the values it may have.
+fn missing_parameter(uri: &Uri, schema_fn: SchemaFn) -> Option<String> {
+    type Given = HashMap<String, IgnoredAny>;
+    let axum::extract::Query(given) = axum::extract::Query::<Given>::try_from_uri(uri).ok()?;
+    let mut generator = SchemaGenerator::default();
+    let schema = schema_fn(&mut generator);
+    let required = schema.get("required")?.as_array()?.iter().filter_map(Value::as_str);
+    let name = required.into_iter().find(|name| !given.contains_key(*name))?;
+    let property = schema.get("properties").and_then(|properties| properties.get(name));
+    let referenced = property
+        .and_then(|property| property.get("$ref")?.as_str()?.rsplit('/').next())
+        .and_then(|definition| generator.definitions().get(definition));
+    let values = referenced.or(property).and_then(|property| property.get("enum")?.as_array());
+    Some(match values {
+        Some(values) => {
+            let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            format!("`{name}` is missing; use one of {}", values.join(", "))
+        }
+        None => format!("`{name}` is missing"),
+    })
 }
 
 /// The body, as JSON.
@@ -196,9 +222,14 @@ fn body_problem(
     if !error.is_data() {
         return Problem::new(Code::INVALID_JSON, detail);
     }
-    let mismatch = || FieldError { pointer: pointer_fn(bytes), detail: detail.clone() };
-    let field_error = unknown_member(bytes, schema_fn).unwrap_or_else(mismatch);
-    Problem::new(Code::INVALID_REQUEST, detail).with("errors", [field_error])
+    let (mut field_errors, has_arguments) = unknown_members(bytes, schema_fn);
+    if field_errors.is_empty() {
+        field_errors.push(FieldError { pointer: pointer_fn(bytes), detail: detail.clone() });
+    } else if has_arguments {
+        let problem = Problem::new(Code::INVALID_REQUEST, detail).with("errors", field_errors);
+        return problem.hint("put the tool's arguments in `arguments`: {\"arguments\": {…}}");
+    }
+    Problem::new(Code::INVALID_REQUEST, detail).with("errors", field_errors)
 }
 
 /// The JSON pointer of the first mismatch in a body. Parses the body a second time, so that only invalid bodies pay for
@@ -214,25 +245,31 @@ fn require_object(bytes: &[u8], schema_fn: SchemaFn) -> Result<(), Problem> {
     if is_object || schema_fn(&mut SchemaGenerator::default()).get("type") != Some(&Value::from("object")) {
         return Ok(());
     }
-    let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(bytes);
+    let parsed = serde_json::from_slice::<IgnoredAny>(bytes);
     parsed.map_err(|error| Problem::new(Code::INVALID_JSON, error.to_string()))?;
     let detail = "the body is not a JSON object";
     Err(Problem::new(Code::INVALID_REQUEST, detail)
         .with("errors", [FieldError { pointer: "".into(), detail: detail.into() }]))
 }
 
-/// The first member of a body that its type does not have, with the closest name that it has.
-fn unknown_member(bytes: &[u8], schema_fn: SchemaFn) -> Option<FieldError> {
-    let body: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
+/// The members of a body that its type does not have, each with the closest name that it has; and whether they may be meant as the
+/// arguments of a tool, because its type has `arguments` and the body does not.
+fn unknown_members(bytes: &[u8], schema_fn: SchemaFn) -> (Vec<FieldError>, bool) {
+    let body: Map<String, Value> = serde_json::from_slice(bytes).unwrap_or_default();
     let schema = schema_fn(&mut SchemaGenerator::default());
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    let known = schema.get("properties").and_then(Value::as_object).filter(|_| closed)?;
-    let unknown = body.keys().find(|name| !known.contains_key(*name))?;
-    let detail = match suggest::closest(unknown, known.keys().map(String::as_str), 1).first() {
-        Some(name) => format!("unknown member; did you mean `{name}`?"),
-        None => format!("unknown member; known are `{}`", join_names(known.keys())),
+    let Some(known) = schema.get("properties").and_then(Value::as_object).filter(|_| closed) else {
+        return (Vec::new(), false);
     };
-    Some(FieldError { pointer: format!("/{}", escape_pointer(unknown)), detail })
+    let unknown = body.keys().filter(|name| !known.contains_key(*name));
+    let errors = unknown.map(|unknown| {
+        let detail = match suggest::closest(unknown, known.keys().map(String::as_str), 1).first() {
+            Some(name) => format!("unknown member; did you mean `{name}`?"),
+            None => format!("unknown member; known are `{}`", join_names(known.keys())),
+        };
+        FieldError { pointer: format!("/{}", escape_pointer(unknown)), detail }
+    });
+    (errors.collect(), known.contains_key("arguments") && !body.contains_key("arguments"))
 }
 
 fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {

@@ -2,12 +2,13 @@
 //!
 //! In: a model's message or its tool calls, in the provider's format. Out: messages to append to the conversation
 //! unchanged, and beside them where each call stands. A mistake of the model becomes a message that helps it; only a body
-//! that is no message at all is refused. `request` parses the message, `execution` makes the calls, `response` formats
+//! that is no message at all, or whose calls are in another format, is refused. `request` parses the message, `execution` makes the calls, `response` formats
 //! the results.
 
 mod execution;
 mod request;
 mod response;
+mod shape;
 
 use axum::{
     extract::State,

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
     ErrorKind, ToolHub,
-    events::{Event, StoredEvent, Subscription},
+    events::{Event, EventKind, StoredEvent, Subscription},
     ids::{Tenant, ThreadId},
 };
 
@@ -24,7 +24,7 @@ use crate::{
     app::App,
     extract::{LastEventId, Query},
     links::Links,
-    problem::ApiResult,
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
     sse,
@@ -56,13 +56,11 @@ async fn listen(
     LastEventId(last): LastEventId,
     links: Links,
 ) -> ApiResult<Response> {
+    let types = EventTypes::of(query.types.as_deref());
+    types.check()?;
     // Subscribe before loading the backlog, so that no event in between is missed.
     let events = app.hub().subscribe();
-    let filter = EventFilter {
-        tenant: principal.tenant.clone(),
-        thread: query.thread_id,
-        types: EventTypes::of(query.types.as_deref()),
-    };
+    let filter = EventFilter { tenant: principal.tenant.clone(), thread: query.thread_id, types };
     let hub = app.hub().clone();
     let mut subscriber =
         EventSubscriber { hub, filter, links, events, last_id: 0, backlog: Vec::new(), next_page: None };
@@ -147,6 +145,19 @@ impl EventTypes {
         Self(names.map(str::to_owned).collect())
     }
 
+    /// Refuses a pattern that no event has: its client would wait forever.
+    fn check(&self) -> ApiResult<()> {
+        let is_known =
+            |pattern: &&String| EventKind::NAMES.iter().any(|name| Self(vec![(*pattern).clone()]).matches(name));
+        match self.0.iter().find(|pattern| !is_known(pattern)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let detail = format!("no event is named `{unknown}`; known are {}", EventKind::NAMES.join(", "));
+                Err(Problem::new(Code::INVALID_REQUEST, detail))
+            }
+        }
+    }
+
     fn matches(&self, name: &str) -> bool {
         let is_match = |pattern: &String| match pattern.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
@@ -165,6 +176,7 @@ mod tests {
         let types = EventTypes::of(Some("tool.registered, approval.*,"));
         assert!(types.matches("tool.registered") && types.matches("approval.requested"));
         assert!(!types.matches("tool.unregistered") && !types.matches("approvals"));
+        assert!(types.check().is_ok() && EventTypes::of(Some("tool.*,bogus.*")).check().is_err());
         assert!(EventTypes::of(None).matches("anything") && EventTypes::of(Some("*")).matches("anything"));
     }
 }

@@ -245,6 +245,18 @@ async fn what_is_no_message_is_refused_whole() {
         api.post(path, nonsense).await.expect_problem(422, "invalid_request");
     }
     api.post("/api/v1/threads/t1/batches?format=fax", json!([])).await.expect_problem(422, "invalid_request");
+    let openai = json!({"role": "assistant", "tool_calls": [function_call("c1", "add", "{}")]});
+    for path in ["/api/v1/threads/t1/batches", "/api/v1/threads/t1/batches?format=anthropic"] {
+        let refused = api.post(path, openai.clone()).await;
+        let refused = refused.expect_problem(422, "invalid_request");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.ends_with("the body has `tool_calls`: use format=openai"), "{detail}");
+    }
+    let missing = api.get("/api/v1/tools/export").await;
+    let missing = missing.expect_problem(422, "invalid_request");
+    let expected =
+        "the query is not valid: `format` is missing; use one of anthropic, openai, openai-responses, gemini, mcp";
+    assert_eq!(missing["detail"], expected);
     api.post("/api/v1/threads/a%20b/batches", json!([])).await.expect_problem(404, "thread_not_found");
     let too_many: Vec<Value> = (0..129).map(|_| function_call("c", "add", "{}")).collect();
     api.post(path, too_many.into()).await.expect_problem(422, "invalid_request");

@@ -82,6 +82,16 @@ async fn the_promise_of_a_repetition_names_the_first_call() {
 }
 
 #[tokio::test]
+async fn arguments_beside_arguments_are_all_named_and_where_they_belong() {
+    let api = api_fixture().await;
+    let refused = api.post("/api/v1/tools/add/calls", json!({"a": 1, "b": 2})).await;
+    let refused = refused.expect_problem(422, "invalid_request");
+    let pointers: Vec<&Value> = refused["errors"].as_array().unwrap().iter().map(|error| &error["pointer"]).collect();
+    assert_eq!(pointers, ["/a", "/b"]);
+    assert!(refused["hint"].as_str().unwrap().contains("`arguments`"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_batch_whose_key_is_too_long_is_refused_and_not_its_model() {
     let api = api_fixture().await;
     let body = json!({"calls": [{"tool": "rare"}]});

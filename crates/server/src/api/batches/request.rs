@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use toolhub_core::export::Format;
 
+use super::shape;
 use crate::problem::{ApiResult, Code, Problem};
 
 /// A model's message, or the list of its calls.
@@ -27,6 +28,9 @@ impl JsonSchema for BatchBody {
     }
 }
 
+/// The member with the calls of a batch without format.
+const PLAIN: &str = "calls";
+
 /// One call a model asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RequestedCall {
@@ -39,7 +43,24 @@ pub(super) struct RequestedCall {
 }
 
 /// Parses a message in this format; without one, `{"calls": [{"tool", "arguments", "callId"}]}` or the list.
+/// Refuses a message whose calls are in another format: a client that got an empty answer would take it for done.
 pub(super) fn parse(format: Option<Format>, message: Value) -> ApiResult<Vec<RequestedCall>> {
+    let found = shape::find_calls(&message);
+    if message.get("role").and_then(Value::as_str) == Some("user") {
+        return Err(Problem::new(
+            Code::INVALID_REQUEST,
+            "a message of the user has no calls; send the model's message",
+        ));
+    }
+    let parsed = parse_as(format, message);
+    let has_tool = parsed.as_ref().is_ok_and(|calls| calls.iter().any(|call| !call.tool.is_empty()));
+    match found {
+        Some(found) if found.format != format && !has_tool => Err(found.mismatch(format)),
+        _ => parsed,
+    }
+}
+
+fn parse_as(format: Option<Format>, message: Value) -> ApiResult<Vec<RequestedCall>> {
     match format {
         None => parse_plain(message),
         Some(Format::OpenAi) => parse_openai(message),
@@ -52,7 +73,7 @@ pub(super) fn parse(format: Option<Format>, message: Value) -> ApiResult<Vec<Req
 
 /// Leaves invalid calls to the hub: each gets an outcome.
 fn parse_plain(message: Value) -> ApiResult<Vec<RequestedCall>> {
-    let calls = extract_list(message, "calls")?;
+    let calls = extract_list(message, PLAIN)?;
     let parse = |mut call: Value| {
         let value = call.get_mut("arguments").map(Value::take).unwrap_or_default();
         let arguments = if value.is_null() { Value::Object(Map::new()) } else { value };
@@ -138,7 +159,7 @@ fn extract_list(message: Value, name: &str) -> ApiResult<Vec<Value>> {
             Some(Value::Array(list)) => Some(list),
             Some(Value::Null) => Some(Vec::new()),
             // A model's message without calls, as opposed to anything else.
-            None if message.contains_key("role") => Some(Vec::new()),
+            None if message.contains_key("role") && name != PLAIN => Some(Vec::new()),
             _ => None,
         },
         _ => None,
@@ -148,7 +169,7 @@ fn extract_list(message: Value, name: &str) -> ApiResult<Vec<Value>> {
 
 fn no_message(expected: &str) -> Problem {
     Problem::new(Code::INVALID_REQUEST, format!("not a message: expected {expected}"))
-        .hint("`?format=` names the provider whose format the message has")
+        .hint(format!("`?format=` names the format of the message: {}", shape::format_names()))
 }
 
 /// Parses one call with a `name` and arguments.
@@ -247,6 +268,52 @@ mod tests {
                 assert!(parse(format, nonsense.clone()).is_err(), "{format:?} {nonsense}");
             }
         }
+    }
+
+    #[test]
+    fn calls_in_another_format_are_refused_and_the_format_is_named() {
+        let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}});
+        let block = json!({"type": "tool_use", "id": "c1", "name": "add", "input": {}});
+        let item = json!({"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"});
+        let part = json!({"functionCall": {"name": "add", "args": {}}});
+        let request =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {}}});
+        let messages = [
+            (Some(Format::OpenAi), json!({"role": "assistant", "content": null, "tool_calls": [call]})),
+            (Some(Format::OpenAi), json!([call])),
+            (Some(Format::Anthropic), json!({"role": "assistant", "content": [block]})),
+            (Some(Format::Anthropic), json!([block])),
+            (Some(Format::OpenAiResponses), json!({"output": [item]})),
+            (Some(Format::OpenAiResponses), json!([item])),
+            (Some(Format::Gemini), json!({"role": "model", "parts": [part]})),
+            (Some(Format::Gemini), json!([part])),
+            (Some(Format::Mcp), request.clone()),
+            (Some(Format::Mcp), json!([request])),
+            (None, json!({"calls": [{"tool": "add"}]})),
+            (None, json!([{"tool": "add", "arguments": {}}])),
+        ];
+        for (right, message) in &messages {
+            for format in Format::ALL.map(Some).into_iter().chain([None]) {
+                let parsed = parse(format, message.clone());
+                if format == *right {
+                    assert_eq!(parsed.map(|calls| calls.len()).ok(), Some(1), "{format:?} {message}");
+                    continue;
+                }
+                let detail =
+                    parsed.expect_err("another format").to_json()["detail"].as_str().unwrap_or_default().to_owned();
+                let advice = right.map_or("without `format`".to_owned(), |right| format!("use format={right}"));
+                assert!(detail.contains(&advice), "{format:?} {message}: {detail}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_of_the_user_and_a_message_without_format_are_refused() {
+        for format in Format::ALL {
+            assert!(parse(Some(format), json!({"role": "user", "content": "hello", "parts": []})).is_err(), "{format}");
+        }
+        let refused = parse(None, json!({"role": "assistant", "content": "hello"})).expect_err("no format");
+        assert!(refused.to_json()["hint"].as_str().is_some_and(|hint| hint.contains("openai-responses")));
     }
 
     #[test]
