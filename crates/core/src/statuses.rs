@@ -10,9 +10,12 @@ mod status_cache;
 mod status_events;
 mod successes;
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -119,6 +122,11 @@ impl Statuses {
     /// Whether no tool has a record.
     pub(crate) fn is_empty(&self) -> bool {
         self.cache.is_empty()
+    }
+
+    /// The number of a tenant's threads that have a record of their own by which a tool is withheld, by tool.
+    pub(crate) fn withheld_threads(&self, tenant: &Tenant) -> HashMap<ToolName, usize> {
+        self.cache.withheld_threads(tenant)
     }
 
     /// The record, if there is one.

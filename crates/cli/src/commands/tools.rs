@@ -8,7 +8,7 @@ mod status;
 
 use clap::Subcommand;
 
-use super::{call, events};
+use super::{call, events, threads};
 use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
 
 /// List and inspect tools, and change their status.
@@ -84,6 +84,11 @@ async fn export(session: &Session, args: &Export) -> Result<Exit, Failure> {
     let request = Request::get(["tools", "export"])
         .query("format", Some(&args.format))
         .query("threadId", session.global.thread.as_deref());
+    if let Some(thread) = &session.global.thread {
+        // The API offers an unknown thread what a new one would get; here a wrong name is more likely.
+        let found = session.send_checked(Request::get(["threads", thread])).await;
+        found.map_err(threads::with_not_found_help)?;
+    }
     let response = session.send_checked(request).await?;
     if session.printer.json {
         session.printer.print_json(&response.text());

@@ -116,10 +116,11 @@ impl Explanation {
         if let Some(time) = self.changes_in {
             // Rounded up, so that the status has changed when the reported time is over.
             let time = Duration::from_secs(time.as_millis().div_ceil(1000) as u64);
-            lines.push(if chinese {
-                format!("状态将在 {time:?} 后自动变化。")
-            } else {
-                format!("The status changes automatically in {time:?}.")
+            lines.push(match (self.status == ToolStatus::Available, chinese) {
+                (true, false) => format!("The status changes automatically in {time:?}."),
+                (true, true) => format!("状态将在 {time:?} 后自动变化。"),
+                (false, false) => format!("It can be called again in {time:?}."),
+                (false, true) => format!("{time:?} 后可再次调用。"),
             });
         }
         lines.extend(Some(next_step(&self.unmet_dependencies, language)).filter(|text| !text.is_empty()));
@@ -151,21 +152,33 @@ impl ToolHub {
         Ok(offered.map(|snapshot| snapshot.tool.definition.name.clone()).collect())
     }
 
-    /// Explains why a tool is, or is not, offered to a thread, and what would change that.
+    /// Explains why a tool is, or is not, offered to a thread, and what would change that. `None` is a new thread: the reason
+    /// is then that of the shared status, unless a new thread is not offered the tool.
     ///
     /// # Errors
     /// When the tool is not registered, or the store does not answer.
-    pub async fn explain(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<Explanation, CallError> {
-        let (tool, scope) = (self.require_tool(tool)?, StatusScope::Thread(tenant, thread));
+    pub async fn explain(
+        &self,
+        tool: &str,
+        tenant: &Tenant,
+        thread: impl Into<Option<&ThreadId>>,
+    ) -> Result<Explanation, CallError> {
+        let (tool, thread) = (self.require_tool(tool)?, thread.into());
         let not_found = || self.tool_not_found(&tool.definition.name);
-        let snapshot = self.snapshot_tools(vec![tool.clone()], scope).await?.pop().ok_or_else(not_found)?;
+        // Asking about a thread does not create it.
+        let unused = ThreadId::mint();
+        let scope = StatusScope::Thread(tenant, thread.unwrap_or(&unused));
+        let mut snapshot = self.snapshot_tools(vec![tool.clone()], scope).await?.pop().ok_or_else(not_found)?;
+        if thread.is_none() && snapshot.reading.status == ToolStatus::Available {
+            let shared = self.snapshot_tools(vec![tool.clone()], StatusScope::Shared).await?;
+            snapshot = shared.into_iter().next().ok_or_else(not_found)?;
+        }
         let info = snapshot.info(Language::English);
         let missing = tools_to_call(&snapshot.unmet_dependencies);
         let gate = &snapshot.tool.gate;
         let ask_labels = gate.ask_labels(&snapshot.tool.definition);
         let ask_labels: Vec<&str> = ask_labels.iter().map(String::as_str).collect();
-        let grants =
-            self.engine.approvals.grants_for(snapshot.tool.version(), tenant, Some(thread), &ask_labels).await?;
+        let grants = self.engine.approvals.grants_for(snapshot.tool.version(), tenant, thread, &ask_labels).await?;
         Ok(Explanation {
             tool_name: info.tool_name,
             offered: snapshot.is_offered(),
@@ -183,7 +196,7 @@ impl ToolHub {
             grants,
             gate: gate.clone(),
             policy: snapshot.tool.limits.clone(),
-            rates: self.shared_rate_quotas(&snapshot.tool, tenant, thread),
+            rates: self.shared_rate_quotas(&snapshot.tool, tenant, thread.unwrap_or(&unused)),
             reading: snapshot.reading,
             unmet_dependencies: snapshot.unmet_dependencies,
         })

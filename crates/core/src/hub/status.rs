@@ -2,7 +2,7 @@
 //!
 //! In: a tool, a scope and perhaps an order of an operator. Out: the tool's effective status. `statuses` stores the facts.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -84,6 +84,13 @@ impl ToolHub {
         OfferOptions { toolset, language }: &OfferOptions,
     ) -> Result<Vec<ToolStatusInfo>, CallError> {
         self.status_infos(self.list_toolset(toolset), scope, *language).await
+    }
+
+    /// The number of a tenant's threads in which a tool is withheld because of what happened there, by tool. Tools that no
+    /// thread withholds are absent.
+    #[must_use]
+    pub fn withheld_threads(&self, tenant: &Tenant) -> HashMap<ToolName, usize> {
+        self.engine.statuses.withheld_threads(tenant)
     }
 
     /// Sets a tool's status as an operator. `Maintenance` and `Unavailable` are overrides that hold until they are lifted or

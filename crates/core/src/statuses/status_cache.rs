@@ -113,6 +113,22 @@ impl StatusCache {
         self.records.shards().flat_map(|shard| shard.keys().cloned().collect::<Vec<_>>()).collect()
     }
 
+    /// The number of a tenant's threads in which each tool is not available; tools without such a thread are absent.
+    pub(crate) fn withheld_threads(&self, tenant: &Tenant) -> HashMap<ToolName, usize> {
+        let mut counts = HashMap::new();
+        if self.is_empty() {
+            return counts;
+        }
+        for shard in self.records.shards() {
+            let withheld = shard.iter().filter(|(key, record)| {
+                record.last_emitted != ToolStatus::Available
+                    && key.thread.as_ref().is_some_and(|thread| thread.tenant == *tenant)
+            });
+            withheld.for_each(|(key, _)| *counts.entry(key.tool.clone()).or_default() += 1);
+        }
+        counts
+    }
+
     /// Inserts a record, unless the cached one is newer.
     pub(crate) fn put(&self, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
         let mut records = self.records.shard(&key);

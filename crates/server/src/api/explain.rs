@@ -7,7 +7,7 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
+use toolhub_core::{ErrorKind, Explanation, status::Language};
 
 use super::{threads, tools::ToolPath};
 use crate::{
@@ -55,15 +55,14 @@ async fn explain(
     AcceptLanguage(language): AcceptLanguage,
 ) -> ApiResult<impl IntoResponse> {
     let thread = match &query.thread_id {
-        Some(id) => threads::find(&app, &principal.tenant, id).await?.id,
-        // An unused thread sees only what all threads share. Asking for it does not create it.
-        None => ThreadId::mint(),
+        Some(id) => Some(threads::find(&app, &principal.tenant, id).await?.id),
+        None => None,
     };
-    let mut facts = app.hub().explain(&name, &principal.tenant, &thread).await?;
+    let mut facts = app.hub().explain(&name, &principal.tenant, thread.as_ref()).await?;
     if !principal.has_scope(Scope::Admin) {
         // A shared failure may come from another tenant, and its text may contain that tenant's data: replace it by the
         // generic text of its kind.
-        let shared = app.hub().explain(&name, &principal.tenant, &ThreadId::mint()).await?.last_failure;
+        let shared = app.hub().explain(&name, &principal.tenant, None).await?.last_failure;
         if let Some(failure) = facts.last_failure.as_mut().filter(|failure| shared.as_ref() == Some(*failure)) {
             failure.text = failure.kind.row().operator.into();
         }

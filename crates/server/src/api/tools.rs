@@ -86,6 +86,7 @@ list_query! {
 
 async fn list(
     State(app): State<App>,
+    principal: Principal,
     Query(query): Query<ToolsQuery>,
     uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
@@ -99,6 +100,7 @@ async fn list(
     }
     tools.retain(|tool| after.as_deref().is_none_or(|after| tool.definition.name.as_str() > after));
     let statuses = app.hub().tool_statuses(StatusScope::Shared).await?;
+    let withheld = app.hub().withheld_threads(&principal.tenant);
     let (mut items, mut next) = (Vec::new(), None);
     for tool in tools {
         let Ok(index) = statuses.binary_search_by(|info| info.tool_name.cmp(&tool.definition.name)) else { continue };
@@ -106,16 +108,22 @@ async fn list(
             next = items.last().map(|last: &ToolView| last.name().to_owned());
             break;
         }
-        items.push(ToolView::of(&app, &tool, &statuses[index]).without_status_details());
+        let view = ToolView::of(&app, &tool, &statuses[index]).with_withheld_threads(&withheld);
+        items.push(view.without_status_details());
     }
     Ok(uri.list_response("tools", items, next))
 }
 
-async fn get(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<Json<ToolView>> {
+async fn get(
+    State(app): State<App>,
+    principal: Principal,
+    Params(ToolPath { name }): Params<ToolPath>,
+) -> ApiResult<Json<ToolView>> {
     let status = app.hub().tool_status(&name, StatusScope::Shared).await?;
     let not_found = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
     let tool = app.hub().get(&name).ok_or_else(not_found)?;
-    Ok(Json(ToolView::of(&app, &tool, &status).with_policy(&tool)))
+    let withheld = app.hub().withheld_threads(&principal.tenant);
+    Ok(Json(ToolView::of(&app, &tool, &status).with_withheld_threads(&withheld).with_policy(&tool)))
 }
 
 /// A status override.

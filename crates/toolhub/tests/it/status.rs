@@ -414,7 +414,7 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
     assert_eq!((broken.offered, broken.status, broken.changes_in), (false, ToolStatus::Failed, Some(4 * MINUTE)));
     assert_eq!((broken.consecutive_failures, broken.failure_threshold), (3, 3));
     let text = broken.text(Language::English);
-    let expected = "`broken` is not offered: failed 3 times in a row.\nThe status changes automatically in 240s.\n\
+    let expected = "`broken` is not offered: failed 3 times in a row.\nIt can be called again in 240s.\n\
                     Last failure: 2024-01-01T12:00:00.000Z, upstream_error: 500\n\
                     Rules: allow by default.\nLimits: timeout 30s, up to 3 attempts if safe to repeat.";
     assert_eq!(text, expected);

@@ -66,6 +66,40 @@ async fn in_a_thread_a_tool_that_waits_is_unavailable_until_its_dependencies_are
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_thread_a_tool_is_explained_by_its_shared_status() {
+    let hub = hub_with_dependency(vec![]).await;
+    let tenant = Tenant::default();
+    let explain = async |tool: &str| {
+        let why = hub.explain(tool, &tenant, None).await.unwrap();
+        (why.offered, why.reason)
+    };
+    assert_eq!(explain("base").await, (true, "never run".into()));
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    assert_eq!(explain("base").await, (true, "executed successfully".into()));
+    assert_eq!(explain("next").await, (false, "waiting for base".into()), "a new thread has no evidence");
+    hub.reset_tool_status("base", StatusScope::Shared).await.unwrap();
+    assert_eq!(explain("base").await, (true, "reset, not run since".into()));
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    let shared = hub.tool_status("base", StatusScope::Shared).await.unwrap().reason;
+    assert_eq!((shared.as_str(), explain("base").await), ("executed successfully", (true, shared.clone())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_threads_that_withhold_a_tool_are_counted_per_tenant() {
+    let hub = hub_with_dependency(vec![]).await;
+    let (tenant, thread) = tenant_and_thread();
+    assert!(hub.withheld_threads(&tenant).is_empty());
+    let view = StatusScope::Thread(&tenant, &thread);
+    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, view).await.unwrap();
+    let counts: Vec<(String, usize)> =
+        hub.withheld_threads(&tenant).into_iter().map(|(tool, count)| (tool.to_string(), count)).collect();
+    assert_eq!(counts, [("base".to_owned(), 1)]);
+    assert!(hub.withheld_threads(&Tenant::new("other").unwrap()).is_empty());
+    hub.reset_tool_status("base", view).await.unwrap();
+    assert!(hub.withheld_threads(&tenant).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_waits_and_is_broken_or_held_shows_the_worse_status() {
     let (tenant, thread) = tenant_and_thread();
     let hub = hub_with_dependency(vec![]).await;
@@ -109,9 +143,9 @@ async fn the_last_moment_of_a_wait_is_told_in_whole_seconds() {
         tokio::time::sleep(waited - Duration::from_millis(left)).await;
         let why = hub.explain("sick", &tenant, &thread).await.unwrap();
         let text = why.text(Language::English);
-        assert!(text.contains(&format!("The status changes automatically in {shown}.")), "{text}");
+        assert!(text.contains(&format!("It can be called again in {shown}.")), "{text}");
         let text = why.text(Language::Chinese);
-        assert!(text.contains(&format!("状态将在 {shown} 后自动变化。")), "{text}");
+        assert!(text.contains(&format!("{shown} 后可再次调用。")), "{text}");
     }
 }
 

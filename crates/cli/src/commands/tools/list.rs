@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use anstyle::Style;
 use serde_json::{Value, json};
 
-use super::super::{
-    paging::{self, Paging, pointer_text},
-    threads,
+use super::{
+    super::{
+        paging::{self, Paging, pointer_text},
+        threads,
+    },
+    show::{dependency_names, withheld_note},
 };
 use crate::{
     client::Request,
@@ -101,13 +104,14 @@ async fn list_in_thread(session: &Session, thread: &str) -> Result<Exit, Failure
     Ok(Exit::Success)
 }
 
-/// The reason, unless the tool is simply available.
+/// The reason; for an available tool, why a thread may not be offered it.
 fn status_note(tool: &Value) -> String {
-    if tool["status"] == "available" && tool["standing"]["probation"] != true {
-        String::new()
-    } else {
-        pointer_text(tool, "/reason")
+    if tool["status"] != "available" || tool["standing"]["probation"] == true {
+        return pointer_text(tool, "/reason");
     }
+    let needs = Some(dependency_names(&tool["dependsOn"])).filter(|names| !names.is_empty());
+    let notes = [needs.map(|names| format!("needs {names}")), withheld_note(tool)];
+    notes.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn format_percent(share: f64) -> String {

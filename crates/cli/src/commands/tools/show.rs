@@ -49,6 +49,7 @@ fn render_tool(tool: &Value, width: Option<usize>, ascii: bool) -> String {
     fields.add("kind", pointer_text(tool, "/kind"));
     let (status, style) = format_status(&pointer_text(tool, "/status"), ascii);
     fields.add_styled("status", format!("{status} ({})", pointer_text(tool, "/reason")), style);
+    fields.add("threads", withheld_note(tool).unwrap_or_default());
     let since = |name: &str| tool["standing"][name].as_str().map(|at| format_ago(at, now)).unwrap_or_default();
     fields.add("last success", since("lastSuccessTime"));
     fields.add("last failure", since("lastFailureTime"));
@@ -74,8 +75,16 @@ fn format_annotations(annotations: &Value) -> String {
     words.iter().filter(|(name, _)| annotations[*name] == true).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
 }
 
+/// In how many threads a tool is withheld.
+pub(super) fn withheld_note(tool: &Value) -> Option<String> {
+    match tool["withheldThreads"].as_u64()? {
+        1 => Some("withheld in 1 thread".to_owned()),
+        threads => Some(format!("withheld in {threads} threads")),
+    }
+}
+
 /// The names of all tools in the dependency groups.
-fn dependency_names(depends: &Value) -> String {
+pub(super) fn dependency_names(depends: &Value) -> String {
     fn collect_names<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
         match value {
             Value::String(name) => names.push(name),

@@ -1,8 +1,10 @@
 //! The JSON form of a tool: its definition, its shared status, and a summary of its statistics.
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolhub_core::{Definition, ErrorKind, Limits, Tool, ToolStatusInfo, status::ToolStatus};
+use toolhub_core::{Definition, ErrorKind, Limits, Tool, ToolName, ToolStatusInfo, status::ToolStatus};
 
 use crate::app::App;
 
@@ -17,6 +19,9 @@ pub(crate) struct ToolView {
     status: ToolStatus,
     /// The reason for the status.
     reason: String,
+    /// The number of threads in which it is withheld because of what happened there.
+    #[serde(skip_serializing_if = "is_zero")]
+    withheld_threads: usize,
     /// Its statistics since the server started.
     stats: ToolCounters,
     /// The limits of its calls; only for a single tool.
@@ -61,10 +66,16 @@ impl ToolView {
             definition: tool.definition.clone(),
             status: status.status,
             reason: status.reason.clone(),
+            withheld_threads: 0,
             stats,
             policy: None,
             standing: Some(status.clone()),
         }
+    }
+
+    /// Adds in how many threads it is withheld.
+    pub(super) fn with_withheld_threads(self, counts: &HashMap<ToolName, usize>) -> Self {
+        Self { withheld_threads: counts.get(&self.definition.name).copied().unwrap_or_default(), ..self }
     }
 
     /// Adds the limits, for the view of a single tool.
@@ -80,6 +91,10 @@ impl ToolView {
     pub(super) fn name(&self) -> &str {
         &self.definition.name
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Whether the name, title or description contains this text, which must be in lower case.
